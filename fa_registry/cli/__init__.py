@@ -36,7 +36,7 @@ class _OnStandardError(logging.Handler):
 def _reported() -> Iterator[None]:
     """Context manager that prints this package's log messages on standard error only."""
     log, handler = logging.getLogger("fa_registry"), _OnStandardError()
-    before = log.level, log.propagate
+    previous = log.level, log.propagate
     log.addHandler(handler)
     log.setLevel(logging.INFO)
     log.propagate = False  # MLflow adds a handler to the root logger while it creates a database
@@ -44,7 +44,7 @@ def _reported() -> Iterator[None]:
         yield
     finally:
         log.removeHandler(handler)
-        log.level, log.propagate = before
+        log.level, log.propagate = previous
 
 
 @contextmanager
@@ -84,11 +84,11 @@ OLD_OPTIONS = {
 LINE = 66  # largest length of a command's one-line help
 
 
-def _current_option(argument: str, known: Collection[str]) -> str:
+def _current_option(argument: str, option_names: Collection[str]) -> str:
     """Return the argument, after replacing an old option name if the command has the new option."""
     option, equals, value = argument.partition("=")
     new = OLD_OPTIONS.get(option)
-    if new is None or option in known or new not in known:
+    if new is None or option in option_names or new not in option_names:
         return argument
     print_err(f"fa-registry: {option} is now called {new}")
     return f"{new}{equals}{value}"
@@ -140,9 +140,9 @@ class RegistryGroup(click.Group):
         if args and args[0] in OLD_COMMANDS:
             print_err(f"fa-registry: {args[0]} is now called {OLD_COMMANDS[args[0]]}")
             args = [OLD_COMMANDS[args[0]], *args[1:]]
-        name, command, rest = super().resolve_command(context, args)
-        known = {option for parameter in command.params for option in parameter.opts} if command else set()
-        return name, command, [_current_option(argument, known) for argument in rest]
+        name, command, remaining = super().resolve_command(context, args)
+        option_names = {option for parameter in command.params for option in parameter.opts} if command else set()
+        return name, command, [_current_option(argument, option_names) for argument in remaining]
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands, grouped by task, for `--help`."""

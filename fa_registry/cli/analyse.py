@@ -137,14 +137,14 @@ def cell_text(cell: AnalysisCell, column: AnalysisColumn, notes: dict[str, int])
         number = notes.setdefault(cell.reading.reason, len(notes) + 1)
         return f"{cell.text or 'N/A'} ({number})"
     value = _number(cell.reading.value, column.kind)
-    some = f" ({cell.n} of {cell.of})" if cell.n < cell.of else ""
+    count = f" ({cell.n} of {cell.of})" if cell.n < cell.of else ""
     if cell.text:
         if not cell.n:
             return f"{cell.text} {value}"
         return f"{cell.text} {value} of {cell.n}" if cell.reading.value else cell.text  # `rejects 2 of 3`, `accepts`
     if cell.interval is None:
-        return value + some
-    return f"{value} [{', '.join(_number(end, column.kind) for end in cell.interval)}]{some}"
+        return value + count
+    return f"{value} [{', '.join(_number(end, column.kind) for end in cell.interval)}]{count}"
 
 
 def _number(value: float, kind: str) -> str:

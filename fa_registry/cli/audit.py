@@ -121,8 +121,8 @@ def verify(report_file: str, as_json: bool, **arguments: Any) -> None:
 
 
 def _files(result: Verification) -> str:
-    each = ", ".join(f"{name} {size:,}" for name, size in sorted(result.files.items()))
-    return f"{result.name}: {len(result.files)} files checked, bytes of each: {each or 'none'}"
+    sizes = ", ".join(f"{name} {size:,}" for name, size in sorted(result.files.items()))
+    return f"{result.name}: {len(result.files)} files checked, bytes of each: {sizes or 'none'}"
 
 
 @click.command(short_help="Render the pages of an audit again.")
@@ -202,14 +202,14 @@ def audited(result: AuditResult, as_json: bool) -> None:
         _reproduced(report.reproduction)
     for excluded in report.excluded:
         print_out(f"not judged: {excluded.name}: {excluded.reason}")
-    for other in report.choice.unaudited or () if report.choice else ():
-        gone = ", deleted in MLflow" if other.deleted else ""
+    for run in report.choice.unaudited or () if report.choice else ():
+        deleted_text = ", deleted in MLflow" if run.deleted else ""
         print_out(
-            f"in the store but not audited: seed {other.spec.seed} of {other.spec.label}, {other.setting}: {other.status}{gone}"
+            f"in the store but not audited: seed {run.spec.seed} of {run.spec.label}, {run.setting}: {run.status}{deleted_text}"
         )
-    for other in report.choice.beside or () if report.choice else ():
+    for run in report.choice.beside or () if report.choice else ():
         print_out(
-            f"similar setting (numbers within 1 %): seed {other.spec.seed} of {other.spec.label}, {other.setting}: {other.status}"
+            f"similar setting (numbers within 1 %): seed {run.spec.seed} of {run.spec.label}, {run.setting}: {run.status}"
         )
     for remark in report.remarks:
         print_out(f"note: {remark}")
@@ -224,24 +224,28 @@ def _judged(report: AuditReport) -> None:
     from fa_registry.protocol.grouping import groups
     from fa_registry.protocol.verdict import SEVERITY
 
-    judged = groups(report)
-    settings = {group.setting for group in judged}
-    worst_first = sorted(judged, key=lambda group: -SEVERITY.index(group.verdict.outcome))
-    printed = worst_first[:MOST_GROUPS] if len(judged) > MOST_GROUPS else judged
+    all_groups = groups(report)
+    settings = {group.setting for group in all_groups}
+    worst_first = sorted(all_groups, key=lambda group: -SEVERITY.index(group.verdict.outcome))
+    printed = worst_first[:MOST_GROUPS] if len(all_groups) > MOST_GROUPS else all_groups
     title = f"{report.title} by edition {describe_edition(report.edition)}"
     changed = ", ".join(f"{name} = {value}" for name, value in sorted(report.edition.overrides.items()))
     title += f" (modified: {changed})" if changed else ""
-    above = [title, settings.pop()] if len(settings) == 1 else [title]  # a setting that all rows share
-    means = {name: ", geometric mean" if is_scale(name) else "" for name in TERMINAL_TABLE}
-    numbers = [f"{quantity_of(name).label}{mean}" for name, mean in means.items()]
+    title_lines = [title, settings.pop()] if len(settings) == 1 else [title]  # a setting that all rows share
+    mean_texts = {name: ", geometric mean" if is_scale(name) else "" for name in TERMINAL_TABLE}
+    numbers = [f"{quantity_of(name).label}{mean}" for name, mean in mean_texts.items()]
     editions = [describe_edition(opinion.edition) for opinion in report.opinions]
     header = ["method", "setting", *numbers, "seeds", "verdict", *editions, "control"]
     # a long label may break at a comma
-    rows = [[label.replace(",", ", "), *rest] for label, *rest in _rows(report, printed)]
-    shown = [place for place, name in enumerate(header) if settings or name != "setting"]
-    table([header[place] for place in shown], [[row[place] for place in shown] for row in rows], above)
-    if len(printed) < len(judged):
-        print_out(f"only the {len(printed)} worst of {len(judged)} rows are shown; the report has all rows")
+    rows = [[label.replace(",", ", "), *cells] for label, *cells in _rows(report, printed)]
+    visible_columns = [index for index, name in enumerate(header) if settings or name != "setting"]
+    table(
+        [header[index] for index in visible_columns],
+        [[row[index] for index in visible_columns] for row in rows],
+        title_lines,
+    )
+    if len(printed) < len(all_groups):
+        print_out(f"only the {len(printed)} worst of {len(all_groups)} rows are shown; the report has all rows")
     for text, labels in _proofs(printed):
         print_out(f"replay: {text}: {labels}")
     if report.replay and report.replay.runs:
@@ -252,9 +256,9 @@ def _judged(report: AuditReport) -> None:
     for group in printed:
         by_seed = {run.record.spec.seed: run.verdict.label for run in group.runs}
         if set(by_seed.values()) != {group.verdict.label}:
-            where = f", {group.setting}" if settings else ""
+            setting_text = f", {group.setting}" if settings else ""
             text = ", ".join(f"s{seed} {label}" for seed, label in by_seed.items())
-            print_out(f"by seed: {group.runs[0].record.spec.label}{where}: {text}")
+            print_out(f"by seed: {group.runs[0].record.spec.label}{setting_text}: {text}")
     _controls(report, printed)
 
 
@@ -275,11 +279,11 @@ def _proofs(printed: Iterable[Group]) -> Iterator[tuple[str, str]]:
     """Yield each result of the replays as text, with the methods that have this result."""
     from fa_registry.protocol.replay_summary import proof
 
-    alike: dict[str, dict[str, None]] = {}
+    labels_by_text: dict[str, dict[str, None]] = {}
     for group in printed:
         text = proof([run.record.integrity for run in group.runs])
-        alike.setdefault(text, {})[group.runs[0].record.spec.label] = None
-    yield from ((description, ", ".join(labels)) for description, labels in alike.items())
+        labels_by_text.setdefault(text, {})[group.runs[0].record.spec.label] = None
+    yield from ((description, ", ".join(labels)) for description, labels in labels_by_text.items())
 
 
 def _rows(report: AuditReport, printed: Iterable[Group]) -> Iterator[list[str]]:
@@ -288,21 +292,23 @@ def _rows(report: AuditReport, printed: Iterable[Group]) -> Iterator[list[str]]:
     from fa_registry.reporting.report_values import Frozen, control_rows, figure_estimate
     from fa_registry.reporting.text.filters import counted
 
-    frozen, known = Frozen.of(report), metrics_of_cards(report.cards)
-    columns = [quantity_of(name, known) for name in TERMINAL_TABLE]
+    frozen, card_metrics = Frozen.of(report), metrics_of_cards(report.cards)
+    columns = [quantity_of(name, card_metrics) for name in TERMINAL_TABLE]
     opinions = [{judged.run_id: judged.verdict for judged in opinion.judgements} for opinion in report.opinions]
     for group in printed:
-        figures = (
-            counted(figure_estimate(group.runs, column, frozen, known), deviation=column.with_deviation)
+        values = (
+            counted(figure_estimate(group.runs, column, frozen, card_metrics), deviation=column.with_deviation)
             for column in columns
         )
-        others = (combine_verdicts(verdicts[run.record.run_id] for run in group.runs).label for verdicts in opinions)
+        other_verdicts = (
+            combine_verdicts(verdicts[run.record.run_id] for run in group.runs).label for verdicts in opinions
+        )
         yield [
             group.runs[0].record.spec.label,
             group.setting,
-            *figures,
+            *values,
             str(len(group.runs)),
-            *(label.replace(" ", NO_BREAK) for label in (group.verdict.label, *others)),
+            *(label.replace(" ", NO_BREAK) for label in (group.verdict.label, *other_verdicts)),
             ", ".join(dict.fromkeys(row.state for row in control_rows(group.runs, frozen))),
         ]
 

@@ -60,8 +60,8 @@ def compared(result: CompareResult, as_json: bool) -> None:
         names = ("title", "selection", "edition", "overrides", "integrity", "excluded", "remarks", "commands")
         fields = {name: getattr(context, name) for name in names}
         parts = [part for part, _ in context.parts]  # the pictures are in the page
-        where = {"page": str(result.page), "in_mlflow": result.in_mlflow}
-        print_json({"exit_code": result.exit_code, **where, "parts": parts, **fields})
+        page_fields = {"page": str(result.page), "in_mlflow": result.in_mlflow}
+        print_json({"exit_code": result.exit_code, **page_fields, "parts": parts, **fields})
         return
     for part, _ in context.parts:
         _part(part, describe_edition(context.edition), context.means)
@@ -75,24 +75,24 @@ def compared(result: CompareResult, as_json: bool) -> None:
     print_page(result.in_mlflow)
 
 
-def _part(part: SettingComparison, edition: str, means: str) -> None:
+def _part(part: SettingComparison, edition: str, means_text: str) -> None:
     from fa_registry.metrics import quantity_of, symbol_of
     from fa_registry.reporting.labels import means_in_text
 
     labels = [column.label for column in part.columns]
-    several = len({column.setting for column in part.columns}) > 1
-    names = ((column.label, column.setting) if several else column.label for column in part.columns)
+    several_settings = len({column.setting for column in part.columns}) > 1
+    names = ((column.label, column.setting) if several_settings else column.label for column in part.columns)
     header = ["", *names]
-    table(header, list(_rows(part)), f"{part.setting}, by edition {edition}; {means}")
+    table(header, list(_rows(part)), f"{part.setting}, by edition {edition}; {means_text}")
     rows = [
-        [f"{quantity.symbol} site {site}", *_marked(quantity, site, shown)]
-        for quantity in part.sites
-        for site, shown in quantity.rows
+        [f"{metric.symbol} site {site}", *_marked(metric, site, estimates)]
+        for metric in part.sites
+        for site, estimates in metric.rows
     ]
     if rows:
-        marked = any(sites for quantity in part.sites for sites in quantity.exact)
-        exact = f"; {EXACT}: {symbol_of('gamma')} = 1 by construction" if marked else ""
-        by_site = means_in_text(quantity_of(quantity.name) for quantity in part.sites)
+        has_exact = any(sites for metric in part.sites for sites in metric.exact)
+        exact = f"; {EXACT}: {symbol_of('gamma')} = 1 by construction" if has_exact else ""
+        by_site = means_in_text(quantity_of(metric.name) for metric in part.sites)
         table(header, rows, f"Site by site, {by_site}{exact}")
     if part.why_not:
         print_out(part.why_not)
@@ -104,11 +104,11 @@ def _part(part: SettingComparison, edition: str, means: str) -> None:
         table(["difference", "of", "mean", "95 % interval", "seeds", "answer"], rows, "Paired by seed")
 
 
-def _marked(quantity: ComparedSites, site: int, shown: Sequence[Estimate]) -> Iterator[str]:
+def _marked(metric: ComparedSites, site: int, estimates: Sequence[Estimate]) -> Iterator[str]:
     from fa_registry.reporting.text.filters import counted
 
-    for place, estimate in enumerate(shown):
-        yield f"{counted(estimate)} {EXACT}" if site in quantity.exact[place] else counted(estimate)
+    for index, estimate in enumerate(estimates):
+        yield f"{counted(estimate)} {EXACT}" if site in metric.exact[index] else counted(estimate)
 
 
 def _rows(part: SettingComparison) -> Iterator[list[TerminalCell]]:
@@ -116,8 +116,8 @@ def _rows(part: SettingComparison) -> Iterator[list[TerminalCell]]:
     yield ["seeds", *(", ".join(str(seed) for seed, _, _ in column.seeds) for column in part.columns)]
     for rule in part.rules:
         yield from _rule(rule)
-    for quantity in (*part.quantities, *part.aggregates):
-        yield [quantity.label, *map(estimate_text, quantity.estimates)]
+    for metric in (*part.quantities, *part.aggregates):
+        yield [metric.label, *map(estimate_text, metric.estimates)]
     yield ["runs", *(", ".join(run_id[:8] for _, run_id, _ in column.seeds) for column in part.columns)]
 
 
@@ -131,8 +131,8 @@ def _rule(rule: ComparedRule) -> Iterator[list[TerminalCell]]:
 def _paired(row: PairedRow) -> Sequence[str]:
     from fa_registry.reporting.text.filters import between, number
 
-    ends = (row.low.value, row.high.value)
-    interval = f"N/A: {row.low.reason}" if None in ends else between(ends, row.difference.kind)
+    bounds = (row.low.value, row.high.value)
+    interval = f"N/A: {row.low.reason}" if None in bounds else between(bounds, row.difference.kind)
     answer = f"{row.answer}; {row.remark}" if row.remark else row.answer
     return (
         f"{row.first} − {row.second}",
@@ -160,10 +160,10 @@ def estimate_text(estimate: Estimate) -> str:
 
     if estimate.mean.reading.value is None:
         return f"{number(estimate.mean)}: {estimate.mean.reading.reason}"
-    shown = counted(estimate) if estimate.n < estimate.of else f"{spread(estimate)} ({estimate.n})"
+    text = counted(estimate) if estimate.n < estimate.of else f"{spread(estimate)} ({estimate.n})"
     if estimate.low.value is None:
-        return f"{shown}, {estimate.low.reason}"
-    return f"{shown} [{between((estimate.low.value, estimate.high.value), estimate.kind)}]"
+        return f"{text}, {estimate.low.reason}"
+    return f"{text} [{between((estimate.low.value, estimate.high.value), estimate.kind)}]"
 
 
 COMMANDS = (compare,)

@@ -50,8 +50,8 @@ def _text(side: DiffSide) -> str:
 def _sameness(difference: AuditDiff) -> str:
     if difference.a.digest == difference.b.digest:
         return f"identical: {difference.matched} runs, every record the same"
-    again = f"{difference.trained_again} of them under another run id"
-    return f"the same: {difference.matched} runs, {again}; no finding or metric differs"
+    retrained = f"{difference.trained_again} of them under another run id"
+    return f"the same: {difference.matched} runs, {retrained}; no finding or metric differs"
 
 
 def _section(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -65,8 +65,8 @@ def _change(change: Change) -> list[str]:
 
 def _rules(difference: AuditDiff) -> Iterator[list[str]]:
     for rule in difference.rules:
-        before, after = "; ".join(rule.required_a) or NOTHING, "; ".join(rule.required_b) or NOTHING
-        required = before if before == after else f"{before} → {after}"
+        required_a, required_b = "; ".join(rule.required_a) or NOTHING, "; ".join(rule.required_b) or NOTHING
+        required = required_a if required_a == required_b else f"{required_a} → {required_b}"
         yield [
             f"{rule.rule} {rule.title}",
             required,
@@ -126,9 +126,9 @@ def _others(runs: Sequence[RunChange]) -> Iterator[list[str]]:
     for run in runs:
         for change in run.changes:
             by_field.setdefault(change.what, []).append(change)
-    for several in by_field.values():
-        values = _change(several[0])[1:] if len(set(several)) == 1 else [VARIOUS, VARIOUS]
-        yield [several[0].what, *values, str(len(several))]
+    for changes in by_field.values():
+        values = _change(changes[0])[1:] if len(set(changes)) == 1 else [VARIOUS, VARIOUS]
+        yield [changes[0].what, *values, str(len(changes))]
 
 
 def _alone(run: RunName) -> list[str]:
@@ -139,8 +139,8 @@ def _summary(difference: AuditDiff) -> str:
     verdicts = sum(run.verdict_a != run.verdict_b for run in difference.runs)
     decided = sum(finding.decided for run in difference.runs for finding in run.findings)
     figures = sum(len(run.figures) for run in difference.runs)
-    again = f", {difference.trained_again} of them under another run id" if difference.trained_again else ""
+    retrained = f", {difference.trained_again} of them under another run id" if difference.trained_again else ""
     return (
         f"different: {verdicts} verdicts, {decided} findings, {figures} metrics; {len(difference.runs)} of {difference.matched} "
-        f"common runs changed{again}; {len(difference.only_a)} only in A, {len(difference.only_b)} only in B"
+        f"common runs changed{retrained}; {len(difference.only_a)} only in A, {len(difference.only_b)} only in B"
     )

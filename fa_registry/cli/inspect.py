@@ -61,10 +61,10 @@ def lint(paths: tuple[str, ...], as_json: bool, as_sarif: bool, select: str, ign
     elif as_sarif:
         print_json(sarif(report, importlib.metadata.version("fa_registry")))
     else:
-        for _, alike in groupby(sorted(report.findings, key=_reported_with), key=_reported_with):
-            findings = list(alike)
-            places = [f"{finding.place.text}: {finding.code} {finding.what}" for finding in findings]
-            print_out(*places, f"    why: {findings[0].why}", f"    fix: {findings[0].fix}")
+        for _, group in groupby(sorted(report.findings, key=_reported_with), key=_reported_with):
+            findings = list(group)
+            lines = [f"{finding.place.text}: {finding.code} {finding.what}" for finding in findings]
+            print_out(*lines, f"    why: {findings[0].why}", f"    fix: {findings[0].fix}")
         print_out(_summary(report))
     sys.exit(report.exit_code)
 
@@ -117,19 +117,19 @@ def _summary(report: LintReport) -> str:
 )
 @JSON
 @examples("list methods", "list studies --json", "list runs", "list runs --study digits --method dfa --limit 10")
-def list_(family: str, as_json: bool, **asked: Any) -> None:
+def list_(family: str, as_json: bool, **arguments: Any) -> None:
     """List plug-ins, editions, studies or templates, or the runs of a store.
 
     FAMILY is methods, architectures, datasets, diagnostics, analyses, editions, studies, templates or runs.
     """
-    given = {name: value for name, value in asked.items() if value not in ("", None)}
+    options = {name: value for name, value in arguments.items() if value not in ("", None)}
     if family == "runs":
         from fa_registry.workflows.inspect_runs import listed_runs
 
-        runs_listed(listed_runs(**given), as_json)
+        runs_listed(listed_runs(**options), as_json)
         return
-    if given:
-        raise UsageError(f"--{', --'.join(given)}: these options select runs; use `fa-registry list runs`")
+    if options:
+        raise UsageError(f"--{', --'.join(options)}: these options select runs; use `fa-registry list runs`")
     from fa_registry.workflows.plugin_list import members
 
     rows = members(family)
@@ -165,7 +165,7 @@ def _varied(runs: Sequence[Mapping[str, Any]]) -> set[tuple[str, str]]:
     for run in runs:
         for option, value in run["options"].items():
             values.setdefault((run["method"], option), set()).add(value)
-    return {place for place, several in values.items() if len(several) > 1}
+    return {key for key, option_values in values.items() if len(option_values) > 1}
 
 
 def _run_row(run: Mapping[str, Any], varied: set[tuple[str, str]]) -> dict[str, str]:
@@ -183,11 +183,11 @@ def _run_row(run: Mapping[str, Any], varied: set[tuple[str, str]]) -> dict[str, 
     }
 
 
-def _age(since: datetime.timedelta) -> str:
+def _age(age: datetime.timedelta) -> str:
     """Return an age as text, e.g. `45s`, `12m`, `3h` or `20d`."""
-    seconds = max(0, int(since.total_seconds()))
-    for size, unit, most in ((1, "s", 90), (60, "m", 90), (3600, "h", 48)):
-        if seconds < size * most:
+    seconds = max(0, int(age.total_seconds()))
+    for size, unit, limit in ((1, "s", 90), (60, "m", 90), (3600, "h", 48)):
+        if seconds < size * limit:
             return f"{seconds // size}{unit}"
     return f"{seconds // 86400}d"
 
@@ -206,11 +206,11 @@ def info(name: str, family: str, as_json: bool) -> None:
     """Show the card of a method, architecture, data set or diagnostic: equations, options, source."""
     from fa_registry.workflows.plugin_list import card_of
 
-    declared = card_of(name, family)
+    card = card_of(name, family)
     if as_json:
-        print_json(declared)
+        print_json(card)
         return
-    for field, value in declared.items():
+    for field, value in card.items():
         if value not in ("", [], {}, None):
             print_out(*f"{field}: {_value(value)}".split("\n"))
 
@@ -238,9 +238,9 @@ def _item(item: Any) -> str:
 def _option(option: Any) -> str:
     if not isinstance(option, Mapping):
         return str(option)
-    allowed = [f"{word} {_value(option[name])}" for name, word in BOUNDS.items() if option[name] not in (None, [])]
+    bounds = [f"{word} {_value(option[name])}" for name, word in BOUNDS.items() if option[name] not in (None, [])]
     source = f" [{option['source']}]" if option["source"] else ""
-    return f"{option['default']} ({', '.join([option['help'], *allowed])}){source}"
+    return f"{option['default']} ({', '.join([option['help'], *bounds])}){source}"
 
 
 @click.command()
@@ -363,12 +363,12 @@ def optimize_store(store: str, as_json: bool) -> None:
     """Speed up queries of a large sqlite store with ANALYZE. The content of the store does not change."""
     from fa_registry.workflows.inspect_runs import run_optimize
 
-    counted = run_optimize(store)
+    result = run_optimize(store)
     if as_json:
-        print_json(counted)
+        print_json(result)
     else:
-        rows = [[name, f"{count:,}"] for name, count in counted["rows"].items()]
-        table(["table", "rows"], rows, f"analysed {counted['store']}")
+        rows = [[name, f"{count:,}"] for name, count in result["rows"].items()]
+        table(["table", "rows"], rows, f"analysed {result['store']}")
 
 
 class Action(click.Choice):
@@ -461,14 +461,14 @@ def new(kind: str, name: str, out: str, as_json: bool) -> None:
     """
     from fa_registry.workflows import scaffold
 
-    written = scaffold.new(kind, name, out)
+    skeleton = scaffold.new(kind, name, out)
     if as_json:
         print_json(
-            {"folder": str(written.folder), "files": list(map(str, written.files)), "commands": written.commands}
+            {"folder": str(skeleton.folder), "files": list(map(str, skeleton.files)), "commands": skeleton.commands}
         )
         return
     print_out(
-        *(f"{path}: written" for path in written.files), "next:", *(f"  {command}" for command in written.commands)
+        *(f"{path}: written" for path in skeleton.files), "next:", *(f"  {command}" for command in skeleton.commands)
     )
 
 
@@ -512,23 +512,23 @@ def watch(study: str, every: float, once: bool, limit: int, store: str, as_json:
     """
     from fa_registry.workflows.run_status import is_anybody_at_work, watcher
 
-    watching = watcher(store, study, limit)
-    before = None
+    poller = watcher(store, study, limit)
+    previous_cells = None
     while True:
-        rows = watching.poll()
+        rows = poller.poll()
         if as_json:
             print_json(rows)
-        elif (shown := [_watched_cells(row) for row in rows]) != before:
+        elif (cells := [_watched_cells(row) for row in rows]) != previous_cells:
             if sys.stdout.isatty() and not once:
                 click.clear()
-            _print_watched(shown, rows, study)
-            before = shown
+            _print_watched(cells, rows, study)
+            previous_cells = cells
         if once or not is_anybody_at_work(rows) or not has_reader(sys.stdout):
             return
         time.sleep(every)
 
 
-def _print_watched(shown: Sequence[Sequence[str]], rows: Sequence[RunStatus], study: str) -> None:
+def _print_watched(cells: Sequence[Sequence[str]], rows: Sequence[RunStatus], study: str) -> None:
     if not rows:
         print_out("no run yet" + (f" of study {study}" if study else ""))
         return
@@ -536,7 +536,7 @@ def _print_watched(shown: Sequence[Sequence[str]], rows: Sequence[RunStatus], st
     for row in rows:
         counts[row.status] = counts.get(row.status, 0) + 1
     statement = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in counts.items())
-    table(_watched_columns(), shown, f"study {study}: {statement}" if study else statement)
+    table(_watched_columns(), cells, f"study {study}: {statement}" if study else statement)
 
 
 def _watched_columns() -> list[str]:
@@ -549,11 +549,11 @@ def _watched_columns() -> list[str]:
 def _watched_cells(row: RunStatus) -> list[str]:
     from fa_registry.workflows.progress import duration
 
-    quiet = f", no heartbeat for {row.silent:.0f} s" if row.silent > QUIET else ""
+    silent_text = f", no heartbeat for {row.silent:.0f} s" if row.silent > QUIET else ""
     return [
         row.run_id[:SHORT_ID],
         row.name,
-        row.status.replace("_", " ") + quiet,
+        row.status.replace("_", " ") + silent_text,
         "" if row.epoch is None else f"{row.epoch} of {'?' if row.epochs is None else row.epochs}",
         *("" if value is None else f"{value:.4g}" for value in (row.h_L, row.g_L)),
         "" if row.accuracy is None else f"{row.accuracy:.3f}",

@@ -90,8 +90,8 @@ def adopt(weights: str, settings: tuple[str, ...], as_json: bool, **arguments: A
     from fa_registry.workflows.options import StoreLocation, spec_fields
 
     fields = spec_fields({name: arguments.pop(name) for name in SPEC_FIELDS}, options.settings(settings))
-    place = StoreLocation(*(arguments.pop(name) for name in ("store", "experiment", "data_root")))
-    result = run_adopt(weights, fields, place=place, **arguments)
+    location = StoreLocation(*(arguments.pop(name) for name in ("store", "experiment", "data_root")))
+    result = run_adopt(weights, fields, location=location, **arguments)
     if as_json:
         print_json(result)
         return
@@ -158,16 +158,16 @@ def promote(as_json: bool, **arguments: Any) -> None:
     from fa_registry.workflows.options import StoreLocation
     from fa_registry.workflows.promote import run_promote
 
-    place = StoreLocation(arguments.pop("store"), data_root=arguments.pop("data_root"))
-    result = run_promote(place=place, **arguments)
+    location = StoreLocation(arguments.pop("store"), data_root=arguments.pop("data_root"))
+    result = run_promote(location=location, **arguments)
     if as_json:
         print_json(result)
         return
-    done = "promoted" if result.promoted else "already promoted with this verdict"
-    print_out(f"{result.reference}: run {result.run_id} {done}, {result.verdict} by edition {result.edition}")
-    others = [f"{label} by {name}" for name, label in result.verdicts.items() if name != result.edition]
-    if others:
-        print_out(f"  other editions: {', '.join(others)}")
+    outcome = "promoted" if result.promoted else "already promoted with this verdict"
+    print_out(f"{result.reference}: run {result.run_id} {outcome}, {result.verdict} by edition {result.edition}")
+    other_verdicts = [f"{label} by {name}" for name, label in result.verdicts.items() if name != result.edition]
+    if other_verdicts:
+        print_out(f"  other editions: {', '.join(other_verdicts)}")
     if result.despite:
         print_out(f"  promoted despite {result.verdict}: {result.despite}")
     if result.aliases:
@@ -194,26 +194,26 @@ def promote(as_json: bool, **arguments: Any) -> None:
 @examples(
     "bundle --study digits", "bundle --study digits --out paper.fa.zip --sign key.pem", "bundle --study digits --light"
 )
-def bundle(as_json: bool, **asked: Any) -> None:
+def bundle(as_json: bool, **arguments: Any) -> None:
     """Write a study's newest audit, its pages and its runs into one file.
 
     `fa-registry verify FILE` checks the file without a store. The same store always gives the same bytes.
     """
     from fa_registry.workflows import bundle as bundles
 
-    made = bundles.make_bundle(**asked)
+    result = bundles.make_bundle(**arguments)
     if as_json:
         print_json(
             {
-                "path": str(made.path),
-                "sha256": made.sha256,
-                "runs": made.runs,
-                "bytes": made.size,
-                "signed": made.signed,
+                "path": str(result.path),
+                "sha256": result.sha256,
+                "runs": result.runs,
+                "bytes": result.size,
+                "signed": result.signed,
             }
         )
     else:
-        print_out(*bundles.bundled_text(made))
+        print_out(*bundles.bundled_text(result))
 
 
 @click.command("import", short_help="Import the runs of a bundle into a store.")
@@ -230,11 +230,11 @@ def import_(path: str, key: str, experiment: str, store: str, as_json: bool) -> 
     """
     from fa_registry.workflows.bundle import import_into
 
-    put = import_into(path, experiment, store, key)
+    result = import_into(path, experiment, store, key)
     if as_json:
-        print_json(put)
+        print_json(result)
     else:
-        print_out(f"{len(put.runs)} runs imported, {len(put.present)} were already in the store")
+        print_out(f"{len(result.runs)} runs imported, {len(result.present)} were already in the store")
 
 
 COMMANDS = (adopt, promote, bundle, import_)

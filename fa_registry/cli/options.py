@@ -267,14 +267,14 @@ TRAINING = together(
 )
 
 
-def of_many_runs(*own: Callable) -> Callable:
+def of_many_runs(*additional: Callable) -> Callable:
     """Return a decorator that adds the options of a command that selects and judges runs.
 
     Args:
-        own: additional options of the command.
+        additional: additional options of the command.
     """
     judging = (STUDY, RUN, EXPERIMENT_RUNS, EDITION, THRESHOLD, RECOMPUTE, MEASURING_JOBS)
-    return together(*judging, STUDY_OVERRIDES, *own, DATA_ROOT, STORE, JSON)
+    return together(*judging, STUDY_OVERRIDES, *additional, DATA_ROOT, STORE, JSON)
 
 
 def examples(*lines: str) -> Callable:
@@ -304,7 +304,7 @@ def settings(pairs: Sequence[str]) -> dict[str, str]:
     Raises:
         InvalidFields: an option is not of the form NAME=VALUE.
     """
-    split = [pair.partition("=") for several in pairs for pair in several.split(",") if pair]
+    split = [pair.partition("=") for text in pairs for pair in text.split(",") if pair]
     problems = [f"--set {name}: expected NAME=VALUE" for name, separator, _ in split if not separator]
     if problems:
         raise InvalidFields("settings", problems)

@@ -25,8 +25,8 @@ def family(name: str, home: str = "") -> Complete:
     return _offering(lambda: _members(name, home))
 
 
-def choices(*known: str) -> Complete:
-    return _offering(lambda: known)
+def choices(*names: str) -> Complete:
+    return _offering(lambda: names)
 
 
 def studies() -> Complete:
@@ -42,9 +42,9 @@ def several(complete: Complete) -> Complete:
     """Return a function that completes the last of several comma-separated names."""
 
     def complete_last(context: click.Context, parameter: click.Parameter, typed: str) -> list[CompletionItem]:
-        before, comma, last = typed.rpartition(",")
+        previous, comma, last = typed.rpartition(",")
         items = complete(context, parameter, last)
-        return [CompletionItem(f"{before}{comma}{item.value}", type=item.type) for item in items]
+        return [CompletionItem(f"{previous}{comma}{item.value}", type=item.type) for item in items]
 
     return complete_last
 
@@ -57,8 +57,8 @@ def _shipped() -> tuple[str, ...]:
 
 def _members(name: str, home: str) -> list[str]:
     try:
-        known = Catalog(name, name, home=home).names()
-        return [member.replace("_", "-") if name == "analyses" else member for member in known]
+        names = Catalog(name, name, home=home).names()
+        return [member.replace("_", "-") if name == "analyses" else member for member in names]
     except PluginError:  # the command reports the broken package; a completion cannot
         return []
 

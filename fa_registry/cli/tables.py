@@ -71,19 +71,19 @@ def table(header: Sequence[TerminalCell], rows: Sequence[Sequence[TerminalCell]]
     from rich.console import Console
 
     console = Console(highlight=False)
-    known = console.is_terminal or os.environ.get("COLUMNS")
-    console.width = (console.width if known else 0) or UNKNOWN_WIDTH
+    is_width_known = console.is_terminal or os.environ.get("COLUMNS")
+    console.width = (console.width if is_width_known else 0) or UNKNOWN_WIDTH
     header, rows = _shown(header), [_shown(row) for row in rows]
     columns = list(zip(header, *rows, strict=True))
     description = [max(map(_longest_word, column)) for column in columns]
     lines = [max(word, *map(_longest_line, column[1:]), 0) for word, column in zip(description, columns, strict=True)]
     if title:
         print_out(*([title] if isinstance(title, str) else title))
-    for narrowest, (frame, between) in product(
+    for narrowest, (frame, border_width) in product(
         (lines, description), ((True, 3 * len(header) + 1), (False, 2 * len(header) - 2))
     ):
-        if sum(narrowest) + between <= console.width:
-            widths = _widths(columns, narrowest, console.width - between)
+        if sum(narrowest) + border_width <= console.width:
+            widths = _widths(columns, narrowest, console.width - border_width)
             console.print(_drawn(header, rows, widths, frame))
             return
     for row in rows:
@@ -103,12 +103,12 @@ def _longest_line(cell: str) -> int:
     return max(map(len, cell.split("\n")))
 
 
-def _widths(columns: Sequence[Sequence[str]], narrowest: Sequence[int], room: int) -> list[int]:
-    """Return the widths of the columns, with the widest columns reduced until all fit into `room`."""
-    widths = [min(room, max(map(_longest_line, column))) for column in columns]
-    while sum(widths) > room:
+def _widths(columns: Sequence[Sequence[str]], narrowest: Sequence[int], available: int) -> list[int]:
+    """Return the widths of the columns, with the widest columns reduced until all fit into `available`."""
+    widths = [min(available, max(map(_longest_line, column))) for column in columns]
+    while sum(widths) > available:
         widest = max(
-            (place for place in range(len(widths)) if widths[place] > narrowest[place]), key=widths.__getitem__
+            (index for index in range(len(widths)) if widths[index] > narrowest[index]), key=widths.__getitem__
         )
         widths[widest] -= 1
     return widths
@@ -120,12 +120,12 @@ def _drawn(header: Sequence[str], rows: Sequence[Sequence[str]], widths: Sequenc
     from rich.text import Text
 
     padding = (0, 1) if frame else (0, 2, 0, 0)
-    drawn = Table(box=HEAVY_HEAD if frame else None, padding=padding, pad_edge=frame)
+    rich_table = Table(box=HEAVY_HEAD if frame else None, padding=padding, pad_edge=frame)
     for name, width in zip(header, widths, strict=True):
-        drawn.add_column(Text(_wrapped(name, width)), width=width, no_wrap=True)
+        rich_table.add_column(Text(_wrapped(name, width)), width=width, no_wrap=True)
     for row in rows:  # Text: untrusted names may contain markup
-        drawn.add_row(*(Text(_wrapped(cell, width)) for cell, width in zip(row, widths, strict=True)))
-    return drawn
+        rich_table.add_row(*(Text(_wrapped(cell, width)) for cell, width in zip(row, widths, strict=True)))
+    return rich_table
 
 
 def _stacked(header: Sequence[str], row: Sequence[str], width: int) -> Iterator[str]:
@@ -136,8 +136,8 @@ def _stacked(header: Sequence[str], row: Sequence[str], width: int) -> Iterator[
 
 
 def _wrapped(cell: str, width: int) -> str:
-    whole = partial(textwrap.wrap, width=width, break_long_words=False, break_on_hyphens=False)
-    lines = (part for line in cell.split("\n") for part in whole(line) or [""])
+    wrap = partial(textwrap.wrap, width=width, break_long_words=False, break_on_hyphens=False)
+    lines = (part for line in cell.split("\n") for part in wrap(line) or [""])
     return "\n".join(lines).replace(NO_BREAK, " ")  # an ordinary space, so that a search of the output finds it
 
 

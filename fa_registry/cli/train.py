@@ -199,21 +199,21 @@ def run(name: str, jobs: str, edition: str, editions: str, out: str, as_json: bo
     from fa_registry.workflows.study import checked_study, run_study
 
     training = {option: arguments.pop(option) for option in ("stop_on", "force", "keep_trained")}
-    place = StoreLocation(*(arguments.pop(option) for option in ("store", "experiment", "data_root")))
-    chosen = RunSelector(name, overrides=overrides(**arguments))
-    terms, measuring, pages = (
+    location = StoreLocation(*(arguments.pop(option) for option in ("store", "experiment", "data_root")))
+    selector = RunSelector(name, overrides=overrides(**arguments))
+    judging, measuring, pages = (
         JudgingOptions(edition, as_list(editions)),
         RemeasureOptions(jobs=jobs, device=arguments["device"]),
         ReportOutput(out),
     )
-    leading = leading_edition(chosen, terms)
-    checked_study(chosen, jobs, leading, training["stop_on"], "")
-    checked_audit(chosen, terms, measuring, pages)  # find invalid options before training
-    result = run_study(chosen, place, jobs, leading, **training)
+    leading = leading_edition(selector, judging)
+    checked_study(selector, jobs, leading, training["stop_on"], "")
+    checked_audit(selector, judging, measuring, pages)  # find invalid options before training
+    result = run_study(selector, location, jobs, leading, **training)
     code = studied(result, as_json=False, quiet=as_json)
     if result.stopped:
         sys.exit(code)
-    audit = run_audit(chosen, terms, measuring, place, pages, adopt=False, early_is_incomplete=False)
+    audit = run_audit(selector, judging, measuring, location, pages, adopt=False, early_is_incomplete=False)
     audited(audit, as_json)
     sys.exit(3 if audit.exit_code == 3 else code)
 
@@ -248,7 +248,7 @@ def studied(result: StudyResult, as_json: bool, quiet: bool = False) -> int:
         "stopped": result.stopped,
     }
     if not quiet:
-        text = ", ".join(f"{len(runs)} {word}" for word, runs in counts.items() if runs)
+        text = ", ".join(f"{len(runs)} {label}" for label, runs in counts.items() if runs)
         print_out(f"study {result.study}: {text}")
         print_page(result.page)
     for name, error in result.failed.items():
@@ -263,7 +263,7 @@ def planned(plan: Plan, as_json: bool) -> int:
     if as_json:
         print_json(plan)
         return plan.exit_code
-    name = " ".join(word for word in ("study", plan.study, plan.twin) if word)
+    name = " ".join(part for part in ("study", plan.study, plan.twin) if part)
     print_out(f"{name}: {plan.title}")
     print_out(
         f"{plan.runs} runs ({plan.control_runs} of them controls) in {len(plan.settings)} settings, {plan.complete} complete, "

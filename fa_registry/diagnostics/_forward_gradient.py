@@ -38,7 +38,7 @@ class TraceError(Exception):
 class PrecisionWatch(TorchDispatchMode):
     """Context that detects operations that round their inputs to a coarser dtype.
 
-    The attribute `coarsest` is the coarsest dtype that an operation rounded to.
+    The attribute `coarsest` is the coarsest dtype to which an operation has rounded.
     """
 
     def __init__(self, precision: torch.dtype):

@@ -67,7 +67,10 @@ class GammaNull(Diagnostic):
 
 
 def _null(observation: Observation) -> np.ndarray:
-    """Return Γ of every draw and site, (draws, sites), nan without a defined cosine."""
+    """Return Γ of every draw and site, (draws, sites).
+
+    Γ is nan if no sample has a defined cosine.
+    """
     draws = observation.bench.null_draws
     parts = [range(start, min(start + AT_ONCE, draws)) for start in range(0, draws, AT_ONCE)]
     return np.concatenate([_gammas(observation, part) for part in parts])

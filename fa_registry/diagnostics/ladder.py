@@ -55,7 +55,7 @@ def _has_moved(weights: Mapping[str, Tensor], initial: Mapping[str, Tensor], blo
 
 
 def _is_near(weight: Tensor, initial: Tensor) -> bool:
-    """Return whether all entries differ by at most ROUNDING × the largest initial one."""
+    """Return whether no change exceeds ROUNDING × the largest initial entry."""
     return torch.equal(weight, initial) or bool((weight - initial).abs().max() <= ROUNDING * initial.abs().max())
 
 

@@ -46,8 +46,8 @@ class Stability(Diagnostic):
 def mean_pairwise_cosine(rows: Tensor) -> Reading:
     """Compute the mean cosine over all K(K−1)/2 pairs of rows.
 
-    `rows` is a float64 tensor (K, D) with K ≥ 2. The mean is at least −1/(K−1). It is N/A if a row is zero or not finite. A row is
-    not compared with itself.
+    `rows` is a float64 tensor (K, D) with K ≥ 2. The mean is at least −1/(K−1). The result is N/A if a row is zero or not finite. A
+    row is not compared with itself.
     """
     norms = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
     if not norms.isfinite().all():

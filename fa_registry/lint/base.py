@@ -67,7 +67,7 @@ class LintRule(ABC):
 
     def possible(self, text: str) -> bool:
         """Return whether a source text contains at least one substring of every group in `clues`."""
-        return all(any(word in text for word in group) for group in self.clues)
+        return all(any(clue in text for clue in group) for group in self.clues)
 
 
 @dataclass(frozen=True)

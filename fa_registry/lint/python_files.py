@@ -49,8 +49,8 @@ def unreadable(path: str, problem: str, line: int = 1, cell: int = 0) -> LintFin
         line: Line that causes the problem, or 1 if no single line is the cause.
         cell: Number of the notebook cell, or 0 for a Python file.
     """
-    place = SourceLocation(path, line, 1, line, 1, cell)
-    return LintFinding(UNREADABLE.code, 0, place, problem, UNREADABLE.why, UNREADABLE.fix)
+    location = SourceLocation(path, line, 1, line, 1, cell)
+    return LintFinding(UNREADABLE.code, 0, location, problem, UNREADABLE.why, UNREADABLE.fix)
 
 
 @dataclass(frozen=True)
@@ -74,10 +74,10 @@ class Source:
 
         The cell number is 0 in a Python file.
         """
-        cell, before = max(
+        cell, lines_before = max(
             (start for start in self.cells if start[1] < line), key=lambda start: start[1], default=(0, 0)
         )
-        return cell, line - before
+        return cell, line - lines_before
 
 
 def python_files(paths: Sequence[str]) -> list[Path]:
@@ -124,20 +124,20 @@ def read(path: Path) -> Source:
 
 def _notebook(name: str, content: bytes) -> Source:
     parts: list[str] = []
-    cells, broken = [], []
+    cells, unreadable_cells = [], []
     lines, budget = 0, ParseBudget()
-    for number, written in code_cells(content):
+    for number, source in code_cells(content):
         try:
-            part = as_python(cell_text(written), budget).rstrip("\n") + "\n"
+            part = as_python(cell_text(source), budget).rstrip("\n") + "\n"
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            broken.append(unreadable(name, _reason(error), _line(error), number))
+            unreadable_cells.append(unreadable(name, _reason(error), _line(error), number))
             continue
         cells.append((number, lines))
         parts.append(part)
         lines += part.count("\n")
     text = "".join(parts)
     _check_length(text)
-    return Source(name, Syntax(text), tuple(broken), tuple(cells))
+    return Source(name, Syntax(text), tuple(unreadable_cells), tuple(cells))
 
 
 class ParseBudget:
@@ -165,9 +165,9 @@ def _check_length(content: str | bytes) -> None:
 
 
 def _under(folder: Path) -> Iterator[Path]:
-    for place, folders, files in os.walk(folder, onerror=_cannot_list):
-        folders[:] = sorted(folder for folder in folders if not _skipped(Path(place, folder)))
-        yield from (Path(place, file) for file in sorted(files) if os.path.exists(Path(place, file)))
+    for root, folders, files in os.walk(folder, onerror=_cannot_list):
+        folders[:] = sorted(folder for folder in folders if not _skipped(Path(root, folder)))
+        yield from (Path(root, file) for file in sorted(files) if os.path.exists(Path(root, file)))
 
 
 def _skipped(folder: Path) -> bool:
@@ -290,8 +290,8 @@ def _cells(notebook: Any) -> list[Any]:
         raise ValueError("not a notebook: expected a JSON object")
     if "worksheets" in notebook:  # until nbformat 3
         sheets = notebook["worksheets"]
-        known = isinstance(sheets, list) and all(isinstance(sheet, Mapping) for sheet in sheets)
-        lists = [sheet.get("cells", []) for sheet in sheets] if known else [None]
+        is_valid = isinstance(sheets, list) and all(isinstance(sheet, Mapping) for sheet in sheets)
+        lists = [sheet.get("cells", []) for sheet in sheets] if is_valid else [None]
     else:
         lists = [notebook.get("cells")]
     if not all(isinstance(cells, list) for cells in lists):

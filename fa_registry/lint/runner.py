@@ -45,9 +45,9 @@ def lint_paths(paths: Sequence[str], select: Sequence[str] = (), ignore: Sequenc
     Raises:
         UsageError: If a path does not exist, if there is no Python file, or if a code or the section is not valid.
     """
-    statement = configured(Path())
-    rules = _chosen(select or statement.get("select", ()), ignore or statement.get("ignore", ()))
-    excluded = statement.get("exclude", ())
+    settings = configured(Path())
+    rules = _chosen(select or settings.get("select", ()), ignore or settings.get("ignore", ()))
+    excluded = settings.get("exclude", ())
     files = [path for path in python_files(paths) if not any(fnmatch(str(path), pattern) for pattern in excluded)]
     findings = [finding for path in files for finding in lint_source(read(path), rules)]
     return LintReport(
@@ -60,16 +60,16 @@ def lint_paths(paths: Sequence[str], select: Sequence[str] = (), ignore: Sequenc
 
 def _chosen(select: Sequence[str], ignore: Sequence[str]) -> list[LintRule]:
     rules = all_rules()
-    known = [rule.card.code for rule in rules]
+    known_codes = [rule.card.code for rule in rules]
     problems = [
-        f"{field}: {unknown_name_text('rule', code, known)}"
+        f"{field}: {unknown_name_text('rule', code, known_codes)}"
         for field, codes in (("select", select), ("ignore", ignore))
         for code in codes
-        if code not in known
+        if code not in known_codes
     ]
     if problems:
         raise InvalidFields("lint", problems)
-    return [rule for rule in rules if rule.card.code in (select or known) and rule.card.code not in ignore]
+    return [rule for rule in rules if rule.card.code in (select or known_codes) and rule.card.code not in ignore]
 
 
 def configured(folder: Path) -> Mapping[str, Sequence[str]]:
@@ -88,13 +88,13 @@ def configured(folder: Path) -> Mapping[str, Sequence[str]]:
     for name in SECTION:
         section = section.get(name, {}) if isinstance(section, dict) else {}
     section = section if isinstance(section, dict) else {"": section}
-    wrong = [
+    problems = [
         f"{path}: [tool.fa-registry.lint] {name}: expected a key of {', '.join(FIELDS)} and a list of texts, found {value!r}"
         for name, value in section.items()
         if name not in FIELDS or not isinstance(value, list) or not all(isinstance(part, str) for part in value)
     ]
-    if wrong:
-        raise InvalidFields("lint", wrong)
+    if problems:
+        raise InvalidFields("lint", problems)
     return section
 
 
@@ -162,8 +162,10 @@ def _characters(line: str, offset: int) -> int:
 
 def _bad_silence(source: Source, comment: Silence) -> LintFinding:
     cell, line = source.locate(comment.line)
-    place = SourceLocation(source.path, line, comment.column, line, comment.end_column, cell)
-    return LintFinding(BAD_SILENCE.code, 0, place, f"this comment {comment.problem}", BAD_SILENCE.why, BAD_SILENCE.fix)
+    location = SourceLocation(source.path, line, comment.column, line, comment.end_column, cell)
+    return LintFinding(
+        BAD_SILENCE.code, 0, location, f"this comment {comment.problem}", BAD_SILENCE.why, BAD_SILENCE.fix
+    )
 
 
 # Comments that silence a rule on their line: `# fa: ok FA002 why`. The reason is required.
@@ -194,12 +196,12 @@ class Silence:
     problem: str
 
 
-def silences(text: str, known: Container[str]) -> Iterator[Silence]:
+def silences(text: str, known_codes: Container[str]) -> Iterator[Silence]:
     """Yield each `# fa: ok` comment of a source text.
 
     Args:
         text: Python code without syntax errors.
-        known: Codes of all rules.
+        known_codes: Codes of all rules.
     """
     if "fa:" not in text.lower():  # tokenizing takes as long as parsing
         return
@@ -215,12 +217,12 @@ def silences(text: str, known: Container[str]) -> Iterator[Silence]:
             token.end[1] + 1,
             codes,
             reason,
-            _silence_problem(codes, reason, known),
+            _silence_problem(codes, reason, known_codes),
         )
 
 
-def _silence_problem(codes: tuple[str, ...], reason: str, known: Container[str]) -> str:
-    unknown = [code for code in codes if code not in known]
+def _silence_problem(codes: tuple[str, ...], reason: str, known_codes: Container[str]) -> str:
+    unknown = [code for code in codes if code not in known_codes]
     if not codes:
         return "names no rule; write a code and a reason, such as `# fa: ok FA002 reason`"
     if unknown:
@@ -287,16 +289,16 @@ def _location(finding: LintFinding) -> dict[str, Any]:
 
     For a notebook, this is a logical location with the cell and the line, because the lines of the file are JSON.
     """
-    place = finding.place
-    physical: dict[str, Any] = {"artifactLocation": {"uri": _uri(place.path)}}
-    if place.cell:
-        name = f"cell {place.cell}, line {place.line}"
+    location = finding.place
+    physical: dict[str, Any] = {"artifactLocation": {"uri": _uri(location.path)}}
+    if location.cell:
+        name = f"cell {location.cell}, line {location.line}"
         return {"physicalLocation": physical, "logicalLocations": [{"fullyQualifiedName": name}]}
     physical["region"] = {
-        "startLine": place.line,
-        "startColumn": place.column,
-        "endLine": place.end_line,
-        "endColumn": place.end_column,
+        "startLine": location.line,
+        "startColumn": location.column,
+        "endLine": location.end_line,
+        "endColumn": location.end_column,
     }
     return {"physicalLocation": physical}
 

@@ -67,7 +67,7 @@ class Syntax:
 
     def function_of(self, node: ast.AST) -> ast.AST:
         """Return the innermost function that contains a node, or the module."""
-        return next((above for above in self.ancestors(node) if isinstance(above, FUNCTIONS)), self.tree)
+        return next((ancestor for ancestor in self.ancestors(node) if isinstance(ancestor, FUNCTIONS)), self.tree)
 
     def number(self, node: ast.AST | None) -> float | None:
         """Return the number of a literal or of a module constant such as `EPS = 1e-30`.
@@ -81,8 +81,8 @@ class Syntax:
 
     def snippet(self, node: ast.AST, limit: int = 60) -> str:
         """Return the source code of a node on one line, shortened to `limit` characters."""
-        written = " ".join((ast.get_source_segment(self.text, node) or "").split())
-        return written if len(written) <= limit else written[: limit - 1] + "…"
+        source = " ".join((ast.get_source_segment(self.text, node) or "").split())
+        return source if len(source) <= limit else source[: limit - 1] + "…"
 
     @cached_property
     def _constants(self) -> dict[str, ast.expr | None]:
@@ -135,15 +135,17 @@ def argument(call: ast.Call, position: int, *keywords: str) -> ast.expr | None:
     for keyword in call.keywords:
         if keyword.arg in keywords:
             return keyword.value
-    before = call.args[: position + 1]
-    if len(before) <= position or any(isinstance(argument, ast.Starred) for argument in before):
+    positional = call.args[: position + 1]
+    if len(positional) <= position or any(isinstance(argument, ast.Starred) for argument in positional):
         return None
-    return before[position]
+    return positional[position]
 
 
 def open_ended(call: ast.Call) -> bool:
     """Return whether a call unpacks *args or **kwargs, so its arguments are unknown."""
-    return any(isinstance(part, ast.Starred) for part in call.args) or any(word.arg is None for word in call.keywords)
+    return any(isinstance(part, ast.Starred) for part in call.args) or any(
+        keyword.arg is None for keyword in call.keywords
+    )
 
 
 def text_in(node: ast.AST) -> set[str]:
@@ -215,18 +217,18 @@ class Names:
             node = self.parents[node]
         return node
 
-    def _resolve(self, node: ast.AST, seen: frozenset[str]) -> str:
+    def _resolve(self, node: ast.AST, visited: frozenset[str]) -> str:
         if isinstance(node, ast.Attribute):
-            base = self._resolve(node.value, seen)
+            base = self._resolve(node.value, visited)
             return f"{base}.{node.attr}" if base else ""
-        if not isinstance(node, ast.Name) or node.id in seen:
+        if not isinstance(node, ast.Name) or node.id in visited:
             return ""
         for scope in self._visible(node):
             if node.id in scope.imports:
                 return scope.imports[node.id]
             if node.id in scope.aliases:
                 value = scope.aliases[node.id]
-                return self._resolve(value, seen | {node.id}) if value is not None else ""
+                return self._resolve(value, visited | {node.id}) if value is not None else ""
         stars = [star for star in self.scopes[self.tree].stars if star.partition(".")[0] == "torch"]
         return f"{stars[0]}.{node.id}" if stars else ""
 
@@ -267,13 +269,13 @@ class Names:
     def _bind_function(self, node: ast.AST) -> None:
         if not isinstance(node, ast.Lambda):
             self._scope(node).aliases[node.name] = None
-        own = self.scopes.setdefault(node, Scope())
+        scope = self.scopes.setdefault(node, Scope())
         arguments = node.args
         for argument in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]:
-            own.aliases[argument.arg] = None
+            scope.aliases[argument.arg] = None
         for argument in (arguments.vararg, arguments.kwarg):
             if argument:
-                own.aliases[argument.arg] = None
+                scope.aliases[argument.arg] = None
 
     def _bind_assignment(self, node: ast.Name) -> None:
         """Record an alias such as `cos = F.cosine_similarity`; any other assignment is unknown."""

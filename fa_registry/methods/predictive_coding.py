@@ -1,4 +1,4 @@
-"""Method predictive_coding: states relax to a minimum of an energy.
+"""Method predictive_coding: states relax towards a minimum of an energy.
 
 The energy contains the prediction errors and the loss. The credit is the negative of the remaining prediction error.
 """

@@ -56,9 +56,8 @@ def digests() -> Mapping[str, str]:
 def claimed(name: str) -> str:
     """Return the built-in edition with which a reader may confuse `name`.
 
-    Return an empty string if there is none.
-
-    The comparison ignores the variant, case, blanks, invisible characters, kinds of hyphens, and letters that look like digits.
+    Return an empty string if there is no such edition. The comparison ignores the variant, case, blanks, invisible characters,
+    kinds of hyphens, and letters that look like digits.
     """
     plain = unicodedata.normalize("NFKD", name).translate(COLONS).partition(":")[0]
     stems = {_skeleton(known): known for known in digests() if ":" not in known}

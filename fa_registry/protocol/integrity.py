@@ -70,10 +70,8 @@ def _integrity(state: str, details: list[str]) -> Integrity:
 def with_checks(integrity: Integrity, checks: Sequence[Check]) -> Integrity:
     """Add further checks to an integrity.
 
-    The problems of the checks come first in its details.
-
     If a check failed, the state becomes "mismatch". If a check is inconclusive because the configurations differ, the state
-    "verified" becomes "unverifiable".
+    "verified" becomes "unverifiable". The problems of the checks come first in the details.
     """
     differing = tuple(f"{check.subject}: {check.detail}" for check in checks if check.outcome == "differs")
     untold = tuple(f"{check.subject}: {check.detail}" for check in checks if is_undecidable(check))
@@ -92,9 +90,7 @@ def merged(logged: Measurements, recomputed: Measurements) -> Measurements:
 def pairs(logged: Measurements, recomputed: Measurements) -> Iterator[tuple[str, int | None, Reading, Reading]]:
     """Yield (metric, site, logged, recomputed) for the metrics to compare.
 
-    Metrics that exist only in training are excluded.
-
-    The site is None for a scalar metric.
+    Metrics that exist only in training are excluded. The site is None for a scalar metric.
     """
     absent = Reading(None, "not recomputed")
     for name, row in logged.sites.items():

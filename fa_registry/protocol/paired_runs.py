@@ -97,7 +97,7 @@ class RunWithControl:
     def reference(self, quantity: str) -> ControlReference:
         """Return the higher value of the frozen control and the last-block control.
 
-        The higher value is used.
+        The last-block control is used only if the credit of the run at site L equals the gradient.
         """
         frozen = self._frozen_reference(quantity)
         trained = last_block.higher(frozen.reading, self, quantity)
@@ -162,7 +162,7 @@ class SeedGroup:
 
     @cached_property
     def counted(self) -> Mapping[int, RunWithControl]:
-        """Seed → run that counts.
+        """Mapping from each seed to the run that counts.
 
         A second run of the same seed is not a further sample.
         """

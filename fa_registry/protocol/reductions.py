@@ -72,8 +72,8 @@ def end_share(row: Sequence[Reading]) -> SiteReading:
     """Return the relative change of the mean if the first or last site is left out.
 
     The result, 0 to ∞, is the larger of the two changes, together with the site that was left out. If the mean changes its
-    sign, the change is larger than 1. Only sites with a value are used, so the first and the last of them need not be 0 and L.
-    For fa and dfa of the paper, the results are .996 at site 3 and 1.005 at site 0, numbered from the first block
+    sign, the change is larger than 1. Only sites with a value are used, so the first and the last of these sites need not be 0 and
+    L. For fa and dfa of the paper, the results are .996 at site 3 and 1.005 at site 0, numbered from the first block
     (tests/protocol/test_reductions.py).
     """
     known = [(site, reading.value) for site, reading in enumerate(row) if reading.value is not None]

@@ -14,7 +14,7 @@ AS_LOGGED = "as logged; not recomputed"
 
 
 def proof(integrities: Sequence[Integrity]) -> str:
-    """Return a text that states which trainings of a group were replayed.
+    """Return a text that states how many trainings of a group were replayed.
 
     An example is `1 of 3 seeds replayed whole; first 8 steps of all`.
     """

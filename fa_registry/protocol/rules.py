@@ -62,7 +62,10 @@ class Edition:
 
     @property
     def reference(self) -> EditionReference:
-        """Reference to the edition for reports, with its changes to a built-in edition."""
+        """Record of the edition for reports.
+
+        The record contains the differences between the edition and a built-in edition.
+        """
         base = self.name if self.shipped else self.based_on
         changes = tuple(differences(self, load_edition(base) if base else None)) if self._differs else ()
         facts = (dict(self.overrides), self.shipped, self.based_on, changes)

@@ -1,1 +1,1 @@
-"""Reports of an audit: the claims it supports, and the pages, figures and files that show them."""
+"""Reports of an audit: claims, pages, figures and machine-readable files."""

@@ -1,4 +1,7 @@
-"""BibTeX of the sources of a form: method, architecture, data, diagnostics, editions, software."""
+"""BibTeX entries for the sources of a reporting form.
+
+The sources are those of the method, architecture, data set, diagnostics and editions, and this software.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ class Citation:
     """One BibTeX entry.
 
     Args:
-        uses: The parts of the form that cite it, as text.
+        uses: Texts that name the parts of the form that cite this entry.
     """
 
     key: str
@@ -32,10 +35,10 @@ class Citation:
 
 @dataclass(frozen=True)
 class Bibliography:
-    """All entries, each key once, in the order of first use.
+    """The BibTeX entries of one form, without duplicates, in the order of first use.
 
     Args:
-        uncited: The parts of the form that name no source, as text.
+        uncited: One text for every part of the form that has no source.
     """
 
     entries: tuple[Citation, ...]
@@ -43,7 +46,7 @@ class Bibliography:
 
     @property
     def bibtex(self) -> str:
-        """The entries as the text of one BibTeX file."""
+        """Text of a BibTeX file with all entries."""
         return "\n\n".join(entry.bibtex for entry in self.entries)
 
 
@@ -51,18 +54,20 @@ def bibliography(runs: Sequence[RunAudit], findings: Sequence[Finding], report: 
     """Return the sources of the runs of one method in one setting.
 
     Args:
+        runs: The runs.
         findings: The findings of all editions that judged the runs.
+        report: The report, which contains the plug-in cards and the editions.
     """
     spec = runs[0].record.spec
-    used = [
+    cited_parts = [
         (f"method {spec.method}", f"methods/{spec.method}"),
         (f"architecture {spec.architecture}", f"architectures/{spec.architecture}"),
         (f"data set {spec.dataset}", f"datasets/{spec.dataset}"),
         *((f"diagnostic {key.partition('/')[2]}", key) for key in _judging(findings, report.cards)),
     ]
     gathered = _Gathered(_software(runs))
-    for what, key in used:
-        gathered.card(what, report.cards.get(key))
+    for part, key in cited_parts:
+        gathered.card(part, report.cards.get(key))
     for edition in (report.edition, *(opinion.edition for opinion in report.opinions)):
         gathered.description(f"edition {describe_edition(edition)}", edition.source, _key(edition))
     gathered.entry(SOFTWARE, gathered.software, "this registry and its reports")
@@ -70,7 +75,7 @@ def bibliography(runs: Sequence[RunAudit], findings: Sequence[Finding], report: 
 
 
 class _Gathered:
-    """Entries by key, with their uses; a key that occurs with another text gets a number as suffix."""
+    """Collects BibTeX entries and adds a numeric suffix to a key that is already used."""
 
     def __init__(self, software: str):
         self.software = software
@@ -78,9 +83,9 @@ class _Gathered:
         self._entries: dict[str, tuple[str, dict[str, None]]] = {}
 
     def card(self, what: str, card: Mapping[str, Any] | None) -> None:
-        """Cite a card by its BibTeX and the arXiv numbers of its source, else by its source's text."""
+        """Add the sources that a plug-in card names, or record that it names none."""
         if card is None:
-            self.uncited.append(f"the report carries no card of {what}, and so no citation")
+            self.uncited.append(f"the report has no card of {what}, so there is no citation")
         elif bibtex := str(card.get("bibtex", "")).strip():
             for key, text in entries_of(bibtex):
                 self.entry(key, text, what)
@@ -91,10 +96,10 @@ class _Gathered:
         elif source := str(card.get("citation") or card.get("source") or "").strip():
             self.description(what, source, what.replace(" ", "-"))
         else:
-            self.uncited.append(f"the card of {what} carries no citation")
+            self.uncited.append(f"the card of {what} has no citation")
 
     def description(self, what: str, source: str, key: str) -> None:
-        """Cite a plain-text source: its arXiv numbers, this software if named, else the text itself."""
+        """Add the sources that a plain text names, or the text itself."""
         use = f"{what}: {source}"
         numbers = dict.fromkeys(ARXIV.findall(source))
         for number in numbers:
@@ -116,7 +121,10 @@ class _Gathered:
 
 
 def entries_of(bibtex: str) -> Iterator[tuple[str, str]]:
-    """Yield (key, text) of every entry of a BibTeX text; a text without entries becomes one @misc entry."""
+    """Yield (key, text) of every entry in a BibTeX text.
+
+    If the text contains no entry, yield one @misc entry whose note is the text.
+    """
     starts = list(ENTRY.finditer(bibtex))
     if not starts:
         key = re.sub(r"[^a-z0-9]+", "-", bibtex.lower()).strip("-")[:40]
@@ -128,27 +136,29 @@ def entries_of(bibtex: str) -> Iterator[tuple[str, str]]:
 
 
 def _judging(findings: Iterable[Finding], cards: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the cards of the diagnostics whose metrics the rules read, in the order of the report."""
-    looked_at = {quantity for finding in findings for quantity in finding.quantities}
+    """Yield the card keys of the diagnostics that measure a metric used by a finding."""
+    judged_metrics = {quantity for finding in findings for quantity in finding.quantities}
     for key, card in cards.items():
-        if key.startswith("diagnostics/") and looked_at & set(map(str, card.get("quantities", ()))):
+        if key.startswith("diagnostics/") and judged_metrics & set(map(str, card.get("quantities", ()))):
             yield key
 
 
 def _called(name: str, text: str) -> str:
-    """Return the entry with this key instead of the key that it has."""
+    """Return the BibTeX entry `text` with its key replaced by `name`."""
     key = ENTRY.search(text)[1]
     return text if key == name else text.replace(key, name, 1)
 
 
 def _in_text(key: str, source: str) -> str:
-    """Return an entry for a source without BibTeX; styles that find no author sort by `key`."""
+    """Return a @misc entry whose note is the source.
+
+    BibTeX styles sort entries without an author by the field `key`.
+    """
     text = SPECIAL.sub(ESCAPED, UNSAFE.sub("", source))
     return f"@misc{{{key},\n  key={{{key}}},\n  note={{{text}}}\n}}"
 
 
 def _arxiv(number: str) -> str:
-    """Return an entry for a preprint known only by its number: the year, but no title or author."""
     return (
         f"@misc{{arxiv{number},\n  key={{arXiv {number}}},\n  howpublished={{arXiv preprint arXiv:{number}}},\n"
         f"  year={{20{number[:2]}}},\n  eprint={{{number}}}, archivePrefix={{arXiv}}\n}}"
@@ -156,9 +166,9 @@ def _arxiv(number: str) -> str:
 
 
 def _software(runs: Sequence[RunAudit]) -> str:
-    """Return the entry of this software with the versions that the runs recorded.
+    """Return the @misc entry of this software with the recorded versions.
 
-    Its type is @misc, because plain styles do not support @software.
+    Plain BibTeX styles do not support @software.
     """
     origins = [run.record.provenance for run in runs]
     recorded = ((origin.get("versions") or {}).get(SOFTWARE) or origin.get(SOFTWARE) for origin in origins)

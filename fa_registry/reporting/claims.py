@@ -1,6 +1,6 @@
-"""Claims that the findings support or do not support, as sentences.
+"""Claims about a method: sentences that may or may not be claimed after an audit.
 
-A finding is identified by its metric and its state, because an edition may give its rules any name.
+This module identifies a finding by its metric and state, because an edition may give any name to its rules.
 """
 
 from __future__ import annotations
@@ -56,91 +56,97 @@ from fa_registry.reporting.report_values import last_site, scalar_metric, site_r
 from fa_registry.reporting.text.filters import compact, num
 from fa_registry.reporting.view_models import Claim
 
-NO_EVIDENCE = "Its metrics do not match the files recorded with the run: nothing may be claimed about it"
+NO_EVIDENCE = "The metrics do not match the files recorded with the run, so no claim about this run is allowed"
 # The published protocol states this about itself: it finds failures, it does not prove their absence.
-CAVEAT = "the rules detect known defects of a comparison in this setting only; other defects are not detected"
+CAVEAT = "the rules detect only known defects of a comparison in this setting, and no other defects"
 
 
 def claims(
-    runs: Sequence[RunAudit], excluded: Sequence[Exclusion] = (), alone: bool = True, exact: bool = False
+    runs: Sequence[RunAudit], excluded: Sequence[Exclusion] = (), has_all_runs: bool = True, exact: bool = False
 ) -> tuple[Claim, ...]:
-    """Return the claims that the runs of one method in one setting support; none for a control.
+    """Return the claims about the runs of one method in one setting.
 
     Args:
-        excluded: The method's runs that were not judged.
-        alone: Whether the report has no other runs of the method, so that one run means one seed.
-        exact: Whether the method's credit is the gradient at every site by construction.
+        runs: The judged runs. Controls are ignored, so the result is empty for a control.
+        excluded: The runs of the method that were not judged.
+        has_all_runs: Whether the report has no other runs of the method. If there are none, one run means one seed.
+        exact: Whether the credit of the method is the gradient at every site by construction.
     """
     judged = [_without_gamma(run) if exact else run for run in runs if run.record.spec.control == "none"]
     if not judged:
         return ()
-    standing = [run for run in judged if is_intact(run.record)]
+    intact = [run for run in judged if is_intact(run.record)]
     broken = [run for run in judged if not is_intact(run.record)]
-    reported = [run for run in standing if not speaks_for_nothing(run.findings)]
-    statement = (
+    reported = [run for run in intact if not speaks_for_nothing(run.findings)]
+    candidates = (
         *([claim("differs from its seal", NO_EVIDENCE, judged, broken)] if broken else []),
-        *_evidence_claims(standing),
-        *(_claims(reported, alone) if reported else ()),
+        *_evidence_claims(intact),
+        *(_claims(reported, has_all_runs) if reported else ()),
         *([exclusion_claim(excluded)] if excluded else []),
     )
     # A claim is about the method: it is ticked only if every judged seed supports it, not a choice of seeds.
-    every = {run.record.run_id for run in judged}
+    judged_ids = {run.record.run_id for run in judged}
     trained_here = not any(run.record.spec.weights for run in judged)
     # The code that trained an adopted run is not known, so no claim about its training is allowed.
     earned = (
-        one
-        for one in statement
-        if (one.kind != "may" or (trained_here and every <= set(one.run_ids)))
-        and (trained_here or one.key != "passes alone")
+        candidate
+        for candidate in candidates
+        if (candidate.kind != "may" or (trained_here and judged_ids <= set(candidate.run_ids)))
+        and (trained_here or candidate.key != "passes alone")
     )
     return tuple(sorted(earned, key=lambda one: WEIGHT[one.key]))
 
 
-def _claims(runs: Sequence[RunAudit], alone: bool) -> Iterator[Claim]:
+def _claims(runs: Sequence[RunAudit], has_all_runs: bool) -> Iterator[Claim]:
     yield from _state_claims(runs)
     yield from reference_claims(runs)
     yield from gamma_claims(runs)
     yield from _pass_claims(runs) if all(map(passes, runs)) else depth_claims(runs)
     yield from _waiver_claims(runs)
     yield from state_claims([run for run in runs if run.record.status == "complete"])
-    if alone and len(runs) == 1:
-        text = "One seed: there is no interval, and this form does not allow a ranking against another method"
+    if has_all_runs and len(runs) == 1:
+        text = "There is only one seed, so there is no interval, and this form does not allow a ranking against another method"
         yield Claim(KEYS["one seed"], f"{text}.", (runs[0].record.run_id,), "one seed")
 
 
 def _pass_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield the claim that every seed passes, with the margin, so that there is one answer about depth."""
+    """Yield the claim that all seeds pass, with their margin over the frozen control."""
     if not all(map(is_above_frozen, runs)):
-        text = "Every rule of the verdict passes, but none of them requires more than frozen random blocks reach"
-        text = f"{text}: its accuracy may not be reported as that of trained depth"
+        text = "Every rule of the verdict passes, but none of these rules requires more accuracy than frozen random blocks reach"
+        text = f"{text}. The accuracy may not be reported as the accuracy of trained depth"
         yield claim("passes without depth", text, runs, runs)
         yield from depth_claims(runs)
         return
-    key, what = _trained_blocks(runs)
+    key, trained_part = _trained_blocks(runs)
     yield claim(
         key,
-        f"It passes: its accuracy may be reported as that of {what}{cleared_text(runs)}{sampled(runs)}. Passing does not "
-        f"certify the method: {CAVEAT}",
+        f"The method passes: its accuracy may be reported as the accuracy of {trained_part}{cleared_text(runs)}{sampled(runs)}. "
+        f"Passing does not certify the method: {CAVEAT}",
         runs,
         runs,
     )
 
 
 def _trained_blocks(runs: Sequence[RunAudit]) -> tuple[str, str]:
-    """Return the claim's key and a text about the trained part, by the share of blocks that moved."""
     counts = [
         (scalar_metric(run.record, "blocks_trained").value, len(site_row(run.record, "h_norm")) - 1) for run in runs
     ]
     if any(moved is None for moved, _ in counts):
-        return "trained depth", "trained depth; how many of its blocks moved is not known"
+        return "trained depth", "trained depth; the number of blocks that moved is not known"
     moved, blocks = min(counts, key=lambda pair: pair[0] / max(pair[1], 1))
     if moved >= blocks:
         return "trained depth", f"trained depth, {moved:.0f} of {blocks} blocks moved"
-    return "trained part", f"a network of which {moved:.0f} of {blocks} blocks moved, and not as that of trained depth"
+    return (
+        "trained part",
+        f"a network in which {moved:.0f} of {blocks} blocks moved, and not as the accuracy of trained depth",
+    )
 
 
 def _without_gamma(run: RunAudit) -> RunAudit:
-    """Return the run of an exact method without Γ, which is 1 up to rounding at any accuracy."""
+    """Return a copy of the run without its headline Γ.
+
+    The Γ of an exact method is always 1, up to rounding.
+    """
     measured = run.record.measurements
     if scalar_metric(run.record, HEADLINE_GAMMA).value is None:
         return run
@@ -150,38 +156,41 @@ def _without_gamma(run: RunAudit) -> RunAudit:
 
 
 def _evidence_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield what the audit found about the code of the runs; a method that conforms yields no claim."""
+    """Yield claims from the audit's checks of code, network, data and files."""
     reported = {
-        (METHOD, "fail"): ("method fails", "Nothing may be claimed of the method by this name"),
+        (METHOD, "fail"): ("method fails", "No claim about a method with this name is allowed"),
         (METHOD, "warn"): (
             "method not measured",
-            "Whether the method's code is what its card says was not measured by this audit",
+            "This audit did not measure whether the code of the method agrees with its card",
         ),
         (CREDIT, "warn"): (
             "near backpropagation",
-            "The accuracy may not be claimed for another rule than backpropagation",
+            "The accuracy may be claimed only for backpropagation, and not for another credit rule",
         ),
-        (NETWORK, "warn"): ("answers looked up", "The accuracy may not be claimed of a network that classifies images"),
+        (NETWORK, "warn"): (
+            "answers looked up",
+            "The accuracy may not be claimed for a network that classifies images",
+        ),
         (DATA, "warn"): ("test in train", "The accuracy may not be claimed for images that were not used in training"),
         (SEAL, "warn"): (
             "not sealed",
-            "The run could not be checked, from its files, to be the result of its seed and its method",
+            "The audit could not check from the files that the run is the result of its seed and its method",
         ),
         (ADOPTED, "warn"): (
             "adopted",
-            "Neither trained depth nor what its training feedback did may be claimed of these weights",
+            "No claim about trained depth or about the effect of the training feedback is allowed for these weights",
         ),
         (DUPLICATE, "warn"): ("superseded", "These metrics do not count for the method"),
         (CODE, "not_applicable"): (
             "other code",
-            "Nothing may be claimed of these metrics, because they could not be recomputed",
+            "No claim about these metrics is allowed, because these metrics could not be recomputed",
         ),
     }
     touched: dict[tuple[str, str], list[RunAudit]] = {}
     for run in runs:
         for finding in run.findings:
-            if found := reported.get((finding.rule, finding.outcome)):
-                key, text = found
+            if key_and_text := reported.get((finding.rule, finding.outcome)):
+                key, text = key_and_text
                 touched.setdefault((key, f"{text}: {finding.observed.reason}"), []).append(run)
     for (key, text), several in touched.items():
         yield claim(key, text, runs, several)
@@ -194,51 +203,55 @@ def _state_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     if diverged:
         yield claim(
             "diverged",
-            "Training diverged: its metrics describe a broken run and support no claim about the method",
+            "Training diverged. The metrics describe a broken run, so they support no claim about the method",
             runs,
             diverged,
         )
     if failed:
-        yield claim("failed", "The run broke off: nothing may be claimed about it", runs, failed)
+        yield claim("failed", "The run broke off, so no claim about this run is allowed", runs, failed)
     if incomplete:
-        missing = "; ".join(dict.fromkeys(finding.sentence for run in incomplete for finding in _missing(run)))
+        missing_text = "; ".join(dict.fromkeys(finding.sentence for run in incomplete for finding in _missing(run)))
         yield claim(
             "incomplete",
-            f"The protocol could not be completed ({missing or 'a rule was not judged'})",
+            f"The protocol could not be completed ({missing_text or 'a rule was not judged'})",
             runs,
             incomplete,
         )
 
 
 def _missing(run: RunAudit) -> Iterator[Finding]:
-    return (one for one in run.findings if one.gating and one.outcome in ("not_applicable", "error"))
+    return (finding for finding in run.findings if finding.gating and finding.outcome in ("not_applicable", "error"))
 
 
 def _waiver_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield the waived findings: they remain valid, but the verdict does not count them."""
     waived: dict[tuple[str, str], list[RunAudit]] = {}
     for run in runs:
         for finding in run.findings:
             if finding.outcome == "waived":
-                seen = f"{finding.rule} {finding.title}{f' ({finding.state})' if finding.state else ''}"
+                rule_text = f"{finding.rule} {finding.title}{f' ({finding.state})' if finding.state else ''}"
                 detail = finding.detail + author_stated_runs([run], (finding.quantity,))
-                waived.setdefault((seen, detail), []).append(run)
-    for (seen, detail), touched in waived.items():
-        yield claim("waived", f"{seen} is not counted in the verdict, but not refuted: {detail}", runs, touched)
+                waived.setdefault((rule_text, detail), []).append(run)
+    for (rule_text, detail), touched in waived.items():
+        yield claim(
+            "waived",
+            f"{rule_text} is waived: it does not count in the verdict, but it remains valid: {detail}",
+            runs,
+            touched,
+        )
 
 
 def exclusion_claim(excluded: Sequence[Exclusion]) -> Claim:
-    """Return the claim about runs that were selected but not judged: nothing is known about them."""
-    seeds = [f"seed {one.spec.seed}" for one in excluded if one.spec]
+    """Return the claim about the selected runs that were not judged."""
+    seeds = [f"seed {exclusion.spec.seed}" for exclusion in excluded if exclusion.spec]
     unknown = len(excluded) - len(seeds)
-    named = ", ".join([*seeds, *([f"{unknown} whose seed is not known"] if unknown else [])])
-    one = len(excluded) == 1
-    count, them = ("One selected run was", "it") if one else (f"{len(excluded)} selected runs were", "them")
-    text = f"{count} not judged ({named}): nothing may be claimed about {them}"
-    ids = tuple(one.run_id for one in excluded if one.run_id)
-    return Claim(
-        KEYS["not judged"], f"{text}, and every other claim is about the judged seeds alone.", ids, "not judged"
+    seeds_text = ", ".join([*seeds, *([f"{unknown} without a known seed"] if unknown else [])])
+    is_single = len(excluded) == 1
+    count, them = (
+        ("One selected run was", "this run") if is_single else (f"{len(excluded)} selected runs were", "these runs")
     )
+    text = f"{count} not judged ({seeds_text}). No claim is allowed about {them}"
+    ids = tuple(exclusion.run_id for exclusion in excluded if exclusion.run_id)
+    return Claim(KEYS["not judged"], f"{text}. All other claims are about the judged seeds only.", ids, "not judged")
 
 
 # Claims from states that no other claim covers: every finding becomes a sentence, under any state name of an edition.
@@ -258,20 +271,25 @@ ELSEWHERE = {  # subject → states that the other modules of claims cover
 
 
 def state_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield one claim, about all its runs, for every rule and state that no other claim covers."""
-    alike: dict[tuple, list[tuple[RunAudit, Finding]]] = {}
+    """Yield claims for the rules and states that no other claim covers.
+
+    Each claim is about all runs for which the rule found this state.
+    """
+    groups: dict[tuple, list[tuple[RunAudit, Finding]]] = {}
     for run in runs:
-        for one in run.findings:
-            if one.outcome not in SILENT and not _reported_elsewhere(one):
-                subject = subject_of(one.quantity)
+        for finding in run.findings:
+            if finding.outcome not in SILENT and not _reported_elsewhere(finding):
+                subject = subject_of(finding.quantity)
                 # runs without a Γ, or with a reference near its floor, get another sentence
-                apart = (subject in OF_GAMMA and _compares(run), subject == "reference" and _is_clear(run, one))
-                say = TEXT.get((subject, observed_text(one)), _in_general)
-                say = say if _means(say, one) else _in_general
-                alike.setdefault((say, observed_text(one), one.outcome, one.rule, apart), []).append((run, one))
-    for (say, *_), reported in alike.items():
-        touched, findings = [run for run, _ in reported], [one for _, one in reported]
-        yield claim(*say(touched, findings), runs, touched)
+                variant = (subject in OF_GAMMA and _compares(run), subject == "reference" and _is_clear(run, finding))
+                make_text = TEXT.get((subject, observed_text(finding)), _in_general)
+                make_text = make_text if _means(make_text, finding) else _in_general
+                groups.setdefault(
+                    (make_text, observed_text(finding), finding.outcome, finding.rule, variant), []
+                ).append((run, finding))
+    for (make_text, *_), reported in groups.items():
+        touched, findings = [run for run, _ in reported], [reported_finding for _, reported_finding in reported]
+        yield claim(*make_text(touched, findings), runs, touched)
     yield from _collapse_claims(runs)
 
 
@@ -281,36 +299,35 @@ def _reported_elsewhere(finding: Finding) -> bool:
     return observed_text(finding) in ELSEWHERE.get(subject_of(finding.quantity), ())
 
 
-def _means(say: Callable, finding: Finding) -> bool:
-    """Return whether the sentence fits the finding.
+def _means(make_text: Callable, finding: Finding) -> bool:
+    """Return whether the sentence that `make_text` writes is true for the finding.
 
-    An edition may call a value on the other side of its limit OK. Its limit may also be one of the gain, which does not show how
-    far the gradient is from its floor.
+    An edition may use the state OK for values on the other side of a limit. A limit may also be a limit of the gain, and the gain
+    does not show how far the gradient is above its floor.
     """
-    if say is _has_reference and finding.quantity not in GRADIENTS:
+    if make_text is _has_reference and finding.quantity not in GRADIENTS:
         return False
     value, limit = finding.observed.value, finding.threshold
-    if say not in (_has_reference, _keeps_scale, _low_stability) or value is None or limit is None:
+    if make_text not in (_has_reference, _keeps_scale, _low_stability) or value is None or limit is None:
         return True
-    return value >= limit if say is _has_reference else value <= limit
+    return value >= limit if make_text is _has_reference else value <= limit
 
 
 def _compares(run: RunAudit) -> bool:
-    """Return whether there is a Γ, and the stream of its reference gradient has not exploded."""
     return has_gamma(run) and not with_state([run], EXPLODED, quantities=SUBJECTS["scale"])
 
 
 def _keeps_scale(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[str, str]:
-    """Return the claim that the stream keeps its scale.
+    """Return (key, text) of the claim that the stream keeps its scale.
 
-    Without a limit of the growth since initialisation, it does not claim that norms and gradients may be compared.
+    The text states that norms and gradients may be compared only if the edition limits the growth since initialisation.
     """
     limit = findings[0].threshold
     within = f" within the limit of {compact(limit)}" if limit is not None else ""
-    since = [one.threshold for one in findings[0].further if one.quantity in SINCE]
-    if since:
-        text = f"The stream keeps its scale from block to block{within} and since initialisation within {compact(since[0])}"
-        return "keeps scale", f"{text}, so that norms and gradients of the blocks may be compared{scale_text(runs)}"
+    init_limits = [condition.threshold for condition in findings[0].further if condition.quantity in SINCE]
+    if init_limits:
+        text = f"The stream keeps its scale from block to block{within} and, since initialisation, within {compact(init_limits[0])}"
+        return "keeps scale", f"{text}, so norms and gradients of the blocks may be compared{scale_text(runs)}"
     text = f"The stream keeps its scale from block to block{within}; this edition does not judge the {label_of('growth_init_max')}"
     return "keeps scale", f"{text}{scale_text(runs)}"
 
@@ -318,29 +335,27 @@ def _keeps_scale(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple
 def _has_reference(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[str, str]:
     gradient = value_range(runs, lambda run: last_site(run.record, "g_norm_mean_ce"), "sci")
     gain = value_range(runs, lambda run: last_site(run.record, "gain"), "sci")
-    times = [found for one in findings if (found := _times_floor(one)) is not None]
+    times = [ratio for finding in findings if (ratio := _times_floor(finding)) is not None]
     size = f", {label_of('g_norm_mean_ce_L')} {gradient}" if gradient else ""
     factor = f", {_range(times)} times its floor" if times else ""
     share = f"; its {GAIN} is {gain}" if gain else f"; its {GAIN} is not known"
     if _is_clear(runs[0], findings[0]):
-        scale = f", so that {GAMMA} compares with something of scale" if _compares(runs[0]) else ""
+        scale = f", so {GAMMA} compares the credit with a gradient of meaningful size" if _compares(runs[0]) else ""
         return "reference clear", f"The reference gradient is well above its floor{scale}{size}{factor}{share}"
-    read = f"; {GAMMA} is then a comparison with a gradient that has nearly vanished" if _compares(runs[0]) else ""
+    gamma_note = f"; {GAMMA} compares the credit with a gradient that has nearly vanished" if _compares(runs[0]) else ""
     return "reference near its floor", (
-        f"The reference gradient is only just above its floor{size}{factor}{share}"
-        f"{_missing_gain(runs[0], findings[0])}{read}"
+        f"The reference gradient is only slightly above its floor{size}{factor}{share}"
+        f"{_missing_gain(runs[0], findings[0])}{gamma_note}"
     )
 
 
 def _missing_gain(run: RunAudit, finding: Finding) -> str:
-    """Return a text that the gain is below the healthy limit of the edition; empty if it is not."""
     if _has_gain(run, finding):
         return ""
-    return f" (healthy: at least {compact(_gain_limit(finding))} of the output error at the last site)"
+    return f" (a healthy value is at least {compact(_gain_limit(finding))} of the output error at the last site)"
 
 
 def _is_clear(run: RunAudit, finding: Finding) -> bool:
-    """Return whether the gradient is far above its floor and the gain reaches its limit, if any."""
     times = _times_floor(finding)
     return times is not None and times >= CLEAR and _has_gain(run, finding)
 
@@ -352,13 +367,13 @@ def _has_gain(run: RunAudit, finding: Finding) -> bool:
 
 
 def _gain_limit(finding: Finding) -> float | None:
-    return next((one.threshold for one in finding.further if one.quantity == "gain"), None)
+    return next((condition.threshold for condition in finding.further if condition.quantity == "gain"), None)
 
 
 def _times_floor(finding: Finding) -> float | None:
-    """Return the gradient norm divided by its floor; None for rules of other metrics or without values."""
-    known = finding.quantity in GRADIENTS and finding.observed.value is not None and finding.threshold
-    return finding.observed.value / finding.threshold if known else None
+    """Return the gradient norm divided by its floor, or None if it is not known."""
+    has_values = finding.quantity in GRADIENTS and finding.observed.value is not None and finding.threshold
+    return finding.observed.value / finding.threshold if has_values else None
 
 
 def _range(values: Sequence[float]) -> str:
@@ -368,55 +383,72 @@ def _range(values: Sequence[float]) -> str:
 
 def _clears(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[str, str]:
     finding = findings[0]
-    asked = finding.threshold is not None and finding.threshold > 0
-    what = "beat frozen random ones by what" if asked else "are not worse than frozen random ones by more than"
+    is_strict = finding.threshold is not None and finding.threshold > 0
+    text = (
+        "beat frozen random blocks by the margin that"
+        if is_strict
+        else "are not worse than frozen random blocks by more than"
+    )
     return "passes alone", (
-        f"The trained blocks {what} {finding.rule} {'requires' if asked else 'allows'}, each seed judged by itself: this rule "
+        f"The trained blocks {text} {finding.rule} {'requires' if is_strict else 'allows'}. This rule judges each seed separately, "
         "uses no interval and supports no claim over seeds"
     )
 
 
 def _high_stability(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[str, str]:
     value = value_range(runs, lambda run: scalar_metric(run.record, "stability_mid"), "cos")
-    seen = f"disjoint batches point the same way at the middle site{f', mean cosine {value}' if value else ''}"
+    observation = (
+        f"disjoint batches have the same direction at the middle site{f', mean cosine {value}' if value else ''}"
+    )
     if not any(has_gamma(run) for run in runs):
-        return "stability high", f"The gradients may not be read as specific to each batch: those of {seen}"
+        return (
+            "stability high",
+            f"The gradients are not evidence that is specific to each batch, because gradients of {observation}",
+        )
     return "stability high", (
-        f"{GAMMA} may not be read as specific to each batch: gradients of {seen}, and credit may align with that shared "
-        "direction alone"
+        f"{GAMMA} may not be interpreted as specific to each batch, because gradients of {observation}. The credit may be aligned "
+        "only with this shared direction"
     )
 
 
 def _low_stability(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[str, str]:
     limit = findings[0].threshold
     value = value_range(runs, lambda run: scalar_metric(run.record, "stability_mid"), "cos")
-    seen = f" (mean cosine {value})" if value else ""
+    cosine_text = f" (mean cosine {value})" if value else ""
     gamma = f" that {GAMMA} compares with" if any(has_gamma(run) for run in runs) else ""
     elsewhere = _sites_above(runs, limit)
     return "stability low", (
-        f"At the middle site, where this is judged, the gradients{gamma} do not share one direction over the batches{seen}"
+        f"At the middle site, which the rule judges, the gradients{gamma} do not share one direction over the batches{cosine_text}"
         + (f"; the mean cosine is above the limit of {compact(limit)} at {elsewhere}" if elsewhere else "")
     )
 
 
 def _sites_above(runs: Sequence[RunAudit], limit: float | None) -> str:
-    """Return the sites with a shared direction: `site 0 (seed 42); sites 0, 1 (seeds 123, 456)`."""
-    found: dict[tuple[int, ...], list[int]] = {}
+    """Return the sites whose stability is above the limit.
+
+    Example: `site 0 (seed 42); sites 0, 1 (seeds 123, 456)`.
+    """
+    seeds_by_sites: dict[tuple[int, ...], list[int]] = {}
     for run in runs if limit is not None else ():
         row = site_row(run.record, "stability")
-        if above := tuple(site for site, one in enumerate(row) if one.value is not None and one.value > limit):
-            found.setdefault(above, []).append(run.record.spec.seed)
-    return "; ".join(f"{listed('site', sites)} ({listed('seed', seeds)})" for sites, seeds in found.items())
+        if above := tuple(
+            site for site, reading in enumerate(row) if reading.value is not None and reading.value > limit
+        ):
+            seeds_by_sites.setdefault(above, []).append(run.record.spec.seed)
+    return "; ".join(f"{listed('site', sites)} ({listed('seed', seeds)})" for sites, seeds in seeds_by_sites.items())
 
 
 def _in_general(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[str, str]:
-    """Return the claim about a state in the terms of its edition."""
+    """Return (key, text) of a claim that repeats the sentence of the finding."""
     finding = findings[0]
     word = f" ({finding.state})" if finding.state else ""
     if finding.outcome == "pass":
         return "other passes", f"The requirement of {finding.rule} {finding.title} is met{word}: {finding.sentence}"
     if finding.outcome == "warn":
-        return "other warns", f"Nothing may be built on {quantity_of(finding.quantity).label}{word}: {finding.sentence}"
+        return (
+            "other warns",
+            f"No conclusion may be based on {quantity_of(finding.quantity).label}{word}: {finding.sentence}",
+        )
     return (
         "other fails",
         f"No claim may be based on {quantity_of(finding.quantity).label}{word}: {finding.sentence}",
@@ -424,14 +456,14 @@ def _in_general(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[
 
 
 def _collapse_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield claims that one end of the network carries the mean Γ, in addition to whether Γ is specific."""
-    statement: dict[str, list[RunAudit]] = {}
+    """Yield the claims that the first or the last site dominates the mean Γ."""
+    runs_by_text: dict[str, list[RunAudit]] = {}
     for run in runs:
-        for one in run.findings:
-            guard = None if one.outcome in SILENT else guard_of(one, run.record.measurements)
+        for finding in run.findings:
+            guard = None if finding.outcome in SILENT else guard_of(finding, run.record.measurements)
             if guard and guard.mean is not None:
-                statement.setdefault(carried_text(guard), []).append(run)
-    for text, touched in statement.items():
+                runs_by_text.setdefault(carried_text(guard), []).append(run)
+    for text, touched in runs_by_text.items():
         yield claim(
             "carried by one end", f"The mean {GAMMA} does not represent the whole network: {text}", runs, touched
         )

@@ -1,4 +1,7 @@
-"""Claims about depth: whether trained blocks beat frozen ones, and which study would decide it."""
+"""Claims about depth: whether trained blocks are better than frozen blocks.
+
+If the comparison is undecided, the claim describes a study that would decide the comparison.
+"""
 
 from __future__ import annotations
 
@@ -26,15 +29,15 @@ ACCURACY, MARGIN = symbol_of("accuracy"), symbol_of("margin_pp")
 
 
 def depth_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield the claims that the comparison with the frozen control supports."""
+    """Yield the claims from the comparison of the runs with their frozen controls."""
     undercut = with_state(runs, UNDERCUT, quantities=DEPTH)
     if undercut:
         finding = finding_with(undercut[0], UNDERCUT, quantities=DEPTH)
-        seen = _interval(finding) + nearest_limit_text(undercut, finding) + author_stated_runs(undercut, DEPTH)
-        yield claim("undercut", _undercut(finding) + seen, runs, undercut)
+        details = _interval(finding) + nearest_limit_text(undercut, finding) + author_stated_runs(undercut, DEPTH)
+        yield claim("undercut", _undercut(finding) + details, runs, undercut)
     chance = with_state(runs, AT_CHANCE, quantities=DEPTH)
     if chance:
-        text = f"The {ACCURACY} does not exceed chance: no learning may be claimed, regardless of the frozen blocks"
+        text = f"The {ACCURACY} does not exceed chance, so no learning may be claimed, regardless of the frozen blocks"
         yield claim("at chance", text, runs, chance)
     clears = _clear(runs)
     if clears:
@@ -43,30 +46,36 @@ def depth_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     stated = with_state(runs, "STATED", quantities=DEPTH)
     if stated:
         yield claim("stated", _stated(finding_with(stated[0], "STATED", quantities=DEPTH)), runs, stated)
-    alone = with_state(runs, LAST_BLOCK, quantities=DEPTH)
-    if alone:
-        yield claim("last block", _last_block(finding_with(alone[0], LAST_BLOCK, quantities=DEPTH)), runs, alone)
-    for key, state, what in (("undecided", "UNDECIDED", _undecided), ("provisional", "PROVISIONAL", _provisional)):
+    last_block = with_state(runs, LAST_BLOCK, quantities=DEPTH)
+    if last_block:
+        yield claim(
+            "last block", _last_block(finding_with(last_block[0], LAST_BLOCK, quantities=DEPTH)), runs, last_block
+        )
+    for key, state, text_of in (("undecided", "UNDECIDED", _undecided), ("provisional", "PROVISIONAL", _provisional)):
         touched = with_state(runs, state, quantities=DEPTH)
         if touched:
             finding = finding_with(touched[0], state, quantities=DEPTH)
-            seen = nearest_limit_text(touched, finding) + author_stated_runs(touched, DEPTH)
-            yield claim(key, what(finding) + seen, runs, touched)
+            details = nearest_limit_text(touched, finding) + author_stated_runs(touched, DEPTH)
+            yield claim(key, text_of(finding) + details, runs, touched)
 
 
 def cleared_text(runs: Sequence[RunAudit]) -> str:
-    """Return `; the margin is +33.2 pp, …` of the runs that clear over seeds; empty if there are none."""
+    """Return a text about the runs whose margin over seeds is above the limit.
+
+    Returns:
+        For example `; the margin is +33.2 pp, …`, or an empty string if there is no such run.
+    """
     clears = _clear(runs)
     if not clears:
         return ""
     finding = finding_with(clears[0], "CLEARS", quantities=DEPTH)
     over = [run for run in clears if _reference_id(run) not in ("", run.frozen_run_id)]
-    what = (
-        f"; the accuracy to beat is that {LAST_BLOCK_WORDS}, since the last block learns from the exact gradient"
+    reference_text = (
+        f"; the accuracy to beat is that {LAST_BLOCK_WORDS}, because the last block learns from the exact gradient"
         if over
         else ""
     )
-    return what + _interval(finding) + nearest_limit_text(clears, finding)
+    return reference_text + _interval(finding) + nearest_limit_text(clears, finding)
 
 
 def _reference_id(run: RunAudit) -> str:
@@ -78,60 +87,69 @@ def _clear(runs: Sequence[RunAudit]) -> list[RunAudit]:
 
 
 def is_above_frozen(run: RunAudit) -> bool:
-    """Return whether a rule passed that requires more than the frozen blocks reach.
+    """Return whether the run passed a rule that requires more than frozen blocks.
 
-    This is decided by the rule's interval, or by its limit for one run. With a limit below 0, or in an edition that skips the
-    comparison, runs whose blocks add nothing pass.
+    The lower end of the rule's interval must be above 0. If the rule has no interval, its limit must be above 0. Return False
+    if the edition skips the comparison with the frozen control.
     """
-    passed = [one for one in run.findings if one.quantity in DEPTH and one.outcome == "pass"]
+    passed = [finding for finding in run.findings if finding.quantity in DEPTH and finding.outcome == "pass"]
     return bool(passed) and all(
-        one.interval[0] > 0 if one.interval else (one.threshold is not None and one.threshold > 0) for one in passed
+        finding.interval[0] > 0 if finding.interval else (finding.threshold is not None and finding.threshold > 0)
+        for finding in passed
     )
 
 
 def seeds_needed(finding: Finding) -> int | None:
-    """Return how many fresh seeds would decide a new study with power POWER at this mean and spread.
+    """Return how many new seeds would decide the comparison with power POWER.
+
+    The calculation assumes the mean and the spread of this finding.
 
     Returns:
-        None without an interval, or if more than MOST_SEEDS would be needed.
+        None if the finding has no interval, or if the study would need more than MOST_SEEDS seeds.
     """
     if finding.interval is None or finding.threshold is None or finding.observed.value is None or finding.seeds < 2:
         return None
-    half = (finding.interval[1] - finding.interval[0]) / 2
-    spread = half * math.sqrt(finding.seeds) / quantile(finding.seeds - 1, finding.confidence or CONFIDENCE)
+    half_width = (finding.interval[1] - finding.interval[0]) / 2
+    spread = half_width * math.sqrt(finding.seeds) / quantile(finding.seeds - 1, finding.confidence or CONFIDENCE)
     distance = abs(finding.observed.value - finding.threshold)
     return seeds_to_plan(distance, spread) if distance and spread else None
 
 
 def _undercut(finding: Finding) -> str:
-    """Return the sentence for the interval's position relative to 0.
-
-    A margin below the limit is not always below the frozen blocks.
-    """
     low, high = finding.interval or (-math.inf, math.inf)
     if high < 0:
-        return "The trained blocks do worse than frozen random ones: training them may not be credited"
+        return "The trained blocks are worse than frozen random blocks, so the accuracy may not be credited to their training"
     if low > 0:
         return (
-            "The trained blocks beat frozen random ones, but by less than the limit: their training may not be credited"
+            "The trained blocks beat frozen random blocks, but by less than the limit, so the accuracy may not be credited to "
+            "their training"
         )
-    return "The trained blocks are not shown to beat frozen random ones: training them may not be credited"
+    return (
+        "It is not shown that the trained blocks beat frozen random blocks, so the accuracy may not be credited to their "
+        "training"
+    )
 
 
 def _cleared(finding: Finding) -> tuple[str, str]:
-    """Return (key, text); with a limit below 0, a cleared limit does not mean better than frozen blocks."""
+    """Return (key, text) about a margin above its limit.
+
+    If the limit is below 0, the trained blocks may still be worse than frozen blocks.
+    """
     low, high = finding.interval
     if low > 0:
-        return "beats frozen", "The trained blocks beat frozen random ones"
+        return "beats frozen", "The trained blocks beat frozen random blocks"
     if high < 0:
-        return "within limit", "The trained blocks do worse than frozen random ones, by no more than the limit allows"
+        return (
+            "within limit",
+            "The trained blocks are worse than frozen random blocks, but by no more than the limit allows",
+        )
     return "within limit", (
-        "The trained blocks are not worse than frozen random ones by more than the limit allows, and not shown to be better"
+        "The trained blocks are not worse than frozen random blocks by more than the limit allows, but it is not shown that the "
+        "trained blocks are better"
     )
 
 
 def _is_whole(run: RunAudit) -> bool:
-    """Return whether the run is complete: a run that diverged or broke off supports no claim."""
     return run.record.status == "complete"
 
 
@@ -140,12 +158,11 @@ def _over_seeds(run: RunAudit) -> bool:
 
 
 def _interval(finding: Finding) -> str:
-    """Return the margin with its interval, if the rule judges one over seeds."""
     if not finding.interval:
         return ""
     return (
         f"; the {MARGIN} is {pp(finding.observed.value)}, {_level(finding)} {between(finding.interval, 'pp')} over "
-        f"{finding.seeds} seeds, the limit {compact(finding.threshold)} pp{_why_level(finding)}"
+        f"{finding.seeds} seeds; the limit is {compact(finding.threshold)} pp{_why_level(finding)}"
     )
 
 
@@ -154,76 +171,80 @@ def _level(finding: Finding) -> str:
 
 
 def _why_level(finding: Finding) -> str:
-    """Return which interim analysis this is, if seeds were added or left out after an audit."""
+    """Return the number of the interim analysis as text, or "" for the first audit."""
     if finding.look < 2:
         return ""
-    return f". The level is that of interim analysis {finding.look}, because audits have judged other sets of its seeds before"
+    return f". The level is that of interim analysis {finding.look}, because earlier audits judged other sets of seeds"
 
 
 def _undecided(finding: Finding) -> str:
     low, high = finding.interval
     if not low < finding.threshold <= high:  # a seed that is far from the others keeps the interval from deciding
         return (
-            f"Whether the trained blocks beat frozen random ones is undecided: one seed is far from the others, so that the "
+            f"It is undecided whether the trained blocks beat frozen random blocks. One seed is far from the others, so the "
             f"{_level(finding)} of the {MARGIN}, {between(finding.interval, 'pp')} over {finding.seeds} seeds, is not valid. "
-            "Report that seed and why it differs"
+            "Report this seed and the reason why it differs"
         )
-    needed = seeds_needed(finding)
+    n_seeds = seeds_needed(finding)
     if finding.stated:  # more seeds do not narrow what one stated number leaves open
-        how = "Frozen controls trained here, one a seed, would pair it"
-    elif needed is None:
-        how = (
-            f"At this mean and spread not even {num(MOST_SEEDS)} seeds would decide it: the mean is too near the limit"
+        advice = "One frozen control per seed, trained here, would allow a comparison paired by seed"
+    elif n_seeds is None:
+        advice = (
+            f"With this mean and spread, not even {num(MOST_SEEDS)} seeds would decide this, because the mean is too close to the "
+            "limit"
         )
     else:
-        how = (
-            f"A new study of {needed} fresh seeds, their number fixed in advance, would decide it with {POWER:.0%} power at this "
-            "mean and spread. Do not add seeds to these until it passes: optional stopping inflates the error, so each further "
-            "set of seeds is judged at a higher level"
+        advice = (
+            f"A new study of {n_seeds} new seeds would decide this with {POWER:.0%} power at this mean and spread. Fix the number "
+            "of seeds in advance. Do not add seeds to the present seeds until the method passes, because optional stopping "
+            "inflates the error. Therefore each further set of seeds is judged at a higher level"
         )
-    asked = (
-        "beat frozen random ones by as much as the limit requires"
+    requirement = (
+        "beat frozen random blocks by the margin that the limit requires"
         if finding.threshold > 0
-        else "are worse than frozen random ones by no more than the limit allows"
+        else "are worse than frozen random blocks by no more than the limit allows"
     )
     return (
-        f"Whether the trained blocks {asked} is undecided: the {MARGIN} is {pp(finding.observed.value)}, and its "
+        f"It is undecided whether the trained blocks {requirement}. The {MARGIN} is {pp(finding.observed.value)}, and its "
         f"{_level(finding)}, {between(finding.interval, 'pp')} over {finding.seeds} seeds, contains the limit of "
-        f"{compact(finding.threshold)} pp{_why_level(finding)}. {how}"
+        f"{compact(finding.threshold)} pp{_why_level(finding)}. {advice}"
     )
 
 
 def _stated(finding: Finding) -> str:
-    """Return the claim about blocks above an accuracy that this audit did not prove; it decides nothing."""
-    seen = (
+    margin = (
         f"by {pp(finding.observed.value)}, 95 % interval {between(finding.interval, 'pp')} over {finding.seeds} seeds, "
         "not paired by seed"
         if finding.interval
-        else f"by as much as {finding.rule} requires, each seed judged by itself"
+        else f"by the margin that {finding.rule} requires, with each seed judged separately"
     )
-    whose, needed = f"a {label_of('frozen_accuracy')} stated by the author", "trained here for each seed"
+    target, control_text = f"a {label_of('frozen_accuracy')} stated by the author", "trained here for each seed"
     if finding.reference_run_id:
-        whose, needed = "the accuracy of a frozen control that is not proven", "proven for each seed by the audit"
+        target, control_text = (
+            "the accuracy of a frozen control that is not proven",
+            "proven for each seed by the audit",
+        )
     return (
-        f"The trained blocks are above {whose}, {seen}: that they beat frozen random ones is not shown. A frozen control of the "
-        f"same setting, {needed}, would decide it"
+        f"The accuracy of the trained blocks is above {target}, {margin}. This does not show that the trained blocks beat frozen "
+        f"random blocks. A frozen control of the same setting, {control_text}, would decide this"
     )
 
 
 def _last_block(finding: Finding) -> str:
-    """Return the claim that the margin may come only from the block whose credit is exact."""
+    """Return the claim that the margin may come from the last block only."""
     return (
-        f"The trained blocks beat frozen random ones{_interval(finding)}, but the last block learns from the exact gradient: its "
-        f"training alone may be what helps, and depth utility of the other blocks may not be claimed. The control {CONTROL} by bp, "
-        "which trains that block alone, would decide it for each seed"
+        f"The trained blocks beat frozen random blocks{_interval(finding)}. However, the last block learns from the exact "
+        "gradient, so its training may be the only cause, and depth utility of the other blocks may not be claimed. The "
+        f"control {CONTROL} by bp, which trains only the last block, would decide this for each seed"
     )
 
 
 def _provisional(finding: Finding) -> str:
     return (
-        f"Whether the trained blocks beat frozen random ones is provisional: the {MARGIN} of one seed, "
+        f"The comparison with frozen random blocks is provisional: the {MARGIN} of one seed, "
         f"{pp(finding.observed.value)} (required: {compact(finding.threshold)} pp), has no interval. More seeds with their frozen "
-        "controls give one, if their number is fixed before the first of them is audited; three are customary"
+        "controls give an interval, if the number of seeds is fixed before the first of these seeds is audited. Three seeds are "
+        "customary"
     )
 
 
@@ -235,13 +256,16 @@ TEST_SAMPLES = "test_samples"  # the convention under which a run recorded the s
 
 @dataclass(frozen=True)
 class Sampling:
-    """The mean accuracy over seeds and its two 95 % intervals, as fractions.
+    """Mean accuracy over seeds with two 95 % intervals; all values are fractions.
 
-    Seeds share the test set, so more seeds narrow only the interval over seeds.
+    All seeds use the same test set, therefore more seeds narrow only the interval over seeds.
 
     Args:
-        over_seeds: Student's t interval; None for one seed.
-        over_samples: Wilson's interval of the mean accuracy on `samples` test samples.
+        accuracy: The mean accuracy.
+        seeds: Number of seeds.
+        over_seeds: Student's t interval over seeds; None for one seed.
+        samples: Number of test samples.
+        over_samples: Wilson's interval of the mean accuracy for `samples` test samples.
     """
 
     accuracy: float
@@ -252,48 +276,64 @@ class Sampling:
 
     @property
     def half(self) -> float:
-        """Half the width of the interval over samples, in percentage points."""
+        """Half the width of the interval over test samples, in percentage points."""
         return 50 * (self.over_samples[1] - self.over_samples[0])
 
 
 def sampling(runs: Sequence[RunAudit]) -> Sampling | None:
-    """Return the mean accuracy and its intervals.
+    """Return the mean accuracy with its intervals over seeds and test samples.
 
     Returns:
-        None if an accuracy or the size of a test set is not known, or the sizes differ.
+        None if a run has no accuracy or did not record the size of its test set, or if the sizes differ.
     """
-    found = over_seeds(((run.record.spec.seed, scalar_metric(run.record, "accuracy")) for run in runs), "accuracy")
+    accuracy = over_seeds(((run.record.spec.seed, scalar_metric(run.record, "accuracy")) for run in runs), "accuracy")
     sizes = {run.record.measurements.conventions.get(TEST_SAMPLES) for run in runs}
     size = sizes.pop() if len(sizes) == 1 else None
-    if found.n < found.of or not found.n or not isinstance(size, int) or size < 1:
+    if accuracy.n < accuracy.of or not accuracy.n or not isinstance(size, int) or size < 1:
         return None
-    wilson = wilson_interval(min(1.0, max(0.0, found.mean.value)), size)
-    return Sampling(found.mean.value, found.n, found.interval, size, (wilson.low, wilson.high))
+    wilson = wilson_interval(min(1.0, max(0.0, accuracy.mean.value)), size)
+    return Sampling(accuracy.mean.value, accuracy.n, accuracy.interval, size, (wilson.low, wilson.high))
 
 
 def sampled(runs: Sequence[RunAudit]) -> str:
-    """Return `. The accuracy is 93.1 %, …` with both intervals; empty if they are not known."""
-    known = sampling(runs)
-    if known is None:
+    """Return a sentence about the accuracy and its two intervals.
+
+    Returns:
+        For example `. The accuracy is 93.1 %, …`, or an empty string if the intervals are not known.
+    """
+    estimate = sampling(runs)
+    if estimate is None:
         return ""
     over_seeds = (
-        f"95 % interval {ci(known.over_seeds)} over {known.seeds} seeds, and " if known.over_seeds else "at one seed, "
+        f"with a 95 % interval of {ci(estimate.over_seeds)} over {estimate.seeds} seeds, and of "
+        if estimate.over_seeds
+        else "for one seed, with a 95 % interval of "
     )
     return (
-        f". The {ACCURACY} is {pct(known.accuracy)}, {over_seeds}{ci(known.over_samples)} by the sampling of the test set's "
-        f"{known.samples:,} samples alone (Wilson)"
+        f". The {ACCURACY} is {pct(estimate.accuracy)}, {over_seeds}{ci(estimate.over_samples)} from the sampling of "
+        f"{estimate.samples:,} test samples only (Wilson)"
     )
 
 
 def nearest_limit_text(runs: Sequence[RunAudit], finding: Finding) -> str:
-    """Return a text if the margin is nearer to its limit than the test set can resolve; empty otherwise."""
-    known = sampling(runs)
-    if known is None or finding.quantity != "margin_pp" or finding.threshold is None or finding.observed.value is None:
+    """Return a warning if the test set is too small for this margin and limit.
+
+    Returns:
+        An empty string if the sampling error of the test set is smaller than the distance to the limit, or is not known.
+    """
+    estimate = sampling(runs)
+    if (
+        estimate is None
+        or finding.quantity != "margin_pp"
+        or finding.threshold is None
+        or finding.observed.value is None
+    ):
         return ""
     distance = abs(finding.observed.value - finding.threshold)
-    if distance >= known.half:
+    if distance >= estimate.half:
         return ""
     return (
-        f". The {MARGIN} is {distance:.1f} pp from the limit, but the sampling error of {known.samples:,} test samples alone is "
-        f"± {known.half:.1f} pp of the {ACCURACY} (Wilson, 95 %): another test set of this size might give the other side"
+        f". The {MARGIN} is only {distance:.1f} pp from the limit, but the sampling error of {estimate.samples:,} test samples is "
+        f"± {estimate.half:.1f} pp of the {ACCURACY} (Wilson, 95 %). With another test set of this size, the margin might be on "
+        "the other side of the limit"
     )

@@ -1,4 +1,4 @@
-"""Claims about scale, reference gradient and Γ, and the functions that all claims use."""
+"""Claims about scale, reference gradient and Γ, and helpers for all claims."""
 
 from __future__ import annotations
 
@@ -100,65 +100,109 @@ WEIGHT: Mapping[str, int] = MappingProxyType({key: place for place, key in enume
 
 
 def claim(key: str, text: str, runs: Sequence[RunAudit], touched: Sequence[RunAudit]) -> Claim:
-    """Return one claim about the touched runs, with their seeds and ids; its kind is KEYS[key]."""
+    """Return one claim with the seeds and ids of the runs to which it applies.
+
+    Args:
+        key: Key of the claim; KEYS[key] is the kind of the claim.
+        text: The sentence without its final full stop.
+        runs: All judged runs of the method.
+        touched: The runs to which the claim applies.
+    """
     seeds = ", ".join(str(run.record.spec.seed) for run in touched)
-    where = f"in {len(touched)} of {len(runs)} seeds: {seeds}" if len(runs) > 1 else f"seed {seeds}"
-    return Claim(KEYS[key], f"{text} ({where}).", tuple(run.record.run_id for run in touched), key)
+    seeds_text = f"in {len(touched)} of {len(runs)} seeds: {seeds}" if len(runs) > 1 else f"seed {seeds}"
+    return Claim(KEYS[key], f"{text} ({seeds_text}).", tuple(run.record.run_id for run in touched), key)
 
 
 def has_gamma(run: RunAudit) -> bool:
-    """Return whether Γ can be read as alignment: it has a value, and the credit is not the gradient."""
+    """Return whether Γ of the run can be interpreted as alignment.
+
+    The run must have a value of Γ, and its credit must not be the gradient itself.
+    """
     return scalar_metric(run.record, HEADLINE_GAMMA).value is not None and not is_gradient(run)
 
 
 def is_gradient(run: RunAudit) -> bool:
-    """Return whether the measured credit is the gradient at every site, so that no alignment was learned."""
+    """Return whether the measured credit is the gradient at every site.
+
+    A run with this credit shows no learned alignment.
+    """
     row = site_row(run.record, "gamma")
-    return bool(row) and all(one.value is not None and one.value >= GRADIENT for one in row)
+    return bool(row) and all(reading.value is not None and reading.value >= GRADIENT for reading in row)
 
 
 def passes(run: RunAudit) -> bool:
-    """Return whether every gating rule passes without a waiver."""
-    return run.verdict.outcome == "pass" and not any(one.gating and one.outcome == "waived" for one in run.findings)
+    """Return whether the run passes every gating rule without a waiver."""
+    return run.verdict.outcome == "pass" and not any(
+        finding.gating and finding.outcome == "waived" for finding in run.findings
+    )
 
 
 def author_stated_runs(runs: Iterable[RunAudit], quantities: Sequence[str]) -> str:
-    """Return the end of a claim that depends on a stated, not measured value; empty if none does."""
-    stated = [one for run in runs for one in run.findings if one.stated and one.quantity in quantities]
-    if stated and all(one.reference_run_id for one in stated):
-        return "; the frozen control is not proven, and its accuracy counts as stated by the author"
+    """Return a remark for claims that depend on a value stated by the author.
+
+    Args:
+        runs: The runs.
+        `quantities`: The metrics whose findings are checked for stated values.
+
+    Returns:
+        An empty string if no finding depends on a stated value.
+    """
+    stated = [finding for run in runs for finding in run.findings if finding.stated and finding.quantity in quantities]
+    if stated and all(finding.reference_run_id for finding in stated):
+        return "; the frozen control is not proven, so its accuracy counts only as stated by the author"
     return f"; the {label_of('frozen_accuracy')} is stated by the author, not measured here" if stated else ""
 
 
 def observed_text(finding: Finding) -> str:
-    """Return the state that a rule found: the built-in name if there is one, else the edition's name.
+    """Return the built-in name of the state that a rule found.
 
-    Reports of older releases contain only the edition's name.
+    If there is no built-in name, return the edition's name. Reports of older releases contain only the edition's name.
     """
     guarded = CALLED.get((finding.guard.quantity, finding.guard.crossed)) if finding.guard else None
     return guarded or CALLED.get((finding.quantity, finding.crossed)) or finding.state
 
 
 def with_state(runs: Iterable[RunAudit], *states: str, quantities: Sequence[str] = ()) -> list[RunAudit]:
-    """Return the runs with a finding in one of the states, if given only of findings about these metrics."""
+    """Return the runs that have a finding in one of the states.
+
+    Args:
+        runs: The runs.
+        states: The states.
+        `quantities`: If not empty, only findings about these metrics count.
+    """
     return [run for run in runs if finding_with(run, *states, quantities=quantities)]
 
 
 def finding_with(run: RunAudit, *states: str, quantities: Sequence[str] = ()) -> Finding | None:
-    """Return the first finding of a run in one of the states, or None."""
+    """Return the first finding of a run in one of the states, or None.
+
+    Args:
+        run: The run.
+        states: The states.
+        `quantities`: If not empty, only findings about these metrics count.
+    """
     return next(
         (
-            one
-            for one in run.findings
-            if observed_text(one) in states and (not quantities or one.quantity in quantities)
+            finding
+            for finding in run.findings
+            if observed_text(finding) in states and (not quantities or finding.quantity in quantities)
         ),
         None,
     )
 
 
-def value_range(runs: Iterable[RunAudit], read: Callable[[RunAudit], Reading], kind: str) -> str:
-    """Return a metric of several runs as `3.0` or `between 3.0 and 4.2`; empty if no run has it."""
-    values = sorted(reading.value for reading in map(read, runs) if reading.value is not None)
+def value_range(runs: Iterable[RunAudit], get_reading: Callable[[RunAudit], Reading], kind: str) -> str:
+    """Return the range of a metric over several runs as text.
+
+    Args:
+        runs: The runs.
+        get_reading: Function that reads the metric from a run.
+        kind: Number format, a key of filters.KINDS.
+
+    Returns:
+        For example `3.0` or `between 3.0 and 4.2`, or an empty string if no run has a value.
+    """
+    values = sorted(reading.value for reading in map(get_reading, runs) if reading.value is not None)
     if not values:
         return ""
     low, high = (KINDS[kind](value) for value in (values[0], values[-1]))
@@ -166,7 +210,7 @@ def value_range(runs: Iterable[RunAudit], read: Callable[[RunAudit], Reading], k
 
 
 def listed(word: str, numbers: Sequence[int]) -> str:
-    """Return `site 0` or `seeds 42, 123`."""
+    """Return the word with its numbers, for example `site 0` or `seeds 42, 123`."""
     return f"{word}{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
 
 
@@ -179,63 +223,74 @@ CONVERGED = "CONVERGED"
 
 
 def reference_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield the claims about the scale of the stream and about the gradient that Γ compares with."""
+    """Yield the claims about the scale of the stream and the reference gradient."""
     scale = with_state(runs, EXPLODED, quantities=SUBJECTS["scale"])
     floor = with_state(runs, AT_FLOOR, quantities=SUBJECTS["reference"])
-    both = [run for run in scale if run in floor]
-    yield from _floor_claims(runs, both, "the stream has exploded and the reference gradient is at its floor")
-    yield from _floor_claims(runs, [run for run in floor if run not in both], "the reference gradient is at its floor")
+    exploded_at_floor = [run for run in scale if run in floor]
+    yield from _floor_claims(
+        runs, exploded_at_floor, "the stream has exploded and the reference gradient is at its floor"
+    )
+    yield from _floor_claims(
+        runs, [run for run in floor if run not in exploded_at_floor], "the reference gradient is at its floor"
+    )
     yield from _explanations(runs, [run for run in floor if _has_grown(run) and _is_exact([run])])
-    alone = [run for run in scale if run not in both]
-    if alone:
-        text = "The stream has exploded: norms and gradients of these blocks are not on the scale of training"
-        yield claim("exploded", text + scale_text(alone), runs, alone)
+    exploded_only = [run for run in scale if run not in exploded_at_floor]
+    if exploded_only:
+        text = "The stream has exploded, so norms and gradients of these blocks are not on the scale of training"
+        yield claim("exploded", text + scale_text(exploded_only), runs, exploded_only)
     yield from _converged(runs)
     yield from _noisy(runs)
 
 
 def scale_text(runs: Sequence[RunAudit]) -> str:
-    """Return `; the largest growth in one block is 1.5, …` with the known growths, if any."""
-    known = []
-    for name, where in (("growth_max", " in one block"), ("growth_init_max", "")):
-        if found := value_range(runs, lambda run, name=name: scalar_metric(run.record, name), "num"):
-            known.append(f"the {label_of(name)}{where} is {found}")
-    return f"; {' and '.join(known)}" if known else ""
+    """Return the known growth values of the stream as text.
+
+    Returns:
+        For example `; the largest growth in one block is 1.5`, or an empty string if no growth is known.
+    """
+    growths = []
+    for name, suffix in (("growth_max", " in one block"), ("growth_init_max", "")):
+        if value := value_range(runs, lambda run, name=name: scalar_metric(run.record, name), "num"):
+            growths.append(f"the {label_of(name)}{suffix} is {value}")
+    return f"; {' and '.join(growths)}" if growths else ""
 
 
-def _floor_claims(runs: Sequence[RunAudit], touched: Sequence[RunAudit], why: str) -> Iterator[Claim]:
+def _floor_claims(runs: Sequence[RunAudit], touched: Sequence[RunAudit], reason: str) -> Iterator[Claim]:
     if touched:
         tiny = (
-            f"; it is tiny but exact, {FIDELITY} at least {at_least(_fidelity(touched))}" if _is_exact(touched) else ""
+            f"; the gradient is tiny but exact, with {FIDELITY} of at least {at_least(_fidelity(touched))}"
+            if _is_exact(touched)
+            else ""
         )
-        yield claim("at floor", f"No credit may be judged by this reference: {why}{tiny}", runs, touched)
+        yield claim("at floor", f"No credit may be judged with this reference gradient: {reason}{tiny}", runs, touched)
 
 
 def _explanations(runs: Sequence[RunAudit], touched: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Explain to newcomers the case that the published reading calls numerical noise."""
+    """Yield an explanation of a tiny but exact reference gradient, for newcomers."""
     if not touched:
         return
     first, last = (value_range(touched, lambda run, end=end: _length(run, end), "num") for end in (0, -1))
     growth = value_range(touched, lambda run: scalar_metric(run.record, "growth_max"), "num")
     gradient = value_range(touched, lambda run: last_site(run.record, "g_norm_mean_ce"), "sci")
-    by = f"; the {label_of('growth_max')} in one block is {growth}" if growth else ""
-    small = f"small ({label_of('g_norm_mean_ce_L')} {gradient})" if gradient else "small"
-    here = (
-        f" The {GAMMA} here is computed in float64 without that constant: a true direction, but of a reference without scale."
+    detail = f"; the {label_of('growth_max')} in one block is {growth}" if growth else ""
+    small_text = f"small ({label_of('g_norm_mean_ce_L')} {gradient})" if gradient else "small"
+    gamma_note = (
+        f" The {GAMMA} of this report is computed in float64 without this constant. It compares correct directions, but the "
+        "reference has no meaningful scale."
         if any(has_gamma(run) for run in touched)
         else ""
     )
     yield claim(
         "explained",
-        "Every block adds its output to a running vector, the stream. The length of that vector exploded: "
-        f"it is {first} after the embedding and {last} after the last block{by}. The layers after the blocks divide the stream "
-        "by its length, and the gradient on the way back is divided by the same factor. So the reference is "
-        f"{small} because the scale of the stream divides it, not because nothing is left to learn. It is not rounding noise "
-        "either: single precision still computes it exactly, in the direction that double precision finds "
-        f"({FIDELITY}, their cosine, at least {at_least(_fidelity(touched))}). Two effects break a published {GAMMA} at this "
-        "size: the usual library cosine replaces any norm below its safety constant of 1e-8 by that constant and so shrinks "
-        "the result; and the scale is lost, since such a gradient no longer shows how large a step should be."
-        f"{here} This refines the published reading, which calls such a reference numerical noise",
+        "Every block adds its output to a running vector, the stream. The length of the stream exploded: "
+        f"it is {first} after the embedding and {last} after the last block{detail}. The layers after the blocks divide the stream "
+        "by its length, and backpropagation divides the gradient by the same factor. So the reference gradient is "
+        f"{small_text} because of the scale of the stream, not because there is nothing left to learn. The gradient is not "
+        "rounding noise either: single precision still computes the same direction as double precision "
+        f"({FIDELITY}, their cosine, is at least {at_least(_fidelity(touched))}). Two effects make a published {GAMMA} wrong at "
+        "this size. First, the usual library cosine replaces any norm below its safety constant of 1e-8 by this constant, which "
+        "makes the result smaller. Second, the scale is lost, because such a gradient does not show how large a step should be."
+        f"{gamma_note} This refines the published reading, which calls such a reference numerical noise",
         runs,
         touched,
     )
@@ -243,35 +298,34 @@ def _explanations(runs: Sequence[RunAudit], touched: Sequence[RunAudit]) -> Iter
 
 def _converged(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     converged = [run for run in with_state(runs, CONVERGED) if run.record.status == "complete"]
-    for touched, read in (
-        ([run for run in converged if has_gamma(run)], f"; its size is no reason against reading {GAMMA}"),
+    for touched, gamma_note in (
+        ([run for run in converged if has_gamma(run)], f"; the small size is no reason to reject {GAMMA}"),
         ([run for run in converged if not has_gamma(run)], ""),
     ):
         if touched:
             gain = value_range(touched, lambda run: last_site(run.record, "gain"), "num")
             share = f" ({gain} of the output error reaches the last site)" if gain else ""
-            text = "The reference gradient is small because the network has fitted its task, not because it collapsed: its "
-            yield claim("converged", f"{text}{GAIN} is healthy{share}{read}", runs, touched)
+            text = "The reference gradient is small because the network has fitted its task, not because it collapsed: the "
+            yield claim("converged", f"{text}{GAIN} is healthy{share}{gamma_note}", runs, touched)
 
 
 def _noisy(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     touched = with_state(runs, NOISY)
     if touched:
         fidelity = value_range(touched, lambda run: last_site(run.record, "fidelity"), "exact")
-        found = f" (cosine {fidelity})" if fidelity else ""
+        cosine_text = f" (cosine {fidelity})" if fidelity else ""
         yield claim(
             "noisy",
-            "The reference gradient is numerical noise: single and double precision do not agree on its direction"
-            f"{found}, and a cosine with noise is no alignment",
+            "The reference gradient is numerical noise: single and double precision compute different directions"
+            f"{cosine_text}, and a cosine with noise does not show alignment",
             runs,
             touched,
         )
 
 
 def _is_exact(runs: Sequence[RunAudit]) -> bool:
-    """Return whether the gradient's direction is exact: a tiny gradient with fidelity near 1 is not noise."""
-    known = [scalar_metric(run.record, "fidelity_min").value for run in runs]
-    return bool(known) and None not in known and min(known) >= LEAST_FIDELITY
+    fidelities = [scalar_metric(run.record, "fidelity_min").value for run in runs]
+    return bool(fidelities) and None not in fidelities and min(fidelities) >= LEAST_FIDELITY
 
 
 def _fidelity(runs: Sequence[RunAudit]) -> float:
@@ -279,7 +333,7 @@ def _fidelity(runs: Sequence[RunAudit]) -> float:
 
 
 def _has_grown(run: RunAudit) -> bool:
-    """Return whether a terminal LayerNorm divides by a stream that has grown; False without a LayerNorm."""
+    """Return whether a terminal LayerNorm divides by a stream that has grown."""
     if run.record.spec.architecture_options.get("terminal_ln") is False:
         return False
     first, last = _length(run, 0).value, _length(run, -1).value
@@ -287,7 +341,7 @@ def _has_grown(run: RunAudit) -> bool:
 
 
 def _length(run: RunAudit, end: int) -> Reading:
-    """Return the length of the stream at its first or last site."""
+    """Return the norm of the stream at its first site (0) or its last site (−1)."""
     row = site_row(run.record, "h_norm")
     return row[end] if row else Reading(None, "h_norm was not measured")
 
@@ -297,14 +351,19 @@ def _length(run: RunAudit, end: int) -> Reading:
 
 SPECIFIC = "SPECIFIC"
 JUDGED = (SPECIFIC, NOT_SPECIFIC, TOO_SMALL)
-ALIGNED = "may be read as alignment with the gradient, site by site"
-NOT_SHOWN = "that it comes from the training feedback is not shown"
-THE_GRADIENT = f"the credit is the gradient itself at every site, and {GAMMA} = 1 there is no alignment"
+ALIGNED = "may be interpreted as alignment with the gradient at each site"
+NOT_SHOWN = "it is not shown that this alignment comes from the training feedback"
+THE_GRADIENT = f"the credit is the gradient itself at every site, so {GAMMA} = 1 is not evidence of alignment"
 
 
 @dataclass(frozen=True)
 class Sites:
-    """The sites of a run where Γ and its rank have a value, above their null or reached by it."""
+    """The sites of a run that have a Γ and a rank, by result of the null test.
+
+    Args:
+        above: Sites whose Γ is above the null of fresh draws.
+        reached: Sites whose Γ is reached by too many fresh draws.
+    """
 
     above: tuple[int, ...]
     reached: tuple[int, ...]
@@ -315,51 +374,58 @@ class Sites:
 
 
 def gamma_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield the one claim about Γ of the runs of one method, and claims for the runs without Γ."""
-    for reason, missing in _grouped((run for run in runs if not has_gamma(run)), _absence).items():
-        yield claim("no gamma", f"No alignment figure exists: {reason}", runs, missing)
-    read = [run for run in runs if has_gamma(run)]
-    if read and (answer := _answer(runs, read)):
-        yield claim(*answer, runs, read)
+    """Yield one claim about the runs with Γ, and claims about the runs without Γ."""
+    for reason, without_gamma in _grouped((run for run in runs if not has_gamma(run)), _absence).items():
+        yield claim("no gamma", f"There is no metric of alignment: {reason}", runs, without_gamma)
+    with_gamma = [run for run in runs if has_gamma(run)]
+    if with_gamma and (answer := _answer(runs, with_gamma)):
+        yield claim(*answer, runs, with_gamma)
 
 
-def _answer(runs: Sequence[RunAudit], read: Sequence[RunAudit]) -> tuple[str, str] | None:
-    """Return (key, text) by the worst seed: a claim needs every seed.
+def _answer(runs: Sequence[RunAudit], with_gamma: Sequence[RunAudit]) -> tuple[str, str] | None:
+    """Return (key, text) of the claim about Γ, which must be true for the worst seed.
 
     Args:
-        read: The runs that have a Γ.
+        runs: All runs of the method.
+        with_gamma: The runs that have a Γ.
     """
-    whole = [run for run in read if run.record.status == "complete"]
-    own = _null_text(whole)
-    if why := _taken_back(runs):
-        gamma = value_range(read, lambda run: scalar_metric(run.record, HEADLINE_GAMMA), "cos")
-        return "not aligned", f"{GAMMA} = {gamma} may not be read as credit alignment: {why}{f'. {own}' if own else ''}"
-    if len(whole) < len(read):
-        return None  # a run that broke off has a separate claim
-    size = _size(read)
-    if with_state(read, NOT_SPECIFIC):
-        return "not specific", f"{size} may not be credited to the training feedback at every site. {own}"
-    if small := _too_small(read):
-        return "too small", f"{size} is too small to be read as alignment: {small}. {own}"
-    without = [run for run in read if run not in with_state(read, SPECIFIC)]
-    passing = all(map(passes, read))
-    if not without:
+    complete = [run for run in with_gamma if run.record.status == "complete"]
+    null_text = _null_text(complete)
+    if reason := _taken_back(runs):
+        gamma = value_range(with_gamma, lambda run: scalar_metric(run.record, HEADLINE_GAMMA), "cos")
         return (
-            ("aligned by feedback", f"{size} {ALIGNED}, for the training feedback only. {own}")
-            if passing
-            else ("specific", f"{size} is specific to the training feedback. {own}")
+            "not aligned",
+            f"{GAMMA} = {gamma} may not be interpreted as credit alignment: {reason}{f'. {null_text}' if null_text else ''}",
         )
-    reasons = "; ".join(filter(None, dict.fromkeys(map(_no_null, without))))
+    if len(complete) < len(with_gamma):
+        return None  # a run that broke off has a separate claim
+    size = _size(with_gamma)
+    if with_state(with_gamma, NOT_SPECIFIC):
+        return "not specific", f"{size} may not be credited to the training feedback at every site. {null_text}"
+    if small_reason := _too_small(with_gamma):
+        return "too small", f"{size} is too small to count as alignment: {small_reason}. {null_text}"
+    unproven = [run for run in with_gamma if run not in with_state(with_gamma, SPECIFIC)]
+    passing = all(map(passes, with_gamma))
+    if not unproven:
+        return (
+            ("aligned by feedback", f"{size} {ALIGNED}, for the training feedback only. {null_text}")
+            if passing
+            else ("specific", f"{size} is specific to the training feedback. {null_text}")
+        )
+    reasons = "; ".join(filter(None, dict.fromkeys(map(_no_null, unproven))))
     reasons = f" ({reasons})" if reasons else ""
     return ("aligned, null unknown", f"{size} {ALIGNED}; {NOT_SHOWN}{reasons}") if passing else None
 
 
 def _size(runs: Sequence[RunAudit]) -> str:
-    """Return `Γ = .16, 95 % interval .15 to .17 over 3 seeds,`: the mean over sites 1..L."""
-    found = _gamma_over_seeds(runs)
+    """Return the mean Γ over sites 1..L as text.
+
+    Example: `Γ = .16, 95 % interval .15 to .17 over 3 seeds,`.
+    """
+    gamma = _gamma_over_seeds(runs)
     level = f", {level_text(CONFIDENCE)} interval"
-    interval = f"{level} {between(found.interval, 'cos')} over {found.n} seeds," if found.interval else ""
-    return f"{GAMMA} = {KINDS['cos'](found.mean.value)}{interval}"
+    interval = f"{level} {between(gamma.interval, 'cos')} over {gamma.n} seeds," if gamma.interval else ""
+    return f"{GAMMA} = {KINDS['cos'](gamma.mean.value)}{interval}"
 
 
 def _gamma_over_seeds(runs: Sequence[RunAudit]) -> OverSeeds:
@@ -369,52 +435,57 @@ def _gamma_over_seeds(runs: Sequence[RunAudit]) -> OverSeeds:
 
 
 def _too_small(runs: Sequence[RunAudit]) -> str:
-    """Return why Γ is too small, for a seed or by its interval over seeds; empty if it is not."""
-    limits = [limit for run in runs for one in run.findings if (limit := _least_gamma(one)) is not None]
+    limits = [limit for run in runs for finding in run.findings if (limit := _least_gamma(finding)) is not None]
     if not limits:
         return ""
-    least = f"the least that counts is {KINDS['cos'](max(limits))}"
+    minimum_text = f"the smallest value that counts is {KINDS['cos'](max(limits))}"
     if touched := with_state(runs, TOO_SMALL):
-        return least + _of_seeds(touched, runs)
-    found = _gamma_over_seeds(runs)
-    return f"{least}, and the interval goes below it" if found.interval and found.interval[0] < max(limits) else ""
+        return minimum_text + _of_seeds(touched, runs)
+    gamma = _gamma_over_seeds(runs)
+    return (
+        f"{minimum_text}, and the interval extends below this value"
+        if gamma.interval and gamma.interval[0] < max(limits)
+        else ""
+    )
 
 
 def _least_gamma(finding: Finding) -> float | None:
-    """Return the smallest Γ that counts as alignment by the finding's rule; None if the rule sets none."""
+    """Return the smallest Γ that the finding's rule accepts, or None without a limit."""
     if finding.quantity == HEADLINE_GAMMA and finding.crossed == "below":
         return finding.threshold
     is_credit = finding.quantity == "gamma_null_p"
-    return next((one.threshold for one in finding.further if is_credit and one.quantity == HEADLINE_GAMMA), None)
+    return next(
+        (condition.threshold for condition in finding.further if is_credit and condition.quantity == HEADLINE_GAMMA),
+        None,
+    )
 
 
 def _taken_back(runs: Sequence[RunAudit]) -> str:
-    """Return why no Γ of this method may be read as alignment, regardless of its null; may be empty.
+    """Return the reasons why Γ of this method is not evidence of alignment, or "".
 
-    The reasons are a failed verdict, an exploded stream, and a reference at its floor or noisy.
+    The reasons are a failed verdict, an exploded stream, and a reference gradient that is noisy or at its floor.
     """
     exploded = with_state(runs, EXPLODED, quantities=SUBJECTS["scale"])
     floor, noisy = (with_state(runs, state, quantities=SUBJECTS["reference"]) for state in (AT_FLOOR, NOISY))
     failed = [run for run in runs if run.verdict.outcome == "fail"]
     if not (failed or exploded or floor or noisy):
         return ""
-    seen = (
+    causes = (
         ("training diverged", [run for run in runs if run.record.status == "diverged"]),
         ("the stream has exploded", exploded),
         ("the reference gradient is at its floor", floor),
         ("the reference gradient is numerical noise", noisy),
         (
-            "the trained blocks do not clear frozen random ones",
+            "the trained blocks do not beat frozen random blocks by the required margin",
             with_state(runs, UNDERCUT, quantities=SUBJECTS["depth"]),
         ),
     )
-    reported = [(text, touched) for text, touched in seen if touched]
+    reported = [(text, touched) for text, touched in causes if touched]
     reported = reported or [(f"its verdict is {failed[0].verdict.label}", failed)]
     return ", ".join(f"{description}{_of_seeds(touched, runs)}" for description, touched in reported)
 
 
 def _of_seeds(touched: Sequence[RunAudit], runs: Sequence[RunAudit]) -> str:
-    """Return ` (seed 123)` if only some of the runs are touched, else an empty text."""
     return f" ({listed('seed', _seeds(touched))})" if len(touched) < len(runs) else ""
 
 
@@ -423,11 +494,10 @@ def _seeds(runs: Sequence[RunAudit]) -> list[int]:
 
 
 def _grouped(runs: Iterable[RunAudit], reason: Callable) -> dict:
-    """Return the runs grouped by the value of `reason`."""
-    found: dict = {}
+    groups: dict = {}
     for run in runs:
-        found.setdefault(reason(run), []).append(run)
-    return found
+        groups.setdefault(reason(run), []).append(run)
+    return groups
 
 
 def _absence(run: RunAudit) -> str:
@@ -435,7 +505,7 @@ def _absence(run: RunAudit) -> str:
 
 
 def _no_null(run: RunAudit) -> str:
-    """Return why there is no null; empty if there is one that no rule of this edition uses."""
+    """Return the reason why the run has no null, or "" if the run has a null."""
     row = site_row(run.record, "gamma_null_p")
     if any(reading.value is not None for reading in row):
         return ""
@@ -443,100 +513,101 @@ def _no_null(run: RunAudit) -> str:
 
 
 def _sites(run: RunAudit) -> Sites:
-    """Return the sites above their null at the level of the finding; no sites if the run has no ranks.
+    """Return the sites that are above their null, and the sites that are not.
 
-    Testing several sites of one run needs a correction. If all of them keep the level, none was picked, and each may be judged by
-    itself (an intersection-union test: Berger 1982, Technometrics 24, 295); otherwise Holm's procedure decides. Both together
-    reject nothing that Hochberg's step-up procedure (1988, Biometrika 75, 800) keeps. The level is valid for all sites together if
-    their ranks depend positively, as ranks from the same fresh draws do.
+    Several sites of one run are tested, therefore a correction is needed. If all sites reach the level, none was selected, and
+    each site is tested at this level (an intersection-union test: Berger 1982, Technometrics 24, 295). Otherwise Holm's
+    procedure decides. Both procedures together never reject a hypothesis that Hochberg's step-up procedure (1988, Biometrika
+    75, 800) keeps. The level is valid for all sites together if their ranks depend positively, as ranks from the same fresh
+    draws do.
     """
     finding = finding_with(run, *JUDGED)
     gammas, ranks = site_row(run.record, "gamma"), site_row(run.record, "gamma_null_p")
-    counted = {
+    p_by_site = {
         site: rank.value
         for site, (gamma, rank) in enumerate(zip(gammas, ranks, strict=False))
         if gamma.value is not None and rank.value is not None
     }
-    if finding is None or finding.threshold is None or not counted:
+    if finding is None or finding.threshold is None or not p_by_site:
         return Sites((), ())
     level = finding.threshold
-    adjusted = dict(zip(counted, holm(counted.values()), strict=True))
-    above = adjusted if max(counted.values()) <= level else [site for site, p in adjusted.items() if p <= level]
-    return Sites(tuple(above), tuple(site for site in counted if site not in above))
+    adjusted = dict(zip(p_by_site, holm(p_by_site.values()), strict=True))
+    above = adjusted if max(p_by_site.values()) <= level else [site for site, p in adjusted.items() if p <= level]
+    return Sites(tuple(above), tuple(site for site in p_by_site if site not in above))
 
 
-def _null_text(read: Sequence[RunAudit]) -> str:
-    """Return where Γ is above that of fresh draws, and the test; empty if no rule judged it."""
+def _null_text(complete_runs: Sequence[RunAudit]) -> str:
+    """Return a sentence about the sites whose Γ exceeds the Γ of fresh draws, or ""."""
     # Group by the state too: without ranks, seeds that are specific and seeds that are not have the same sites, none.
-    groups = _grouped(with_state(read, *JUDGED), lambda run: (bool(with_state([run], SPECIFIC)), _sites(run)))
+    groups = _grouped(with_state(complete_runs, *JUDGED), lambda run: (bool(with_state([run], SPECIFIC)), _sites(run)))
     if not groups:
         return ""
-    seeds = len(groups) > 1 or len(next(iter(groups.values()))) < len(read)
+    name_seeds = len(groups) > 1 or len(next(iter(groups.values()))) < len(complete_runs)
     reported = [
-        _where_above(sites, runs) + (f" in {listed('seed', _seeds(runs))}" if seeds else "")
+        _where_above(sites, runs) + (f" in {listed('seed', _seeds(runs))}" if name_seeds else "")
         for (_, sites), runs in groups.items()
     ]
     ranked = [(sites, runs) for (_, sites), runs in groups.items() if sites.count]
-    return f"It is above that of fresh draws {'; '.join(reported)}{_multiplicity(ranked)}"
+    return f"The measured value is above the value of fresh draws {'; '.join(reported)}{_multiplicity(ranked)}"
 
 
 def _where_above(sites: Sites, runs: Sequence[RunAudit]) -> str:
-    """Return `at sites 0, 1, 2, not at site 3 (23 of 99 fresh draws reach it)`."""
+    """Return a text that lists the sites above and not above their null.
+
+    Example: `at sites 0, 1, 2, not at site 3 (23 of 99 fresh draws reach this value)`.
+    """
     if not sites.reached and (sites.count or with_state(runs, SPECIFIC)):
         return "at every site that counts"
-    reached = f"({_reached(runs, sites)})"
+    reached_text = f"({_reached(runs, sites)})"
     if not sites.count:
-        return f"not at every site that counts {reached}"
+        return f"not at every site that counts {reached_text}"
     if not sites.above:
-        return f"at no site {reached}"
-    return f"at {listed('site', sites.above)}, not at {listed('site', sites.reached)} {reached}"
+        return f"at no site {reached_text}"
+    return f"at {listed('site', sites.above)}, not at {listed('site', sites.reached)} {reached_text}"
 
 
 def _multiplicity(ranked: Sequence[tuple[Sites, Sequence[RunAudit]]]) -> str:
-    """Return how several sites were tested together: one of several may exceed its null by chance.
-
-    Args:
-        ranked: The groups of runs that have ranks.
-    """
     if not ranked:
         return ""
-    most = max(sites.count for sites, _ in ranked)
+    max_sites = max(sites.count for sites, _ in ranked)
     limit = finding_with(ranked[0][1][0], *JUDGED).threshold
     level = f"{100 * limit:.3g} %"
-    if most == 1:
+    if max_sites == 1:
         return f" (one site tested at {level})"
-    part = [run for sites, runs in ranked if sites.reached for run in runs]
-    if not part:
-        return f" (all {most} sites tested, each at {level})"
-    draws = min((drawn for drawn in map(_draws, part) if isinstance(drawn, int)), default=None)
-    few = draws is not None and most / (draws + 1) > limit
-    more = f"; {draws} draws are too few to distinguish one of {most} sites" if few else ""
-    return f" (Holm over the {most} sites tested in each seed, {level}{more})"
+    runs_reached = [run for sites, runs in ranked if sites.reached for run in runs]
+    if not runs_reached:
+        return f" (all {max_sites} sites tested, each at {level})"
+    draws = min((count for count in map(_draws, runs_reached) if isinstance(count, int)), default=None)
+    is_too_few = draws is not None and max_sites / (draws + 1) > limit
+    draws_note = f"; {draws} draws are too few to distinguish one of {max_sites} sites" if is_too_few else ""
+    return f" (Holm's procedure over the {max_sites} sites tested in each seed, at {level}{draws_note})"
 
 
 def _draws(run: RunAudit) -> object:
-    """Return the number of draws of the null that the run recorded."""
     return run.record.measurements.conventions.get("gamma_null_draws")
 
 
 def _reached(runs: Sequence[RunAudit], sites: Sites) -> str:
-    """Return `between 1 and 7 of 99 fresh draws reach it`, over runs and reached sites."""
     draws = set(map(_draws, runs))
     ranks = [site_row(run.record, "gamma_null_p")[site].value for run in runs for site in sites.reached]
-    found = [finding_with(run, *JUDGED).observed.value for run in runs]
+    observed_values = [finding_with(run, *JUDGED).observed.value for run in runs]
     return count_draws_reaching(
-        ranks or [one for one in found if one is not None], draws.pop() if len(draws) == 1 else None
+        ranks or [value for value in observed_values if value is not None], draws.pop() if len(draws) == 1 else None
     )
 
 
 def count_draws_reaching(ranks: Sequence[float], draws: object) -> str:
-    """Return `1 of 20 fresh draws reach it`, for one p-value or for the range of several.
+    """Return a text on how many fresh draws reach the observed Γ.
 
     Args:
-        draws: The number of draws of the null.
+        ranks: One or more p-values; for several p-values, the text is a range.
+        draws: The recorded number of draws of the null.
+
+    Returns:
+        For example `1 of 20 fresh draws reach this value`; the text has no count if `draws` is not an integer.
     """
     if not isinstance(draws, int) or not ranks:
-        return "fresh draws reach it"
+        return "fresh draws reach this value"
     low, high = (round(rank * (draws + 1)) - 1 for rank in (min(ranks), max(ranks)))
     count = f"{low}" if low == high else f"between {low} and {high}"
-    return f"{count} of {draws} fresh draws reach it"
+    return f"{count} of {draws} fresh draws reach this value"

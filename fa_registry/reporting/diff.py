@@ -1,4 +1,4 @@
-"""Changes between two audits, A and B: of the selection, per rule, and per run down to single metrics."""
+"""Changes between two audits A and B: of the selection, the rules and the runs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Findings = tuple[Finding | None, Finding | None]  # of one rule on one run, in A
 
 @dataclass(frozen=True)
 class DiffSide:
-    """One of the two audits."""
+    """One of the two compared audits."""
 
     title: str
     """of the audit"""
@@ -61,7 +61,7 @@ class DiffSide:
 
 @dataclass(frozen=True)
 class Change:
-    """A change of anything other than a metric or a finding."""
+    """A change of a value that is neither a metric nor a finding."""
 
     what: str
     """what changed"""
@@ -73,7 +73,7 @@ class Change:
 
 @dataclass(frozen=True)
 class FigureChange:
-    """A metric that is not equal in A and B."""
+    """A metric that differs between A and B."""
 
     name: str
     """a scalar, or `quantity[site]`"""
@@ -85,7 +85,7 @@ class FigureChange:
 
 @dataclass(frozen=True)
 class FindingChange:
-    """A change in the finding of a rule of the leading edition on a run."""
+    """A finding of the leading edition on one run that differs between A and B."""
 
     rule: str
     """of the rule"""
@@ -101,7 +101,7 @@ class FindingChange:
 
 @dataclass(frozen=True)
 class RuleChange:
-    """A change of a rule of the leading edition."""
+    """A rule of the leading edition whose limits or outcomes differ between A and B."""
 
     rule: str
     """of the rule"""
@@ -121,7 +121,7 @@ class RuleChange:
 
 @dataclass(frozen=True)
 class RunName:
-    """A run that only one of the audits has."""
+    """A run that is in only one of the two audits."""
 
     run_id: str
     """in the tracking store"""
@@ -139,7 +139,7 @@ class RunName:
 
 @dataclass(frozen=True)
 class RunChange:
-    """A run that is in both audits and not the same."""
+    """A run that is in both audits and differs between A and B."""
 
     run_id_a: str
     """in A"""
@@ -167,7 +167,7 @@ class RunChange:
 
 @dataclass(frozen=True)
 class AuditDiff:
-    """The changes from audit A to audit B."""
+    """All changes from audit A to audit B."""
 
     a: DiffSide
     """the audit before"""
@@ -194,7 +194,10 @@ class AuditDiff:
 
 
 def audit_diff(a: AuditReport, b: AuditReport) -> AuditDiff:
-    """Return every difference between two audits, except ids of retrained runs and the order of runs."""
+    """Return every difference between two audits.
+
+    New run ids of retrained runs and another order of runs are not differences.
+    """
     pairs, only_a, only_b = _matched(a.runs, b.runs)
     ids = {before.record.run_id: after.record.run_id for before, after in pairs}
     opinions = _opinions_of_both(a, b)
@@ -226,27 +229,27 @@ def _run_name(run: RunAudit) -> RunName:
 
 
 def _matched(a: Sequence[RunAudit], b: Sequence[RunAudit]) -> tuple[list[Pair], list[RunAudit], list[RunAudit]]:
-    """Return (runs in both, in the order of A; runs only in A; runs only in B). Every run is matched once.
+    """Return (pairs of runs in both audits, runs only in A, runs only in B).
 
-    Runs are matched by run id, and retrained ones by their specification: of several, the first that is not yet matched.
+    A run matches the run with the same id. A retrained run matches the first unmatched run with the same specification.
     """
-    known = {run.record.run_id for run in a}
+    ids_of_a = {run.record.run_id for run in a}
     by_id = {run.record.run_id: run for run in b}
-    left: defaultdict[str, deque[RunAudit]] = defaultdict(deque)
+    unmatched: defaultdict[str, deque[RunAudit]] = defaultdict(deque)
     for run in b:
-        if run.record.run_id not in known:
-            left[run.record.spec.identity].append(run)
+        if run.record.run_id not in ids_of_a:
+            unmatched[run.record.spec.identity].append(run)
     pairs, only_a = [], []
     for run in a:
-        trained_again = left[run.record.spec.identity]
+        trained_again = unmatched[run.record.spec.identity]
         if run.record.run_id in by_id:
             pairs.append((run, by_id[run.record.run_id]))
         elif trained_again:
             pairs.append((run, trained_again.popleft()))
         else:
             only_a.append(run)
-    taken = {after.record.run_id for _, after in pairs}
-    return pairs, only_a, [run for run in b if run.record.run_id not in taken]
+    matched_ids = {after.record.run_id for _, after in pairs}
+    return pairs, only_a, [run for run in b if run.record.run_id not in matched_ids]
 
 
 def _how(pair: Pair) -> str:
@@ -258,10 +261,12 @@ def _how(pair: Pair) -> str:
 
 
 def _run_change(pair: Pair, ids: Mapping[str, str], opinions: Opinions) -> RunChange | None:
-    """Return what changed in a run, or None.
+    """Return the changes of one run, or None if nothing changed.
 
     Args:
+        pair: The run in A and the run in B.
         ids: Run id in A → run id in B.
+        opinions: Judgements of the further editions that both audits used.
     """
     a, b = pair
     findings = tuple(_finding_changes(a, b))
@@ -297,14 +302,14 @@ def _finding_changes(a: RunAudit, b: RunAudit) -> Iterator[FindingChange]:
 
 
 def _paired_findings(a: RunAudit, b: RunAudit) -> dict[str, Findings]:
-    """Return rule → the findings of that rule on a run, by the leading editions of A and of B."""
+    """Return rule → (finding in A, finding in B) of the leading editions for one run."""
     before = {finding.rule: finding for finding in a.findings}
     after = {finding.rule: finding for finding in b.findings}
     return {rule: (before.get(rule), after.get(rule)) for rule in {**before, **after}}
 
 
 def _without_ids(finding: Finding) -> Finding:
-    """Return the finding without run ids, because a retrained run and its control have other ids."""
+    """Return the finding without run ids, because a retrained run has a new id."""
     return dataclasses.replace(finding, run_id="", reference_run_id="")
 
 
@@ -323,7 +328,7 @@ def _readings(measured: Measurements) -> Iterator[tuple[str, Reading]]:
 
 
 def _record_changes(a: RunRecord, b: RunRecord) -> Iterator[Change]:
-    """Yield the changes of every field of the record, including fields that are added later."""
+    """Yield the changes of all fields of the record except run id and metrics."""
     yield from _changed_entries("convention", a.measurements.conventions, b.measurements.conventions)
     yield from _changed_entries("crashed diagnostic", a.measurements.failures, b.measurements.failures)
     for field in dataclasses.fields(RunRecord):
@@ -335,7 +340,6 @@ def _record_changes(a: RunRecord, b: RunRecord) -> Iterator[Change]:
 
 
 def _opinions_of_both(a: AuditReport, b: AuditReport) -> Opinions:
-    """Return the judgements of the further editions that both audits used."""
     judgements_a, judgements_b = (
         {
             opinion.edition.name: {judgement.run_id: judgement for judgement in opinion.judgements}
@@ -358,7 +362,7 @@ def _judgement_changes(pair: Pair, opinions: Opinions) -> Iterator[Change]:
 
 
 def _rule_changes(pairs: Sequence[Pair]) -> Iterator[RuleChange]:
-    """Yield one change per rule whose limits or outcomes changed, in the order of the audits."""
+    """Yield one change for every rule whose limits or outcomes differ."""
     by_rule: dict[str, list[Findings]] = {}
     for pair in pairs:
         for rule, findings in _paired_findings(*pair).items():
@@ -367,10 +371,12 @@ def _rule_changes(pairs: Sequence[Pair]) -> Iterator[RuleChange]:
         sides = [[finding for finding in side if finding] for side in zip(*several, strict=True)]  # A's, B's
         required = [tuple(dict.fromkeys(finding.required for finding in side)) for side in sides]
         outcomes = [dict(sorted(Counter(finding.outcome for finding in side).items())) for side in sides]
-        moved = tuple((after or before).run_id for before, after in several if _outcome(before) != _outcome(after))
-        if moved or required[0] != required[1]:
+        changed_run_ids = tuple(
+            (after or before).run_id for before, after in several if _outcome(before) != _outcome(after)
+        )
+        if changed_run_ids or required[0] != required[1]:
             title = (sides[1] or sides[0])[0].title
-            yield RuleChange(rule, title, *required, *outcomes, moved)
+            yield RuleChange(rule, title, *required, *outcomes, changed_run_ids)
 
 
 def _outcome(finding: Finding | None) -> str:
@@ -381,7 +387,6 @@ def _outcome(finding: Finding | None) -> str:
 
 
 def _report_changes(a: AuditReport, b: AuditReport) -> Iterator[Change]:
-    """Yield every change that is not a change of a run."""
     yield from _changed("title", a.title, b.title)
     yield from _changed("selection", a.selection, b.selection)
     yield from _edition_changes("edition", a.edition, b.edition)
@@ -390,8 +395,8 @@ def _report_changes(a: AuditReport, b: AuditReport) -> Iterator[Change]:
         if name in before and name in after:
             yield from _edition_changes(f"further edition {name}", before[name], after[name])
         else:
-            there = ["there" if name in editions else "" for editions in (before, after)]
-            yield Change(f"further edition {name}", *there)
+            presence = ["there" if name in editions else "" for editions in (before, after)]
+            yield Change(f"further edition {name}", *presence)
     yield from _changed_entries("waiver", _waivers(a), _waivers(b))
     yield from _changed_entries("not judged", _excluded(a), _excluded(b))
     yield from _changed_entries("remark", dict.fromkeys(a.remarks, "there"), dict.fromkeys(b.remarks, "there"))
@@ -402,14 +407,14 @@ def _report_changes(a: AuditReport, b: AuditReport) -> Iterator[Change]:
     yield from _changed_entries("reproduction of", _figures(a.reproduction), _figures(b.reproduction))
 
 
-def _edition_changes(what: str, a: EditionReference, b: EditionReference) -> Iterator[Change]:
+def _edition_changes(label: str, a: EditionReference, b: EditionReference) -> Iterator[Change]:
     for name in EDITION:
-        yield from _changed(f"{what} {name}", getattr(a, name), getattr(b, name))
-    yield from _changed_entries(f"{what} override", a.overrides, b.overrides)
+        yield from _changed(f"{label} {name}", getattr(a, name), getattr(b, name))
+    yield from _changed_entries(f"{label} override", a.overrides, b.overrides)
 
 
 def _waivers(report: AuditReport) -> dict[str, str]:
-    """Return what each waiver is for → its terms; a renewed waiver is a change, not a second waiver."""
+    """Return (rule and run or method of a waiver) → (its dates, author and reason)."""
     terms: dict[str, str] = {}
     for waiver in report.waivers:
         key = f"of {waiver.rule} for {waiver.run or waiver.method}"
@@ -427,34 +432,31 @@ def _excluded(report: AuditReport) -> dict[str, str]:
 
 
 def _figures(reproduction: Reproduction | None) -> dict[str, str]:
-    """Return the published values as text; their runs are compared as runs."""
     rows = reproduction.rows if reproduction else ()
     return {f"{row.figure.label} {row.figure.quantity} {jsonio.digest_of(row.figure)[:8]}": _row(row) for row in rows}
 
 
 def _row(row: FigureVerdict) -> str:
     numbers = {"mean": row.mean, "std": row.std, "difference": row.difference}
-    known = [f"{name} {reading.value!r}" for name, reading in numbers.items() if reading.value is not None]
-    text = [*known, *([f"90 % interval {row.interval_90}"] if row.interval_90 else []), f"margin {row.margin!r}"]
+    value_texts = [f"{name} {reading.value!r}" for name, reading in numbers.items() if reading.value is not None]
+    text = [*value_texts, *([f"90 % interval {row.interval_90}"] if row.interval_90 else []), f"margin {row.margin!r}"]
     return f"{row.outcome}: {row.reason} ({', '.join(text)}; {row.setting})"
 
 
 # Any two values as a change, as text.
 
 
-def _changed(what: str, before: Any, after: Any) -> Iterator[Change]:
-    """Yield one change, or none if the values are equal."""
+def _changed(label: str, before: Any, after: Any) -> Iterator[Change]:
     if before != after:
-        yield Change(what, _text_of(before), _text_of(after))
+        yield Change(label, _text_of(before), _text_of(after))
 
 
-def _changed_entries(what: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:
-    """Yield one change for every key whose value differs, or that only one of the two has."""
+def _changed_entries(label: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:
+    """Yield one change for every key whose values differ or are missing on one side."""
     for key in {**before, **after}:
-        yield from _changed(f"{what} {key}", before.get(key, ""), after.get(key, ""))
+        yield from _changed(f"{label} {key}", before.get(key, ""), after.get(key, ""))
 
 
 def _text_of(value: Any) -> str:
-    """Return the value as text; for a long value its SHA-256."""
     text = value if isinstance(value, str) else jsonio.canonical(value)
     return text if len(text) <= LONGEST else f"SHA-256 {jsonio.digest_of(value)}"

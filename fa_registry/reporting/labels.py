@@ -1,4 +1,4 @@
-"""Names of groups, file names of their forms, and the command line that retrains a run."""
+"""Labels of groups, file names of forms, and commands that retrain a run."""
 
 from __future__ import annotations
 
@@ -21,31 +21,44 @@ SETTINGS = ("precision",)
 
 
 def group_label(group: Group) -> str:
-    """Return the RunSpec.label of its runs, with the group's name, which may name one run."""
+    """Return the label of a group: the name of the method and its options.
+
+    The name of a group may be the name of one run.
+    """
     return group.runs[0].record.spec.labelled(group.method)
 
 
 def options_text(group: Group) -> str:
-    """Return the options that differ from the method's defaults, `sigma=0.3, skip=false`; may be empty."""
+    """Return the options that differ from the method's defaults as text.
+
+    Example: `sigma=0.3, skip=false`. The text is empty if all options have their defaults.
+    """
     return pairs(group.runs[0].record.spec.distinct).replace(",", ", ")
 
 
 def short_names(labels: Sequence[str], letters: int) -> list[str]:
-    """Return distinct labels for a figure, cut to `letters`, without options if the name is unique."""
-    bare = [label.split(" (")[0] for label in labels]
-    plain = [name if bare.count(name) == 1 else label for name, label in zip(bare, labels, strict=True)]
-    cut = [name if len(name) <= letters else f"{name[: letters - 1]}…" for name in plain]
+    """Return short and distinct labels for a figure.
+
+    If only one label has a method name, its options are removed. Then labels longer than `letters` characters are cut, and equal
+    labels get a number.
+    """
+    method_names = [label.split(" (")[0] for label in labels]
+    unique_names = [
+        name if method_names.count(name) == 1 else label for name, label in zip(method_names, labels, strict=True)
+    ]
+    cut = [name if len(name) <= letters else f"{name[: letters - 1]}…" for name in unique_names]
     return [
-        name if cut.count(name) == 1 else f"{name[: letters - 4].rstrip('…')}… {place + 1}"
-        for place, name in enumerate(cut)
+        name if cut.count(name) == 1 else f"{name[: letters - 4].rstrip('…')}… {index + 1}"
+        for index, name in enumerate(cut)
     ]
 
 
 def slug(group: Group) -> str:
-    """Return the file name of a group's form, safe on every file system and independent of the other runs.
+    """Return the file name of a group's form, without suffix.
 
-    The six digits are from the spec without its seed, so that a form that a user filled in is matched to its group again.
-    Adopted runs form one group regardless of their files.
+    The name is valid on every file system, and it does not depend on other groups. The last six characters of the name are from
+    the digest of the specification without the seed. So a form in which a user filled in blanks is matched to its group again.
+    All adopted runs of a specification have the same name, regardless of their weight files.
     """
     first = group.runs[0].record.spec
     spec = dataclasses.replace(first, seed=0, weights="adopted" if first.weights else "")
@@ -53,16 +66,17 @@ def slug(group: Group) -> str:
 
 
 def file_name(text: str) -> str:
-    """Return a readable file name that is safe on every file system."""
-    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
-    return re.sub(r"[^a-z0-9.]+", "-", plain).strip("-.")[:80]
+    """Return the text as a readable file name that is valid on every file system."""
+    ascii_text = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9.]+", "-", ascii_text).strip("-.")[:80]
 
 
 def command(spec: RunSpec) -> str:
-    """Return the exact command that retrains this run, quoted for a POSIX shell and without defaults.
+    """Return the exact command that retrains a run, quoted for a POSIX shell.
 
-    Values without a separate parameter in MLproject (recipe fields, options of method and architecture) go into `settings`.
-    An adopted run cannot be retrained: its command adopts the file with its SHA-256.
+    Options with their default values are omitted. Values without a separate parameter in MLproject, such as recipe fields and
+    options of method and architecture, are in `settings`. An adopted run cannot be retrained, so its command adopts the weights
+    file with the recorded SHA-256.
     """
     values = _parameters(spec)
     if not spec.weights:
@@ -71,27 +85,33 @@ def command(spec: RunSpec) -> str:
     return f"fa-registry adopt WEIGHTS {_options(values)}  # WEIGHTS: the file with SHA-256 {spec.weights}"
 
 
-def train_line(spec: RunSpec, study: str = "", again: bool = False) -> str:
-    """Return the `fa-registry` command for the same run; an adopted run is adopted again.
+def train_line(spec: RunSpec, study: str = "", force: bool = False) -> str:
+    """Return the `fa-registry` command that trains a run again.
+
+    For an adopted run, the command adopts the weights file again.
 
     Args:
-        study: The study it is trained for, or empty. The audit of a study prefers runs that are tagged with it.
-        again: Whether to retrain although the store has a finished run.
+        spec: Specification of the run.
+        study: Name of the study of the run, or an empty string. The audit of a study prefers runs with the tag of the study.
+        force: Whether to retrain the run even if the store has a finished run.
     """
     if spec.weights:
         return command(spec)
-    return f"fa-registry train {_options({**_parameters(spec), 'study': study})}{' --force' if again else ''}"
+    return f"fa-registry train {_options({**_parameters(spec), 'study': study})}{' --force' if force else ''}"
 
 
 def control_of(spec: RunSpec) -> RunSpec:
-    """Return the frozen control of a run: same setting and seed, trained by bp."""
+    """Return the specification of a run's frozen control.
+
+    The control has the setting and the seed of the run, and its method is bp.
+    """
     recipe = dataclasses.replace(spec.recipe, credit_norm=Recipe().credit_norm)
     return dataclasses.replace(spec.setting, method="bp", control="frozen", seed=spec.seed, recipe=recipe)
 
 
 def _options(values: Mapping[str, str]) -> str:
-    named = {"set" if name == "settings" else name: value for name, value in values.items()}
-    return " ".join(f"--{name} {shlex.quote(value)}" for name, value in named.items() if value)
+    options = {"set" if name == "settings" else name: value for name, value in values.items()}
+    return " ".join(f"--{name} {shlex.quote(value)}" for name, value in options.items() if value)
 
 
 def _parameters(spec: RunSpec) -> dict[str, str]:
@@ -113,7 +133,14 @@ def _parameters(spec: RunSpec) -> dict[str, str]:
 
 
 def means_in_text(columns: Iterable[Metric]) -> str:
-    """Return a note on the means of a table: `arithmetic means over seeds, geometric means of …`."""
+    """Return a note on the type of mean that a table shows.
+
+    Example: `arithmetic means over seeds, geometric means of …`.
+    """
     symbols = list(dict.fromkeys(column.symbol for column in columns if column.mean == GEOMETRIC))
-    named = " and ".join(part for part in (", ".join(symbols[:-1]), *symbols[-1:]) if part)
-    return f"arithmetic means over seeds, geometric means of {named}" if named else "arithmetic means over seeds"
+    joined_symbols = " and ".join(part for part in (", ".join(symbols[:-1]), *symbols[-1:]) if part)
+    return (
+        f"arithmetic means over seeds, geometric means of {joined_symbols}"
+        if joined_symbols
+        else "arithmetic means over seeds"
+    )

@@ -1,6 +1,7 @@
-"""HTML of audits, verdicts, runs and comparisons for notebooks, without scripts.
+"""HTML of audits, verdicts, runs and comparisons for notebooks.
 
-Colours and fonts are inherited, so that they follow the notebook's light or dark theme. All text from a run is escaped.
+The HTML has no scripts. The HTML inherits colours and fonts from the light or dark theme of the notebook. All texts of a run
+are escaped.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ def verdict_html(verdict: Verdict) -> str:
 
 
 def run_html(record: RunRecord) -> str:
-    """Return the run's name, status, integrity and headline metrics at its end."""
+    """Return a table with name, status, integrity and headline metrics of a run."""
     return _page(_of_run(record))
 
 
 def judged_html(run: RunAudit) -> str:
-    """Return the run, its verdict and every finding as text."""
+    """Return a run with its verdict and a table of all findings."""
     rows = [
         [
             escape(escape_control(finding.rule)),
@@ -52,16 +53,16 @@ def judged_html(run: RunAudit) -> str:
 
 
 def report_html(report: AuditReport) -> str:
-    """Return title, edition, number of runs per verdict, and the audit's table."""
-    known, frozen = metrics_of_cards(report.cards), Frozen.of(report)
-    columns = audit_columns(report.runs, known=known)
+    """Return title, edition, number of runs per verdict, and the table of an audit."""
+    card_metrics, frozen = metrics_of_cards(report.cards), Frozen.of(report)
+    columns = audit_columns(report.runs, card_metrics=card_metrics)
     rows = [
         [
             escape(escape_control(run.record.spec.label)),
             escape(run.record.spec.seed),
             _chip(run.verdict),
             *(
-                Markup('<td class="n">{}</td>').format(number(metric_of_run(run, column, frozen, known)))
+                Markup('<td class="n">{}</td>').format(number(metric_of_run(run, column, frozen, card_metrics)))
                 for column in columns
             ),
         ]
@@ -69,15 +70,17 @@ def report_html(report: AuditReport) -> str:
     ]
     counts = Counter(run.verdict.label for run in report.runs)
     statement = ", ".join(f"{count} {label}" for label, count in counts.items()) or "no run was judged"
-    left = [f"{len(report.excluded)} not judged"] if report.excluded else []
-    more = [f"the first {MOST} of {len(report.runs)} are shown"] if len(report.runs) > MOST else []
-    text = escape_control("; ".join([f"by edition {describe_edition(report.edition)}: {statement}", *left, *more]))
+    excluded_notes = [f"{len(report.excluded)} not judged"] if report.excluded else []
+    truncation_notes = [f"the first {MOST} of {len(report.runs)} are shown"] if len(report.runs) > MOST else []
+    text = escape_control(
+        "; ".join([f"by edition {describe_edition(report.edition)}: {statement}", *excluded_notes, *truncation_notes])
+    )
     heads = ("method", "seed", "verdict", *(column.heading for column in columns))
     return _page(Markup("<p><b>{}</b><br>{}</p>").format(escape_control(report.title), text), _table(heads, rows))
 
 
 def comparison_html(context: CompareContext) -> str:
-    """Return the compared columns: verdicts, and every metric over seeds."""
+    """Return a table of the compared columns with verdicts and metrics over seeds."""
     parts = [_side_by_side(part) for part, _ in context.parts]
     return _page(Markup("<p><b>{}</b></p>").format(escape_control(context.title)), *parts)
 
@@ -87,9 +90,9 @@ def _side_by_side(part: SettingComparison) -> Markup:
     for compared in part.quantities[:MOST]:
         figures = (Markup('<td class="n">{}</td>').format(counted(estimate)) for estimate in compared.estimates)
         rows.append([escape(compared.symbol), *figures])
-    why = "" if part.comparable else f" Not comparable: {part.why_not}"
+    reason = "" if part.comparable else f" Not comparable: {part.why_not}"
     heads = ("", *(escape_control(column.label) for column in part.columns))
-    return Markup("<p>{}</p>").format(escape_control(f"{part.setting}.{why}")) + _table(heads, rows)
+    return Markup("<p>{}</p>").format(escape_control(f"{part.setting}.{reason}")) + _table(heads, rows)
 
 
 def _of_run(record: RunRecord) -> Markup:
@@ -116,7 +119,6 @@ def _chip(verdict: Verdict) -> Markup:
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[Markup]]) -> Markup:
-    """Return a table; cells without a <td> get one."""
     head = Markup("<tr>{}</tr>").format(Markup("").join(Markup("<th>{}</th>").format(name) for name in heads))
     cells = (
         Markup("").join(cell if cell.startswith("<td") else Markup("<td>{}</td>").format(cell) for cell in row)

@@ -1,4 +1,4 @@
-"""The checklist of pitfalls (protocol.md §5); every answer is computed from the records."""
+"""The checklist of pitfalls (protocol.md §5), answered from the records."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from fa_registry.reporting.text.filters import at_least, compact, cos, num, pct,
 AVOIDED, VIOLATED, UNKNOWN, NOT_APPLICABLE = "avoided", "violated", "unknown", "not applicable"
 WORST_FIRST = (VIOLATED, UNKNOWN, AVOIDED, NOT_APPLICABLE)
 NO_EVIDENCE = "the run's metrics do not match the files recorded with it, so they are no evidence"
-TRUSTED = "the metrics are as logged and were not recomputed: audit without --trust-logged to check"
+TRUSTED = "the metrics were logged, but not recomputed: audit without --trust-logged to check them"
 EXACT = "the credit equals the gradient at every site by construction"
 DID_NOT_LOOK = "this report was made by a release without this check"
 NEAR = 10.0  # a step's effect against the norms' product: agreement to a decade
@@ -47,11 +47,12 @@ Answered = tuple[str, str]  # one of the outcomes, and the evidence or why there
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer that the records of some runs give.
+    """An answer to one item of the checklist, for the runs that have this answer.
 
     Args:
         outcome: One of WORST_FIRST.
-        evidence: The metrics, or why there is no evidence.
+        evidence: The values on which the answer is based, or the reason why there is no evidence.
+        run_ids: Ids of the runs.
     """
 
     outcome: str
@@ -61,10 +62,13 @@ class Answer:
 
 @dataclass(frozen=True)
 class Pitfall:
-    """One item of the checklist with its answers, worst first.
+    """One item of the checklist with its answers; the worst answer is first.
 
     Args:
-        lint: The rule that finds the pitfall in code, if there is one.
+        number: Number of the item in protocol.md.
+        title: Description of the pitfall.
+        lint: Lint rule that finds the pitfall in code, or an empty string.
+        answers: The answers.
     """
 
     number: int
@@ -74,13 +78,19 @@ class Pitfall:
 
     @property
     def outcome(self) -> str:
-        """Return the worst outcome of all runs."""
+        """The worst outcome of all runs."""
         return self.answers[0].outcome
 
 
 @dataclass(frozen=True)
 class PitfallContext:
-    """One run of a form, with the runs of its method and the whole report."""
+    """The data that an item of the checklist needs to answer for one run.
+
+    Args:
+        run: The run.
+        group: The runs of the same method in the same setting.
+        sources: The report and its indexes.
+    """
 
     run: RunAudit
     group: Sequence[RunAudit]
@@ -92,7 +102,7 @@ class PitfallContext:
 
     @property
     def card(self) -> dict[str, object]:
-        """Return the method's card; empty if the report has none."""
+        """Card of the method, or an empty mapping if the report has no such card."""
         return dict(self.sources.report.cards.get(f"methods/{self.spec.method}", {}))
 
     @property
@@ -106,14 +116,18 @@ class PitfallContext:
         return scalar_metric(self.run.record, name)
 
     def convention(self, name: str) -> object:
-        """Return a measurement convention as the run recorded it; None if it did not."""
+        """Return a measuring convention that the run recorded, or None."""
         return self.run.record.measurements.conventions.get(name)
 
     def mismatch(self, *families: str) -> str:
-        """Return a text with the logged metrics that could not be reproduced; empty if there are none.
+        """Return a text about the logged metrics that could not be reproduced.
 
         Args:
-            families: Prefixes of metric names (`gamma` includes gamma_null_p); all metrics if none is given.
+            families: Prefixes of the names of metrics. For example, `gamma` includes gamma_null_p. Without prefixes, all
+                metrics count.
+
+        Returns:
+            An empty string if all these metrics were reproduced.
         """
         differences = self.run.record.integrity.differences
         return "; ".join(
@@ -125,189 +139,204 @@ Question = Callable[[PitfallContext], Answered]
 
 
 def known_sites(*rows: Sequence[Reading]) -> Iterator[tuple[int, tuple[float, ...]]]:
-    """Yield (site, one value per row) for every site where all rows have a value."""
+    """Yield (site, one value per row) for every site at which all rows have a value."""
     for site, readings in enumerate(zip(*rows, strict=False)):
         if all(reading.value is not None for reading in readings):
             yield site, tuple(reading.value for reading in readings)
 
 
 def absence(name: str, row: Iterable[Reading]) -> str:
-    """Return why a metric has no value at any site."""
+    """Return the reasons why a metric has no value at any site."""
     reasons = dict.fromkeys(reading.reason for reading in row if reading.reason)
     return f"{name}: {'; '.join(reasons)}" if reasons else f"{name} was not measured"
 
 
-def norm_of_samples(asked: PitfallContext) -> Answered:
-    """1: ‖·‖₂ of each sample, and not `tensor.norm(-1)`, the L₋₁ norm of the whole tensor."""
-    if mismatch := asked.mismatch("h_norm", "g_norm", "growth", "gain", "h_L", "g_L"):
+def norm_of_samples(context: PitfallContext) -> Answered:
+    """Answer item 1: norms are L₂ norms of each sample.
+
+    The pitfall is `tensor.norm(-1)`, which is the L₋₁ norm of the whole tensor.
+    """
+    if mismatch := context.mismatch("h_norm", "g_norm", "growth", "gain", "h_L", "g_L"):
         return VIOLATED, f"recomputed with one L₂ norm per sample, the metrics differ: {mismatch}"
-    if asked.verified:
+    if context.verified:
         return AVOIDED, "recomputed from the checkpoint with one L₂ norm per sample: the metrics agree"
-    ratios = list(_step_ratios(asked))
+    ratios = list(_step_ratios(context))
     if not ratios:
-        return UNKNOWN, f"{TRUSTED}; there is no step along the gradient either to check the norms by"
+        return UNKNOWN, f"{TRUSTED}; there is also no step along the gradient that could check the norms"
     by_fit = sorted(ratios, key=lambda pair: _off(pair[1]))
     (site, ratio), (farthest, worst) = by_fit[0], by_fit[-1]
-    seen = (
-        f"a step along the gradient changes the loss by {num(ratio, 2)} times the value ‖h‖·‖g‖ predicts at site {site}"
-    )
+    evidence = f"a step along the gradient changes the loss by {num(ratio, 2)} times the value that ‖h‖·‖g‖ predicts at site {site}"
     if len(by_fit) > 1:
-        seen += f", which fits best, and {num(worst, 2)} times at site {farthest}, which fits worst"
+        evidence += f", which fits best, and {num(worst, 2)} times at site {farthest}, which fits worst"
     if _off(ratio) <= NEAR:
-        return AVOIDED, f"{seen}, as expected with one L₂ norm per sample"
+        return AVOIDED, f"{evidence}, as expected with one L₂ norm per sample"
     if _off(ratio) >= FAR:
-        return VIOLATED, f"{seen}: these are not L₂ norms of samples"
-    return UNKNOWN, f"{seen}, which is inconclusive; {TRUSTED}"
+        return VIOLATED, f"{evidence}: these are not L₂ norms of samples"
+    return UNKNOWN, f"{evidence}, which is inconclusive; {TRUSTED}"
 
 
-def _step_ratios(asked: PitfallContext) -> Iterator[tuple[int, float]]:
-    """Yield (site, change of the loss by the step η‖h_l‖ along −g_l, divided by η‖h_l‖‖g_l‖).
+def _step_ratios(context: PitfallContext) -> Iterator[tuple[int, float]]:
+    """Yield (site, measured change of the loss divided by its prediction).
 
-    The ratio is near 1 to first order.
+    The step η‖h_l‖ along −g_l is predicted to change the loss by η‖h_l‖‖g_l‖, so to first order the ratio is near 1.
     """
-    step = asked.convention("nudge_step")
+    step = context.convention("nudge_step")
     if isinstance(step, (int, float)) and step > 0:
-        for site, (change, hidden, gradient) in known_sites(*map(asked.row, ("nudge_bp", "h_norm", "g_norm"))):
+        for site, (change, hidden, gradient) in known_sites(*map(context.row, ("nudge_bp", "h_norm", "g_norm"))):
             if change < 0 < hidden * gradient:
                 yield site, -change / (step * hidden * gradient)
 
 
 def _off(ratio: float) -> float:
-    """Return how far a ratio is from 1, as a factor of at least 1."""
+    """Return the factor by which a ratio differs from 1; the factor is at least 1."""
     return max(ratio, 1 / ratio)
 
 
-def unclamped_cosine(asked: PitfallContext) -> Answered:
-    """2: no clamp at eps = 1e-8 in the cosine."""
-    if mismatch := asked.mismatch("gamma"):
+def unclamped_cosine(context: PitfallContext) -> Answered:
+    """Answer item 2: the cosine does not clamp norms at eps = 1e-8."""
+    if mismatch := context.mismatch("gamma"):
         return VIOLATED, f"recomputed in float64 without a clamp, Γ differs: {mismatch}"
-    if asked.verified:
+    if context.verified:
         return AVOIDED, "recomputed in float64 without a clamp: the metrics agree"
-    credit = [(site, ratio * norm) for site, (ratio, norm) in known_sites(asked.row("norm_ratio"), asked.row("g_norm"))]
-    gradient = [(site, norm) for site, (norm,) in known_sites(asked.row("g_norm"))]
+    credit = [
+        (site, ratio * norm) for site, (ratio, norm) in known_sites(context.row("norm_ratio"), context.row("g_norm"))
+    ]
+    gradient = [(site, norm) for site, (norm,) in known_sites(context.row("g_norm"))]
     if not gradient or not credit:
-        return UNKNOWN, f"{TRUSTED}; {absence('norm_ratio' if gradient else 'g_norm', asked.row('norm_ratio'))}"
-    site, least = min((*credit, *gradient), key=lambda pair: pair[1])
-    seen = f"the smallest median norm in a cosine is {sci(least)}, at site {site}"
-    if least >= CLAMP * HEADROOM:
-        return AVOIDED, f"{seen}, far above {compact(CLAMP)}: at the median a clamp would have changed nothing"
-    return UNKNOWN, f"{seen}, where a clamp at {compact(CLAMP)} would change Γ; {TRUSTED}"
+        return UNKNOWN, f"{TRUSTED}; {absence('norm_ratio' if gradient else 'g_norm', context.row('norm_ratio'))}"
+    site, smallest_norm = min((*credit, *gradient), key=lambda pair: pair[1])
+    evidence = f"the smallest median norm in a cosine is {sci(smallest_norm)}, at site {site}"
+    if smallest_norm >= CLAMP * HEADROOM:
+        return AVOIDED, f"{evidence}, far above {compact(CLAMP)}: a clamp would not have changed the median cosine"
+    return UNKNOWN, f"{evidence}, where a clamp at {compact(CLAMP)} would change Γ; {TRUSTED}"
 
 
-def no_underflow(asked: PitfallContext) -> Answered:
-    """3: gradients do not underflow in fp16."""
-    precision = asked.spec.precision
+def no_underflow(context: PitfallContext) -> Answered:
+    """Answer item 3: gradients do not underflow in fp16."""
+    precision = context.spec.precision
     if precision in ("fp32", "fp64", "bf16"):
-        fidelity = asked.scalar("fidelity_min").value
+        fidelity = context.scalar("fidelity_min").value
         if fidelity is None:
-            return AVOIDED, f"trained in {precision}, whose exponents reach far below {compact(UNDERFLOW)}"
+            return AVOIDED, f"trained in {precision}, whose smallest numbers are far below {compact(UNDERFLOW)}"
         return (
             AVOIDED,
             f"trained in {precision}; its gradient has a cosine of at least {at_least(fidelity)} with that of float64",
         )
-    smallest = min((norm for _, (norm,) in known_sites(asked.row("g_norm_mean_ce"))), default=None)
+    smallest = min((norm for _, (norm,) in known_sites(context.row("g_norm_mean_ce"))), default=None)
     if smallest is not None and smallest < UNDERFLOW:
         return VIOLATED, f"trained in {precision} with a gradient of {sci(smallest)}, below {compact(UNDERFLOW)}"
-    return UNKNOWN, f"trained in {precision}: it is not recorded which of its gradients underflowed"
+    return UNKNOWN, f"trained in {precision}: the run did not record which gradients underflowed"
 
 
-def own_feedback(asked: PitfallContext) -> Answered:
-    """4: Γ is specific to the training feedback and not reached by fresh draws."""
-    if is_exact(asked.card):
+def own_feedback(context: PitfallContext) -> Answered:
+    """Answer item 4: Γ is specific to the training feedback.
+
+    The pitfall is a Γ that fresh draws of the feedback reach too.
+    """
+    if is_exact(context.card):
         return NOT_APPLICABLE, EXACT
-    ranks = list(known_sites(asked.row("gamma_null_p")))
+    ranks = list(known_sites(context.row("gamma_null_p")))
     if not ranks:
-        return UNKNOWN, absence("gamma_null_p", asked.row("gamma_null_p"))
+        return UNKNOWN, absence("gamma_null_p", context.row("gamma_null_p"))
     site, (worst,) = max(ranks, key=lambda pair: pair[1])
-    draws = asked.convention("gamma_null_draws")
-    seen = f"against {draws or 'its'} fresh draws the largest p-value of {len(ranks)} sites is {num(worst)}, at site {site}"
+    draws = context.convention("gamma_null_draws")
+    evidence = (
+        f"compared with {draws or 'its'} fresh draws, the largest p-value of {len(ranks)} sites is {num(worst)}, "
+        f"at site {site}"
+    )
     if worst <= LEVEL:
-        return AVOIDED, f"{seen}: Γ is specific to this feedback"
-    return VIOLATED, f"{seen}: {count_draws_reaching([worst], draws)}; not distinguished at {compact(LEVEL)}"
+        return AVOIDED, f"{evidence}: Γ is specific to this feedback"
+    return VIOLATED, f"{evidence}: {count_draws_reaching([worst], draws)}; not distinguished at {compact(LEVEL)}"
 
 
-def every_aggregation(asked: PitfallContext) -> Answered:
-    """5: Γ is reported by every aggregation, not by one alone."""
-    if is_exact(asked.card):
+def every_aggregation(context: PitfallContext) -> Answered:
+    """Answer item 5: the report shows Γ for every aggregation."""
+    if is_exact(context.card):
         return NOT_APPLICABLE, EXACT
-    values = [reading.value for reading in map(asked.scalar, AGGREGATES)]
-    known = [value for value in values if value is not None]
-    if not known:
-        return UNKNOWN, asked.scalar("gamma_deep_mean").reason or "only gamma_deep_mean was recorded"
-    if len(known) < len(values):
+    values = [reading.value for reading in map(context.scalar, AGGREGATES)]
+    present = [value for value in values if value is not None]
+    if not present:
+        return UNKNOWN, context.scalar("gamma_deep_mean").reason or "only gamma_deep_mean was recorded"
+    if len(present) < len(values):
         return (
             VIOLATED,
-            f"{len(known)} of {len(values)} aggregations are recorded: the effect of the choice is not known",
+            f"{len(present)} of {len(values)} aggregations are recorded: the effect of the choice is not known",
         )
-    low, high = min(known), max(known)
+    low, high = min(present), max(present)
     return (
         AVOIDED,
         f"all {len(values)} aggregations are shown: {cos(low)} to {cos(high)}, a spread of {cos(high - low)}",
     )
 
 
-def no_single_site(asked: PitfallContext) -> Answered:
-    """6: no single site carries the headline Γ, the mean over sites 1..L; the mean with site 0 is added."""
-    if is_exact(asked.card):
+def no_single_site(context: PitfallContext) -> Answered:
+    """Answer item 6: no single site dominates the headline Γ.
+
+    The headline Γ is the mean over sites 1..L. The answer also mentions the mean that includes site 0.
+    """
+    if is_exact(context.card):
         return NOT_APPLICABLE, EXACT
-    everywhere = [(site, value) for site, value in _gammas(asked) if not _exact_at(asked, site)]
-    counted = [(site, value) for site, value in everywhere if site > 0]
-    if len(counted) < 2:
-        return UNKNOWN, f"Γ has a value at {len(counted)} of sites 1..L that count: none can be left out"
-    site, share = _carried(counted)
-    mean = sum(value for _, value in counted) / len(counted)
-    seen = f"leaving out site {site} changes gamma_deep_mean, {cos(mean)} over {len(counted)} sites, by {pct(share, 0)} of itself"
+    all_pairs = [(site, value) for site, value in _gammas(context) if not _exact_at(context, site)]
+    pairs = [(site, value) for site, value in all_pairs if site > 0]
+    if len(pairs) < 2:
+        return UNKNOWN, f"Γ has a value at {len(pairs)} of the sites 1..L that count, so no site can be left out"
+    site, share = _carried(pairs)
+    mean = sum(value for _, value in pairs) / len(pairs)
+    evidence = f"without site {site}, gamma_deep_mean, {cos(mean)} over {len(pairs)} sites, changes by {pct(share, 0)} of its value"
     if share > HALF:
-        return VIOLATED, f"{seen}: this site carries it"
-    first, of_all = _carried(everywhere)
+        return VIOLATED, f"{evidence}: this site dominates the mean"
+    first, of_all = _carried(all_pairs)
     if of_all <= HALF:
-        return AVOIDED, f"{seen}, no other by more"
+        return AVOIDED, f"{evidence}, and no other site by more"
     return AVOIDED, (
-        f"{seen}, no other by more; with site 0, as in gamma_all_mean_mean, site {first} carries the mean "
-        f"({pct(of_all, 0)} of itself)"
+        f"{evidence}, and no other site by more. With site 0, as in gamma_all_mean_mean, site {first} dominates the mean "
+        f"({pct(of_all, 0)} of its value)"
     )
 
 
-def _carried(counted: Sequence[tuple[int, float]]) -> tuple[int, float]:
-    """Return (the site without which the mean changes most, that change as a share of the mean)."""
-    mean = sum(value for _, value in counted) / len(counted)
-    changes = [(abs((mean * len(counted) - value) / (len(counted) - 1) - mean), site) for site, value in counted]
+def _carried(gammas: Sequence[tuple[int, float]]) -> tuple[int, float]:
+    """Return (most influential site, relative change of the mean without this site)."""
+    mean = sum(value for _, value in gammas) / len(gammas)
+    changes = [(abs((mean * len(gammas) - value) / (len(gammas) - 1) - mean), site) for site, value in gammas]
     change, site = max(changes)
     return site, change / abs(mean) if mean else float(change > 0)
 
 
-def _gammas(asked: PitfallContext) -> list[tuple[int, float]]:
-    return [(site, value) for site, (value,) in known_sites(asked.row("gamma"))]
+def _gammas(context: PitfallContext) -> list[tuple[int, float]]:
+    return [(site, value) for site, (value,) in known_sites(context.row("gamma"))]
 
 
-def _exact_at(asked: PitfallContext, site: int) -> bool:
-    return site in exact_sites(asked.card, len(asked.row("gamma")))
+def _exact_at(context: PitfallContext, site: int) -> bool:
+    return site in exact_sites(context.card, len(context.row("gamma")))
 
 
-def saved_feedback(asked: PitfallContext) -> Answered:
-    """7: if the feedback was not saved, Γ is N/A, and not 1.0 or a cosine of the credit with itself."""
-    if objection := objection_in(asked.run.record.measurements):
+def saved_feedback(context: PitfallContext) -> Answered:
+    """Answer item 7: Γ is N/A if the feedback was not saved.
+
+    The pitfall is to report 1.0, or the cosine of the credit with itself.
+    """
+    if objection := objection_in(context.run.record.measurements):
         return VIOLATED if objection.startswith(NOT_ITS_GRADIENT) else UNKNOWN, objection
-    if asked.run.record.feedback.get("sha256"):
+    if context.run.record.feedback.get("sha256"):
         return AVOIDED, "the feedback state was saved with its SHA-256, and Γ is computed with it"
-    if not asked.card:
+    if not context.card:
         return (
             UNKNOWN,
-            f"the report has no card of {asked.spec.method}: it is not known whether it has feedback to save",
+            f"the report has no card of {context.spec.method}: it is not known whether it has feedback to save",
         )
-    if str(asked.card.get("feedback", "")).startswith("none"):
-        return NOT_APPLICABLE, "by its card the method has no feedback state"
-    gammas = _gammas(asked)
+    if str(context.card.get("feedback", "")).startswith("none"):
+        return NOT_APPLICABLE, "according to its card, the method has no feedback state"
+    gammas = _gammas(context)
     if gammas:
         return VIOLATED, f"no feedback state was saved, yet Γ has a value at {len(gammas)} sites"
-    return AVOIDED, f"no feedback state was saved, and Γ is N/A: {absence('gamma', asked.row('gamma'))}"
+    return AVOIDED, f"no feedback state was saved, and Γ is N/A: {absence('gamma', context.row('gamma'))}"
 
 
-def per_sample_gradients(asked: PitfallContext) -> Answered:
-    """8: the gradient of each sample's loss is distinguished from that of the batch's mean loss."""
-    samples = asked.convention("g_norm_mean_ce_samples")
-    pairs = list(known_sites(asked.row("g_norm"), asked.row("g_norm_mean_ce")))
-    reduction = asked.convention("gradient_reduction")
+def per_sample_gradients(context: PitfallContext) -> Answered:
+    """Answer item 8: gradients per sample and of the mean loss are distinguished."""
+    samples = context.convention("g_norm_mean_ce_samples")
+    pairs = list(known_sites(context.row("g_norm"), context.row("g_norm_mean_ce")))
+    reduction = context.convention("gradient_reduction")
     if not pairs:
         return (
             UNKNOWN,
@@ -315,18 +344,29 @@ def per_sample_gradients(asked: PitfallContext) -> Answered:
         )
     if not isinstance(samples, int) or reduction is None:
         return UNKNOWN, "the run did not record how its gradients were reduced"
-    wrong = [site for site, (own, mean) in pairs if abs(own - samples * mean) > 1e-4 * abs(own)]
-    if reduction == "sum" and not wrong:
-        return AVOIDED, f"both are recorded and differ by the factor {samples} of the mean over {samples} at every site"
-    if wrong:
-        return VIOLATED, f"at site {wrong[0]} the two do not differ by the factor {samples} of the mean over {samples}"
+    wrong_sites = [
+        site for site, (sample_norm, mean) in pairs if abs(sample_norm - samples * mean) > 1e-4 * abs(sample_norm)
+    ]
+    if reduction == "sum" and not wrong_sites:
+        return (
+            AVOIDED,
+            f"both are recorded; at every site they differ by the factor {samples}, as expected for a mean over {samples} samples",
+        )
+    if wrong_sites:
+        return (
+            VIOLATED,
+            f"at site {wrong_sites[0]} the two gradients do not differ by a factor of {samples}; number of samples: {samples}",
+        )
     return VIOLATED, f"gradients were reduced by {reduction}: the per-sample values depend on the batch"
 
 
-def accuracy_of_test_set(asked: PitfallContext) -> Answered:
-    """9: accuracy is of the whole test set and not of the eval batch."""
-    accuracy = asked.scalar("accuracy")
-    counts = [asked.convention(name) for name in ("test_samples", "eval_samples")]
+def accuracy_of_test_set(context: PitfallContext) -> Answered:
+    """Answer item 9: the accuracy was measured on the whole test set.
+
+    The pitfall is an accuracy on the eval batch.
+    """
+    accuracy = context.scalar("accuracy")
+    counts = [context.convention(name) for name in ("test_samples", "eval_samples")]
     if accuracy.value is None:
         return UNKNOWN, f"accuracy: {accuracy.reason}"
     if not all(isinstance(count, int) and count > 0 for count in counts):
@@ -340,28 +380,31 @@ def accuracy_of_test_set(asked: PitfallContext) -> Answered:
     if not whole(by_batch):
         return (
             AVOIDED,
-            f"{num(round(correct))} of {num(test)} test samples; it is not a whole number of the eval batch of {batch}",
+            f"{num(round(correct))} of {num(test)} test samples are correct; this is no whole number of the eval batch of {batch}",
         )
-    if asked.verified:
+    if context.verified:
         return AVOIDED, f"recomputed on all {num(test)} test samples: {num(round(correct))} are correct"
     return UNKNOWN, f"{num(accuracy.value, 4)} is a whole number both of {num(test)} and of {batch} samples; {TRUSTED}"
 
 
-def own_control(asked: PitfallContext) -> Answered:
-    """10: the frozen control is of the same setting, seed and data, and was measured here."""
-    control = asked.sources.frozen.runs.get(asked.run.frozen_run_id)
+def own_control(context: PitfallContext) -> Answered:
+    """Answer item 10: the frozen control has the same setting, seed and data.
+
+    The control must also be measured here, and not only be stated by the author.
+    """
+    control = context.sources.frozen.runs.get(context.run.frozen_run_id)
     if control is not None:
-        differing = list(_differing(asked.run.record, control))
+        differing = list(_differing(context.run.record, control))
         if differing:
             return VIOLATED, f"the frozen control {control.run_id[:8]} differs in {', '.join(differing)}"
-        if asked.run.frozen_doubt:
-            return UNKNOWN, f"the frozen control {control.run_id[:8]} is not proven: {asked.run.frozen_doubt}"
+        if context.run.frozen_doubt:
+            return UNKNOWN, f"the frozen control {control.run_id[:8]} is not proven: {context.run.frozen_doubt}"
         return AVOIDED, "its frozen control has the same setting, seed and data"
-    if asked.run.frozen_run_id:
-        return UNKNOWN, f"the frozen control {asked.run.frozen_run_id[:8]} is not part of this report"
-    if asked.scalar(GIVEN).value is not None:
+    if context.run.frozen_run_id:
+        return UNKNOWN, f"the frozen control {context.run.frozen_run_id[:8]} is not part of this report"
+    if context.scalar(GIVEN).value is not None:
         return VIOLATED, "the frozen accuracy is stated by the author: its setting, seed and data are not recorded"
-    return UNKNOWN, asked.run.frozen_doubt or NO_CONTROL
+    return UNKNOWN, context.run.frozen_doubt or NO_CONTROL
 
 
 def _differing(run: RunRecord, control: RunRecord) -> list[str]:
@@ -371,45 +414,53 @@ def _differing(run: RunRecord, control: RunRecord) -> list[str]:
         "data digest": tuple(record.provenance.get("dataset_digest") for record in (run, control)),
         "control": (control.spec.control, "frozen"),
     }
-    return [name for name, (mine, its) in pairs.items() if mine != its]
+    return [name for name, (run_value, control_value) in pairs.items() if run_value != control_value]
 
 
-def same_seeds(asked: PitfallContext) -> Answered:
-    """11: all methods of a setting have the same seeds, and none was chosen after the fact."""
-    mine = {run.record.spec.seed for run in asked.group}
-    text = ", ".join(map(str, sorted(mine)))
-    others = asked.sources.seeds_of_methods.get(asked.spec.setting.identity, {})
-    differing = [label for label, seeds in others.items() if seeds != mine]
+def same_seeds(context: PitfallContext) -> Answered:
+    """Answer item 11: all methods of a setting have the same seeds.
+
+    The pitfall is also to choose the seeds after training.
+    """
+    method_seeds = {run.record.spec.seed for run in context.group}
+    text = ", ".join(map(str, sorted(method_seeds)))
+    seeds_by_label = context.sources.seeds_of_methods.get(context.spec.setting.identity, {})
+    differing = [label for label, seeds in seeds_by_label.items() if seeds != method_seeds]
     if differing:
-        rest = f" and {len(differing) - SHOWN} more" if len(differing) > SHOWN else ""
-        return VIOLATED, f"seeds {text} here, others for {', '.join(differing[:SHOWN])}{rest} in the same setting"
-    return _nothing_left_out(asked, text)
+        more_text = f" and {len(differing) - SHOWN} more" if len(differing) > SHOWN else ""
+        return (
+            VIOLATED,
+            f"seeds {text} here, but other seeds for {', '.join(differing[:SHOWN])}{more_text} in the same setting",
+        )
+    return _nothing_left_out(context, text)
 
 
-def _nothing_left_out(asked: PitfallContext, seeds: str) -> Answered:
-    """Return whether all trained runs were audited: selecting seeds among trained ones is the pitfall."""
-    report = asked.sources.report
+def _nothing_left_out(context: PitfallContext, seeds: str) -> Answered:
+    """Return the answer on whether the audit includes all trained runs."""
+    report = context.sources.report
     choice = report.choice
     if choice is None:
         selected = f"seeds {seeds}; runs were selected by {report.selection}"
-        return UNKNOWN, f"{selected}, and it is not known whether others were left out: {DID_NOT_LOOK}"
+        return UNKNOWN, f"{selected}, and it is not known whether other runs were left out: {DID_NOT_LOOK}"
     by_hand = f"--seeds {choice.asked['seeds']} was given" if "seeds" in choice.asked else ""
-    passed_over, mentioned = _in_the_store(asked, choice.unaudited or ())
-    hidden, tried = _tried_neighbour(asked, choice.beside or ())
+    passed_over, mentioned = _in_the_store(context, choice.unaudited or ())
+    hidden, tried = _tried_neighbour(context, choice.beside or ())
     passed_over, mentioned = [*passed_over, *hidden], [*mentioned, *tried]
     if passed_over:
-        how = f"{by_hand}, and the" if by_hand else "the"
-        return VIOLATED, f"seeds {seeds}: {how} store has runs that are not in this report: {'; '.join(passed_over)}"
-    left = "; ".join((*mentioned, *_left_out(report, choice)))
+        prefix = f"{by_hand}, and the" if by_hand else "the"
+        return VIOLATED, f"seeds {seeds}: {prefix} store has runs that are not in this report: {'; '.join(passed_over)}"
+    not_audited = "; ".join((*mentioned, *_left_out(report, choice)))
     if by_hand and choice.others:
-        return VIOLATED, f"seeds {seeds}: {by_hand}, while {left}"
-    gaps = "; ".join(part for part in (by_hand and f"{by_hand} instead of the seeds of the study's file", left) if part)
+        return VIOLATED, f"seeds {seeds}: {by_hand}, while {not_audited}"
+    gaps = "; ".join(
+        part for part in (by_hand and f"{by_hand} instead of the seeds of the study's file", not_audited) if part
+    )
     if gaps:
         return UNKNOWN, f"seeds {seeds} for every method of the setting, but {gaps}"
     return (
         AVOIDED,
-        f"seeds {seeds} for every method of the setting, as in {report.selection}; none is left out: "
-        "the store was searched for all their runs, including deleted ones",
+        f"seeds {seeds} for every method of the setting, as in {report.selection}; no run is left out: "
+        "the store was searched for all their runs, including deleted runs",
     )
 
 
@@ -417,78 +468,84 @@ def _left_out(report: AuditReport, choice: SelectionSummary) -> Iterator[str]:
     if choice.others:
         yield f"runs of study {choice.study} with other specifications that were not audited: {choice.others}"
     if choice.superseded and choice.unaudited is None:  # else they are listed one by one
-        yield f"older runs of the same specifications, passed over for the newest: {choice.superseded}"
+        yield f"older runs of the same specifications, not used because a newer run exists: {choice.superseded}"
     if report.excluded:
         yield f"selected runs that were not judged: {len(report.excluded)}"
     if choice.unaudited is None:
         yield f"it is not known which other runs the store has: {DID_NOT_LOOK}"
 
 
-def _in_the_store(asked: PitfallContext, others: Sequence[OtherRun]) -> tuple[list[str], list[str]]:
-    """Return the passed-over and the mentioned other runs of the method and of its frozen controls.
+def _in_the_store(context: PitfallContext, other_runs: Sequence[OtherRun]) -> tuple[list[str], list[str]]:
+    """Return texts about two groups of runs of the method and its frozen controls.
 
-    A finished run is passed over if it has another seed, or if it is newer than the run of its seed in the report. An older one
-    is mentioned, because each new trial of a seed is another draw. A run that is still training or broke off is mentioned too,
-    because it may still finish.
+    The first group is the omitted runs. A finished run is omitted if the report has no run with its seed, or if it is newer
+    than the run with this seed in the report. The second group is the other runs: older runs, because each new trial of a seed
+    is another draw, and unfinished runs, because they may still finish.
     """
-    group, setting = asked.spec.seeds, asked.spec.setting.identity
-    own = [other for other in others if other.spec.seeds == group]
-    controls = [other for other in others if other.spec.control == "frozen" and other.spec.setting.identity == setting]
-    judged = asked.sources.judged_seeds
-    mine = judged.get(group, frozenset())
-    paired = mine | {other.spec.seed for other in own}
-    there = asked.sources.control_seeds.get(setting, frozenset())
+    group, setting = context.spec.seeds, context.spec.setting.identity
+    method_runs = [other for other in other_runs if other.spec.seeds == group]
+    controls = [
+        other for other in other_runs if other.spec.control == "frozen" and other.spec.setting.identity == setting
+    ]
+    judged = context.sources.judged_seeds
+    judged_seeds = judged.get(group, frozenset())
+    paired = judged_seeds | {other.spec.seed for other in method_runs}
+    control_seeds = context.sources.control_seeds.get(setting, frozenset())
     passed_over, mentioned = [], []
-    for other in (*own, *controls):
-        seeds = there if other.spec.control == "frozen" else mine
+    for other in (*method_runs, *controls):
+        seeds = control_seeds if other.spec.control == "frozen" else judged_seeds
         # a control of a seed that this method was never trained with cannot be in its paired difference
         counts = other.spec.control != "frozen" or other.spec.seed in paired
-        chosen = other.finished and counts and (other.spec.seed not in seeds or other.newer)
-        (passed_over if chosen else mentioned).append(_other(other, other.spec.seed in seeds))
+        is_passed_over = other.finished and counts and (other.spec.seed not in seeds or other.newer)
+        (passed_over if is_passed_over else mentioned).append(_other(other, other.spec.seed in seeds))
     return passed_over, mentioned
 
 
-def _tried_neighbour(asked: PitfallContext, others: Sequence[OtherRun]) -> tuple[list[str], list[str]]:
-    """Return the passed-over and the mentioned runs of settings that differ by at most 1 %.
+def _tried_neighbour(context: PitfallContext, other_runs: Sequence[OtherRun]) -> tuple[list[str], list[str]]:
+    """Return texts about two groups of runs whose settings differ by at most 1 %.
 
-    A finished run is passed over if this report does not judge it, and has no judged run of the method with its seed.
+    The first group is the omitted runs. A finished run is omitted if this report does not judge it and has no run of the method
+    with its seed. The second group is the other runs.
     """
-    report = asked.sources.report
-    mine = asked.sources.judged_seeds.get(asked.spec.seeds, frozenset())
+    report = context.sources.report
+    judged_seeds = context.sources.judged_seeds.get(context.spec.seeds, frozenset())
     judged = {run.record.run_id for run in report.runs}
     hidden, tried = [], []
-    for other in others:
-        if differing := differing_numbers(asked.spec, other.spec):
-            counts = other.finished and other.run_id not in judged and other.spec.seed not in mine
+    for other in other_runs:
+        if differing := differing_numbers(context.spec, other.spec):
+            counts = other.finished and other.run_id not in judged and other.spec.seed not in judged_seeds
             line = f"also tried with {describe_difference(differing)}: {_other(other, False)}"
             (hidden if counts else tried).append(line)
     return hidden, [*tried[:SHOWN], *([f"{len(tried) - SHOWN} more also tried"] if len(tried) > SHOWN else [])]
 
 
-def _other(other: OtherRun, again: bool) -> str:
-    """Return `seed 3 of dfa, complete, deleted in MLflow (run 1a2b3c4d)`."""
-    trial = f"{'a newer' if other.newer else 'an older'} run of " if again else ""
-    gone = ", deleted in MLflow" if other.deleted else ""
-    return f"{trial}seed {other.spec.seed} of {other.spec.label}, {other.status}{gone} (run {other.run_id[:8]})"
+def _other(other: OtherRun, is_repeat: bool) -> str:
+    """Return a text about a run, its status and whether it was deleted.
+
+    Example: `seed 3 of dfa, complete, deleted in MLflow (run 1a2b3c4d)`.
+    """
+    trial = f"{'a newer' if other.newer else 'an older'} run of " if is_repeat else ""
+    deleted_text = ", deleted in MLflow" if other.deleted else ""
+    return f"{trial}seed {other.spec.seed} of {other.spec.label}, {other.status}{deleted_text} (run {other.run_id[:8]})"
 
 
-def eval_mode(asked: PitfallContext) -> Answered:
-    """12: BatchNorm and dropout were in eval mode during the measurements."""
-    if mismatch := asked.mismatch():
+def eval_mode(context: PitfallContext) -> Answered:
+    """Answer item 12: BatchNorm and dropout were in eval mode while measuring."""
+    if mismatch := context.mismatch():
         return VIOLATED, f"recomputed in eval mode, the metrics differ: {mismatch}"
-    if asked.verified:
+    if context.verified:
         return AVOIDED, "recomputed in eval mode: the metrics agree"
     return UNKNOWN, TRUSTED
 
 
 # title, lint rule, and the function that answers for one run; in the order of protocol.md, numbered from 1
 QUESTIONS: tuple[tuple[str, str, Question], ...] = (
-    ("norm(-1), the L₋₁ norm of the whole tensor, for a norm of samples", "FA001", norm_of_samples),
-    ("a cosine clamped at 1e-8, which shrinks where a norm is smaller", "FA002", unclamped_cosine),
+    ("norm(-1), the L₋₁ norm of the whole tensor, used instead of the norm of each sample", "FA001", norm_of_samples),
+    ("a cosine clamped at 1e-8, which is too small if a norm is below 1e-8", "FA002", unclamped_cosine),
     ("gradients below 6e-8 that underflow in fp16", "FA003", no_underflow),
     ("Γ no larger than with fresh draws of the feedback", "", own_feedback),
-    ("Γ by one aggregation alone, although the choice changes it", "", every_aggregation),
-    ("a mean Γ that one layer carries", "", no_single_site),
+    ("Γ with only one aggregation, although Γ depends on this choice", "", every_aggregation),
+    ("a mean Γ that a single layer dominates", "", no_single_site),
     (
         "a Γ, such as 1.0, although the feedback was not saved or the reference is not the gradient",
         "FA007",
@@ -496,31 +553,29 @@ QUESTIONS: tuple[tuple[str, str, Question], ...] = (
     ),
     ("per-sample and mean-reduced gradients confused", "FA008", per_sample_gradients),
     ("accuracy of the eval batch instead of the test set", "FA009", accuracy_of_test_set),
-    ("frozen control of another setting, or stated by hand", "", own_control),
+    ("frozen control of another setting, or a frozen accuracy stated by hand", "", own_control),
     ("seeds chosen after the fact or differing between methods", "", same_seeds),
     ("BatchNorm or dropout in training mode while measuring", "FA012", eval_mode),
 )
 
 
 def pitfalls(group: Group, sources: Sources) -> tuple[Pitfall, ...]:
-    """Return every item of the checklist for the runs of one method in one setting."""
-    asked = [PitfallContext(run, group.runs, sources) for run in group.runs]
+    """Return all items of the checklist for the runs of one method in one setting."""
+    contexts = [PitfallContext(run, group.runs, sources) for run in group.runs]
     return tuple(
-        Pitfall(number, title, lint, _answers(asked, question))
+        Pitfall(number, title, lint, _answers(contexts, question))
         for number, (title, lint, question) in enumerate(QUESTIONS, 1)
     )
 
 
-def _answers(asked: Sequence[PitfallContext], question: Question) -> tuple[Answer, ...]:
-    """Return the answers, worst first; runs with the same answer are grouped."""
+def _answers(contexts: Sequence[PitfallContext], question: Question) -> tuple[Answer, ...]:
     run_ids: dict[Answered, list[str]] = {}
-    for about in asked:
-        run_ids.setdefault(_answered(about, question), []).append(about.run.record.run_id)
+    for context in contexts:
+        run_ids.setdefault(_answered(context, question), []).append(context.run.record.run_id)
     answers = [Answer(outcome, evidence, tuple(ids)) for (outcome, evidence), ids in run_ids.items()]
     return tuple(sorted(answers, key=lambda answer: WORST_FIRST.index(answer.outcome)))
 
 
-def _answered(asked: PitfallContext, question: Question) -> Answered:
-    """Answer for one run; metrics that do not match the run's recorded files are no evidence of avoidance."""
-    answered = question(asked)
-    return answered if is_intact(asked.run.record) or answered[0] == VIOLATED else (UNKNOWN, NO_EVIDENCE)
+def _answered(context: PitfallContext, question: Question) -> Answered:
+    answered = question(context)
+    return answered if is_intact(context.run.record) or answered[0] == VIOLATED else (UNKNOWN, NO_EVIDENCE)

@@ -1,4 +1,7 @@
-"""Rendering of an audit's pages: the same report gives the same bytes, without clock or random ids."""
+"""Rendering of the pages of an audit.
+
+The same report gives the same bytes, because pages contain no times and no random ids.
+"""
 
 from __future__ import annotations
 
@@ -74,20 +77,21 @@ TEMPLATES: Mapping[str, type] = MappingProxyType(
 
 
 def render_report(report: AuditReport, out: Path, templates: Path | None = None) -> list[Path]:
-    """Write the pages, files and figures of an audit; keep the filled-in blanks of existing forms.
+    """Write the pages, files and figures of an audit.
 
-    These are index.html, forms/<slug>.html, .md and .tex for every method × setting, audit_table.tex, report_files() and figures/.
+    The output is index.html, the forms forms/<slug>.html, .md and .tex of every method and setting, audit_table.tex, the files of
+    `report_files()`, and figures/. The texts that the author wrote into the blanks of existing forms are kept.
 
     Args:
+        report: The report.
         out: The folder to write into.
-        templates: A folder whose files replace the built-in templates of the same name; they run in a sandbox.
+        templates: A folder whose files replace the built-in templates with the same name; they run in a sandbox.
 
     Returns:
-        The paths written, in that order.
+        The paths of the written files, in the order above.
 
     Raises:
-        UsageError: If a template fails, the blanks of a form cannot be kept, or the values cannot be rendered; then no page was
-            written.
+        UsageError: A template fails, the blanks of a form cannot be kept, or the values cannot be rendered. No page was written.
     """
     with rendered(report, out, templates) as (_, names):
         return [out / name for name in names]
@@ -95,12 +99,13 @@ def render_report(report: AuditReport, out: Path, templates: Path | None = None)
 
 @contextmanager
 def rendered(report: AuditReport, out: Path, templates: Path | None = None) -> Iterator[tuple[Path, list[str]]]:
-    """Render as `render_report` into a private folder, and finally move its files into `out`.
+    """Render an audit into a private folder, and at the end move the files into `out`.
 
-    The files are moved also after an exception. Another audit that writes into the same `out` does not affect the private folder.
+    The arguments and the files are those of `render_report`. The files are moved even if the block of the context raises an
+    exception. Another audit that writes into `out` at the same time does not change the private folder.
 
     Yields:
-        The private folder, and the names of the files in it.
+        (the private folder, the names of the files in this folder).
     """
     check_templates(templates)
     with unfinished(out) as folder:  # one page at a time is in memory
@@ -116,46 +121,55 @@ def rendered(report: AuditReport, out: Path, templates: Path | None = None) -> I
 
 @contextmanager
 def _as_values_allow(report: AuditReport) -> Iterator[None]:
-    """Raise InvalidFields in the block for values that cannot be calculated with, such as p = 7.
+    """Raise InvalidFields if the block fails because of impossible values.
 
-    Measured values never cause this. Reading a report does not check every value for it (tests/stress/malformed.py).
+    An example is p = 7. Measured values never cause this error. Reading a report does not check all values
+    (tests/stress/malformed.py).
     """
     try:
         yield
     except UNCALCULABLE as error:
-        why = f"its values cannot be rendered, so they were not measured: {type(error).__name__}: {error}"
+        reason = f"its values cannot be rendered, so they cannot be measured values: {type(error).__name__}: {error}"
         raise InvalidFields(
-            f"audit of {report.selection}", [f"{why}. Nothing was written; audit its runs again"]
+            f"audit of {report.selection}", [f"{reason}. Nothing was written; audit its runs again"]
         ) from error
 
 
 def renderer(templates: Path | None = None) -> str:
-    """Return the source, libraries and processor that the bytes of pages depend on, as text.
+    """Return a text that identifies everything on which the bytes of pages depend.
+
+    The text contains the digest of the source code, the versions of the libraries, and the processor.
 
     Args:
-        templates: As for `render_report`; with a folder, only users who have it can render the same pages.
+        templates: As in `render_report`. With such a folder, only users who have this folder can render the same pages.
     """
     shipped = {path.name: file_digest(path) for path in sorted(bundled_files.templates().glob(f"*{SUFFIX}"))}
     source = digest_of([source_digest("fa_registry"), shipped])
     versions = {name: importlib.metadata.version(name) for name in ("fa_registry", *DRAWN_WITH)}
     libraries = ", ".join(f"{name} {version}" for name, version in versions.items())
     machine = provenance.hardware()
-    own = OWN_TEMPLATES if templates else ""
-    return f"{libraries}, source {source[:16]}, {machine['machine']} {machine['cpu']}{own}"
+    template_note = OWN_TEMPLATES if templates else ""
+    return f"{libraries}, source {source[:16]}, {machine['machine']} {machine['cpu']}{template_note}"
 
 
 def output_conflicts(out: Path) -> list[str]:
-    """Return why pages cannot be written: a file in place of a folder, or the reverse."""
+    """Return the reasons why the pages cannot be written into `out`.
+
+    A conflict is a file in place of a needed folder, or a folder in place of a file.
+    """
     folders = [out / name for name in (FORMS, FIGURES)]
     pages = [out / name for name in ("index.html", TABLE, *(file.name for file in report_files()))]
     reasons = [f"{path} is a file; a folder is needed" for path in folders if path.exists() and not path.is_dir()]
-    return reasons + [f"{path} is a folder; a file of this name is written" for path in pages if path.is_dir()]
+    return reasons + [f"{path} is a folder, but a file with this name is needed" for path in pages if path.is_dir()]
 
 
 def _render(report: AuditReport, folder: Path, out: Path, pages: TemplateRenderer) -> list[str]:
-    """Write everything into `folder`, with the blanks of the forms in `out`; return the file names."""
-    shown = without_mismatches(report)
-    sources = Sources.of(shown)
+    """Write all files into `folder` and return their names.
+
+    The texts that the author wrote into the forms in `out` are kept.
+    """
+    judged_report = without_mismatches(report)
+    sources = Sources.of(judged_report)
     names = ["index.html"]
     page, figures = _index(sources, pages)
     _write(folder / "index.html", page)
@@ -168,45 +182,43 @@ def _render(report: AuditReport, folder: Path, out: Path, pages: TemplateRendere
     _write(folder / TABLE, pages.render(f"{TABLE}.j2", variables(audit_table_context(sources))))
     names.append(TABLE)
     for file in report_files():
-        file.write(report if file.recorded else shown, folder / file.name)
+        file.write(report if file.recorded else judged_report, folder / file.name)
         names.append(file.name)
     return [*names, *_write_figures(figures, folder)]
 
 
 def _files_of(link: Link) -> dict[str, str]:
-    """Return a form's files → their templates."""
     latex = f"{link.markdown.removesuffix('.md')}.tex"
     return {link.href: "form.html.j2", link.markdown: "form.md.j2", latex: "form.tex.j2"}
 
 
 def _write_form(sources: Sources, folder: Path, out: Path, pages: TemplateRenderer, form: tuple[Group, Link]) -> None:
     group, link = form
-    written = read_blanks(out / link.markdown)
-    context = variables(form_context(group, link, sources, written))
+    blanks = read_blanks(out / link.markdown)
+    context = variables(form_context(group, link, sources, blanks))
     for name, template in _files_of(link).items():
         _write(folder / name, pages.render(template, context))
-    check_blanks_kept(written, (folder / link.markdown).read_text(encoding="utf-8"), out / link.markdown)
+    check_blanks_kept(blanks, (folder / link.markdown).read_text(encoding="utf-8"), out / link.markdown)
 
 
 def _index(sources: Sources, pages: TemplateRenderer) -> tuple[str, Mapping[FigureFile, bytes]]:
-    """Return the audit's page and its figures.
+    """Return the page index.html and its figures.
 
-    The page is first rendered without figures, to know how much space is left for them.
+    The page is first rendered without figures, to find out how much space is left for figures.
     """
-    bare = index_context(sources)
-    figures = embed_figures(pages.render("index.html.j2", variables(bare)), sources)
-    context = replace(bare, figures=figures)
-    drawn = rendered_figures(context)
-    return pages.render("index.html.j2", variables(replace(context, figure_files=tuple(drawn)))), drawn
+    without_figures = index_context(sources)
+    figures = embed_figures(pages.render("index.html.j2", variables(without_figures)), sources)
+    context = replace(without_figures, figures=figures)
+    figure_images = rendered_figures(context)
+    return pages.render("index.html.j2", variables(replace(context, figure_files=tuple(figure_images)))), figure_images
 
 
 def _write_figures(figures: Mapping[FigureFile, bytes], folder: Path) -> Iterator[str]:
-    """Write each figure in every format of VECTORS; yield the file names."""
-    for figure, drawn in figures.items():
+    for figure, image in figures.items():
         for kind in VECTORS:
             path = folder / f"{figure.name}.{kind}"
             path.parent.mkdir(exist_ok=True)
-            path.write_bytes(drawn.vector(kind))
+            path.write_bytes(image.vector(kind))
             yield f"{figure.name}.{kind}"
 
 
@@ -216,15 +228,20 @@ def _write(path: Path, text: str) -> None:
 
 
 def render_comparison(context: CompareContext, out: Path, templates: Path | None = None) -> Path:
-    """Write compare.html into `out` and update its link in the index there.
+    """Write compare.html into `out`, and update the link to it in index.html.
 
-    The link is added to an index of the same runs, and removed from an index of other runs.
+    The link is added if index.html is about the same runs; otherwise the link is removed.
 
     Args:
-        templates: As for `render_report`.
+        context: The template variables of the page.
+        out: The folder to write into.
+        templates: As in `render_report`.
+
+    Returns:
+        The path of compare.html.
 
     Raises:
-        UsageError: If a template fails.
+        UsageError: A template fails.
     """
     check_templates(templates)
     text = TemplateRenderer(templates).render(f"{COMPARISON}.j2", variables(context))
@@ -236,18 +253,18 @@ def render_comparison(context: CompareContext, out: Path, templates: Path | None
 
 
 def _link(context: CompareContext, out: Path, folder: Path) -> None:
-    """Update the comparison's link; files are read as bytes, as a user's index may have any encoding."""
+    """Update the link to compare.html in index.html, whose encoding may be unknown."""
     index, records = out / "index.html", out / audit_json.FILE.name
     if not index.is_file():
         return
     judged = records.read_bytes() if records.is_file() else b""
     compared = [run_id for part, _ in context.parts for column in part.columns for _, run_id, _ in column.seeds]
-    stands, wanted = UNLINKED.encode(), LINKED.encode()
+    current, replacement = UNLINKED.encode(), LINKED.encode()
     if not all(run_id.encode() in judged for run_id in compared):
-        stands, wanted = wanted, stands
+        current, replacement = replacement, current
     page = index.read_bytes()
-    if stands in page:
-        (folder / index.name).write_bytes(page.replace(stands, wanted))
+    if current in page:
+        (folder / index.name).write_bytes(page.replace(current, replacement))
         os.replace(folder / index.name, index)
 
 
@@ -255,65 +272,73 @@ def _link(context: CompareContext, out: Path, folder: Path) -> None:
 
 
 def check_templates(folder: Path | None) -> None:
-    """Raise InvalidFields with every problem of the templates in `folder`; None skips the check."""
+    """Check the user's templates in a folder; None skips the check.
+
+    Raises:
+        InvalidFields: The message lists all problems of the templates.
+    """
     problems = template_problems(folder) if folder else []
     if problems:
         raise InvalidFields(f"templates in {folder}", problems)
 
 
 def template_problems(folder: Path) -> list[str]:
-    """Return syntax errors, unknown names and filters, unused files, and links out of the folder."""
+    """Return all problems of the user's templates in a folder.
+
+    Problems are syntax errors, unknown names and filters, unused files, and links that lead out of the folder.
+    """
     if not folder.is_dir():
         return [f"templates: there is no folder {folder}"]
     paths = sorted(folder.rglob(f"*{SUFFIX}"))
     inside = [path for path in paths if resolve_user_path(path).is_relative_to(resolve_user_path(folder))]
-    problems = [f"{path.name}: is a link that leads out of the folder" for path in paths if path not in inside]
-    taken_in: dict[str, set[str]] = {}
+    problems = [
+        f"{path.name}: this file is a link that leads out of the folder" for path in paths if path not in inside
+    ]
+    includes: dict[str, set[str]] = {}
     for path in inside:
-        problems += _problems(path, folder, taken_in)
+        problems += _problems(path, folder, includes)
     names = [path.relative_to(folder).as_posix() for path in inside]
-    used = _included_templates(overridable(), taken_in)
-    problems += [f"{name}: {_unused_template(name)}" for name in names if name not in used]
+    used_names = _included_templates(overridable(), includes)
+    problems += [f"{name}: {_unused_template(name)}" for name in names if name not in used_names]
     return problems + list(_no_templates(folder, bool(paths)))
 
 
-def _included_templates(names: Iterable[str], taken_in: Mapping[str, set[str]]) -> set[str]:
-    """Return these templates and all that they include, directly or indirectly."""
-    reached, left = set(), list(names)
-    while left:
-        name = left.pop()
+def _included_templates(names: Iterable[str], includes: Mapping[str, set[str]]) -> set[str]:
+    """Return these templates and all templates that they include."""
+    reached, pending = set(), list(names)
+    while pending:
+        name = pending.pop()
         if name not in reached:
             reached.add(name)
-            left += taken_in.get(name, ())
+            pending += includes.get(name, ())
     return reached
 
 
-def _no_templates(folder: Path, some: bool) -> Iterator[str]:
-    """Yield files that have a name similar to a template's, and whether there is no template at all.
+def _no_templates(folder: Path, has_templates: bool) -> Iterator[str]:
+    """Yield a problem for every file whose name is similar to a template's name.
 
-    Args:
-        some: Whether the folder has templates.
+    Yield another problem if the folder contains no template.
     """
-    others = sorted(path.name for path in folder.iterdir() if path.is_file() and path.suffix != SUFFIX)
-    known = overridable()
-    meant = {name: near for name in others if (near := _suggestion(name, known))}
-    for name, near in meant.items():
+    file_names = sorted(path.name for path in folder.iterdir() if path.is_file() and path.suffix != SUFFIX)
+    template_names = overridable()
+    suggestions = {name: suggestion for name in file_names if (suggestion := _suggestion(name, template_names))}
+    for name, suggestion in suggestions.items():
         yield (
-            f"{name}: its name does not end in {SUFFIX}, so it is not used for any page (did you mean {near!r}?); "
-            f"known: {', '.join(known)}"
+            f"{name}: its name does not end in {SUFFIX}, so it is not used for any page (did you mean {suggestion!r}?); "
+            f"known: {', '.join(template_names)}"
         )
-    if not (some or meant):
+    if not (has_templates or suggestions):
         yield (
             f"templates: no file in it ends in {SUFFIX}, so no page would change; "
-            f"found {join_names(others) or 'nothing'}; known: {', '.join(known)}"
+            f"found {join_names(file_names) or 'nothing'}; known: {', '.join(template_names)}"
         )
 
 
-def _suggestion(name: str, known: Iterable[str]) -> str:
-    """Return the template meant by a similar file name: `form.html`, `form.html.jinja2`, `FORM.HTML.J2`."""
-    plain = name.lower()
-    written = (f"{plain}{SUFFIX}", f"{plain.rpartition('.')[0]}{SUFFIX}", plain)
-    return next((template for template in known if template in written), "")
+def _suggestion(name: str, template_names: Iterable[str]) -> str:
+    """Return the template that a name such as `form.html` or `FORM.HTML.J2` may mean."""
+    lowered = name.lower()
+    candidates = (f"{lowered}{SUFFIX}", f"{lowered.rpartition('.')[0]}{SUFFIX}", lowered)
+    return next((template for template in template_names if template in candidates), "")
 
 
 def overridable() -> list[str]:
@@ -323,25 +348,20 @@ def overridable() -> list[str]:
 
 def _unused_template(name: str) -> str:
     if name in NOT_OURS:
-        return "is written to the store, not to the report: it cannot be replaced"
+        return "this template is written to the store and not to the report, so it cannot be replaced"
     return f"no page uses it and no template includes it; {unknown_name_text('template', name, overridable())}"
 
 
-def _problems(path: Path, folder: Path, taken_in: dict[str, set[str]]) -> Iterator[str]:
-    """Yield the problems of one file.
-
-    Args:
-        taken_in: Template name → names of the templates that it includes; the entry of this file is added.
-    """
+def _problems(path: Path, folder: Path, includes: dict[str, set[str]]) -> Iterator[str]:
     name = path.relative_to(folder).as_posix()
-    made = environment(name, folder)
+    env = environment(name, folder)
     try:
         with bounded_memory():  # Jinja2 evaluates some constants while it compiles
             source = read_file(resolve_user_path(path), LARGEST_TEMPLATE).decode("utf-8")
-            tree = made.parse(source, name)
-            unknown = _unknown_filters(made, tree, name)
+            tree = env.parse(source, name)
+            unknown = _unknown_filters(env, tree, name)
             if not unknown:
-                made.compile(source, name)
+                env.compile(source, name)
     except UnreadableFile as error:
         yield f"{name}: {error.reason}"
         return
@@ -351,18 +371,18 @@ def _problems(path: Path, folder: Path, taken_in: dict[str, set[str]]) -> Iterat
     yield from unknown
     if unknown:
         return  # Jinja2 can check names only if it knows every filter
-    taken_in[name] = {other for other in meta.find_referenced_templates(tree) if other}
+    includes[name] = {template for template in meta.find_referenced_templates(tree) if template}
     if name in TEMPLATES:
-        known = {field.name for field in fields(TEMPLATES[name])}
-        for unknown in sorted(meta.find_undeclared_variables(tree) - known - set(made.globals)):
-            yield f"{_where(tree, unknown, name)}: {unknown_name_text('name', unknown, known)}"
+        variable_names = {field.name for field in fields(TEMPLATES[name])}
+        for unknown in sorted(meta.find_undeclared_variables(tree) - variable_names - set(env.globals)):
+            yield f"{_where(tree, unknown, name)}: {unknown_name_text('name', unknown, variable_names)}"
 
 
-def _unknown_filters(made: Environment, tree: nodes.Template, name: str) -> list[str]:
+def _unknown_filters(env: Environment, tree: nodes.Template, name: str) -> list[str]:
     return [
-        f"template {name}, line {node.lineno}: {unknown_name_text('filter', node.name, made.filters)}"
+        f"template {name}, line {node.lineno}: {unknown_name_text('filter', node.name, env.filters)}"
         for node in tree.find_all(nodes.Filter)
-        if node.name not in made.filters
+        if node.name not in env.filters
     ]
 
 
@@ -376,12 +396,13 @@ def _where(tree: nodes.Template, variable: str, name: str) -> str:
 
 @contextmanager
 def unfinished(out: Path) -> Iterator[Path]:
-    """Yield a new folder inside `out`, so that pages are moved, not copied.
+    """Yield a new temporary folder inside `out` for unfinished pages.
 
-    It is removed at the end; folders of killed processes are removed at the start.
+    Because the folder is inside `out`, finished pages can be moved instead of copied. The folder is removed at the end. Temporary
+    folders of killed processes are removed at the start.
     """
     out.mkdir(parents=True, exist_ok=True)
-    for left in process_ownership.abandoned(out, ".*"):
-        process_ownership.remove_quietly(left)
-    with process_ownership.temp_dir(PREFIX, out) as made:
-        yield made
+    for stale_folder in process_ownership.abandoned(out, ".*"):
+        process_ownership.remove_quietly(stale_folder)
+    with process_ownership.temp_dir(PREFIX, out) as folder:
+        yield folder

@@ -1,4 +1,7 @@
-"""Indexes of one report, built once for all pages: searching all runs for every form is quadratic."""
+"""Indexes of one report, which are built once and used for all pages.
+
+Without the indexes, every form would search all runs of the report.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ MOST_CHANGES = 60  # of an edition, on the page; a user-supplied file may differ
 MOST_STATEMENT = 6  # different findings of one subject on a page
 MOST_RUNS = 8
 NOWHERE = "—"
-SAME_FINDINGS = "The same findings: the editions draw different verdicts from them."
+SAME_FINDINGS = "The findings are the same, but the editions draw different verdicts from them."
 NOT_JUDGED = Verdict("incomplete", "not judged")
 Judged = tuple[EditionReference, Sequence[Finding]]  # an edition and what it found in the runs of one group
 
@@ -60,20 +63,23 @@ def _seeds(pairs: Iterable[tuple[str, int]]) -> Mapping[str, frozenset[int]]:
     seeds: dict[str, set[int]] = {}
     for name, seed in pairs:
         seeds.setdefault(name, set()).add(seed)
-    return {name: frozenset(found) for name, found in seeds.items()}
+    return {name: frozenset(seed_set) for name, seed_set in seeds.items()}
 
 
 @dataclass(frozen=True)
 class Sources:
-    """A report with its groups, forms, judgements and excluded runs.
+    """A report with indexes of its groups, forms, judgements and excluded runs.
 
     Args:
-        groups: In the order of the pages.
-        links: The form of each group; None for controls.
-        editions: The leading edition first.
-        judgements: Of each edition, by run id.
-        exclusions: By the key that the seeds of a group share, or by (method label, setting) if no more is known.
-        known: The report's metrics.
+        report: The report.
+        groups: The groups in the order of the pages.
+        links: The link to the form of each group; None for controls.
+        frozen: The frozen controls.
+        editions: The editions; the leading edition is first.
+        judgements: For each edition, run id → judgement.
+        exclusions: Excluded runs, by the key that the seeds of a group share, or by (method label, setting) if the specification is
+            not known.
+        known: The metrics of the report.
     """
 
     report: AuditReport
@@ -87,7 +93,7 @@ class Sources:
 
     @classmethod
     def of(cls, report: AuditReport) -> Sources:
-        """Return all indexes for the pages of this report, built in one pass through its runs."""
+        """Return the report with its indexes, which are built in one pass over the runs."""
         ordered = groups(report)
         exclusions: dict[str | tuple[str, str], list[Exclusion]] = {}
         for exclusion in report.excluded:
@@ -108,27 +114,27 @@ class Sources:
 
     @cached_property
     def judged_seeds(self) -> Mapping[str, frozenset[int]]:
-        """Return the judged seeds of each group, by the key that its runs share (RunSpec.seeds)."""
+        """(Key that the seeds of a group share, RunSpec.seeds) → judged seeds."""
         return _seeds((spec.seeds, spec.seed) for spec in self._specs)
 
     @cached_property
     def seeds_of_methods(self) -> Mapping[str, Mapping[str, frozenset[int]]]:
-        """Return setting's identity → method's label → judged seeds, without controls."""
-        found: dict[str, dict[str, frozenset[int]]] = {}
+        """Identity of a setting → label of a method → judged seeds, without controls."""
+        by_setting: dict[str, dict[str, frozenset[int]]] = {}
         for group in self.groups:
             if not group.control:
                 seeds = frozenset(run.record.spec.seed for run in group.runs)
-                found.setdefault(group.runs[0].record.spec.setting.identity, {})[group_label(group)] = seeds
-        return found
+                by_setting.setdefault(group.runs[0].record.spec.setting.identity, {})[group_label(group)] = seeds
+        return by_setting
 
     @cached_property
     def columns(self) -> Columns:
-        """Return the columns of the audit table for which any run has a number."""
-        return audit_columns(self.report.runs, known=self.known)
+        """The columns of the audit table for which a run has a number."""
+        return audit_columns(self.report.runs, card_metrics=self.known)
 
     @cached_property
     def control_seeds(self) -> Mapping[str, frozenset[int]]:
-        """Return the judged seeds of the frozen controls, by their setting's identity."""
+        """Identity of a setting → judged seeds of its frozen controls."""
         return _seeds((spec.setting.identity, spec.seed) for spec in self._specs if spec.control == "frozen")
 
     @property
@@ -137,30 +143,37 @@ class Sources:
 
     @property
     def forms(self) -> Iterator[tuple[Group, Link]]:
-        """Return every group that has a form, with its link."""
+        """Every group that has a form, with the link to the form."""
         return ((group, link) for group, link in zip(self.groups, self.links, strict=True) if link)
 
     def excluded(self, group: Group) -> tuple[Exclusion, ...]:
         """Return the selected runs of this method in this setting that were not judged.
 
-        A run whose specification cannot be read is shown in the forms of all variants of its method, so that none hides it.
+        A run whose specification cannot be read is in the result for every variant of its method.
         """
         keys = seeds_key(group.runs[0].record.spec), (group.method, group.setting)
         return tuple(exclusion for key in keys for exclusion in self.exclusions.get(key, ()))
 
     def compared(self, group: Group, href: str) -> ComparedRow:
-        """Return one method in one setting by every edition, with the differences if their outcomes differ."""
+        """Return the verdicts of all editions on one group.
+
+        If the outcomes differ, the result also contains the differences between the editions.
+
+        Args:
+            group: The group.
+            href: Address of the form of the group.
+        """
         ids = [run.record.run_id for run in group.runs]
         judged = [[by_run[run_id] for run_id in ids if run_id in by_run] for by_run in self.judgements]
         verdicts = tuple(combine_verdicts(run.verdict for run in runs) if runs else NOT_JUDGED for runs in judged)
-        why: tuple[Difference, ...] = ()
+        edition_differences: tuple[Difference, ...] = ()
         if len({verdict.outcome for verdict in verdicts}) > 1:
             findings = ([finding for run in runs for finding in run.findings] for runs in judged)
-            why = tuple(differences(list(zip(self.editions, findings, strict=True)), self.known))
-        return ComparedRow(group_label(group), group.setting, href, verdicts, why)
+            edition_differences = tuple(differences(list(zip(self.editions, findings, strict=True)), self.known))
+        return ComparedRow(group_label(group), group.setting, href, verdicts, edition_differences)
 
     def others(self, group: Group) -> list[tuple[EditionReference, tuple[RunAudit, ...]]]:
-        """Return every further edition with those of the group's runs that it judges."""
+        """Return every further edition with the runs of the group that it judges."""
         return [
             (edition, tuple(_as_judged(run, by_run) for run in group.runs if run.record.run_id in by_run))
             for edition, by_run in zip(self.editions[1:], self.judgements[1:], strict=True)
@@ -183,29 +196,30 @@ def _as_judged(run: RunAudit, by_run: Mapping[str, RunAudit | Judgement]) -> Run
 
 
 def changed_editions(editions: Iterable[EditionReference]) -> Iterator[ChangedEdition]:
-    """Yield every edition that is not an unchanged built-in one, with its changes."""
+    """Yield every edition that is modified or not built in, with its changes."""
     for edition in editions:
         if provenance_of(edition) != SHIPPED or edition.overrides:
-            known = () if provenance_of(edition) == FOREIGN else edition.differences
-            rows = [EditionChange(at.rule, at.field, _value(at.shipped), _value(at.this)) for at in known]
+            changes = () if provenance_of(edition) == FOREIGN else edition.differences
+            rows = [
+                EditionChange(change.rule, change.field, _value(change.shipped), _value(change.this))
+                for change in changes
+            ]
             yield ChangedEdition(edition, _why_changed(edition), Truncated.first(MOST_CHANGES, rows))
 
 
 def _why_changed(edition: EditionReference) -> str:
-    """Return the note above the table of changes, which relies on the digest where possible."""
     if provenance_of(edition) == SHIPPED:
-        return "thresholds were overridden when it was asked for"
+        return "thresholds of this edition were overridden for this audit"
     if provenance_of(edition) == FOREIGN:
-        return f"this installation has no edition with its digest {edition.digest[:DIGEST]}, so its rules are not known here"
+        return f"this installation has no edition with its digest {edition.digest[:DIGEST]}, so its rules are not known"
     if edition.shipped is None:
-        return "the report is from a release that did not record which edition it is based on"
+        return "the report is from a release that did not record on which edition this edition is based"
     if not edition.based_on:
         return "it shares no rule with a built-in edition"
     return f"it is a user-supplied file, and differs from {edition.based_on} in {len(edition.differences)} points"
 
 
 def _value(value: Scalar | None) -> str:
-    """Return a threshold with all its digits."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if value is None or value == "":
@@ -213,17 +227,25 @@ def _value(value: Scalar | None) -> str:
     return value if isinstance(value, str) else f"{value:.12g}"
 
 
-def differences(judged: Sequence[Judged], known: Known) -> list[Difference]:
-    """Return one row per subject (scale, depth, …) that editions judge differently, or one that says none."""
-    made = []
+def differences(judged: Sequence[Judged], card_metrics: Known) -> list[Difference]:
+    """Return one row per subject that the editions judge differently.
+
+    A subject is, for example, scale or depth. If there is no such subject, the only row states that the findings are the same.
+    """
+    rows = []
     for subject in dict.fromkeys(subject_of(finding.quantity) for _, findings in judged for finding in findings):
-        about = [
+        findings_by_edition = [
             (edition, [finding for finding in findings if subject_of(finding.quantity) == subject])
             for edition, findings in judged
         ]
-        if len({_decides(findings) for _, findings in about}) > 1:
-            made.append(Difference(subject, tuple(_clause(edition, findings, known) for edition, findings in about)))
-    return made or [Difference("verdict", (SAME_FINDINGS,))]
+        if len({_decides(findings) for _, findings in findings_by_edition}) > 1:
+            rows.append(
+                Difference(
+                    subject,
+                    tuple(_clause(edition, findings, card_metrics) for edition, findings in findings_by_edition),
+                )
+            )
+    return rows or [Difference("verdict", (SAME_FINDINGS,))]
 
 
 def _decides(findings: Iterable[Finding]) -> str:
@@ -232,30 +254,28 @@ def _decides(findings: Iterable[Finding]) -> str:
     return min(outcomes, key=SEVERITY.index, default="pass")
 
 
-def _clause(edition: EditionReference, findings: Sequence[Finding], known: Known) -> str:
-    """Return one edition's judgement on the subject: its most severe finding, and the number of seeds."""
+def _clause(edition: EditionReference, findings: Sequence[Finding], card_metrics: Known) -> str:
     if not findings:
-        return f"{describe_edition(edition)} does not judge it."
+        return f"{describe_edition(edition)} does not judge this subject."
     worst = min(findings, key=lambda finding: (not finding.gating, SEVERITY.index(finding.outcome)))
     of_rule = [finding for finding in findings if finding.rule == worst.rule]
     same = [finding for finding in of_rule if (finding.outcome, finding.state) == (worst.outcome, worst.state)]
     share = f" ({len(same)} of {len(of_rule)} seeds)" if len(of_rule) > 1 else ""
-    word = f"{worst.state}, {OUTCOME_TEXT[worst.outcome]}" if worst.state else OUTCOME_TEXT[worst.outcome]
-    gate = "" if worst.gating else ", but does not gate"
+    state_text = f"{worst.state}, {OUTCOME_TEXT[worst.outcome]}" if worst.state else OUTCOME_TEXT[worst.outcome]
+    gate = "" if worst.gating else ", but does not count for the verdict"
     return (
-        f"{describe_edition(edition)}: {worst.rule} {worst.title} {word}{gate}, required {worst.required}, "
-        f"observed {_observed(same, known)}{share}."
+        f"{describe_edition(edition)}: {worst.rule} {worst.title} {state_text}{gate}, required {worst.required}, "
+        f"observed {_observed(same, card_metrics)}{share}."
     )
 
 
-def _observed(findings: Sequence[Finding], known: Known) -> str:
-    """Return the value, or the smallest and the largest if the seeds differ."""
+def _observed(findings: Sequence[Finding], card_metrics: Known) -> str:
     readings = [finding.observed for finding in findings if finding.observed.value is not None]
     if not readings:
         missing = findings[0].observed
         return missing.reason if missing.not_finite else f"{na(missing)} ({missing.reason})"
     readings.sort(key=lambda observed: observed.value)
-    kind = kind_of(findings[0].quantity, known)
+    kind = kind_of(findings[0].quantity, card_metrics)
     return " to ".join(dict.fromkeys(reading(observed, kind) for observed in (readings[0], readings[-1])))
 
 
@@ -263,40 +283,48 @@ def _observed(findings: Sequence[Finding], known: Known) -> str:
 
 
 def without_mismatches(report: AuditReport) -> AuditReport:
-    """Return the report without runs whose integrity is a mismatch, which older releases judged.
+    """Return the report without runs that differ from their recorded files.
 
-    The runs that were judged with its help are excluded too, until they are audited again: those that it is the frozen control of,
-    and the other seeds of its group. A report without a mismatch is returned unchanged.
+    Older releases judged such runs. Runs that were judged together with such a run are removed too, until they are audited
+    again. These are the runs whose frozen control is such a run, and the other seeds of its group. The removed runs are listed
+    as excluded. A report without a mismatch is returned unchanged.
     """
     broken = {run.record.run_id for run in report.runs if not is_intact(run.record)}
     if not broken:
         return report
-    touched = {
+    affected_keys = {
         seeds_key(run.record.spec)
         for run in report.runs
         if run.record.spec.control == "none" and broken & {run.record.run_id, run.frozen_run_id}
     }
-    gone = {
-        run.record.run_id for run in report.runs if run.record.run_id in broken or seeds_key(run.record.spec) in touched
+    excluded_ids = {
+        run.record.run_id
+        for run in report.runs
+        if run.record.run_id in broken or seeds_key(run.record.spec) in affected_keys
     }
     opinions = tuple(
         replace(
-            opinion, judgements=tuple(judgement for judgement in opinion.judgements if judgement.run_id not in gone)
+            opinion,
+            judgements=tuple(judgement for judgement in opinion.judgements if judgement.run_id not in excluded_ids),
         )
         for opinion in report.opinions
     )
-    excluded = (_excluded(run.record) for run in report.runs if run.record.run_id in gone)
-    runs = tuple(run for run in report.runs if run.record.run_id not in gone)
+    excluded = (_excluded(run.record) for run in report.runs if run.record.run_id in excluded_ids)
+    runs = tuple(run for run in report.runs if run.record.run_id not in excluded_ids)
     return replace(report, runs=runs, opinions=opinions, excluded=(*report.excluded, *excluded))
 
 
 def _excluded(record: RunRecord) -> Exclusion:
-    named = record.spec.method_label, record.setting
+    method_and_setting = record.spec.method_label, record.setting
     if is_intact(record):
-        reason = "it was judged together with a run whose integrity is a mismatch: audit it again"
-        return Exclusion(record.run_id, record.name, reason, "", *named, record.spec, "broken", record.integrity)
+        reason = "the run was judged together with a run whose integrity is a mismatch: audit the run again"
+        return Exclusion(
+            record.run_id, record.name, reason, "", *method_and_setting, record.spec, "broken", record.integrity
+        )
     reason = f"integrity failure: {'; '.join(record.integrity.details)}"
-    return Exclusion(record.run_id, record.name, reason, "", *named, record.spec, "integrity", record.integrity)
+    return Exclusion(
+        record.run_id, record.name, reason, "", *method_and_setting, record.spec, "integrity", record.integrity
+    )
 
 
 WORST_FIRST = ("differs", "not possible", "agrees")
@@ -304,7 +332,7 @@ WORST_FIRST = ("differs", "not possible", "agrees")
 
 @dataclass(frozen=True)
 class EvidenceGroup:
-    """The runs with the same result of a check.
+    """The runs with the same result of one check.
 
     Args:
         outcome: One of records.CHECK_OUTCOMES.
@@ -317,7 +345,7 @@ class EvidenceGroup:
 
 @dataclass(frozen=True)
 class EvidenceRow:
-    """One subject of checks: how many runs agree, differ or could not be checked, and the details."""
+    """One subject of the audit's checks: numbers of runs by result, and details."""
 
     subject: str
     agree: int
@@ -327,22 +355,28 @@ class EvidenceRow:
 
     @property
     def outcome(self) -> str:
-        """Return the worst outcome of all runs."""
+        """The worst outcome of all runs."""
         return "differs" if self.differ else "not possible" if self.not_possible else "agrees"
 
 
 def evidence(runs: Sequence[RunAudit], excluded: Sequence[Exclusion] = ()) -> tuple[EvidenceRow, ...]:
-    """Return the checks of these and of excluded runs by subject, in the order they were made."""
+    """Return the results of the audit's checks, one row per subject.
+
+    The rows are in the order of the checks and include excluded runs.
+    """
     subjects: dict[str, dict[tuple[str, str], list[str]]] = {}
     for run_id, integrity in _integrities(runs, excluded):
         for check in integrity.checks:
-            alike = subjects.setdefault(check.subject, {})
-            alike.setdefault((check.outcome, check.detail), []).append(run_id)
-    return tuple(_row(subject, alike) for subject, alike in subjects.items())
+            run_ids_by_result = subjects.setdefault(check.subject, {})
+            run_ids_by_result.setdefault((check.outcome, check.detail), []).append(run_id)
+    return tuple(_row(subject, by_result) for subject, by_result in subjects.items())
 
 
 def integrity_states(runs: Sequence[RunAudit], excluded: Sequence[Exclusion]) -> list[IntegrityRow]:
-    """Return the integrity of every judged run, and a mismatch for runs whose files were changed."""
+    """Return the integrity of every judged run and of runs that were not intact.
+
+    A run that differs from its recorded files is not intact and has the state `mismatch`.
+    """
     rows = [
         IntegrityRow(
             broken.run_id, broken.name, "mismatch", broken.integrity.details if broken.integrity else (broken.reason,)
@@ -354,7 +388,7 @@ def integrity_states(runs: Sequence[RunAudit], excluded: Sequence[Exclusion]) ->
 
 
 def not_intact(excluded: Iterable[Exclusion]) -> list[Exclusion]:
-    """Return the runs that are not judged because they differ from their recorded files."""
+    """Return the excluded runs that differ from their recorded files."""
     return [exclusion for exclusion in excluded if exclusion.kind == "integrity"]
 
 
@@ -364,11 +398,6 @@ def _integrities(runs: Sequence[RunAudit], excluded: Sequence[Exclusion]) -> Ite
 
 
 def _row(subject: str, run_ids: Mapping[tuple[str, str], Sequence[str]]) -> EvidenceRow:
-    """Return the row of one subject.
-
-    Args:
-        run_ids: The runs with the same result, by (outcome, detail).
-    """
     ordered = sorted(run_ids.items(), key=lambda item: WORST_FIRST.index(item[0][0]))
     statement = [EvidenceGroup(outcome, detail, Truncated.first(MOST_RUNS, ids)) for (outcome, detail), ids in ordered]
     count = Counter()

@@ -1,4 +1,4 @@
-"""Metrics read from the records: all numbers of a page, with the run that each was read from."""
+"""Values for the pages, read from the records, with the ids of their runs."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ from fa_registry.reporting.view_models import (
 from fa_registry.statistics import CONFIDENCE, level_text
 
 GIVEN = "frozen_accuracy"  # of a run that was adopted together with the accuracy of a user-supplied control
-BY_AUTHOR = f"the {label_of('frozen_accuracy')} is stated by the author: not paired by seed"
-NOT_PROVEN = "the frozen control is not proven: not paired by seed"
+BY_AUTHOR = f"the {label_of('frozen_accuracy')} is stated by the author, so it is not paired by seed"
+NOT_PROVEN = "the frozen control is not proven, so it is not paired by seed"
 NO_CONTROL = "no frozen control of the same setting and seed"
 Columns = tuple[Metric, ...]  # of a table of one number a run
 
 
 @dataclass(frozen=True)
 class Frozen:
-    """The frozen controls of a report, looked up by run id."""
+    """The frozen controls of a report by run id."""
 
     runs: Mapping[str, RunRecord]
 
@@ -52,14 +52,17 @@ class Frozen:
         return cls({run.record.run_id: run.record for run in report.runs})
 
     def accuracy(self, run: RunAudit) -> Number:
-        """Return the accuracy of the paired control; without a control, the one given at adoption."""
+        """Return the accuracy of the run's frozen control.
+
+        If there is no control, return the frozen accuracy that the author stated when the run was adopted.
+        """
         if run.record.spec.control != "none":
             return Number(Reading(None, f"this run is the {run.record.spec.control} control"), "pct", ())
         if run.frozen_doubt and not run.frozen_run_id:
             return Number(Reading(None, run.frozen_doubt), "pct", ())
         if not run.frozen_run_id:
-            given = run.record.measurements.scalars.get(GIVEN, Reading(None, NO_CONTROL))
-            return Number(given, "pct", (run.record.run_id,) if given.value is not None else ())
+            stated_reading = run.record.measurements.scalars.get(GIVEN, Reading(None, NO_CONTROL))
+            return Number(stated_reading, "pct", (run.record.run_id,) if stated_reading.value is not None else ())
         control = self.runs.get(run.frozen_run_id)
         reading = (
             scalar_metric(control, "accuracy")
@@ -69,12 +72,18 @@ class Frozen:
         return Number(reading, "pct", (run.frozen_run_id,))
 
     def stated(self, run: RunAudit) -> bool:
-        """Return whether that accuracy is not proven: it is from no control, or from one that is not proven."""
+        """Return whether the frozen accuracy of the run is not verified.
+
+        The accuracy is not verified if the author stated it, or if the frozen control is not proven.
+        """
         number = self.accuracy(run)
         return number.reading.value is not None and (number.run_ids == (run.record.run_id,) or bool(run.frozen_doubt))
 
     def margin(self, run: RunAudit) -> Number:
-        """Return accuracy − frozen accuracy in percentage points, as the rules compute it."""
+        """Return accuracy − frozen accuracy in percentage points.
+
+        The rules of an edition use the same formula.
+        """
         accuracy, frozen = scalar_metric(run.record, "accuracy"), self.accuracy(run)
         run_ids = (run.record.run_id, *frozen.run_ids)
         for reading in (frozen.reading, accuracy):
@@ -84,7 +93,7 @@ class Frozen:
 
 
 def scalar_metric(record: RunRecord, name: str) -> Reading:
-    """Return a scalar measurement, or N/A if it was not measured."""
+    """Return a metric with one number per run, or N/A if the run did not measure it."""
     return record.measurements.scalars.get(name, Reading(None, f"{name} was not measured"))
 
 
@@ -93,37 +102,56 @@ def site_row(record: RunRecord, name: str) -> Sequence[Reading]:
 
 
 def last_site(record: RunRecord, name: str) -> Reading:
-    """Return the reading at site L."""
+    """Return the value of a metric at site L, or N/A if the run did not measure it."""
     row = site_row(record, name)
     return row[-1] if row else Reading(None, f"{name} was not measured")
 
 
-def metric_of_run(run: RunAudit, quantity: Metric, frozen: Frozen, known: Known = NONE) -> Number:
-    """Return one number of a run for a table column: a scalar, or a site metric at its last site.
+def metric_of_run(run: RunAudit, quantity: Metric, frozen: Frozen, card_metrics: Known = NONE) -> Number:
+    """Return the number of a run for one column of a table.
 
-    Metrics that compare with a control are read from that control.
+    The number of a metric by site is the value at the last site. A metric that compares with the frozen control is computed with
+    this control.
+
+    Args:
+        run: The run.
+        `quantity`: The metric.
+        frozen: The frozen controls of the report.
+        card_metrics: The metrics of the report.
     """
     record = run.record
     if quantity.name in COMPARED_WITH_CONTROL:
         return frozen.accuracy(run) if quantity.name == "frozen_accuracy" else frozen.margin(run)
     if quantity.name in record.measurements.sites:
-        by_site = Reading(None, f"{quantity.name} is measured by site: {quantity.name}{LAST_SITE} is that of the last")
+        by_site = Reading(
+            None, f"{quantity.name} is measured by site: {quantity.name}{LAST_SITE} is the value at the last site"
+        )
         return Number(by_site, quantity.kind, (record.run_id,))
-    base = "" if quantity.name in record.measurements.scalars else at_last_site(quantity.name, known)
+    base = "" if quantity.name in record.measurements.scalars else at_last_site(quantity.name, card_metrics)
     reading = last_site(record, base) if base else scalar_metric(record, quantity.name)
     return Number(reading, quantity.kind, (record.run_id,))
 
 
-def audit_columns(runs: Iterable[RunAudit], names: Sequence[str] = AUDIT_TABLE, known: Known = NONE) -> Columns:
-    """Return the metrics of a table, in its order; optional ones only if a run measured them."""
+def audit_columns(runs: Iterable[RunAudit], names: Sequence[str] = AUDIT_TABLE, card_metrics: Known = NONE) -> Columns:
+    """Return the metrics of a table, in the order of `names`.
+
+    An optional metric is included only if a run measured it.
+
+    Args:
+        runs: The runs.
+        names: Keys of the metrics.
+        card_metrics: The metrics of the report.
+    """
     measured = {name for run in runs for name in (*run.record.measurements.scalars, *run.record.measurements.sites)}
-    quantities = (quantity_of(name, known) for name in names)
+    quantities = (quantity_of(name, card_metrics) for name in names)
     return tuple(
-        one for one in quantities if one.always or one.name in measured or at_last_site(one.name, known) in measured
+        metric
+        for metric in quantities
+        if metric.always or metric.name in measured or at_last_site(metric.name, card_metrics) in measured
     )
 
 
-def seed_row(run: RunAudit, frozen: Frozen, columns: Columns, known: Known = NONE) -> SeedRow:
+def seed_row(run: RunAudit, frozen: Frozen, columns: Columns, card_metrics: Known = NONE) -> SeedRow:
     """Return one run with its number in each column."""
     record = run.record
     return SeedRow(
@@ -134,23 +162,32 @@ def seed_row(run: RunAudit, frozen: Frozen, columns: Columns, known: Known = NON
         status=record.status,
         verdict=run.verdict,
         integrity=record.integrity.state,
-        numbers={column.name: metric_of_run(run, column, frozen, known) for column in columns},
+        numbers={column.name: metric_of_run(run, column, frozen, card_metrics) for column in columns},
     )
 
 
 def seed_estimate(quantity: Metric, values: Iterable[SeedValue]) -> Estimate:
-    """Return a metric over seeds, by metrics.over_seeds, with the runs it was read from."""
+    """Return the mean of a metric over seeds with its interval and its run ids.
+
+    Args:
+        `quantity`: The metric.
+        values: One number per seed.
+    """
     rows = tuple(values)
-    found = over_seeds(((row.seed, row.number.reading) for row in rows), quantity.name, quantity.mean)
-    broken = [row for row in rows if row.number.reading.not_finite]
-    known = [row for row in rows if row.number.reading.value is not None]
-    ids = tuple(dict.fromkeys(run_id for row in broken or known or rows for run_id in row.number.run_ids))
-    mean = Number(found.mean, quantity.kind, ids)
-    return Estimate(quantity.kind, rows, found.n, mean, found.std, found.low, found.high, average=found.average)
+    summary = over_seeds(((row.seed, row.number.reading) for row in rows), quantity.name, quantity.mean)
+    rows_not_finite = [row for row in rows if row.number.reading.not_finite]
+    rows_with_value = [row for row in rows if row.number.reading.value is not None]
+    ids = tuple(
+        dict.fromkeys(run_id for row in rows_not_finite or rows_with_value or rows for run_id in row.number.run_ids)
+    )
+    mean = Number(summary.mean, quantity.kind, ids)
+    return Estimate(
+        quantity.kind, rows, summary.n, mean, summary.std, summary.low, summary.high, average=summary.average
+    )
 
 
 def scalar_estimate(runs: Iterable[RunAudit], quantity: Metric) -> Estimate:
-    """Return a scalar measurement of the runs over seeds."""
+    """Return the mean over seeds of a metric with one number per run."""
     values = (
         SeedValue(record.spec.seed, Number(scalar_metric(record, quantity.name), quantity.kind, (record.run_id,)))
         for record in (run.record for run in runs)
@@ -158,22 +195,28 @@ def scalar_estimate(runs: Iterable[RunAudit], quantity: Metric) -> Estimate:
     return seed_estimate(quantity, values)
 
 
-def figure_estimate(runs: Sequence[RunAudit], quantity: Metric, frozen: Frozen, known: Known = NONE) -> Estimate:
-    """Return a metric over seeds, without an interval if it depends on a stated frozen accuracy.
+def figure_estimate(runs: Sequence[RunAudit], quantity: Metric, frozen: Frozen, card_metrics: Known = NONE) -> Estimate:
+    """Return the mean over seeds of a metric in a column of a table.
 
-    A stated accuracy is not a control of a seed: the rule that judges the margin computes its interval.
+    If a metric depends on a frozen accuracy that the author stated, the mean has no interval. A stated accuracy is not paired
+    by seed, so the rule that judges the margin computes the interval.
     """
-    values = [SeedValue(run.record.spec.seed, metric_of_run(run, quantity, frozen, known)) for run in runs]
-    found = seed_estimate(quantity, values)
+    values = [SeedValue(run.record.spec.seed, metric_of_run(run, quantity, frozen, card_metrics)) for run in runs]
+    estimate = seed_estimate(quantity, values)
     stated = [run for run in runs if quantity.name in COMPARED_WITH_CONTROL and frozen.stated(run)]
-    if found.low.value is None or not stated:
-        return found
+    if estimate.low.value is None or not stated:
+        return estimate
     reason = Reading(None, NOT_PROVEN if stated[0].frozen_doubt else BY_AUTHOR)
-    return dataclasses.replace(found, low=reason, high=reason)
+    return dataclasses.replace(estimate, low=reason, high=reason)
 
 
 def control_rows(runs: Iterable[RunAudit], frozen: Frozen) -> tuple[ControlRow, ...]:
-    """Return the frozen control of each run of a method, as the audit knows it; none for controls."""
+    """Return the state of each run's frozen control.
+
+    Args:
+        runs: The runs of a method. Controls are ignored.
+        frozen: The frozen controls of the report.
+    """
     return tuple(_control_row(run, frozen) for run in runs if run.record.spec.control == "none")
 
 
@@ -198,7 +241,10 @@ def _control_row(run: RunAudit, frozen: Frozen) -> ControlRow:
 
 
 def control_text(rows: Sequence[ControlRow]) -> str:
-    """Return `control verified` or `control stated (seed 2): its metrics are unverifiable`."""
+    """Return the states of the frozen controls as text.
+
+    Examples: `control verified`, `control stated (seed 2): its metrics are unverifiable`.
+    """
     by_state: dict[tuple[str, str], list[int]] = {}
     for row in rows:
         by_state.setdefault((row.state, row.doubt), []).append(row.seed)
@@ -219,13 +265,18 @@ def integrity_row(record: RunRecord) -> IntegrityRow:
 SEVERITY = ("error", "fail", "warn", "not_applicable", "skipped", "waived", "pass")
 
 
-def finding_rows(runs: Iterable[RunAudit], method: str, setting: str, known: Known) -> tuple[FindingRow, ...]:
-    """Return every finding of one method in one setting, without the rules that a control skips.
+def finding_rows(runs: Iterable[RunAudit], method: str, setting: str, card_metrics: Known) -> tuple[FindingRow, ...]:
+    """Return the findings of one method in one setting.
+
+    Seeds with the same finding are grouped. Rules that are skipped for a control are omitted.
 
     Args:
-        known: The report's metrics, which define how a number is written.
+        runs: The runs.
+        method: Label of the method.
+        setting: Name of the setting.
+        card_metrics: The metrics of the report, which define the formats of numbers.
     """
-    alike: dict[tuple, list[tuple[int, Finding]]] = {}
+    findings_by_judgement: dict[tuple, list[tuple[int, Finding]]] = {}
     logged: dict[str, str] = {}
     for run in runs:
         logged[run.record.run_id] = as_logged(run.record)
@@ -233,23 +284,18 @@ def finding_rows(runs: Iterable[RunAudit], method: str, setting: str, known: Kno
         for finding in run.findings:
             if not (control and finding.outcome == "skipped"):
                 key = (finding.rule, finding.outcome, finding.state, finding.gating, finding.required)
-                alike.setdefault(key, []).append((run.record.spec.seed, finding))
-    return tuple(_row(several, method, setting, known, logged) for several in alike.values())
+                findings_by_judgement.setdefault(key, []).append((run.record.spec.seed, finding))
+    return tuple(_row(several, method, setting, card_metrics, logged) for several in findings_by_judgement.values())
 
 
 def most_severe_first(rows: Iterable[FindingRow]) -> list[FindingRow]:
-    """Return the rows by outcome; within one outcome, gating findings first."""
+    """Return the rows sorted by outcome; gating findings are before other findings."""
     return sorted(rows, key=lambda row: (SEVERITY.index(row.outcome), not row.gating))
 
 
 def _row(
-    several: Sequence[tuple[int, Finding]], method: str, setting: str, known: Known, logged: Mapping[str, str]
+    several: Sequence[tuple[int, Finding]], method: str, setting: str, card_metrics: Known, logged: Mapping[str, str]
 ) -> FindingRow:
-    """Return the row of findings with the same judgement.
-
-    Args:
-        logged: Run id → the text that marks its values by epoch as stated by the author.
-    """
     first = several[0][1]
     same: dict[tuple, list[tuple[int, Finding]]] = {}
     for seed, finding in several:
@@ -265,20 +311,20 @@ def _row(
         required=first.required,
         method=method,
         setting=setting,
-        said=tuple(_statement(one, known, fired) for (*_, fired, _), one in same.items()),
+        said=tuple(_statement(findings, card_metrics, fired) for (*_, fired, _), findings in same.items()),
         limit=first.limit or first.required,
-        under=quantity_of(first.quantity, known).under,
+        under=quantity_of(first.quantity, card_metrics).under,
     )
 
 
-def _statement(same: Sequence[tuple[int, Finding]], known: Known, fired: str | None) -> SeedStatement:
+def _statement(same: Sequence[tuple[int, Finding]], card_metrics: Known, fired: str | None) -> SeedStatement:
     first = same[0][1]
     run_ids = tuple(finding.run_id for _, finding in same)
     return SeedStatement(
         seeds=tuple(seed for seed, _ in same),
         run_ids=run_ids,
         sentence=first.sentence,
-        observed=Number(first.observed, kind_of(first.quantity, known), run_ids),
+        observed=Number(first.observed, kind_of(first.quantity, card_metrics), run_ids),
         interval=first.interval,
         site="" if first.site is None else f"site {first.site}",
         epoch="" if fired is None else f"first fires at epoch {fired}",

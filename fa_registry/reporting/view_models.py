@@ -1,6 +1,6 @@
-"""The records that template contexts consist of.
+"""The records that template variables consist of.
 
-A number always carries the ids of the runs it was read from.
+Every number contains the ids of the runs from which it was read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def documented(help: str, unit: str) -> Any:
-    """Return a dataclass field with its description and unit as metadata."""
+    """Return a dataclass field with a description and a unit as metadata."""
     return field(metadata={"help": help, "unit": unit})
 
 
@@ -24,8 +24,8 @@ class Number:
     """One number to print.
 
     Attributes:
-        kind: The filter that formats it (num, sci, pct or pp).
-        run_ids: The runs it was read from.
+        kind: The filter that formats the number (num, sci, pct or pp).
+        run_ids: Ids of the runs from which the number was read.
     """
 
     reading: Reading
@@ -41,13 +41,13 @@ class SeedValue:
 
 @dataclass(frozen=True)
 class Estimate:
-    """One metric over seeds.
+    """The values of one metric over seeds, with mean and interval.
 
     Attributes:
-        n: Number of values behind mean, std (ddof 1) and the 95 % t interval low..high.
+        n: Number of values used for mean, std (ddof 1) and the 95 % t interval low..high.
         of: Number of all seeds.
-        marks: The footnotes that explain missing values.
-        average: Kind of the mean, arithmetic or geometric; the std of a geometric mean is a factor.
+        marks: Numbers of the footnotes that explain missing values.
+        average: Kind of the mean: arithmetic or geometric. The std of a geometric mean is a factor.
     """
 
     kind: str
@@ -66,23 +66,29 @@ class Estimate:
 
     @property
     def remark(self) -> str:
-        """Return a warning if the interval of a fraction reaches beyond 0 to 1, otherwise ""."""
+        """A warning if the interval of a fraction is not within 0 to 1; otherwise ""."""
         ends = (self.low.value, self.high.value)
         if self.kind != "pct" or None in ends or (ends[0] >= 0 and ends[1] <= 1):
             return ""
-        return "it reaches beyond 0 % to 100 %, which Student's t does not exclude: there are too few seeds for their spread"
+        return "the interval is not within 0 % to 100 %, which Student's t does not ensure: there are too few seeds for this spread"
 
 
 @dataclass(frozen=True)
 class Truncated(Generic[T]):
-    """The first entries of a long list. shown: printed; left: the number not printed; total: all of them."""
+    """The first entries of a long list.
+
+    Attributes:
+        shown: The entries that are printed.
+        left: Number of entries that are not printed.
+        total: Number of all entries.
+    """
 
     shown: tuple[T, ...]
     total: int
 
     @classmethod
-    def first(cls, most: int, items: Sequence[T]) -> Truncated[T]:
-        return cls(tuple(items[:most]), len(items))
+    def first(cls, limit: int, items: Sequence[T]) -> Truncated[T]:
+        return cls(tuple(items[:limit]), len(items))
 
     @property
     def left(self) -> int:
@@ -91,7 +97,7 @@ class Truncated(Generic[T]):
 
 @dataclass(frozen=True)
 class MetricSummary:
-    """One metric with its description and its estimate over the seeds."""
+    """One metric with its description and its estimate over seeds."""
 
     name: str
     words: str
@@ -100,11 +106,11 @@ class MetricSummary:
 
 @dataclass(frozen=True)
 class Claim:
-    """One statement about the method.
+    """One statement about a method.
 
     Attributes:
-        kind: may (may be claimed), not (not supported), open (undecided) or note (explains another claim).
-        key: Identifies the claim independently of the values in its text.
+        kind: may (may be claimed), not (must not be claimed), open (undecided) or note (explains another claim).
+        key: Name of the claim, which does not depend on the values in the text.
     """
 
     kind: str
@@ -115,7 +121,10 @@ class Claim:
 
 @dataclass(frozen=True)
 class EntryValue:
-    """A text and the runs it applies to (`run_ids`; empty: all runs)."""
+    """A text and the ids of the runs to which it applies.
+
+    Without ids, the text applies to all runs.
+    """
 
     text: str
     run_ids: tuple[str, ...] = ()
@@ -129,13 +138,14 @@ class Entry:
 
 @dataclass(frozen=True)
 class Row(Generic[T]):
-    """One row of a table, with one of `cells` per column.
+    """One row of a table.
 
     Attributes:
-        name: A site, a seed, or the key of a metric as it is logged.
-        symbol: Symbol of that metric.
-        words: Description of that metric.
-        run_ids: The runs the cells were read from, where the cells do not name them.
+        name: A site, a seed, or the key of a metric.
+        cells: One cell per column.
+        symbol: Symbol of the metric.
+        words: Description of the metric.
+        run_ids: Ids of the runs from which the cells were read, if the cells have no run ids.
     """
 
     name: str
@@ -147,7 +157,10 @@ class Row(Generic[T]):
 
 @dataclass(frozen=True)
 class RowGroup(Generic[T]):
-    """The rows of one metric (one per seed) or of one method (one per site). Other fields: see Row."""
+    """The rows of one metric (one row per seed) or of one method (one row per site).
+
+    The other fields are those of Row.
+    """
 
     name: str
     rows: tuple[Row[T], ...]
@@ -158,11 +171,13 @@ class RowGroup(Generic[T]):
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure by epoch: PNG data URI, alternative text and its numbers.
+    """A figure by epoch.
 
     Attributes:
-        rows: The numbers; a subsample if the caption names one.
-        drawn: The figure as figures/ stores it, see figures.style.Drawn.
+        alt: Alternative text.
+        uri: The PNG image as a data URI.
+        rows: The numbers of the figure; only a part of the numbers if the caption mentions this.
+        drawn: The figure in the form that is stored in the folder figures/ (figures.style.RenderedFigure).
     """
 
     title: str
@@ -176,12 +191,15 @@ class Picture:
 
 @dataclass(frozen=True)
 class FigurePanel:
-    """A figure whose numbers are not by seed and epoch: PNG data URI, alternative text and its numbers.
+    """A figure whose numbers are not by seed and epoch.
 
     Attributes:
-        table: Title of its numbers, and which part of the figure they cover if not all.
-        columns: The column heads of the numbers.
-        drawn: As in Picture.
+        alt: Alternative text.
+        uri: The PNG image as a data URI.
+        table: Title of the table of numbers, with the part of the figure that the table contains.
+        columns: Headings of the columns of the table.
+        groups: Rows of the table.
+        drawn: The figure in the form that is stored in the folder figures/ (figures.style.RenderedFigure).
     """
 
     title: str
@@ -196,7 +214,11 @@ class FigurePanel:
 
 @dataclass(frozen=True)
 class FigureFile:
-    """A figure that is stored in files next to the pages. name: of its files, without suffix."""
+    """A figure that is stored in files next to the pages.
+
+    Attributes:
+        name: Path of the files without suffix.
+    """
 
     title: str
     setting: str
@@ -208,10 +230,10 @@ class SettingFigures:
     """The figures of one setting.
 
     Attributes:
-        pictures: Trajectories by epoch.
-        `plates`: Figure panels that are not by epoch.
-        full: False if the page had no space for all panels.
-        layers: In a comparison, (data URI, alt text) of its figure by site; empty if no site was measured.
+        pictures: Figures by epoch.
+        `plates`: Other figures.
+        full: False if the page had no space for all figures.
+        layers: In a comparison, (data URI, alternative text) of the figure by site; empty if no site was measured.
     """
 
     setting: str
@@ -223,7 +245,14 @@ class SettingFigures:
 
 @dataclass(frozen=True)
 class Blank:
-    """A text that only the author can write. key: its marker in the Markdown form; text: present content."""
+    """A blank of the form, into which only the author can write a text.
+
+    Attributes:
+        key: Name in the marker of the blank in the Markdown form.
+        title: Heading of the blank.
+        prompt: Question to the author.
+        text: The present text of the author.
+    """
 
     key: str
     title: str
@@ -236,7 +265,11 @@ class Blank:
 
 @dataclass(frozen=True, slots=True)
 class SeedRow:
-    """One run. numbers: column, by metric key → the run's number; empty in a report of more than 200 runs."""
+    """One run in a table.
+
+    Attributes:
+        numbers: Key of a metric → number of the run. Empty if the report has more than 200 runs.
+    """
 
     method: str
     seed: int
@@ -250,7 +283,11 @@ class SeedRow:
 
 @dataclass(frozen=True)
 class Judged:
-    """A rule's outcome for a column of the audit table, if it does not pass. seeds: those that have it."""
+    """The outcome of a rule in a column of the audit table, if the rule does not pass.
+
+    Attributes:
+        seeds: The seeds with this outcome.
+    """
 
     rule: str
     outcome: str
@@ -262,12 +299,12 @@ class AuditRow:
     """One row of the audit table: a method in a setting.
 
     Attributes:
-        method: Its label: the name and, if it has options, `name=value, name=value`.
-        href: Its form; empty for a control.
-        estimates: Column, by its metric's key → the mean over seeds.
-        judged: Column → the rule that does not pass there.
-        control_state: `control verified`, or why its frozen control is not proven; empty for a control.
-        proof: What the replays prove of its training.
+        method: Label of the method: the name and, if there are options, `name=value, name=value`.
+        href: Address of the form; empty for a control.
+        estimates: Key of a metric → its mean over seeds.
+        judged: Key of a metric → the rule that does not pass for this metric.
+        control_state: `control verified`, or the reason why the frozen control is not proven; empty for a control.
+        proof: What the replays prove about the training of these runs.
     """
 
     method: str
@@ -285,7 +322,12 @@ class AuditRow:
 
 @dataclass(frozen=True)
 class NearSettingRow:
-    """A run whose setting differs by at most 1 % from that of the judged method `of`, in `differs`."""
+    """A run whose setting differs by at most 1 % from the setting of a judged method.
+
+    Attributes:
+        of: Label of the judged method.
+        differs: The differences as text.
+    """
 
     run: OtherRun
     of: str
@@ -301,11 +343,11 @@ class Footnote:
 
 @dataclass(frozen=True)
 class SettingTable:
-    """One setting's part of the audit table.
+    """The part of the audit table for one setting.
 
     Attributes:
-        number: Counts from 1.
-        footnotes: Why its numbers are missing, if the table is printed alone.
+        number: Number of the setting, counted from 1.
+        footnotes: Reasons for missing numbers; only if each setting has its own footnotes.
     """
 
     number: int
@@ -316,7 +358,7 @@ class SettingTable:
 
 @dataclass(frozen=True)
 class SeedStatement:
-    """A rule's statement about seeds that share its wording; over seeds, one statement for all."""
+    """The sentence of a rule, with the seeds to which this sentence applies."""
 
     seeds: tuple[int, ...]
     run_ids: tuple[str, ...]
@@ -333,11 +375,12 @@ class SeedStatement:
 
 @dataclass(frozen=True)
 class FindingRow:
-    """One rule's judgement of one method in one setting, with one statement per set of seeds judged alike.
+    """The judgement of one rule on one method in one setting.
 
     Attributes:
-        limit: The requirement, without its unit if the report stores the unit separately.
-        under: Which variant of the metric is judged, if there are several.
+        said: One statement per set of seeds with the same finding.
+        limit: The requirement, without the unit if the report stores the unit separately.
+        under: The variant of the metric that is judged, if there are several variants.
     """
 
     rule: str
@@ -354,16 +397,16 @@ class FindingRow:
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        return tuple(seed for one in self.said for seed in one.seeds)
+        return tuple(seed for statement in self.said for seed in statement.seeds)
 
 
 @dataclass(frozen=True)
 class WaiverRow:
-    """A waiver.
+    """A waiver and its effect.
 
     Attributes:
-        scope: What it covers, as text.
-        applied: The findings it waived, as `rule method, seed`; empty if it is expired.
+        scope: The runs to which the waiver applies, as text.
+        applied: The waived findings as `method, seed N`; empty if the waiver is expired.
     """
 
     waiver: Waiver
@@ -373,7 +416,11 @@ class WaiverRow:
 
 @dataclass(frozen=True)
 class Difference:
-    """A point in which editions differ (scale, reference, depth, …). clauses: one text per edition."""
+    """A subject (scale, reference, depth, …) that the editions judge differently.
+
+    Attributes:
+        clauses: One sentence per edition.
+    """
 
     subject: str
     clauses: tuple[str, ...]
@@ -381,7 +428,12 @@ class Difference:
 
 @dataclass(frozen=True)
 class ComparedRow:
-    """One method in one setting, judged by every edition, the leading one first. why: their differences."""
+    """The verdicts of all editions on one method in one setting.
+
+    Attributes:
+        verdicts: One verdict per edition; the leading edition is first.
+        why: The differences between the editions.
+    """
 
     method: str
     setting: str
@@ -398,7 +450,11 @@ class EditionComparison:
 
 @dataclass(frozen=True)
 class EditionChange:
-    """A point in which an edition differs from its built-in base. rule: "" for the edition's own fields."""
+    """A difference between an edition and the built-in edition on which it is based.
+
+    Attributes:
+        rule: The changed rule, or an empty string for a field of the edition itself.
+    """
 
     rule: str
     field: str
@@ -408,7 +464,12 @@ class EditionChange:
 
 @dataclass(frozen=True)
 class ChangedEdition:
-    """A modified or user-supplied edition: the reason (`words`), and every point in which it differs."""
+    """A modified or user-supplied edition.
+
+    Attributes:
+        words: The reason why the edition differs from a built-in edition.
+        rows: All differences.
+    """
 
     edition: EditionReference
     words: str
@@ -417,7 +478,12 @@ class ChangedEdition:
 
 @dataclass(frozen=True)
 class JudgedBy:
-    """One edition's judgement of a method in a setting: of all seeds together, and rule by rule."""
+    """The judgement of one edition on a method in a setting.
+
+    Attributes:
+        verdict: Verdict of all seeds together.
+        findings: The findings, one row per rule and judgement.
+    """
 
     edition: EditionReference
     verdict: Verdict
@@ -429,10 +495,10 @@ class Link:
     """A link to a reporting form.
 
     Attributes:
-        text: The method's label.
-        name: The label without options.
-        href: The HTML form, relative to the index.
-        markdown: The same form in Markdown, relative to the index.
+        text: Label of the method.
+        name: Label of the method without options.
+        href: Path of the HTML form, relative to index.html.
+        markdown: Path of the Markdown form, relative to index.html.
     """
 
     text: str
@@ -445,13 +511,18 @@ class Link:
 
     @property
     def latex(self) -> str:
-        """Return the path of the same form in LaTeX."""
+        """Path of the LaTeX form, relative to index.html."""
         return f"{self.markdown.removesuffix('.md')}.tex"
 
 
 @dataclass(frozen=True)
 class Count:
-    """A count of one outcome. links: the forms counted; left: how many more there are."""
+    """The number of methods or runs with one outcome.
+
+    Attributes:
+        links: Links to the forms of these methods.
+        left: Number of methods without a link in `links`.
+    """
 
     outcome: str
     count: int
@@ -467,11 +538,10 @@ class ControlRow:
     """The frozen control of one seed.
 
     Attributes:
-        state: verified or trusted if it is the reference, stated if it is not proven, several if controls differ,
-            absent.
-        doubt: Why it is not proven.
-        integrity: Integrity state of the control's own metrics.
-        checks: (subject, outcome) of every check of the audit.
+        state: verified or trusted (the integrity of the control), stated (not proven), several (the controls differ), or absent.
+        doubt: Reason why the control is not proven.
+        integrity: Integrity of the control's metrics.
+        checks: (subject, outcome) of every check by the audit.
     """
 
     seed: int
@@ -495,7 +565,13 @@ class IntegrityRow:
 
 @dataclass(frozen=True)
 class Cell:
-    """A number, its deviation if it is a mean, and state word and outcome of the finding about this cell."""
+    """A cell of a form's table: a number and the finding about this number.
+
+    Attributes:
+        word: State of the finding.
+        outcome: Outcome of the finding.
+        deviation: Standard deviation, if the number is a mean.
+    """
 
     number: Number
     word: str = ""
@@ -505,7 +581,12 @@ class Cell:
 
 @dataclass(frozen=True)
 class CardLine:
-    """The part of a diagnostic's card that a reader needs."""
+    """The part of a diagnostic's card that a form shows.
+
+    Attributes:
+        line: Description of the diagnostic.
+        cannot_tell: What the diagnostic cannot show.
+    """
 
     symbol: str
     line: str
@@ -514,14 +595,14 @@ class CardLine:
 
 @dataclass(frozen=True)
 class Table(Generic[T]):
-    """A table of numbers as a page prints it.
+    """A table of numbers on a page.
 
     Attributes:
-        columns: (head, run id; empty if the column is not one run's).
-        rows: Each a Row or a RowGroup.
-        notes: Why cells are N/A.
-        cards: Cards of the diagnostics that measured them.
-        measured: The measuring conventions that the runs recorded.
+        columns: (heading, run id) of each column; the run id is empty if a column is not about one run.
+        rows: Each is a Row or a RowGroup.
+        notes: Reasons why cells are N/A.
+        cards: Cards of the diagnostics that measured the numbers.
+        measured: Measuring conventions that the runs recorded.
     """
 
     title: str

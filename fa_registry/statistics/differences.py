@@ -139,16 +139,17 @@ def stated_difference(
 ) -> StatedDifference:
     """Compute the difference between measured values a and stated values b.
 
-    The values are not paired by seed.
+    The values are not paired by seed. There are three cases:
 
-    If all stated values are different, they are an independent sample (Welch 1947). If some stated values are equal, they have more
-    weight but add no information. The degrees of freedom are then the smallest possible number. If there is only one different
-    stated value, it is one draw of unknown origin. The test is then Student's t with variance s²(1 + 1/n), where s and n − 1
-    degrees of freedom come from a. This is the interval for predicting one further value (Hahn and Meeker 1991, Statistical
-    Intervals).
+    - All stated values are different: they are an independent sample (Welch 1947).
+    - Some stated values are equal: these have more weight but add no information, so the degrees of freedom are the smallest
+      possible number.
+    - All stated values are equal, or there is only one: they count as one draw of unknown origin. The test is Student's t with
+      variance s²(1 + 1/n), where s and the n − 1 degrees of freedom come from a. This is the interval for predicting one further
+      value (Hahn and Meeker 1991, Statistical Intervals).
 
-    tests/statistics/test_coverage.py checks the coverage on seeded normal samples of equal spread, 4000 per case. The interval of
-    paired differences, which uses one stated value as the control of every seed, covers 83.6 % at n = 3 and 48.8 % at n = 10. The
+    tests/statistics/test_coverage.py checks the coverage on seeded normal samples of equal spread, 4000 per case. The interval
+    of paired differences, with one stated value as the control of every seed, covers 83.6 % at n = 3 and 48.8 % at n = 10. The
     interval of this function covers 95 %, and with two or more different stated values at least the 93.5 % that protocol.md §3
     requires. No interval has the nominal coverage if the stated values come from a wider distribution than a.
 

@@ -106,7 +106,7 @@ def wilson_interval(share: float, n: int, confidence: float = CONFIDENCE) -> Int
     """Compute the interval of a proportion of n independent samples.
 
     Source: Wilson 1927, JASA 22, 209–212. The interval describes the proportions that another test set of this size might have. In
-    contrast to ±√(p(1−p)/n), it stays inside 0..1 and is not a point at 0 or 1.
+    contrast to the usual ±√(p(1−p)/n), the interval stays inside 0..1, and its width at the proportions 0 and 1 is not zero.
 
     Args:
         share: proportion from 0 to 1: a fraction of n samples, or a mean of several such fractions.

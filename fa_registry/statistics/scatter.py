@@ -43,7 +43,7 @@ def scatter_text(values: Sequence[float]) -> str:
     """Return a sentence about the normality assumption of the t interval.
 
     For fewer than two values, return an empty string. For TESTED = 8 values or more, the sentence contains the result of the test
-    of Shapiro and Wilk (1965, Biometrika 52, 591). For fewer values, it states coverages, which
+    of Shapiro and Wilk (1965, Biometrika 52, 591). For fewer values, the sentence states coverages, which
     tests/statistics/test_coverage.py simulates.
     """
     n = len(values)

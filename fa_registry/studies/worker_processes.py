@@ -410,7 +410,10 @@ def _ensure_forkserver(context: BaseContext) -> None:
 
 
 def _is_preloaded(module: str) -> bool:
-    """Return whether the server imports this module; an adapter's framework may raise on import, which ends the server."""
+    """Return whether the fork server imports this module in advance.
+
+    Adapters are left out, because the import of an adapter's framework may raise, and the server would end.
+    """
     return (
         module.startswith("fa_registry.")
         and not module.startswith("fa_registry.adapters.")

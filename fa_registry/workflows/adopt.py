@@ -60,7 +60,7 @@ def run_adopt(
     feedback: str = "",
     frozen_accuracy: str = "",
     name: str = "",
-    place: StoreLocation = StoreLocation(),
+    location: StoreLocation = StoreLocation(),
     threads: int = 1,
     force: bool = False,
     strict: bool = False,
@@ -75,7 +75,7 @@ def run_adopt(
         feedback: Path of the feedback state, or an empty string.
         frozen_accuracy: Accuracy of a frozen control that another program trained, as a fraction of the test set.
         name: Name of the run. The default is the name that `train` would use.
-        place: Store and experiment of the run, and folder of data sets.
+        location: Store and experiment of the run, and folder of data sets.
         force: Whether to log a new run even if the store already contains the run.
         strict: Whether `judge` in the result contains the option --strict.
 
@@ -90,30 +90,30 @@ def run_adopt(
     problems += [f"name: {name_problem(name)}"] if name and name_problem(name) else []
     problems += [] if isinstance(strict, bool) else [f"strict: expected True or False, found {strict!r}"]
     limit = _most_bytes(spec) if spec and not problems else MOST_BYTES
-    given = _read("weights: ", lambda: read_foreign(Path(weights), limit), problems)
-    state = _read(
+    tensors = _read("weights: ", lambda: read_foreign(Path(weights), limit), problems)
+    feedback_state = _read(
         "feedback: ", lambda: _read_feedback(Path(feedback), method, seed, limit) if feedback else None, problems
     )
-    frozen = _read("frozen_accuracy: ", lambda: _fraction(frozen_accuracy), problems)
+    frozen_value = _read("frozen_accuracy: ", lambda: _fraction(frozen_accuracy), problems)
     if problems:
         raise InvalidFields("adopt", problems)
     spec = dataclasses.replace(spec, weights=jsonio.file_digest(Path(weights).resolve()))
     feedback_digest = jsonio.file_digest(Path(feedback).resolve()) if feedback else ""
-    tracker = open_tracker(place.store, place.experiment)
-    present = None if force else finished_run(tracker, spec)
-    if present and not code_changes(tracker, present, spec):
-        _check_same(tracker, present, feedback_digest, frozen)
+    tracker = open_tracker(location.store, location.experiment)
+    existing = None if force else finished_run(tracker, spec)
+    if existing and not code_changes(tracker, existing, spec):
+        _check_same(tracker, existing, feedback_digest, frozen_value)
         return Adoption(
-            present.run_id, present.tags[schema.TAG_STATUS], adopted=False, judge=_judge(present.run_id, strict)
+            existing.run_id, existing.tags[schema.TAG_STATUS], adopted=False, judge=_judge(existing.run_id, strict)
         )
     feedback_name = Path(feedback).name if feedback else ""
     origin = Origin(name or run_name(spec), Path(weights).name, spec.weights, feedback_name, feedback_digest)
     with on_device(str(fields.get("device", ""))), pinned_threads(threads):
-        setup = build_setup(spec, device_of(spec.device_class), place.root)
-        absent = load_foreign_weights(setup, given, state)
+        setup = build_setup(spec, device_of(spec.device_class), location.root)
+        absent = load_foreign_weights(setup, tensors, feedback_state)
         measured = measure(setup, absent)
         status = "diverged" if has_diverged(measured) else "complete"
-        final = _with_frozen(with_final(measured, setup, absent), frozen)
+        final = _with_frozen(with_final(measured, setup, absent), frozen_value)
         outcome = TrainingOutcome(status, 0, final)  # no epoch was run here
         run_id = _write(tracker, setup, origin, EpochRow(spec.epochs, measured), outcome)
     return Adoption(run_id, status, True, headline(outcome), absent, _judge(run_id, strict))
@@ -123,10 +123,10 @@ def _judge(run_id: str, strict: bool) -> str:
     return f"fa-registry audit --run {run_id}" + (" --strict" if strict else "")
 
 
-def _read(field: str, read: Callable[[], Any], problems: list[str]) -> Any:
-    """Call `read`; on an error, append the message to `problems` and return None."""
+def _read(field: str, load: Callable[[], Any], problems: list[str]) -> Any:
+    """Call `load`; on an error, append the message to `problems` and return None."""
     try:
-        return read()
+        return load()
     except InvalidFields as error:
         problems += error.problems
     except ValueError as error:
@@ -170,24 +170,28 @@ def _most_bytes(spec: RunSpec) -> int:
 
 def _read_feedback(path: Path, method: str, seed: str, limit: int) -> Any:
     """Read the feedback file and compare it with its card.json, if that card exists."""
-    held = read_foreign(path, limit)
+    tensors = read_foreign(path, limit)
     card = path.with_name(Path(schema.FEEDBACK_CARD).name)
     if path.suffix != SAFETENSORS or not card.is_file():
-        return held
-    stated = jsonio.read_json(card)
-    if not isinstance(stated, Mapping) or "sha256" not in stated:
-        return held  # another program wrote this card.json
+        return tensors
+    card_content = jsonio.read_json(card)
+    if not isinstance(card_content, Mapping) or "sha256" not in card_content:
+        return tensors  # another program wrote this card.json
     digest = jsonio.file_digest(path.resolve())
-    if stated["sha256"] != digest:
+    if card_content["sha256"] != digest:
         raise IntegrityError(
-            f"{path.name}: {card.name} in the same folder records SHA-256 {stated['sha256']}, found {digest}; "
+            f"{path.name}: {card.name} in the same folder records SHA-256 {card_content['sha256']}, found {digest}; "
             "the file was changed after it was recorded"
         )
-    if stated.get("method") != method:
-        raise ValueError(f"the {card.name} of this file records method {stated.get('method')!r}, expected {method!r}")
-    if str(stated.get("seed")) != seed.strip():
-        raise ValueError(f"the {card.name} of this file records a run with seed {stated.get('seed')}, expected {seed}")
-    return held
+    if card_content.get("method") != method:
+        raise ValueError(
+            f"the {card.name} of this file records method {card_content.get('method')!r}, expected {method!r}"
+        )
+    if str(card_content.get("seed")) != seed.strip():
+        raise ValueError(
+            f"the {card.name} of this file records a run with seed {card_content.get('seed')}, expected {seed}"
+        )
+    return tensors
 
 
 def _fraction(text: str) -> float | None:
@@ -202,15 +206,15 @@ def _fraction(text: str) -> float | None:
     return value
 
 
-def _check_same(tracker: Tracker, present: StoredRun, feedback_digest: str, frozen_accuracy: float | None) -> None:
+def _check_same(tracker: Tracker, existing: StoredRun, feedback_digest: str, frozen_accuracy: float | None) -> None:
     """Raise UsageError if feedback or frozen accuracy differ from the stored run."""
-    record = read_record(tracker, present)
+    record = read_record(tracker, existing)
     frozen = record.measurements.scalars.get(FROZEN_ACCURACY)
     origin = record.provenance.get("origin", {})
-    before = (origin.get("feedback sha256", ""), frozen.value if frozen else None)
-    if before != (feedback_digest, frozen_accuracy):
+    recorded = (origin.get("feedback sha256", ""), frozen.value if frozen else None)
+    if recorded != (feedback_digest, frozen_accuracy):
         raise UsageError(
-            f"adopt: the store already has these weights as run {present.run_id}, but with other values: "
+            f"adopt: the store already has these weights as run {existing.run_id}, but with other values: "
             f"feedback file: {origin.get('feedback file', 'none')}, frozen accuracy: "
-            f"{'none' if before[1] is None else before[1]}; --force logs a new run with the values of this command"
+            f"{'none' if recorded[1] is None else recorded[1]}; --force logs a new run with the values of this command"
         )

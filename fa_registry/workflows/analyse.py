@@ -42,10 +42,10 @@ class AnalyseResult:
 
 def run_analyse(
     name: str,
-    chosen: RunSelector,
-    terms: JudgingOptions = JudgingOptions(),
+    selector: RunSelector,
+    judging: JudgingOptions = JudgingOptions(),
     measuring: RemeasureOptions = LOGGED,
-    place: StoreLocation = StoreLocation(),
+    location: StoreLocation = StoreLocation(),
     pages: ReportOutput = ReportOutput("reports/analyses"),
 ) -> AnalyseResult:
     """Judge runs by one edition, apply analyses, and write JSON, CSV and PNG files.
@@ -54,26 +54,26 @@ def run_analyse(
 
     Args:
         name: Name of one analysis, or `all`.
-        terms: The edition and its thresholds.
+        judging: The edition and its thresholds.
         measuring: Whether and how to recompute metrics. By default, the logged metrics are used.
 
     Raises:
         InvalidFields: Arguments are invalid; the error lists all of them.
     """
     problems: list[str] = []
-    wanted = name.replace("_", "-")
-    if wanted not in (ALL, *names()):
+    requested = name.replace("_", "-")
+    if requested not in (ALL, *names()):
         problems.append(f"name: {UnknownName('analysis', name, [*names(), ALL])}")
-    editions, measuring = checked_judging(chosen, terms, measuring, pages, problems)
+    editions, measuring = checked_judging(selector, judging, measuring, pages, problems)
     if problems:
         raise InvalidFields("analyse", problems)
-    tracker = open_tracker(place.store, create=False)
-    report = build_report(tracker, select_runs(tracker, chosen), editions, measuring, place.root)
+    tracker = open_tracker(location.store, create=False)
+    report = build_report(tracker, select_runs(tracker, selector), editions, measuring, location.root)
     out = Path(pages.out)
     out.mkdir(parents=True, exist_ok=True)
     analyses, files = [], []
-    for asked in CATALOG.members() if wanted == ALL else [wanted.replace("-", "_")]:
-        analysis = CATALOG.get(asked).run(report, editions[0])
+    for analysis_name in CATALOG.members() if requested == ALL else [requested.replace("-", "_")]:
+        analysis = CATALOG.get(analysis_name).run(report, editions[0])
         analyses.append(analysis)
         files += _write(analysis, report.runs, out)
     return AnalyseResult(tuple(analyses), tuple(files), 0 if is_intact(report) else IntegrityError.exit_code)

@@ -116,12 +116,15 @@ def train(
     from fa_registry.tracking.writer import RetentionOptions
     from fa_registry.workflows.training import run_train
 
-    own = {"method": method, "architecture": architecture, "dataset": dataset, "seed": seed, "epochs": epochs}
-    own |= {"penalty": penalty, "control": control, "device": device}
-    asked = {"study": study, "edition": edition, "stop_on": ",".join(as_list(stop_on)), "executor": executor}
-    asked |= {"force": force, "keep_trained": keep_trained, "silence": silence, "lease": lease}
-    place, keep = StoreLocation(store, experiment, data_root), RetentionOptions(checkpoint_every, points, keep_states)
-    return run_train(spec_fields(own, settings or {}), place, threads=threads, keep=keep, **asked)
+    fields = {"method": method, "architecture": architecture, "dataset": dataset, "seed": seed, "epochs": epochs}
+    fields |= {"penalty": penalty, "control": control, "device": device}
+    options = {"study": study, "edition": edition, "stop_on": ",".join(as_list(stop_on)), "executor": executor}
+    options |= {"force": force, "keep_trained": keep_trained, "silence": silence, "lease": lease}
+    location, keep = (
+        StoreLocation(store, experiment, data_root),
+        RetentionOptions(checkpoint_every, points, keep_states),
+    )
+    return run_train(spec_fields(fields, settings or {}), location, threads=threads, keep=keep, **options)
 
 
 def study(
@@ -178,22 +181,22 @@ def study(
     >>> fa_registry.study("digits", epochs=3, seeds=[42]).exit_code
     0
     """
-    asked = {"jobs": jobs, "edition": edition, "stop_on": ",".join(as_list(stop_on)), "executor": executor}
-    asked |= {"force": force, "keep_trained": keep_trained}
-    asked["cluster"] = Cluster(address, cpus_per_run, gpus_per_run, memory)
-    chosen = RunSelector(name, overrides=overrides(epochs, seeds, device, data, scale))
-    place = StoreLocation(store, experiment, data_root)
+    options = {"jobs": jobs, "edition": edition, "stop_on": ",".join(as_list(stop_on)), "executor": executor}
+    options |= {"force": force, "keep_trained": keep_trained}
+    options["cluster"] = Cluster(address, cpus_per_run, gpus_per_run, memory)
+    selector = RunSelector(name, overrides=overrides(epochs, seeds, device, data, scale))
+    location = StoreLocation(store, experiment, data_root)
     if dry_run:
         from fa_registry.workflows.dry_run import plan_study
 
-        return plan_study(chosen, place, **asked, probing=not no_probe, keep_states=keep_states)
+        return plan_study(selector, location, **options, probing=not no_probe, keep_states=keep_states)
     from fa_registry.tracking.writer import RetentionOptions
     from fa_registry.workflows.study import run_study
 
     return run_study(
-        chosen,
-        place,
-        **asked,
+        selector,
+        location,
+        **options,
         keep=RetentionOptions(checkpoint_every, points, keep_states),
         silence=silence,
         lease=lease,
@@ -426,9 +429,9 @@ def verify(
     """
     from fa_registry.workflows.verify import run_verify
 
-    chosen = RunSelector(study, "", as_list(run_ids), overrides(epochs, seeds, device, data, scale))
+    selector = RunSelector(study, "", as_list(run_ids), overrides(epochs, seeds, device, data, scale))
     measuring = RemeasureOptions(jobs=jobs, replay=replay, device=device, factories=as_list(factories), nonce=nonce)
-    return run_verify(str(report_file), chosen, measuring, store, key)
+    return run_verify(str(report_file), selector, measuring, store, key)
 
 
 def bundle(

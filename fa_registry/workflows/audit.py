@@ -98,10 +98,10 @@ class AuditResult:
 
 
 def run_audit(
-    chosen: RunSelector,
-    terms: JudgingOptions = JudgingOptions(),
+    selector: RunSelector,
+    judging: JudgingOptions = JudgingOptions(),
     measuring: RemeasureOptions = RemeasureOptions(),
-    place: StoreLocation = StoreLocation(),
+    location: StoreLocation = StoreLocation(),
     pages: ReportOutput = ReportOutput(),
     adopt: bool = True,
     early_is_incomplete: bool = True,
@@ -111,22 +111,22 @@ def run_audit(
     The audit's run is logged in the experiment of the audited runs.
 
     Args:
-        terms: Editions, thresholds and waivers.
+        judging: Editions, thresholds and waivers.
         measuring: Whether and how to recompute the metrics.
         pages: Folder of the pages, and user templates.
         adopt: Whether to log the audit to the run that `mlflow run` started. Use False if the study already uses that run.
         early_is_incomplete: Whether the audit is incomplete if a rule of --stop-on ended a run early. Use False if the caller
             itself passed --stop-on.
     """
-    editions, measuring, waivers, reference = checked_audit(chosen, terms, measuring, pages)
-    tracker = open_tracker(place.store, create=False, write=True)
+    editions, measuring, waivers, reference = checked_audit(selector, judging, measuring, pages)
+    tracker = open_tracker(location.store, create=False, write=True)
     adopted = mlflow_run_in_progress() if adopt else ""
-    selection = select_runs(tracker, chosen)
+    selection = select_runs(tracker, selector)
     audit_tracker = tracker.with_experiment(selection.runs[0].experiment)
     audit_tracker.check_place()
-    report = build_report(tracker, selection, editions, measuring, place.root, waivers)
-    if not terms.waivers and (named := study_waivers(chosen)):
-        remark = f"The waivers come from {Path(named).name}, which the study.toml of the study names."
+    report = build_report(tracker, selection, editions, measuring, location.root, waivers)
+    if not judging.waivers and (waivers_file := study_waivers(selector)):
+        remark = f"The waivers come from {Path(waivers_file).name}, which the study.toml of the study names."
         report = dataclasses.replace(report, remarks=(*report.remarks, remark))
     if reference:
         report = dataclasses.replace(report, reproduction=reproduction(reference, report))
@@ -138,12 +138,12 @@ def run_audit(
     verdicts = [run.verdict for group in groups(report) if not group.control for run in group.runs]
     gaps = [excluded for excluded in report.excluded if early_is_incomplete or excluded.kind != "ended early"]
     code = exit_code(verdicts, bool(gaps) or not verdicts)
-    written = tuple(out / name for name in names)
-    return AuditResult(report, written, audit_run_id, code, in_browser(audit_tracker.uri, page))
+    page_paths = tuple(out / name for name in names)
+    return AuditResult(report, page_paths, audit_run_id, code, in_browser(audit_tracker.uri, page))
 
 
 def checked_audit(
-    chosen: RunSelector, terms: JudgingOptions, measuring: RemeasureOptions, pages: ReportOutput
+    selector: RunSelector, judging: JudgingOptions, measuring: RemeasureOptions, pages: ReportOutput
 ) -> tuple[tuple[Edition, ...], RemeasureOptions, tuple[Waiver, ...], Reference | None]:
     """Return the editions, measuring options, waivers and published reference values.
 
@@ -153,31 +153,35 @@ def checked_audit(
         InvalidFields: Arguments are invalid; the error lists all of them.
     """
     problems: list[str] = []
-    editions, measuring = checked_judging(chosen, terms, measuring, pages, problems)
-    waivers = _waivers(terms.waivers or study_waivers(chosen), problems)
-    reference = study_reference(chosen, problems)
+    editions, measuring = checked_judging(selector, judging, measuring, pages, problems)
+    waivers = _waivers(judging.waivers or study_waivers(selector), problems)
+    reference = study_reference(selector, problems)
     if problems:
         raise InvalidFields("audit", problems)
     return editions, measuring, waivers, reference
 
 
 def checked_judging(
-    chosen: RunSelector, terms: JudgingOptions, measuring: RemeasureOptions, pages: ReportOutput, problems: list[str]
+    selector: RunSelector,
+    judging: JudgingOptions,
+    measuring: RemeasureOptions,
+    pages: ReportOutput,
+    problems: list[str],
 ) -> tuple[tuple[Edition, ...], RemeasureOptions]:
     """Return the editions, the leading edition first, and the measuring options.
 
     Append all errors in the arguments to `problems`.
     """
     checked_pages(pages, problems)
-    editions = checked_terms(chosen, terms, problems)
+    editions = checked_terms(selector, judging, problems)
     return editions, checked_measuring(measuring, problems)
 
 
 def _waivers(file: str, problems: list[str]) -> tuple[Waiver, ...]:
     """Return the waivers in `file`; append errors to `problems`."""
     # If the audit used a file that the user did not name, a file in the current folder could turn exit code 1 into 0.
-    unused = Path(WAIVERS)
-    if unused.is_file() and not (file and os.path.isfile(file) and unused.samefile(file)):
+    local_file = Path(WAIVERS)
+    if local_file.is_file() and not (file and os.path.isfile(file) and local_file.samefile(file)):
         LOG.warning("%s in the current folder is not used; to apply this file, add `--waivers %s`", WAIVERS, WAIVERS)
     try:
         return load_waivers(Path(file), datetime.date.today()) if file else ()
@@ -186,13 +190,13 @@ def _waivers(file: str, problems: list[str]) -> tuple[Waiver, ...]:
         return ()
 
 
-def study_waivers(chosen: RunSelector) -> str:
+def study_waivers(selector: RunSelector) -> str:
     """Return the path of the study's waivers file, or an empty string."""
-    if not chosen.study:
+    if not selector.study:
         return ""
     try:
-        named = chosen.file.raw.get("waivers", "")
-        return str(chosen.file.path.parent / named) if isinstance(named, str) and named else ""
+        file_name = selector.file.raw.get("waivers", "")
+        return str(selector.file.path.parent / file_name) if isinstance(file_name, str) and file_name else ""
     except (UnknownName, InvalidFields):  # `checked_terms` reports it
         return ""
 
@@ -212,18 +216,18 @@ def build_report(
         measuring: Whether and how to recompute the metrics.
     """
     measuring = with_chosen(tracker, selection.runs, measuring)
-    gathered = remeasure_all(tracker, selection.runs, measuring, data_root)
+    remeasured = remeasure_all(tracker, selection.runs, measuring, data_root)
     records, gaps = [], []
-    for run in gathered:
+    for run in remeasured:
         gap = not_judged(run.record) if run.record else run.exclusion
         if gap:
             gaps.append(gap)
         else:
             records.append(with_conformance(run.record))
-    specs = [run.record.spec for run in gathered if run.record]
-    leading, *others = editions
-    looks, _ = previous_seed_sets(records, selection.runs)
-    judged = judge_all(records, leading, waivers, looks)
+    specs = [run.record.spec for run in remeasured if run.record]
+    leading, *other_editions = editions
+    interim_analyses, _ = previous_seed_sets(records, selection.runs)
+    judged = judge_all(records, leading, waivers, interim_analyses)
     without_effect = [*_expired(waivers), *unknown_rules(waivers, editions), *without_runs(waivers, records)]
     return AuditReport(
         title=f"Audit of study {selection.study}" if selection.study else f"Audit of {selection.text}",
@@ -235,15 +239,15 @@ def build_report(
             *packages_remark(specs),
             *selection.remarks,
             *duplicate_remarks(records),
-            *replay_remark(gathered),
+            *replay_remark(remeasured),
             *compared_methods(judged),
             *without_effect,
         ),
         cards=cards(records),
-        opinions=second_opinions(records, others, waivers, looks),
+        opinions=second_opinions(records, other_editions, waivers, interim_analyses),
         waivers=waivers,
         choice=selection.choice,
-        replay=None if measuring.trust_logged else report_replay(measuring, gathered),
+        replay=None if measuring.trust_logged else report_replay(measuring, remeasured),
     )
 
 
@@ -266,21 +270,21 @@ def cards(records: Sequence[RunRecord]) -> dict[str, dict[str, Any]]:
 
     Each key is `<plug-in kind>/<name>`, for example `methods/dfa`. Plug-ins that are not installed are omitted.
     """
-    used = {("methods", record.spec.method) for record in records}
-    used |= {("datasets", record.spec.dataset) for record in records}
-    used |= {("architectures", record.spec.architecture) for record in records}
-    used |= {("diagnostics", name) for name in diagnostics.CATALOG.built_in()}
-    members = {
+    used_plugins = {("methods", record.spec.method) for record in records}
+    used_plugins |= {("datasets", record.spec.dataset) for record in records}
+    used_plugins |= {("architectures", record.spec.architecture) for record in records}
+    used_plugins |= {("diagnostics", name) for name in diagnostics.CATALOG.built_in()}
+    getters = {
         "methods": methods.CATALOG.get,
         "datasets": datasets.get,
         "architectures": architectures.CATALOG.get,
         "diagnostics": diagnostics.CATALOG.get,
     }
-    known = {}
-    for family, name in sorted(used):
+    installed_cards = {}
+    for plugin_kind, name in sorted(used_plugins):
         with suppress(UnknownName, PluginError):  # logged metrics can be judged where their plug-in is not installed
-            known[f"{family}/{name}"] = json.loads(jsonio.canonical(members[family](name).card))
-    return dict(sorted({**third_party_cards(), **known}.items()))
+            installed_cards[f"{plugin_kind}/{name}"] = json.loads(jsonio.canonical(getters[plugin_kind](name).card))
+    return dict(sorted({**third_party_cards(), **installed_cards}.items()))
 
 
 NO_DIGEST = "not known by which rules: an older release set this tag"
@@ -370,41 +374,44 @@ def _tag_runs(
     forms: Mapping[str, Mapping[str, str]],
 ) -> None:
     """Log verdicts, note and margin to every judged run."""
-    before = {run.run_id: run for run in selection.runs}
-    whole = tracker.link(audit_id, "index.html")
-    _, looks = previous_seed_sets([run.record for run in report.runs], selection.runs)
-    for place, run in enumerate(report.runs):
+    stored_runs = {run.run_id: run for run in selection.runs}
+    audit_link = tracker.link(audit_id, "index.html")
+    _, interim_tags = previous_seed_sets([run.record for run in report.runs], selection.runs)
+    for index, run in enumerate(report.runs):
         run_id = run.record.run_id
         form = tracker.link(run_id, schema.FORM) if run_id in notes.forms else ""
-        tags = {**verdict_tags(report, place, before[run_id].tags), **first_fire_tags(run, report, before[run_id].tags)}
-        note = notes.of_run(run, form, whole)
+        tags = {
+            **verdict_tags(report, index, stored_runs[run_id].tags),
+            **first_fire_tags(run, report, stored_runs[run_id].tags),
+        }
+        note = notes.of_run(run, form, audit_link)
         pages = {**forms.get(run_id, {}), **_attach(tracker, [run_id], schema.SHORT_FORM, note)}
         tags |= {schema.TAG_NOTE: note, schema.TAG_REPORT: audit_id, **seal_pages(pages)}
-        tags |= {schema.TAG_LOOKS: looks[run_id]} if run_id in looks else {}
+        tags |= {schema.TAG_LOOKS: interim_tags[run_id]} if run_id in interim_tags else {}
         margin = notes.margin(run)
         # an earlier audit usually logged the same margin, and a metric costs the store as much as all tags
         margin = None if margin is None else schema.shown(margin)
-        known = margin is None or margin == before[run_id].metrics.get(schema.MARGIN)
-        tracker.log(run_id, [] if known else [Point(schema.MARGIN, margin, _last_epoch(run))], tags)
-        tracker.remove_tags(run_id, outdated_verdict_tags(tags, before[run_id].tags))
+        is_logged = margin is None or margin == stored_runs[run_id].metrics.get(schema.MARGIN)
+        tracker.log(run_id, [] if is_logged else [Point(schema.MARGIN, margin, _last_epoch(run))], tags)
+        tracker.remove_tags(run_id, outdated_verdict_tags(tags, stored_runs[run_id].tags))
 
 
 def _tag_excluded(tracker: Tracker, report: AuditReport, notes: Notes, audit_id: str) -> None:
     """Replace older verdicts in the tags of runs that this audit could not judge."""
     # A run that may still be training is skipped, because its worker may be writing its note and tags.
     # TAG_REPORT is not changed: it names the audit that judged the run.
-    whole = tracker.link(audit_id, "index.html")
+    audit_link = tracker.link(audit_id, "index.html")
     for excluded in report.excluded:
         tags = tracker.get(excluded.run_id).tags if excluded.run_id else {}
-        sealed = excluded.kind == "integrity" and schema.TAG_ARTIFACTS in tags  # even if its status tag was edited
-        if sealed or tags.get(schema.TAG_STATUS) in schema.ENDED_STATUSES:
-            verdict, note = not_judged_text(excluded), notes.of_excluded(excluded, whole)
+        recorded = excluded.kind == "integrity" and schema.TAG_ARTIFACTS in tags  # even if its status tag was edited
+        if recorded or tags.get(schema.TAG_STATUS) in schema.ENDED_STATUSES:
+            verdict, note = not_judged_text(excluded), notes.of_excluded(excluded, audit_link)
             pages = _attach(tracker, [excluded.run_id], schema.SHORT_FORM, note)
             if _is_there(tracker, excluded.run_id, schema.FORM):
                 pages |= _attach(tracker, [excluded.run_id], schema.FORM, placeholder_form(note))
-            reported = {name: verdict for name in tags if name.startswith(schema.TAG_VERDICT)}
-            reported |= {schema.TAG_VERDICT: verdict, schema.TAG_NOTE: note, **seal_pages(pages)}
-            tracker.log(excluded.run_id, tags=reported)
+            new_tags = {name: verdict for name in tags if name.startswith(schema.TAG_VERDICT)}
+            new_tags |= {schema.TAG_VERDICT: verdict, schema.TAG_NOTE: note, **seal_pages(pages)}
+            tracker.log(excluded.run_id, tags=new_tags)
 
 
 def _is_there(tracker: Tracker, run_id: str, path: str) -> bool:
@@ -452,39 +459,43 @@ def _tag_studies(tracker: Tracker, selection: Selection, tags: Mapping[str, str]
     parents = {run.tags.get(schema.TAG_STUDY_RUN) or run.tags.get(schema.TAG_PARENT) for run in selection.runs}
     for study in tracker.search({schema.TAG_KIND: "study", schema.TAG_STUDY: selection.study}):
         if study.run_id in parents:
-            asks = study.tags.get(schema.TAG_NOTE, "").rpartition(RULE)[2]
-            tracker.log(study.run_id, tags={**tags, schema.TAG_NOTE: f"{tags[schema.TAG_NOTE].rstrip()}{RULE}{asks}"})
+            question = study.tags.get(schema.TAG_NOTE, "").rpartition(RULE)[2]
+            tracker.log(
+                study.run_id, tags={**tags, schema.TAG_NOTE: f"{tags[schema.TAG_NOTE].rstrip()}{RULE}{question}"}
+            )
 
 
-def verdict_tags(report: AuditReport, place: int, before: Mapping[str, str]) -> dict[str, str]:
+def verdict_tags(report: AuditReport, index: int, current_tags: Mapping[str, str]) -> dict[str, str]:
     """Return the tags with the verdicts of a run.
 
     `fa.verdict` is the verdict of the leading edition. There is one tag `fa.verdict.<edition>.<digest>` per edition.
 
     Args:
-        place: Index of the run in the report.
-        before: Current tags of the run.
+        index: Index of the run in the report.
+        current_tags: Current tags of the run.
     """
-    leading = report.runs[place].verdict
-    tags = {name: NO_DIGEST for name in before if name.startswith(f"{schema.TAG_VERDICT}.") and not HAS_DIGEST(name)}
-    tags |= {schema.verdict_tag(report.edition): leading.label}
+    leading_verdict = report.runs[index].verdict
+    tags = {
+        name: NO_DIGEST for name in current_tags if name.startswith(f"{schema.TAG_VERDICT}.") and not HAS_DIGEST(name)
+    }
+    tags |= {schema.verdict_tag(report.edition): leading_verdict.label}
     for opinion in report.opinions:
-        tags[schema.verdict_tag(opinion.edition)] = opinion.judgements[place].verdict.label
-    return tags | {schema.TAG_VERDICT: verdict_text(leading, report.edition)}
+        tags[schema.verdict_tag(opinion.edition)] = opinion.judgements[index].verdict.label
+    return tags | {schema.TAG_VERDICT: verdict_text(leading_verdict, report.edition)}
 
 
-def outdated_verdict_tags(tags: Mapping[str, str], before: Mapping[str, str]) -> list[str]:
+def outdated_verdict_tags(tags: Mapping[str, str], current_tags: Mapping[str, str]) -> list[str]:
     """Return the names of the run's outdated verdict tags.
 
     An outdated tag has the verdict of an edition in `tags`, but with thresholds that only an earlier audit used.
 
     Args:
         tags: New tags of the run.
-        before: Current tags of the run.
+        current_tags: Current tags of the run.
     """
     # the tag of a verdict by changed thresholds is the edition's tag with the suffix .modified
-    own = tuple(f"{name}." for name in tags if name.startswith(schema.TAG_VERDICT) and HAS_DIGEST(name))
-    return [name for name in before if name.startswith(own) and name not in tags]
+    prefixes = tuple(f"{name}." for name in tags if name.startswith(schema.TAG_VERDICT) and HAS_DIGEST(name))
+    return [name for name in current_tags if name.startswith(prefixes) and name not in tags]
 
 
 def verdict_text(verdict: Verdict, edition: EditionReference) -> str:
@@ -496,35 +507,35 @@ def verdict_text(verdict: Verdict, edition: EditionReference) -> str:
     return f"{verdict.label} ({mark})" if mark else verdict.label
 
 
-def first_fire_tags(run: RunAudit, report: AuditReport, before: Mapping[str, str]) -> dict[str, str]:
+def first_fire_tags(run: RunAudit, report: AuditReport, current_tags: Mapping[str, str]) -> dict[str, str]:
     """Return the tags fa.first_fire.<rule>: the first epoch at which each rule fired.
 
     The rules are those of the leading edition.
 
     Args:
-        before: Current tags of the run.
+        current_tags: Current tags of the run.
     """
     # another edition, with other rules of the same names, may have set the present tags
-    by = signature(report.edition)
-    tags = {schema.TAG_FIRST_FIRE_BY: by}
+    edition_text = signature(report.edition)
+    tags = {schema.TAG_FIRST_FIRE_BY: edition_text}
     for finding in run.findings:
         name = schema.first_fire_tag(finding.rule)
         if finding.first_fire is not None:
             tags[name] = str(finding.first_fire)
-        elif name in before and before.get(schema.TAG_FIRST_FIRE_BY) != by:
-            tags[name] = f"none by {by}"
+        elif name in current_tags and current_tags.get(schema.TAG_FIRST_FIRE_BY) != edition_text:
+            tags[name] = f"none by {edition_text}"
     return tags
 
 
-def study_reference(chosen: RunSelector, problems: list[str]) -> Reference | None:
+def study_reference(selector: RunSelector, problems: list[str]) -> Reference | None:
     """Return the published reference values of the study, or None if it has none.
 
     The values are read from the folder of study.toml. Errors are appended to `problems`.
     """
-    if not chosen.study:
+    if not selector.study:
         return None
     try:
-        folder = chosen.file.path.parent
+        folder = selector.file.path.parent
     except (UnknownName, InvalidFields):  # `checked_terms` reports it
         return None
     if not (folder / FILE).is_file():

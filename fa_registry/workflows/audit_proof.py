@@ -46,7 +46,7 @@ def outcome_of(check: Callable[[], Integrity]) -> Integrity:
 
 
 def judged_again(
-    report: AuditReport, reference: EditionReference, looks: Mapping[str, int] | None = None
+    report: AuditReport, reference: EditionReference, interims: Mapping[str, int] | None = None
 ) -> tuple[RunAudit, ...]:
     """Judge the records of the report again by a built-in edition.
 
@@ -54,57 +54,59 @@ def judged_again(
 
     Args:
         reference: Name and overridden thresholds of the edition.
-        looks: Mapping from the `seeds_key` of a group to the number of its interim analysis. The default is the mapping in the
+        interims: Mapping from the `seeds_key` of a group to the number of its interim analysis. The default is the mapping in the
             report's findings.
     """
     edition = load_edition(reference.name, {code: float(limit) for code, limit in reference.overrides.items()})
-    return judge_all([run.record for run in report.runs], edition, report.waivers, looks or _recorded_looks(report))
+    return judge_all([run.record for run in report.runs], edition, report.waivers, interims or _recorded_looks(report))
 
 
 def _recorded_looks(report: AuditReport) -> dict[str, int]:
-    looks: dict[str, int] = {}
+    interim_analyses: dict[str, int] = {}
     for run in report.runs:
         key = seeds_key(run.record.spec)
-        looks[key] = max([looks.get(key, 1), *(finding.look for finding in run.findings)])
-    return looks
+        interim_analyses[key] = max([interim_analyses.get(key, 1), *(finding.look for finding in run.findings)])
+    return interim_analyses
 
 
-def check_verdicts(report: AuditReport, same_release: bool = True, looks: Mapping[str, int] | None = None) -> Integrity:
+def check_verdicts(
+    report: AuditReport, same_release: bool = True, interims: Mapping[str, int] | None = None
+) -> Integrity:
     """Judge the records again and compare verdicts and findings with the report.
 
     Args:
         same_release: Whether the installed code judged the report. If not, a difference is unverifiable instead of a mismatch.
-        looks: Interim analysis of each group, as in `judged_again`.
+        interims: Interim analysis of each group, as in `judged_again`.
     """
-    wrong, reworded, unknown, names = [], [], [], []
+    differences, reworded, unchecked, names = [], [], [], []
     for reference, judged in _opinions(report):
         if provenance_of(reference) != SHIPPED:
-            unknown.append(
+            unchecked.append(
                 f"edition {reference.name} with digest {reference.digest[:8]} is not a built-in edition of this release, "
                 "so its verdicts cannot be checked here"
             )
             continue
         names.append(describe_edition(reference))
-        for run, statement, again in zip(report.runs, judged, judged_again(report, reference, looks), strict=True):
-            if _decisive(statement) != _decisive(again):
-                label, now = statement.verdict.label, again.verdict.label
-                what = (
-                    f"the findings differ, although the verdict is {now}"
-                    if label == now
-                    else f"{label}, but judged again {now}"
+        for run, recorded, rejudged in zip(report.runs, judged, judged_again(report, reference, interims), strict=True):
+            if _decisive(recorded) != _decisive(rejudged):
+                label, new_label = recorded.verdict.label, rejudged.verdict.label
+                detail = (
+                    f"the findings differ, although the verdict is {new_label}"
+                    if label == new_label
+                    else f"{label}, but judged again {new_label}"
                 )
-                wrong.append(
-                    f"{run.record.name} (run {run.record.run_id}): {what} according to edition {reference.name}"
+                differences.append(
+                    f"{run.record.name} (run {run.record.run_id}): {detail} according to edition {reference.name}"
                 )
-            elif statement.findings != again.findings:
+            elif recorded.findings != rejudged.findings:
                 reworded.append(f"{run.record.name}: only the wording of findings by edition {reference.name} differs")
-    if wrong or reworded:
-        why = (
+    if differences or reworded:
+        reason = (
             () if same_release else ("another release may have judged: the audit was not made with the installed code",)
         )
-        return Integrity("mismatch" if same_release else "unverifiable", (*_first([*wrong, *reworded]), *why))
-    if unknown:
-        return Integrity("unverifiable", tuple(unknown))
+        return Integrity("mismatch" if same_release else "unverifiable", (*_first([*differences, *reworded]), *reason))
+    if unchecked:
+        return Integrity("unverifiable", tuple(unchecked))
     text = f"all {len(report.runs)} verdicts and their findings are equal"
     return Integrity("verified", (f"judged again by edition {', '.join(names)}, {text}",))
 
@@ -125,8 +127,8 @@ def _decides(finding: Finding) -> tuple[object, ...]:
 
 
 def _first(lines: Sequence[str]) -> tuple[str, ...]:
-    rest = len(lines) - SHOWN
-    return (*lines[:SHOWN], *([f"and {rest} more ({len(lines)} in all)"] if rest > 0 else []))
+    remaining = len(lines) - SHOWN
+    return (*lines[:SHOWN], *([f"and {remaining} more ({len(lines)} in all)"] if remaining > 0 else []))
 
 
 def check_record(tracker: Tracker, run: StoredRun, reported: RunRecord) -> Integrity:
@@ -136,20 +138,20 @@ def check_record(tracker: Tracker, run: StoredRun, reported: RunRecord) -> Integ
         IntegrityError: A file of the run is missing or was changed.
     """
     recorded = read_record(tracker, run)
-    wrong = [name for name in RECORDED if not _is_same(recorded, reported, name)]
-    wrong += ["by_site"] if reported.by_site and not _is_same(recorded, reported, "by_site") else []
+    differing = [name for name in RECORDED if not _is_same(recorded, reported, name)]
+    differing += ["by_site"] if reported.by_site and not _is_same(recorded, reported, "by_site") else []
     if reported.setting != recorded.provenance.get("setting", reported.setting):
-        wrong.append("setting")
-    before, after = recorded.measurements.scalars, reported.measurements.scalars
-    wrong += [name for name in ONLY_IN_TRAINING if before.get(name) != after.get(name)]
-    found = compare(recorded.measurements, reported.measurements)
-    details = [f"the report's {name} differs from the value that the run recorded" for name in wrong]
+        differing.append("setting")
+    recorded_scalars, reported_scalars = recorded.measurements.scalars, reported.measurements.scalars
+    differing += [name for name in ONLY_IN_TRAINING if recorded_scalars.get(name) != reported_scalars.get(name)]
+    comparison = compare(recorded.measurements, reported.measurements)
+    details = [f"the report's {name} differs from the value that the run recorded" for name in differing]
     details += [f"{check.subject}: {check.detail}" for check in recorded.integrity.checks if check.outcome == "differs"]
-    details += found.details if found.state == "mismatch" else ()
+    details += comparison.details if comparison.state == "mismatch" else ()
     if details:
         return Integrity("mismatch", _first(details))
-    if found.state != "verified":
-        return Integrity(found.state, found.details)
+    if comparison.state != "verified":
+        return Integrity(comparison.state, comparison.details)
     if extra := sorted(_metrics(reported) - _metrics(recorded)):
         text = f"the report has metrics that the run did not record: {', '.join(_first(extra))}"
         return Integrity("unverifiable", (f"{text}; `fa-registry audit` recomputes the metrics",))
@@ -164,7 +166,7 @@ def _is_same(recorded: RunRecord, reported: RunRecord, name: str) -> bool:
 
 def _metrics(record: RunRecord) -> set[str]:
     measured = record.measurements
-    return {name for held in (measured.sites, measured.scalars) for name in held} - set(ONLY_IN_TRAINING)
+    return {name for metrics in (measured.sites, measured.scalars) for name in metrics} - set(ONLY_IN_TRAINING)
 
 
 def check_records(tracker: Tracker, report: AuditReport) -> Integrity:
@@ -172,12 +174,16 @@ def check_records(tracker: Tracker, report: AuditReport) -> Integrity:
 
     If at least one record differs, the outcome is a mismatch.
     """
-    found = [(run.record, outcome_of(lambda run=run: _of_run(tracker, run.record))) for run in report.runs]
+    outcomes = [(run.record, outcome_of(lambda run=run: _of_run(tracker, run.record))) for run in report.runs]
     for state in ("mismatch", "unverifiable"):
-        text = [f"run {record.run_id}: {'; '.join(one.details)}" for record, one in found if one.state == state]
+        text = [
+            f"run {record.run_id}: {'; '.join(outcome.details)}"
+            for record, outcome in outcomes
+            if outcome.state == state
+        ]
         if text:
             return Integrity(state, _first(text))
-    return Integrity("verified", (f"the report's records of all {len(found)} runs match the files of the runs",))
+    return Integrity("verified", (f"the report's records of all {len(outcomes)} runs match the files of the runs",))
 
 
 def _of_run(tracker: Tracker, record: RunRecord) -> Integrity:
@@ -227,15 +233,17 @@ def _are_same_bytes(tracker: Tracker, run_id: str, name: str, rendered: Path) ->
 
 def _other_bytes(audit: StoredRun, text: str) -> Integrity:
     """Return `mismatch` if the installed code rendered the pages, else `unverifiable`."""
-    by, here = audit.tags.get(schema.TAG_RENDERER, ""), renderer()
-    if by == here:
+    rendered_by, installed = audit.tags.get(schema.TAG_RENDERER, ""), renderer()
+    if rendered_by == installed:
         return Integrity("mismatch", (text,))
-    if by.endswith(OWN_TEMPLATES):
+    if rendered_by.endswith(OWN_TEMPLATES):
         return Integrity("unverifiable", (f"{text}; user templates are needed to render the pages again",))
-    whose = (
-        f"the pages were rendered by {by}; the installed release is {here}" if by else "the renderer was not recorded"
+    origin = (
+        f"the pages were rendered by {rendered_by}; the installed release is {installed}"
+        if rendered_by
+        else "the renderer was not recorded"
     )
-    return Integrity("unverifiable", (f"{text}; {whose}, and another release or machine may render other bytes",))
+    return Integrity("unverifiable", (f"{text}; {origin}, and another release or machine may render other bytes",))
 
 
 def check_attached(tracker: Tracker, audit: StoredRun, notes: Notes, run: StoredRun, out: Path) -> Integrity:
@@ -246,8 +254,8 @@ def check_attached(tracker: Tracker, audit: StoredRun, notes: Notes, run: Stored
         out: Folder with the newly rendered pages of the audit.
     """
     expected = _attached_pages(tracker, audit, notes, run, out)
-    held = {name: tracker.artifact(run.run_id, name) for name in schema.ADDED_BY_AUDITS}
-    differing = [name for name, path in held.items() if _text(path) != expected.get(name)]
+    stored_pages = {name: tracker.artifact(run.run_id, name) for name in schema.ADDED_BY_AUDITS}
+    differing = [name for name, path in stored_pages.items() if _text(path) != expected.get(name)]
     if differing:
         text = f"rendered again from audit {audit.run_id}, these attached pages differ: {', '.join(differing)}"
         return _other_bytes(audit, text)
@@ -259,16 +267,16 @@ def _text(path: Path | None) -> bytes | None:
 
 
 def _attached_pages(tracker: Tracker, audit: StoredRun, notes: Notes, run: StoredRun, out: Path) -> dict[str, bytes]:
-    whole, report = tracker.link(audit.run_id, "index.html"), notes.sources.report
-    judged = {one.record.run_id: one for one in report.runs}.get(run.run_id)
+    audit_link, report = tracker.link(audit.run_id, "index.html"), notes.sources.report
+    judged = {entry.record.run_id: entry for entry in report.runs}.get(run.run_id)
     if judged is None:
-        (excluded,) = [one for one in report.excluded if one.run_id == run.run_id]
-        note = notes.of_excluded(excluded, whole)
+        (excluded,) = [entry for entry in report.excluded if entry.run_id == run.run_id]
+        note = notes.of_excluded(excluded, audit_link)
         has_form = tracker.artifact(run.run_id, schema.FORM) is not None
         forms = {schema.FORM: placeholder_form(note)} if has_form else {}
     else:
         link = notes.forms.get(run.run_id)
-        note = notes.of_run(judged, tracker.link(run.run_id, schema.FORM) if link else "", whole)
+        note = notes.of_run(judged, tracker.link(run.run_id, schema.FORM) if link else "", audit_link)
         forms = {schema.FORM: inline_assets((out / link.href).read_text(encoding="utf-8"))} if link else {}
     return {name: text.encode() for name, text in {schema.SHORT_FORM: note, **forms}.items()}
 
@@ -288,9 +296,9 @@ def expected_verdict_tags(report: AuditReport, run: StoredRun) -> dict[str, str]
 
     The mapping is empty if the run is not in the report.
     """
-    for place, judged in enumerate(report.runs):
+    for index, judged in enumerate(report.runs):
         if judged.record.run_id == run.run_id:
-            return verdict_tags(report, place, {})
+            return verdict_tags(report, index, {})
     for excluded in report.excluded:
         if excluded.run_id == run.run_id:
             names = [name for name in run.tags if name.startswith(schema.TAG_VERDICT)]

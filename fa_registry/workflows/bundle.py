@@ -59,7 +59,7 @@ def make_bundle(
     tracker = open_tracker(store, create=False)
     audit, report = newest_report(tracker, study)
     path = Path(out or f"{study}.fa.zip")
-    reported = {
+    facts = {
         "study": study,
         "audit": audit.run_id,
         "light": light,
@@ -67,7 +67,7 @@ def make_bundle(
     }
     with process_ownership.temp_dir("fa_registry-bundle-") as folder:
         collect_files(tracker, report, audit, light, licence, folder)
-        pack(folder, path, reported, partial(signed, key=Path(sign)) if sign else None)
+        pack(folder, path, facts, partial(signed, key=Path(sign)) if sign else None)
     return BundleResult(path, jsonio.file_digest(path), len(report.runs), path.stat().st_size, bool(sign))
 
 
@@ -91,18 +91,20 @@ def verify_bundle(path: Path, measuring: RemeasureOptions = RemeasureOptions(), 
         raise InvalidFields("verify", problems)
     with process_ownership.temp_dir("fa_registry-bundle-") as folder:
         manifest, signature = unpack(path, folder)
-        who = signer(manifest_bytes(manifest), signature, Path(key) if key else None)
+        signer_text = signer(manifest_bytes(manifest), signature, Path(key) if key else None)
         tracker, audit, runs = open_bundle(folder)
         report = recorded_report(tracker, audit.run_id, f"fa-registry audit --study {manifest.study}")
-        looks, _ = previous_seed_sets([judged.record for judged in report.runs], runs)
-        same = is_same_release(audit)
-        sealed = Integrity(
-            "verified", (f"{len(manifest.files)} files are unchanged since the bundle was written; {who}",)
+        interim_analyses, _ = previous_seed_sets([judged.record for judged in report.runs], runs)
+        same_release = is_same_release(audit)
+        files_outcome = Integrity(
+            "verified", (f"{len(manifest.files)} files are unchanged since the bundle was written; {signer_text}",)
         )
         return [
-            Verification("", f"the bundle, {path.name}", sealed, dict(manifest.sizes)),
+            Verification("", f"the bundle, {path.name}", files_outcome, dict(manifest.sizes)),
             Verification("", "the pages", outcome_of(lambda: _pages(tracker, audit, report))),
-            Verification("", "the verdicts", outcome_of(lambda: check_verdicts(report, same, looks))),
+            Verification(
+                "", "the verdicts", outcome_of(lambda: check_verdicts(report, same_release, interim_analyses))
+            ),
             *_runs(folder, runs, report.runs, manifest, measuring),
         ]
 
@@ -118,14 +120,17 @@ def _runs(
     """Check the files of each run, then recompute its metrics if the tensors exist."""
     tracker = _tracker(folder)
     pairs = list(zip(runs, judged, strict=True))
-    sealed = [_sealed(tracker, run, held.record, manifest) for run, held in pairs]
-    whole = [run for run, found in zip(runs, sealed, strict=True) if found.integrity.state == "verified"]
-    again = {
-        found.run.run_id: found for found in remeasure_all(tracker, whole, measuring, None, partial(_tracker, folder))
+    file_outcomes = [_sealed(tracker, run, judged_run.record, manifest) for run, judged_run in pairs]
+    intact_runs = [
+        run for run, outcome in zip(runs, file_outcomes, strict=True) if outcome.integrity.state == "verified"
+    ]
+    remeasured = {
+        outcome.run.run_id: outcome
+        for outcome in remeasure_all(tracker, intact_runs, measuring, None, partial(_tracker, folder))
     }
     return [
-        _measured(found, held.record, again[run.run_id]) if run.run_id in again else found
-        for (run, held), found in zip(pairs, sealed, strict=True)
+        _measured(outcome, judged_run.record, remeasured[run.run_id]) if run.run_id in remeasured else outcome
+        for (run, judged_run), outcome in zip(pairs, file_outcomes, strict=True)
     ]
 
 
@@ -144,25 +149,25 @@ def _sealed(tracker: MemoryTracker, run: StoredRun, record: RunRecord, manifest:
                 f"expected run {record.run_id}, which the report judges, found run {run.run_id} in the bundle"
             )
         files = check_seal(tracker, run, record.digests)
-        kept = {name: digest for name, digest in record.digests.items() if name in _names(manifest, run)}
-        files |= check_files(tracker, run.run_id, kept)
+        included = {name: digest for name, digest in record.digests.items() if name in _names(manifest, run)}
+        files |= check_files(tracker, run.run_id, included)
     except RegistryError as error:
         return Verification(run.run_id, run.name, Integrity("mismatch", (str(error),)))
-    left_out = len(record.digests) - len(kept)
-    text = f"the files are as recorded; no metric was recomputed, because the bundle omits {left_out} files (--light)"
-    integrity = Integrity("trusted", (text,)) if left_out else Integrity("verified")
+    omitted = len(record.digests) - len(included)
+    text = f"the files are as recorded; no metric was recomputed, because the bundle omits {omitted} files (--light)"
+    integrity = Integrity("trusted", (text,)) if omitted else Integrity("verified")
     return Verification(run.run_id, run.name, integrity, files)
 
 
-def _measured(sealed: Verification, reported: RunRecord, again: RemeasuredRun) -> Verification:
-    if again.record is None:
-        state = "mismatch" if again.exclusion.kind == "integrity" else "unverifiable"
-        return replace(sealed, integrity=Integrity(state, (again.exclusion.reason,)))
-    integrity = again.record.integrity
+def _measured(file_outcome: Verification, reported: RunRecord, remeasured: RemeasuredRun) -> Verification:
+    if remeasured.record is None:
+        state = "mismatch" if remeasured.exclusion.kind == "integrity" else "unverifiable"
+        return replace(file_outcome, integrity=Integrity(state, (remeasured.exclusion.reason,)))
+    integrity = remeasured.record.integrity
     if integrity.state == "verified":
-        held = compare(reported.measurements, again.record.measurements)
-        integrity = integrity if held.state == "verified" else held
-    return replace(sealed, integrity=integrity)
+        comparison = compare(reported.measurements, remeasured.record.measurements)
+        integrity = integrity if comparison.state == "verified" else comparison
+    return replace(file_outcome, integrity=integrity)
 
 
 def _names(manifest: Manifest, run: StoredRun) -> set[str]:
@@ -198,14 +203,14 @@ def import_into(path: str, experiment: str = "", store: str = "", key: str = "")
         source, _, runs = open_bundle(folder)
         tracker = open_tracker(store, experiment)
         origin = jsonio.digest_of(manifest)
-        made, present = {}, {}
+        imported, present = {}, {}
         for run in runs:
-            there = _present(tracker, run)
-            if there:
-                present[run.run_id] = there
+            existing_id = _present(tracker, run)
+            if existing_id:
+                present[run.run_id] = existing_id
             else:
-                made[run.run_id] = _put(tracker, source, run, origin)
-    return ImportResult(made, present)
+                imported[run.run_id] = _put(tracker, source, run, origin)
+    return ImportResult(imported, present)
 
 
 def _present(tracker: Tracker, run: StoredRun) -> str:
@@ -214,33 +219,33 @@ def _present(tracker: Tracker, run: StoredRun) -> str:
         schema.TAG_SPEC: run.tags.get(schema.TAG_SPEC, ""),
         schema.TAG_ARTIFACTS: run.tags.get(schema.TAG_ARTIFACTS, ""),
     }
-    return next((found.run_id for found in tracker.search(tags) if found.state == "FINISHED"), "")
+    return next((stored.run_id for stored in tracker.search(tags) if stored.state == "FINISHED"), "")
 
 
 def _put(tracker: Tracker, source: MemoryTracker, run: StoredRun, origin: str) -> str:
     """Import one run; set its final status only after all files are uploaded."""
-    sealed = read_sealed({name: source.artifact(run.run_id, name) for name in NEEDED})
-    check_seal(source, run, sealed.provenance["digests"])
-    check_files(source, run.run_id, sealed.provenance["digests"])
+    recorded = read_sealed({name: source.artifact(run.run_id, name) for name in NEEDED})
+    check_seal(source, run, recorded.provenance["digests"])
+    check_files(source, run.run_id, recorded.provenance["digests"])
     tags = {
         name: value
         for name, value in run.tags.items()
         if name in KEPT_TAGS or name.startswith(schema.first_fire_tag(""))
     }
-    begun = {
+    initial_tags = {
         **tags,
         schema.TAG_STATUS: "running",
         schema.TAG_PROCESS: process_ownership.process_tag(),
         schema.TAG_IMPORTED: origin,
         **sign(0, process_ownership.LEASE),
     }
-    begun.pop(schema.TAG_ARTIFACTS, None)
-    run_id = tracker.create(run.name, begun, schema.params(sealed.spec))
+    initial_tags.pop(schema.TAG_ARTIFACTS, None)
+    run_id = tracker.create(run.name, initial_tags, schema.params(recorded.spec))
     try:
         with LeaseHolder(tracker, run_id, process_ownership.LEASE):  # sends the heartbeat
             tracker.upload(run_id, source.folder / run.run_id)
-            ended = {name: tags[name] for name in (schema.TAG_STATUS, schema.TAG_ARTIFACTS) if name in tags}
-            tracker.log(run_id, sealed.points, ended)
+            final_tags = {name: tags[name] for name in (schema.TAG_STATUS, schema.TAG_ARTIFACTS) if name in tags}
+            tracker.log(run_id, recorded.points, final_tags)
         tracker.finish(run_id, "FINISHED")
     except BaseException:
         tracker.finish(run_id, "FAILED")
@@ -257,7 +262,7 @@ KEPT_TAGS = frozenset(
 )
 
 
-def bundled_text(found: BundleResult) -> Iterator[str]:
+def bundled_text(bundle: BundleResult) -> Iterator[str]:
     """Yield the lines that the bundle command prints."""
-    yield f"{found.path}: {found.runs} runs, {found.size / 2**20:.1f} MiB, SHA-256 {found.sha256}"
-    yield f"next: fa-registry verify {found.path}" + ("" if found.signed else "; to sign the bundle, add --sign KEY")
+    yield f"{bundle.path}: {bundle.runs} runs, {bundle.size / 2**20:.1f} MiB, SHA-256 {bundle.sha256}"
+    yield f"next: fa-registry verify {bundle.path}" + ("" if bundle.signed else "; to sign the bundle, add --sign KEY")

@@ -59,7 +59,7 @@ def stale_items(
     registry: Path,
     database: Path | None = None,
     pages: Path | None = None,
-    signs: HeartbeatMonitor | None = None,
+    heartbeats: HeartbeatMonitor | None = None,
 ) -> list[StaleItem]:
     """Return all stale items that can be removed.
 
@@ -68,23 +68,23 @@ def stale_items(
         registry: Folder that `stores.registry_folder` returned.
         database: Path of a sqlite database to check for the journal of a killed process.
         pages: Folder to check for half-written pages.
-        signs: Observed heartbeats of runs on other machines. If None, every run on another machine counts as alive.
+        heartbeats: Observed heartbeats of runs on other machines. If None, every run on another machine counts as alive.
     """
-    gone = zombies(tracker, signs) if tracker else ()
-    found = [StaleItem(RUNS, _named(run), partial(close, tracker, run)) for run in gone]
-    found += [
+    dead_runs = zombies(tracker, heartbeats) if tracker else ()
+    items = [StaleItem(RUNS, _named(run), partial(close, tracker, run)) for run in dead_runs]
+    items += [
         StaleItem(FOLDERS, str(path), partial(process_ownership.remove_quietly, path))
         for path in process_ownership.abandoned_folders()
     ]
-    halves = process_ownership.abandoned(pages, ".*") if pages else []
-    found += [StaleItem(PAGES, str(path), partial(process_ownership.remove_quietly, path)) for path in halves]
+    paths = process_ownership.abandoned(pages, ".*") if pages else []
+    items += [StaleItem(PAGES, str(path), partial(process_ownership.remove_quietly, path)) for path in paths]
     if database and _is_half_written(database):
-        found.append(StaleItem(JOURNAL, f"{database}-journal", partial(_roll_back, database)))
-    found += [StaleItem(PROCESSES, str(pid), partial(_end, pid)) for pid in process_ownership.abandoned_processes()]
+        items.append(StaleItem(JOURNAL, f"{database}-journal", partial(_roll_back, database)))
+    items += [StaleItem(PROCESSES, str(pid), partial(_end, pid)) for pid in process_ownership.abandoned_processes()]
     states = resume_folder(registry)
-    halves = [*process_ownership.abandoned(states, ".*"), *sorted(states.glob(f"*{process_ownership.DAMAGED}"))]
-    return found + [
-        StaleItem(STATE_FILES, str(path), partial(process_ownership.remove_quietly, path)) for path in halves
+    paths = [*process_ownership.abandoned(states, ".*"), *sorted(states.glob(f"*{process_ownership.DAMAGED}"))]
+    return items + [
+        StaleItem(STATE_FILES, str(path), partial(process_ownership.remove_quietly, path)) for path in paths
     ]
 
 
@@ -93,21 +93,21 @@ def clear(tracker: Tracker, registry: Path) -> None:
 
     Damaged files are kept because `doctor` must first show them to the user.
     """
-    for left in stale_items(tracker, registry):
-        if not left.what.endswith(process_ownership.DAMAGED):
-            left.mend()
+    for item in stale_items(tracker, registry):
+        if not item.what.endswith(process_ownership.DAMAGED):
+            item.mend()
 
 
-def zombies(tracker: Tracker, signs: HeartbeatMonitor | None = None) -> list[StoredRun]:
+def zombies(tracker: Tracker, heartbeats: HeartbeatMonitor | None = None) -> list[StoredRun]:
     """Return the runs that are marked as running although their process has ended.
 
     Args:
-        signs: Observed heartbeats of runs on other machines. If None, every run on another machine counts as alive.
+        heartbeats: Observed heartbeats of runs on other machines. If None, every run on another machine counts as alive.
     """
-    signs = signs or HeartbeatMonitor()
+    heartbeats = heartbeats or HeartbeatMonitor()
     running = tracker.search({schema.TAG_STATUS: "running"}) + tracker.search({}, state="RUNNING")
-    known = {run.run_id: run for run in running}.values()
-    return [run for run in known if signs.is_dead(run)]
+    unique_runs = {run.run_id: run for run in running}.values()
+    return [run for run in unique_runs if heartbeats.is_dead(run)]
 
 
 def says_running(run: StoredRun) -> bool:
@@ -115,27 +115,29 @@ def says_running(run: StoredRun) -> bool:
     return "running" in (run.tags.get(schema.TAG_STATUS), run.state.lower())
 
 
-def close_gone(tracker: Tracker, runs: Iterable[StoredRun], signs: HeartbeatMonitor, as_status: str = "failed") -> None:
+def close_gone(
+    tracker: Tracker, runs: Iterable[StoredRun], heartbeats: HeartbeatMonitor, as_status: str = "failed"
+) -> None:
     """Close each given run that is marked as running but has no process.
 
     Args:
         as_status: Status of a closed run that had no final status.
     """
     for run in runs:
-        if says_running(run) and signs.is_dead(run):
+        if says_running(run) and heartbeats.is_dead(run):
             close(tracker, run, as_status)
 
 
 def close_zombies(
-    tracker: Tracker, tags: Mapping[str, str], signs: HeartbeatMonitor | None = None, as_status: str = "failed"
+    tracker: Tracker, tags: Mapping[str, str], heartbeats: HeartbeatMonitor | None = None, as_status: str = "failed"
 ) -> None:
     """Close each run with these tags that is marked as running but has no process.
 
     Args:
-        signs: Observed heartbeats of runs on other machines. If None, every run on another machine counts as alive.
+        heartbeats: Observed heartbeats of runs on other machines. If None, every run on another machine counts as alive.
         as_status: Status of a closed run that had no final status.
     """
-    close_gone(tracker, tracker.search(tags), signs or HeartbeatMonitor(), as_status)
+    close_gone(tracker, tracker.search(tags), heartbeats or HeartbeatMonitor(), as_status)
 
 
 def close(tracker: Tracker, run: StoredRun, as_status: str = "failed") -> None:

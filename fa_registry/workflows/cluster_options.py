@@ -55,12 +55,12 @@ def asked_resources(executor: str, cluster: Cluster, device: str, problems: list
     return resources
 
 
-def _number(name: str, typed: str | float, most: float, expected: str, problems: list[str]) -> float:
+def _number(name: str, typed: str | float, limit: float, expected: str, problems: list[str]) -> float:
     try:
         number = float(typed)
     except ValueError:
         number = math.nan
-    if (0 < number <= most and (number <= 1 or number == int(number))) or typed == 0:
+    if (0 < number <= limit and (number <= 1 or number == int(number))) or typed == 0:
         return number
     problems.append(f"{name}: expected {expected}; found {typed!r}")
     return 0
@@ -74,24 +74,26 @@ def _bytes(typed: str, problems: list[str]) -> int:
     return int(float(size[1]) * UNITS[size[2]]) if size else 0
 
 
-def check_reach(store: str, room: Capacity) -> None:
+def check_reach(store: str, capacity: Capacity) -> None:
     """Raise StoreError if jobs on other machines cannot use the store safely.
 
     This is the case if the store is a sqlite file or if its address contains a password.
 
     Args:
-        room: Machines on which the executor starts jobs.
+        capacity: Machines on which the executor starts jobs.
     """
-    if room.machines is None:
+    if capacity.machines is None:
         return
-    others = sorted(room.machines - {platform.node()})
-    if others and sqlite_path(store):
-        raise StoreError(f"store {store}: jobs would run on other machines ({', '.join(others[:3])}). {ONE_MACHINE}")
+    other_machines = sorted(capacity.machines - {platform.node()})
+    if other_machines and sqlite_path(store):
+        raise StoreError(
+            f"store {store}: jobs would run on other machines ({', '.join(other_machines[:3])}). {ONE_MACHINE}"
+        )
     address = urlsplit(store)
     if address.password or "password" in parse_qs(address.query):
-        shown = escape_control(store).partition("?")[0]
+        displayed = escape_control(store).partition("?")[0]
         raise StoreError(
-            f"store {shown}: the password would be sent with every job, and other users could read the password on disks and "
+            f"store {displayed}: the password would be sent with every job, and other users could read the password on disks and "
             "web pages. Remove the password from the address and set these variables on every machine: PGPASSFILE or PGPASSWORD "
             "for PostgreSQL, MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD for an MLflow server "
             "(docs/many-machines.md)"

@@ -77,20 +77,20 @@ class CompareResult:
 
 def run_compare(
     texts: Sequence[str],
-    chosen: RunSelector = RunSelector(),
+    selector: RunSelector = RunSelector(),
     setting: str = "",
-    terms: JudgingOptions = JudgingOptions(),
+    judging: JudgingOptions = JudgingOptions(),
     measuring: RemeasureOptions = LOGGED,
-    place: StoreLocation = StoreLocation(),
+    location: StoreLocation = StoreLocation(),
     pages: ReportOutput = ReportOutput(),
 ) -> CompareResult:
     """Judge the operands by one edition, without waivers, and write compare.html.
 
     Args:
         texts: Method labels or run ids.
-        chosen: Runs in which the operands are searched; by default all runs of the store.
+        selector: Runs in which the operands are searched; by default all runs of the store.
         setting: Part of the name of a setting. This argument is required if the methods were trained in several settings.
-        terms: The edition and its thresholds.
+        judging: The edition and its thresholds.
         measuring: Whether and how to recompute metrics. By default, the logged metrics are used.
         pages: Folder of the page, and user templates.
 
@@ -101,14 +101,14 @@ def run_compare(
     problems: list[str] = []
     if len(texts) < 2:
         problems.append(f"operands: expected two or more methods or runs, found {', '.join(texts) or 'none'}")
-    editions, measuring = checked_judging(chosen, terms, measuring, pages, problems)
+    editions, measuring = checked_judging(selector, judging, measuring, pages, problems)
     if problems:
         raise InvalidFields("compare", problems)
-    tracker = open_tracker(place.store, create=False)
-    selection = _pool(tracker, chosen)
+    tracker = open_tracker(location.store, create=False)
+    selection = _pool(tracker, selector)
     pool = filter_by_setting(selection.runs, setting) if setting else selection.runs
     compared = parse_operands(texts, pool)
-    if not chosen.ways:
+    if not selector.ways:
         check_unambiguous(compared)
     narrowed = dataclasses.replace(
         selection,
@@ -116,11 +116,11 @@ def run_compare(
         excluded=tuple(excluded for excluded in selection.excluded if _concerns(excluded, compared)),
         remarks=(),  # the selection's remarks are about all of its runs
     )
-    report = build_report(tracker, narrowed, editions, measuring, place.root)
-    shown = comparison_columns(report, compared)
-    context = compare_context(report, shown)
+    report = build_report(tracker, narrowed, editions, measuring, location.root)
+    columns = comparison_columns(report, compared)
+    context = compare_context(report, columns)
     page = render_comparison(context, Path(pages.out), pages.own_templates)
-    in_mlflow = in_browser(tracker.uri, tracker.comparison(example_runs(shown)))
+    in_mlflow = in_browser(tracker.uri, tracker.comparison(example_runs(columns)))
     return CompareResult(context, page, 0 if is_intact(report) else IntegrityError.exit_code, in_mlflow)
 
 
@@ -131,21 +131,21 @@ def parse_operands(texts: Sequence[str], pool: Sequence[StoredRun]) -> list[Oper
         InvalidFields: Operands are unknown, ambiguous or overlapping; the error lists all of them.
     """
     problems: list[str] = []
-    known = [operand for text in texts if (operand := _operand(text, pool, problems))]
-    problems += _twice(known)
+    operands = [operand for text in texts if (operand := _operand(text, pool, problems))]
+    problems += _twice(operands)
     if problems:
         raise InvalidFields("compare", problems)
-    return known
+    return operands
 
 
-def _twice(known: Sequence[Operand]) -> Iterable[str]:
-    for place, operand in enumerate(known):
-        for other in known[:place]:
-            both = {run.run_id for run in operand.runs} & {run.run_id for run in other.runs}
-            if operand.text == other.text or (both and operand.is_run and other.is_run):
-                yield f"{operand.text}: the same as {other.text}; expected different methods or runs"
-            elif both and operand.is_run != other.is_run:
-                yield f"{operand.text}: this operand and {other.text} share a run; expected only methods or only runs"
+def _twice(operands: Sequence[Operand]) -> Iterable[str]:
+    for index, operand in enumerate(operands):
+        for previous in operands[:index]:
+            shared_ids = {run.run_id for run in operand.runs} & {run.run_id for run in previous.runs}
+            if operand.text == previous.text or (shared_ids and operand.is_run and previous.is_run):
+                yield f"{operand.text}: the same as {previous.text}; expected different methods or runs"
+            elif shared_ids and operand.is_run != previous.is_run:
+                yield f"{operand.text}: this operand and {previous.text} share a run; expected only methods or only runs"
 
 
 def _operand(text: str, pool: Sequence[StoredRun], problems: list[str]) -> Operand | None:
@@ -165,10 +165,10 @@ def _operand(text: str, pool: Sequence[StoredRun], problems: list[str]) -> Opera
     return None
 
 
-def _pool(tracker: Tracker, chosen: RunSelector) -> Selection:
+def _pool(tracker: Tracker, selector: RunSelector) -> Selection:
     """Return the runs in which the operands are searched."""
-    if chosen.ways:
-        return select_runs(tracker, chosen)
+    if selector.ways:
+        return select_runs(tracker, selector)
     newest = {}
     for run in tracker.search({schema.TAG_KIND: "run"}):  # newest first
         if run.tags.get(schema.TAG_STATUS) in schema.FINISHED_STATUSES:
@@ -195,10 +195,10 @@ def needed(compared: Sequence[Operand], pool: Sequence[StoredRun]) -> list[Store
     These are the runs of the operands, the other seeds of their methods, and the frozen controls in the same settings.
     """
     # other seeds are needed because a rule may use the mean over seeds
-    wanted = {
+    labels_and_settings = {
         (label, _setting(run)) for operand in compared for run in operand.runs for label in (operand.label, FROZEN)
     }
-    return [run for run in pool if (run.tags.get(schema.TAG_METHOD, ""), _setting(run)) in wanted]
+    return [run for run in pool if (run.tags.get(schema.TAG_METHOD, ""), _setting(run)) in labels_and_settings]
 
 
 def check_unambiguous(compared: Sequence[Operand]) -> None:
@@ -206,16 +206,20 @@ def check_unambiguous(compared: Sequence[Operand]) -> None:
 
     The error lists the settings.
     """
-    of_each = [dict.fromkeys(map(_setting, operand.runs)) for operand in compared]
-    shared = [setting for setting in of_each[0] if all(setting in others for others in of_each)]
-    if len(shared) == 1 or all(len(settings) == 1 for settings in of_each):
+    settings_by_operand = [dict.fromkeys(map(_setting, operand.runs)) for operand in compared]
+    shared = [
+        setting
+        for setting in settings_by_operand[0]
+        if all(setting in operand_settings for operand_settings in settings_by_operand)
+    ]
+    if len(shared) == 1 or all(len(settings) == 1 for settings in settings_by_operand):
         return
-    named = shared or list(dict.fromkeys(setting for settings in of_each for setting in settings))
-    where = "settings with all operands" if shared else "no setting has all operands; settings with some operands"
-    listed = "".join(f"\n  - {setting}" for setting in named)
+    listed_settings = shared or list(dict.fromkeys(setting for settings in settings_by_operand for setting in settings))
+    explanation = "settings with all operands" if shared else "no setting has all operands; settings with some operands"
+    lines = "".join(f"\n  - {setting}" for setting in listed_settings)
     raise UsageError(
         f"compare: {', '.join(operand.text for operand in compared)} ran in several settings of this store; "
-        f"choose one with --setting, --study, --experiment or --run ({where}):{listed}"
+        f"choose one with --setting, --study, --experiment or --run ({explanation}):{lines}"
     )
 
 
@@ -225,10 +229,10 @@ def filter_by_setting(pool: Sequence[StoredRun], text: str) -> list[StoredRun]:
     Raises:
         UsageError: No run matches.
     """
-    kept = [run for run in pool if text in _setting(run)]
-    if not kept:
+    matches = [run for run in pool if text in _setting(run)]
+    if not matches:
         raise UsageError(f"compare: {unknown_name_text('setting', text, {_setting(run) for run in pool})}")
-    return kept
+    return matches
 
 
 def comparison_columns(report: AuditReport, compared: Sequence[Operand]) -> list[Group]:
@@ -242,11 +246,11 @@ def comparison_columns(report: AuditReport, compared: Sequence[Operand]) -> list
     """
     judged = groups(report)
     gaps = {excluded.run_id: excluded for excluded in report.excluded}
-    made, problems, is_changed = [], [], False
+    columns, problems, is_changed = [], [], False
     for operand in compared:
-        own = _columns(operand, judged)
-        made += own
-        if not own:
+        operand_columns = _columns(operand, judged)
+        columns += operand_columns
+        if not operand_columns:
             gap = gaps.get(operand.runs[0].run_id)
             problems.append(f"{operand.text}: {gap.reason if gap else _options_known(operand, judged)}")
             is_changed |= bool(gap) and gap.kind == "integrity"
@@ -254,13 +258,13 @@ def comparison_columns(report: AuditReport, compared: Sequence[Operand]) -> list
         raise IntegrityError("\n".join(problems))
     if problems:
         raise InvalidFields("compare", problems)
-    return made
+    return columns
 
 
-def example_runs(shown: Sequence[Group]) -> list[str]:
+def example_runs(columns: Sequence[Group]) -> list[str]:
     """Return one run id per group, with equal seeds if all groups share a seed."""
     # if the seeds are equal, MLflow's page shows only differences between methods
-    by_seed = [{run.record.spec.seed: run.record.run_id for run in group.runs} for group in shown]
+    by_seed = [{run.record.spec.seed: run.record.run_id for run in group.runs} for group in columns]
     shared = next((seed for seed in by_seed[0] if all(seed in runs for runs in by_seed)), None)
     return [runs.get(shared) or next(iter(runs.values())) for runs in by_seed]
 
@@ -270,8 +274,8 @@ def _columns(operand: Operand, judged: Sequence[Group]) -> list[Group]:
         run_id = operand.runs[0].run_id
         return [_alone(group, run) for group in judged for run in group.every_run if run.record.run_id == run_id]
     exact = [group for group in judged if group_label(group) == operand.text.replace(", ", ",")]
-    wide = [group for group in judged if group.method == operand.text]
-    return exact if "(" in operand.text else wide
+    variants = [group for group in judged if group.method == operand.text]
+    return exact if "(" in operand.text else variants
 
 
 def _alone(group: Group, run: RunAudit) -> Group:

@@ -68,10 +68,12 @@ def _conformance(record: RunRecord) -> Conformance:
         return Conformance("unchecked", ("a user-supplied loop trained the run instead of the installed method",))
     entry = (sealed_code(record.provenance) or {}).get(f"methods/{spec.method}", {})
     try:
-        own = methods.CATALOG.location(spec.method).is_builtin
-        if own and "digest" not in entry:
+        is_builtin = methods.CATALOG.location(spec.method).is_builtin
+        if is_builtin and "digest" not in entry:
             return Conformance("own")
-        if not own and entry.get("digest") == methods.CATALOG.recorded_digest(spec.method, entry.get("files", "")):
+        if not is_builtin and entry.get("digest") == methods.CATALOG.recorded_digest(
+            spec.method, entry.get("files", "")
+        ):
             return _tested(jsonio.canonical(_key(spec)))
     except UnknownName:
         return _stated(record, "the package of the method is not installed here")
@@ -80,15 +82,15 @@ def _conformance(record: RunRecord) -> Conformance:
     return _stated(record, "the code that trained the run is not the installed code")
 
 
-def _stated(record: RunRecord, why: str) -> Conformance:
+def _stated(record: RunRecord, reason: str) -> Conformance:
     """Return the outcome in the run's files; a success counts only as `stated`."""
     try:
-        sealed = jsonio.decode(Conformance, record.provenance.get("conformance") or {"state": "unchecked"})
+        recorded = jsonio.decode(Conformance, record.provenance.get("conformance") or {"state": "unchecked"})
     except InvalidFields:
-        return Conformance("unchecked", (why,))
-    if sealed.state == "failed":
-        return sealed
-    return Conformance("stated" if sealed.state == "passed" else "unchecked", (why,), sealed.architecture)
+        return Conformance("unchecked", (reason,))
+    if recorded.state == "failed":
+        return recorded
+    return Conformance("stated" if recorded.state == "passed" else "unchecked", (reason,), recorded.architecture)
 
 
 def _key(spec: RunSpec) -> dict[str, Any]:
@@ -118,19 +120,21 @@ def _tested(key: str) -> Conformance:
     )
     from fa_registry.testing.suite import check_method
 
-    wanted = json.loads(key)
-    name, architecture = wanted["name"], wanted["architecture"]
-    if hindrance := cannot_build(architectures.CATALOG.get(architecture)):
-        return Conformance(
-            "unchecked", (f"{architecture} cannot be built as small as the checks require: {hindrance}",)
-        )
+    key_fields = json.loads(key)
+    name, architecture = key_fields["name"], key_fields["architecture"]
+    if problem := cannot_build(architectures.CATALOG.get(architecture)):
+        return Conformance("unchecked", (f"{architecture} cannot be built as small as the checks require: {problem}",))
     LOG.info("checking the conformance of method %s on %s, once for this version of the code", name, architecture)
-    end = run_in_subprocess(partial(check_method, name, [architecture], options=wanted["options"]), CHECK_SECONDS)
-    if end.kind == "done":
-        failures = tuple(f"{result.property}: {result.detail}" for result in end.value if result.outcome == "fail")
+    process_end = run_in_subprocess(
+        partial(check_method, name, [architecture], options=key_fields["options"]), CHECK_SECONDS
+    )
+    if process_end.kind == "done":
+        failures = tuple(
+            f"{result.property}: {result.detail}" for result in process_end.value if result.outcome == "fail"
+        )
         return Conformance("failed" if failures else "passed", failures, architecture)
-    why = (f"the conformance checks did not finish: {end.value.strip().splitlines()[-1]}",)
-    return Conformance("unchecked", why) if end.lost else Conformance("failed", why, architecture)
+    messages = (f"the conformance checks did not finish: {process_end.value.strip().splitlines()[-1]}",)
+    return Conformance("unchecked", messages) if process_end.lost else Conformance("failed", messages, architecture)
 
 
 def _read(path: Path) -> Conformance | None:
@@ -177,23 +181,23 @@ def sealed_code(provenance: Mapping[str, Any]) -> Code | None:
     return {name: entry for name, entry in code.items() if isinstance(entry, Mapping)}
 
 
-def log_code_changes(changed: Mapping[str, Sequence[str]], kept: bool) -> None:
+def log_code_changes(changed: Mapping[str, Sequence[str]], is_kept: bool) -> None:
     """Log which runs other code has trained, and whether the runs are kept.
 
     Args:
         changed: Mapping from run name to the changes of the code.
-        kept: Whether the runs are kept; if not, they are trained again.
+        is_kept: Whether the runs are kept; if not, they are trained again.
     """
     if not changed:
         return
-    many = len(changed) > 1
-    count = f"{len(changed)} runs were" if many else f"{next(iter(changed))} was"
-    become = (
-        f"{'are' if many else 'is'} kept (--accept-old-code), but an audit cannot recompute {'them' if many else 'it'}"
-        if kept
-        else f"{'are' if many else 'is'} trained again (--accept-old-code keeps {'them' if many else 'it'})"
+    has_many = len(changed) > 1
+    count = f"{len(changed)} runs were" if has_many else f"{next(iter(changed))} was"
+    consequence = (
+        f"{'are' if has_many else 'is'} kept (--accept-old-code), but an audit cannot recompute {'them' if has_many else 'it'}"
+        if is_kept
+        else f"{'are' if has_many else 'is'} trained again (--accept-old-code keeps {'them' if has_many else 'it'})"
     )
-    LOG.info("%s trained by other code than the installed code and %s:", count, become)
+    LOG.info("%s trained by other code than the installed code and %s:", count, consequence)
     for line in dict.fromkeys(line for lines in changed.values() for line in lines):
         LOG.info("  %s", line)
 
@@ -203,20 +207,22 @@ def code_check(record: RunRecord) -> Check:
 
     If the code differs or is not installed, metrics cannot be recomputed, and the outcome is `not possible`.
     """
-    sealed = sealed_code(record.provenance)
+    recorded_code = sealed_code(record.provenance)
     try:
-        differences = fingerprint_changes(sealed, fingerprint(record.spec))
+        differences = fingerprint_changes(recorded_code, fingerprint(record.spec))
     except (UnknownName, PluginError) as error:
-        return Check(SUBJECT, "not possible", f"{str(error).splitlines()[0]}{_wanted(sealed)}")
+        return Check(SUBJECT, "not possible", f"{str(error).splitlines()[0]}{_wanted(recorded_code)}")
     if differences:
-        what = "adopted and measured" if record.spec.weights else "trained"
-        return Check(SUBJECT, "not possible", f"{what} by other code than the installed code: {'; '.join(differences)}")
-    if sealed is None:
+        action = "adopted and measured" if record.spec.weights else "trained"
+        return Check(
+            SUBJECT, "not possible", f"{action} by other code than the installed code: {'; '.join(differences)}"
+        )
+    if recorded_code is None:
         text = "an older release recorded no code; its plug-ins count as version 1, which is the installed version"
         return Check(SUBJECT, "agrees", text)
     return Check(SUBJECT, "agrees", "method, architecture, data set and diagnostics are the same as in training")
 
 
-def _wanted(sealed: Code | None) -> str:
-    entries = {describe(entry) for entry in (sealed or {}).values() if "digest" in entry}
+def _wanted(recorded_code: Code | None) -> str:
+    entries = {describe(entry) for entry in (recorded_code or {}).values() if "digest" in entry}
     return f"; the run was trained with {', '.join(sorted(entries))}" if entries else ""

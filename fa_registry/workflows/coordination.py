@@ -64,8 +64,8 @@ class StudySnapshot:
         if self._study and self._missed >= MISSES:
             self._missed, self._attempts = 0, {}
             for run in self._tracker.search({schema.TAG_KIND: "run", schema.TAG_STUDY: self._study}):
-                bare = replace(run, metrics={}, params={})
-                self._attempts.setdefault(run.tags.get(schema.TAG_SPEC, ""), []).append(bare)
+                run_summary = replace(run, metrics={}, params={})
+                self._attempts.setdefault(run.tags.get(schema.TAG_SPEC, ""), []).append(run_summary)
 
 
 class StopTagPoller:
@@ -105,21 +105,23 @@ class StopTagPoller:
 
 def stopped_by_tag(tracker: Tracker, study: str) -> str:
     """Return a message if a run of the study has TAG_STOP, otherwise an empty string."""
-    tagged = tracker.search({schema.TAG_STUDY: study, schema.TAG_STOP: STOP}, most=1)
+    tagged_runs = tracker.search({schema.TAG_STUDY: study, schema.TAG_STOP: STOP}, most=1)
     return (
-        f"study {study} was stopped by a user: run {tagged[0].run_id} ({tagged[0].name}) has the tag "
+        f"study {study} was stopped by a user: run {tagged_runs[0].run_id} ({tagged_runs[0].name}) has the tag "
         f"{schema.TAG_STOP}={STOP}. To resume, remove the tag on the run's page in MLflow and repeat the command"
-        if tagged
+        if tagged_runs
         else ""
     )
 
 
-def leased_elsewhere(attempts: Attempts, specs: Iterable[RunSpec], signs: HeartbeatMonitor) -> dict[str, StoredRun]:
+def leased_elsewhere(
+    attempts: Attempts, specs: Iterable[RunSpec], heartbeats: HeartbeatMonitor
+) -> dict[str, StoredRun]:
     """Return the runs in which other processes now train these specifications.
 
     The keys are specification identities.
     """
-    holders = ((spec.identity, lease_owner(attempts[spec.identity], signs)) for spec in specs)
+    holders = ((spec.identity, lease_owner(attempts[spec.identity], heartbeats)) for spec in specs)
     return {identity: run for identity, run in holders if run}
 
 
@@ -127,7 +129,7 @@ def wait_for_others(
     tracker: Tracker,
     specs: Sequence[RunSpec],
     finished: Callable[[RunSpec, Sequence[StoredRun]], StoredRun | None],
-    signs: HeartbeatMonitor,
+    heartbeats: HeartbeatMonitor,
     stop: Callable[[], bool],
     waits: bool = True,
 ) -> tuple[dict[str, StoredRun], list[RunSpec], list[RunSpec]]:
@@ -148,36 +150,36 @@ def wait_for_others(
         Interrupted: `stop` returned True.
         StoreError: Another machine writes to the same sqlite file.
     """
-    reported = 0.0
+    last_report = 0.0
     while True:
         attempts = runs_by_spec(tracker, [spec.identity for spec in specs])
-        done = {spec.identity: run for spec in specs if (run := finished(spec, attempts[spec.identity]))}
-        held = leased_elsewhere(attempts, (spec for spec in specs if spec.identity not in done), signs)
-        free = [spec for spec in specs if spec.identity not in done and spec.identity not in held]
-        if free or not held or not waits:
+        finished_runs = {spec.identity: run for spec in specs if (run := finished(spec, attempts[spec.identity]))}
+        leased = leased_elsewhere(attempts, (spec for spec in specs if spec.identity not in finished_runs), heartbeats)
+        free = [spec for spec in specs if spec.identity not in finished_runs and spec.identity not in leased]
+        if free or not leased or not waits:
             for spec in free:
-                close_zombies(tracker, {schema.TAG_SPEC: spec.identity}, signs)
-            return done, free, [spec for spec in specs if spec.identity in held]
-        check_machines(tracker, held.values(), signs)
+                close_zombies(tracker, {schema.TAG_SPEC: spec.identity}, heartbeats)
+            return finished_runs, free, [spec for spec in specs if spec.identity in leased]
+        check_machines(tracker, leased.values(), heartbeats)
         if stop():
             raise Interrupted(
-                f"stopped while other processes train {len(held)} of the runs; to resume, repeat the command"
+                f"stopped while other processes train {len(leased)} of the runs; to resume, repeat the command"
             )
-        if time.monotonic() - reported > REPORTED:
-            LOG.info("%s", waiting_text(held))
-            reported = time.monotonic()
+        if time.monotonic() - last_report > REPORTED:
+            LOG.info("%s", waiting_text(leased))
+            last_report = time.monotonic()
         time.sleep(PAUSE)
 
 
-def waiting_text(held: Mapping[str, StoredRun]) -> str:
-    hosts = ", ".join(sorted({host_of(run) or "another machine" for run in held.values()}))
-    names = ", ".join(run.name for run in held.values())
-    return f"waiting for {len(held)} run{'s' * (len(held) > 1)} that other processes train on {hosts}: {names}"
+def waiting_text(leased: Mapping[str, StoredRun]) -> str:
+    hosts = ", ".join(sorted({host_of(run) or "another machine" for run in leased.values()}))
+    names = ", ".join(run.name for run in leased.values())
+    return f"waiting for {len(leased)} run{'s' * (len(leased) > 1)} that other processes train on {hosts}: {names}"
 
 
-def at_work_elsewhere(tracker: Tracker, signs: HeartbeatMonitor) -> list[StoredRun]:
+def at_work_elsewhere(tracker: Tracker, heartbeats: HeartbeatMonitor) -> list[StoredRun]:
     """Return the running runs of other machines whose heartbeats have not stopped."""
-    return [run for run in _running_elsewhere(tracker) if schema.TAG_SIGN in run.tags and not signs.is_dead(run)]
+    return [run for run in _running_elsewhere(tracker) if schema.TAG_SIGN in run.tags and not heartbeats.is_dead(run)]
 
 
 def without_heartbeat(tracker: Tracker) -> list[StoredRun]:
@@ -199,31 +201,31 @@ def observe_heartbeats(tracker: Tracker) -> HeartbeatMonitor:
     Returns:
         The observed heartbeats.
     """
-    signs, reported = HeartbeatMonitor(), False
-    while silent := [run for run in at_work_elsewhere(tracker, signs) if not signs.has_moved(run)]:
-        if not reported:
+    heartbeats, has_logged = HeartbeatMonitor(), False
+    while silent := [run for run in at_work_elsewhere(tracker, heartbeats) if not heartbeats.has_moved(run)]:
+        if not has_logged:
             hosts = ", ".join(sorted({host_of(run) for run in silent}))
             LOG.info(
                 "waiting for heartbeats of %d runs on other machines (%s), at most for the duration of each lease",
                 len(silent),
                 hosts,
             )
-            reported = True
+            has_logged = True
         time.sleep(PAUSE)
-    return signs
+    return heartbeats
 
 
 def host_of(run: StoredRun) -> str:
     return run.tags.get(schema.TAG_PROCESS, "").partition(":")[0]
 
 
-def check_machines(tracker: Tracker, held: Iterable[StoredRun], signs: HeartbeatMonitor) -> None:
+def check_machines(tracker: Tracker, leased: Iterable[StoredRun], heartbeats: HeartbeatMonitor) -> None:
     """Raise StoreError if the store is a sqlite file and another machine writes to it."""
     # the locks of a network disk do not protect such a file
     if not sqlite_path(tracker.uri):
         return
-    for run in held:
-        if host_of(run) not in ("", platform.node()) and signs.has_moved(run):
+    for run in leased:
+        if host_of(run) not in ("", platform.node()) and heartbeats.has_moved(run):
             raise StoreError(
                 f"store {tracker.uri}: run {run.run_id} is being trained on another machine, {host_of(run)}. "
                 f"{ONE_MACHINE}"

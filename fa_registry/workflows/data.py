@@ -41,7 +41,7 @@ def overview(name: str = "", root: Path | None = None) -> list[DataRow]:
         name: Name of one data set, or an empty string for all.
         root: Folder of the files. The default is $FA_REGISTRY_DATA, else `data`.
     """
-    return [_summary(dataset, called, data_root(root)) for called, dataset in _chosen(name).items()]
+    return [_summary(dataset, dataset_name, data_root(root)) for dataset_name, dataset in _chosen(name).items()]
 
 
 def places(name: str = "", root: Path | None = None) -> list[DataRow]:
@@ -55,15 +55,17 @@ def places(name: str = "", root: Path | None = None) -> list[DataRow]:
     """
     folder = data_root(root)
     rows = []
-    for called, dataset in _with_files(name).items():
+    for dataset_name, dataset in _with_files(name).items():
         for source in dataset.card.files:
             for kind, (path, md5) in zip(FORMS, candidates(folder, source, dataset.package), strict=False):
-                rows.append(_place(called, kind, path, md5))
+                rows.append(_place(dataset_name, kind, path, md5))
         if dataset.format.packed:
             rows.append(
-                _place(called, "or archive, then fetch", folder / dataset.format.packed, dataset.format.packed_md5)
+                _place(
+                    dataset_name, "or archive, then fetch", folder / dataset.format.packed, dataset.format.packed_md5
+                )
             )
-        rows.append(_place(called, "decoded", cache_path(folder, dataset.card.name), ""))
+        rows.append(_place(dataset_name, "decoded", cache_path(folder, dataset.card.name), ""))
     return rows
 
 
@@ -130,23 +132,25 @@ def check(name: str = "", root: Path | None = None, report: Report = lambda line
     Returns:
         One row per check: name of the data set, checked item (`what`), whether the check passed (`ok`), and result (`found`).
     """
-    chosen = _chosen(name)
+    selected = _chosen(name)
     if name and not _with_files(name):
-        return [_attempt(name, "splits", lambda: _counted(chosen[name].load(torch.device("cpu"))))]
+        return [_attempt(name, "splits", lambda: _counted(selected[name].load(torch.device("cpu"))))]
     files = _with_files(name)
     packages = [dataset.package for dataset in files.values() if dataset.package and dataset.package.folder.is_dir()]
-    asked_for = files[name].package if name else None
-    folder = existing_root(root, packages[0] if packages else asked_for)
+    requested_package = files[name].package if name else None
+    folder = existing_root(root, packages[0] if packages else requested_package)
     rows = []
-    for called, dataset in files.items():
-        summary = _summary(dataset, called, folder)
+    for dataset_name, dataset in files.items():
+        summary = _summary(dataset, dataset_name, folder)
         if name or summary["decoded"] or summary["missing"] < summary["files"]:
-            report(f"{called}: checking {folder}")
-            checked = _files_checked(called, dataset, folder)
+            report(f"{dataset_name}: checking {folder}")
+            checked = _files_checked(dataset_name, dataset, folder)
             if all(row["ok"] for row in checked) or cache_path(folder, dataset.card.name).is_file():
-                images = _attempt(called, "images", lambda dataset=dataset: _counted(dataset.raw(folder, report)))
+                images = _attempt(dataset_name, "images", lambda dataset=dataset: _counted(dataset.raw(folder, report)))
             else:
-                images = _row(called, "images", False, f"not decoded; {mend(dataset.card, folder, dataset.package)}")
+                images = _row(
+                    dataset_name, "images", False, f"not decoded; {mend(dataset.card, folder, dataset.package)}"
+                )
             rows += [*checked, images]
     return rows
 
@@ -176,7 +180,7 @@ def _chosen(name: str) -> dict[str, Dataset]:
 
 
 def _with_files(name: str) -> dict[str, ImageFiles]:
-    return {called: dataset for called, dataset in _chosen(name).items() if isinstance(dataset, ImageFiles)}
+    return {dataset_name: dataset for dataset_name, dataset in _chosen(name).items() if isinstance(dataset, ImageFiles)}
 
 
 def _summary(dataset: Dataset, name: str, root: Path) -> DataRow:
@@ -205,12 +209,12 @@ def _download(dataset: ImageFiles, root: Path, report: Report) -> None:
     problems = inspected(root, card, dataset.package)[1]
     if problems:
         packed = dataset.format.packed
-        instead = f", or {packed} (MD5 {dataset.format.packed_md5}) into {root}" if packed else ""
+        archive_text = f", or {packed} (MD5 {dataset.format.packed_md5}) into {root}" if packed else ""
         raise IntegrityError(
             refusal(
                 card,
                 problems,
-                f"{failure}\ndownload these files manually to the paths above{instead}, then repeat the command",
+                f"{failure}\ndownload these files manually to the paths above{archive_text}, then repeat the command",
             )
         )
 
@@ -218,11 +222,11 @@ def _download(dataset: ImageFiles, root: Path, report: Report) -> None:
 def _files_checked(name: str, dataset: ImageFiles, root: Path) -> list[DataRow]:
     """Return one row per source file; a missing file passes if its data are cached."""
     decoded = _is_cached(dataset, root)
-    whole, problems = inspected(root, dataset.card, dataset.package)
+    intact, problems = inspected(root, dataset.card, dataset.package)
     rows = []
     for source in dataset.card.files:
-        if source in whole:
-            rows.append(_row(name, str(whole[source]), True, "as published"))
+        if source in intact:
+            rows.append(_row(name, str(intact[source]), True, "as published"))
         elif decoded and not is_present(root, source, dataset.package):
             rows.append(_row(name, str(root / source.path), True, "missing, but not needed: already decoded"))
         else:
@@ -243,12 +247,12 @@ def _counted(data: Splits | RawImages) -> str:
     return f"{len(data.train_labels):,} train, {len(data.test_labels):,} test, digest {data.digest[:12]}"
 
 
-def _attempt(name: str, what: str, look: Callable[[], str]) -> DataRow:
+def _attempt(name: str, item: str, describe: Callable[[], str]) -> DataRow:
     try:
-        return _row(name, what, True, look())
+        return _row(name, item, True, describe())
     except RegistryError as error:
-        return _row(name, what, False, str(error))
+        return _row(name, item, False, str(error))
 
 
-def _row(name: str, what: str, ok: bool, found: str) -> DataRow:
-    return {"name": name, "what": what, "ok": ok, "found": found}
+def _row(name: str, item: str, ok: bool, result: str) -> DataRow:
+    return {"name": name, "what": item, "ok": ok, "found": result}

@@ -79,22 +79,22 @@ def audit_frame(report: AuditReport) -> pd.DataFrame:
 
     `attrs["units"]` and `attrs["words"]` of the frame map each metric column to its unit and its label.
     """
-    known, frozen = metrics_of_cards(report.cards), Frozen.of(report)
-    columns = audit_columns(report.runs, known=known)
+    metrics, frozen = metrics_of_cards(report.cards), Frozen.of(report)
+    columns = audit_columns(report.runs, card_metrics=metrics)
     rows = [
         {
             **_of_judged(judged),
-            **{column.name: metric_of_run(judged, column, frozen, known).reading.value for column in columns},
+            **{column.name: metric_of_run(judged, column, frozen, metrics).reading.value for column in columns},
         }
         for judged in report.runs
     ]
     names = [column.name for column in columns]
-    return _described(pd.DataFrame(rows, columns=[*OF_AN_AUDIT, *names]), names, known)
+    return _described(pd.DataFrame(rows, columns=[*OF_AN_AUDIT, *names]), names, metrics)
 
 
 def _of_run(run: StoredRun) -> dict[str, object]:
     seed = schema.seed_of(run.params)
-    statement = {
+    row = {
         "run_id": run.run_id,
         "name": run.name,
         "study": run.tags.get(schema.TAG_STUDY, ""),
@@ -105,7 +105,7 @@ def _of_run(run: StoredRun) -> dict[str, object]:
         "verdict": run.tags.get(schema.TAG_VERDICT, ""),
         "started": pd.Timestamp(run.started, unit="ms", tz="UTC"),
     }
-    return {**statement, **{name: run.metrics.get(metric) for metric, name in SHOWN.items()}}
+    return {**row, **{name: run.metrics.get(metric) for metric, name in SHOWN.items()}}
 
 
 def _of_judged(judged: RunAudit) -> dict[str, object]:
@@ -127,8 +127,8 @@ def _known() -> Mapping[str, Metric]:
     return metrics_of_cards(cards([]))
 
 
-def _described(frame: pd.DataFrame, names: Iterable[str], known: Mapping[str, Metric]) -> pd.DataFrame:
-    quantities = {name: quantity_of(name, known) for name in names}
-    frame.attrs["units"] = {name: quantity.unit for name, quantity in quantities.items()}
-    frame.attrs["words"] = {name: quantity.words for name, quantity in quantities.items()}
+def _described(frame: pd.DataFrame, names: Iterable[str], metrics: Mapping[str, Metric]) -> pd.DataFrame:
+    column_metrics = {name: quantity_of(name, metrics) for name in names}
+    frame.attrs["units"] = {name: metric.unit for name, metric in column_metrics.items()}
+    frame.attrs["words"] = {name: metric.words for name, metric in column_metrics.items()}
     return frame

@@ -43,7 +43,7 @@ WORTH = 1.5  # least speed-up of matrix products; a smaller gain is lost to the 
 
 
 def examine(
-    store: str = "", repair: bool = False, pages: str = "reports", gone: Sequence[str] = ()
+    store: str = "", repair: bool = False, pages: str = "reports", lost_hosts: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
     """Check the machine, the store, plug-ins and data sets; return one row per check.
 
@@ -54,15 +54,15 @@ def examine(
     Args:
         repair: Whether to remove stale items; the state of their row is then `repaired`.
         pages: Folder of pages to check.
-        gone: Names of other machines that no longer exist. If `repair` is True, their runs without a heartbeat are closed.
+        lost_hosts: Names of other machines that no longer exist. If `repair` is True, their runs without a heartbeat are closed.
 
     Raises:
-        UsageError: `gone` was given without `repair`.
-        UnknownName: A machine in `gone` has no run without a heartbeat.
+        UsageError: `lost_hosts` was given without `repair`.
+        UnknownName: A machine in `lost_hosts` has no run without a heartbeat.
     """
-    if gone and not repair:
+    if lost_hosts and not repair:
         raise UsageError("--gone requires --repair, because it closes the runs of a machine that no longer exists")
-    looks: dict[str, Callable[[], str | dict[str, Any]]] = {
+    checks: dict[str, Callable[[], str | dict[str, Any]]] = {
         **{f"version of {name}": partial(str, version) for name, version in provenance.versions().items()},
         "device": _device,
         "bf16 on the CPU": _bf16,
@@ -77,56 +77,56 @@ def examine(
         "temporary folder": tempfile.gettempdir,
         "working folder": lambda: str(Path.cwd()),
     }
-    rows = [_check(what, look) for what, look in looks.items()]
+    rows = [_check(check_name, check) for check_name, check in checks.items()]
     check_plugin_imports(*PLUGGED)
     broken = [fault for catalog in PLUGGED.values() for fault in catalog.faults()]
     rows += [{"check": f"plugin {fault.name}", "ok": False, "state": "NOT OK", "found": fault.why} for fault in broken]
-    return [*rows, *_left_behind(store, repair, Path(pages), gone), *map(_data_set, datasets.CATALOG.members())]
+    return [*rows, *_left_behind(store, repair, Path(pages), lost_hosts), *map(_data_set, datasets.CATALOG.members())]
 
 
-def _left_behind(store: str, repair: bool, pages: Path, gone: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _left_behind(store: str, repair: bool, pages: Path, lost_hosts: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield one row per kind of stale item, then rows about runs on other machines."""
     uri, tracker = "", None
     with contextlib.suppress(StoreError):  # the row of the store has the reason
         uri = resolve_uri(store)
         tracker = None if _is_missing(store) else open_tracker(store, create=False)
-    signs = observe_heartbeats(tracker) if tracker and repair else HeartbeatMonitor()
-    found = stale_items(tracker, registry_folder(uri), sqlite_path(uri), pages, signs)
-    for left in found if repair else ():
-        left.mend()
+    heartbeats = observe_heartbeats(tracker) if tracker and repair else HeartbeatMonitor()
+    items = stale_items(tracker, registry_folder(uri), sqlite_path(uri), pages, heartbeats)
+    for item in items if repair else ():
+        item.mend()
     for kind in KINDS:
-        names = [left.what for left in found if left.kind == kind]
+        names = [stale_item.what for stale_item in items if stale_item.kind == kind]
         state = "ok" if not names else "repaired" if repair else "left behind"
         advice = "; `fa-registry doctor --repair` removes these items" if state == "left behind" else ""
         yield {"check": kind, "ok": True, "state": state, "found": f"{', '.join(names) or 'none left behind'}{advice}"}
-    others = at_work_elsewhere(tracker, signs) if tracker else []
-    if others:
-        hosts = ", ".join(sorted(set(map(host_of, others))))
+    remote_runs = at_work_elsewhere(tracker, heartbeats) if tracker else []
+    if remote_runs:
+        hosts = ", ".join(sorted(set(map(host_of, remote_runs))))
         advice = "" if repair else "; `fa-registry doctor --repair` waits for heartbeats and closes runs that send none"
         yield {
             "check": "runs on other machines",
             "ok": True,
             "state": "ok",
-            "found": f"{len(others)} running on {hosts}{advice}",
+            "found": f"{len(remote_runs)} running on {hosts}{advice}",
         }
-    yield from _unknown(tracker, gone) if tracker else ()
+    yield from _unknown(tracker, lost_hosts) if tracker else ()
 
 
-def _unknown(tracker: Tracker, gone: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _unknown(tracker: Tracker, lost_hosts: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield one row per other machine with runs that never sent a heartbeat.
 
-    The runs of machines in `gone` are closed.
+    The runs of machines in `lost_hosts` are closed.
     """
     by_host: dict[str, list[StoredRun]] = {}
     for run in without_heartbeat(tracker):
         by_host.setdefault(host_of(run), []).append(run)
-    for host in gone:
+    for host in lost_hosts:
         if host not in by_host:
             raise UnknownName("machine with runs without a heartbeat", host, by_host)
     for host, runs in sorted(by_host.items()):
         names = ", ".join(f"{run.tags.get(schema.TAG_KIND, 'run')} {run.run_id}" for run in runs)
         state, advice = "repaired", "; closed"
-        if host in gone:
+        if host in lost_hosts:
             for run in runs:
                 close(tracker, run)
         else:
@@ -184,12 +184,12 @@ def _files(store: str, repair: bool) -> dict[str, Any]:
             for old, new in files.moved.items()
         ]
         state = "repaired" if repair else "moved"
-        done = f"corrected; backup: {rewrite_addresses(database, files.moved)}" if repair else ""
-        text.append(done or "`fa-registry doctor --repair` corrects the addresses")
-    for run_id, where in list(files.lacking.items())[:1]:
+        correction = f"corrected; backup: {rewrite_addresses(database, files.moved)}" if repair else ""
+        text.append(correction or "`fa-registry doctor --repair` corrects the addresses")
+    for run_id, missing_folder in list(files.lacking.items())[:1]:
         state = "NOT OK"
         text.append(
-            f"{len(files.lacking)} of {files.count} runs have no files, e.g. {run_id}: the missing folder is {where}"
+            f"{len(files.lacking)} of {files.count} runs have no files, e.g. {run_id}: the missing folder is {missing_folder}"
         )
     return {"ok": not files.lacking, "state": state, "found": "; ".join(text)}
 
@@ -210,12 +210,12 @@ def _device() -> str:
 
 def _bf16() -> str:
     gain = bf16_gain()
-    offer = (
+    advice = (
         "`--precision bf16` makes training faster"
         if gain > WORTH
         else "`--precision bf16` does not make training faster"
     )
-    return f"bf16 matrix products are {gain:.1f} times as fast as in fp32: {offer}"
+    return f"bf16 matrix products are {gain:.1f} times as fast as in fp32: {advice}"
 
 
 def _is_missing(store: str) -> bool:
@@ -247,23 +247,25 @@ def _verdict_tags(store: str) -> dict[str, Any]:
     except StoreError:
         return {"ok": True, "state": "ok", "found": "not checked: the store cannot be used"}
     runs = tracker.search({schema.TAG_KIND: "run"}) if tracker else []
-    wrong, unread, count = [], [], 0
+    differences, uncompared, count = [], [], 0
     for audit_id, judged in judging_audits(tracker, runs).items():
         try:
             path = tracker.artifact(audit_id, REPORT) if audit_id else None
             if path is None or path.stat().st_size > RECORD:
-                unread += judged
+                uncompared += judged
                 continue
             report = load_report(path)
         except RegistryError:
-            unread += judged
+            uncompared += judged
             continue
         count += len(judged)
-        wrong += [line for run in judged for line in verdict_tag_differences(report, run)]
-    found = wrong[:MOST_TAGS] or [f"the tags of {count} runs match their audits"]
-    found += [f"{len(wrong) - MOST_TAGS} more"] if len(wrong) > MOST_TAGS else []
-    found += [f"{len(unread)} runs were not compared; `fa-registry verify` compares these runs"] if unread else []
-    return {"ok": not wrong, "state": "NOT OK" if wrong else "ok", "found": "; ".join(found)}
+        differences += [line for run in judged for line in verdict_tag_differences(report, run)]
+    details = differences[:MOST_TAGS] or [f"the tags of {count} runs match their audits"]
+    details += [f"{len(differences) - MOST_TAGS} more"] if len(differences) > MOST_TAGS else []
+    details += (
+        [f"{len(uncompared)} runs were not compared; `fa-registry verify` compares these runs"] if uncompared else []
+    )
+    return {"ok": not differences, "state": "NOT OK" if differences else "ok", "found": "; ".join(details)}
 
 
 def _page(store: str) -> str:
@@ -279,8 +281,8 @@ def _page(store: str) -> str:
     newest = next(iter(newest_first(tracker.search({schema.TAG_KIND: "study"}))), None)
     if not newest:
         return "no study yet"
-    if why_not := tracker.why_no_views():
-        return f"no views: {why_not}"
+    if reason := tracker.why_no_views():
+        return f"no views: {reason}"
     page = mlflow_page(tracker, newest.tags.get(schema.TAG_STUDY, ""))
     return in_browser(tracker.uri, page) or "none: the study has no runs, or the store does not support views"
 
@@ -303,10 +305,10 @@ def _load(name: str) -> str:
     return f"{len(splits.train_labels)} train, {len(splits.test_labels)} test, digest {splits.digest[:12]}"
 
 
-def _check(what: str, look: Callable[[], str | dict[str, Any]]) -> dict[str, Any]:
-    """Call `look` and return a row with the result or with the error."""
+def _check(name: str, check: Callable[[], str | dict[str, Any]]) -> dict[str, Any]:
+    """Call `check` and return a row with the result or with the error."""
     try:
-        found = look()
-        return {"check": what, "ok": True, "state": "ok", **(found if isinstance(found, dict) else {"found": found})}
+        result = check()
+        return {"check": name, "ok": True, "state": "ok", **(result if isinstance(result, dict) else {"found": result})}
     except (RegistryError, OSError) as error:
-        return {"check": what, "ok": False, "state": "NOT OK", "found": str(error)}
+        return {"check": name, "ok": False, "state": "NOT OK", "found": str(error)}

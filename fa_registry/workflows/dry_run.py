@@ -102,8 +102,8 @@ class Plan:
 
 
 def plan_study(
-    chosen: RunSelector,
-    place: StoreLocation = StoreLocation(),
+    selector: RunSelector,
+    location: StoreLocation = StoreLocation(),
     jobs: str | int = 0,
     edition: str = "",
     stop_on: str = "",
@@ -124,20 +124,20 @@ def plan_study(
         probing: Whether to time training steps.
         keep_states: Number of training states to store per run; 0: the study's value.
     """
-    study, resources, watch = checked_study(chosen, jobs, edition, stop_on, executor, cluster=cluster)
-    there, remarks = (set(), []) if force else _complete(study, place.store, watch, keep_trained)
+    study, resources, monitored_rules = checked_study(selector, jobs, edition, stop_on, executor, cluster=cluster)
+    complete_ids, remarks = (set(), []) if force else _complete(study, location.store, monitored_rules, keep_trained)
     processes = resources.at_once or default_processes(study.specs)
-    unprobed = _why_unprobed(probing, executor)
-    probed = Probe() if unprobed else probe(study.specs, processes, place.root, chosen.device)
+    untimed_reason = _why_unprobed(probing, executor)
+    probed = Probe() if untimed_reason else probe(study.specs, processes, location.root, selector.device)
     settings = tuple(
-        _setting(specs, study.labels.get(identity, ()), there, probed, unprobed)
+        _setting(specs, study.labels.get(identity, ()), complete_ids, probed, untimed_reason)
         for identity, specs in study.settings.items()
     )
-    lanes = 1 if on_gpu(study.specs) else min(processes, usable_cores())
-    every = probed.seconds(study.specs)
-    left = probed.seconds(spec for spec in study.specs if spec.identity not in there)
-    every = None if every is None or unprobed else every
-    left = None if every is None else left
+    usable_processes = 1 if on_gpu(study.specs) else min(processes, usable_cores())
+    all_seconds = probed.seconds(study.specs)
+    remaining_seconds = probed.seconds(spec for spec in study.specs if spec.identity not in complete_ids)
+    all_seconds = None if all_seconds is None or untimed_reason else all_seconds
+    remaining_seconds = None if all_seconds is None else remaining_seconds
     return Plan(
         study.name,
         study.title,
@@ -146,19 +146,19 @@ def plan_study(
         len(study.specs),
         _methods(study.specs),
         sum(spec.control != "none" for spec in study.specs),
-        len(there),
+        len(complete_ids),
         settings,
         processes,
-        not unprobed,
-        None if every is None else sum(every),
-        None if left is None else sum(left),
-        None if every is None else shared(every, lanes),
-        None if left is None else shared(left, lanes),
+        not untimed_reason,
+        None if all_seconds is None else sum(all_seconds),
+        None if remaining_seconds is None else sum(remaining_seconds),
+        None if all_seconds is None else shared(all_seconds, usable_processes),
+        None if remaining_seconds is None else shared(remaining_seconds, usable_processes),
         probed.waiting,
         (
             *remarks,
             *filter(None, [kept_text(study.specs, keep_states or study.keep_states)]),
-            *_time_remarks(settings, probed, processes, lanes),
+            *_time_remarks(settings, probed, processes, usable_processes),
         ),
     )
 
@@ -172,20 +172,22 @@ def _why_unprobed(probing: bool, executor: str) -> str:
     return ""
 
 
-def shared(seconds: Iterable[float], lanes: int) -> float:
-    """Return the total time in seconds if `lanes` processes execute the runs in order.
+def shared(seconds: Iterable[float], workers: int) -> float:
+    """Return the total time in seconds if `workers` processes execute the runs in order.
 
     Args:
         seconds: Duration of each run.
-        lanes: Number of processes. Each run starts as soon as a process is free.
+        workers: Number of processes. Each run starts as soon as a process is free.
     """
-    ends = [0.0] * lanes
-    for one in seconds:
-        heapq.heapreplace(ends, ends[0] + one)
+    ends = [0.0] * workers
+    for duration in seconds:
+        heapq.heapreplace(ends, ends[0] + duration)
     return max(ends)
 
 
-def _complete(study: Study, store: str, watch: MonitoredRules, keep_trained: bool) -> tuple[set[str], list[str]]:
+def _complete(
+    study: Study, store: str, monitored_rules: MonitoredRules, keep_trained: bool
+) -> tuple[set[str], list[str]]:
     """Return the identities of the complete runs, and remarks for the user."""
     uri = resolve_uri(store)
     path = sqlite_path(uri)
@@ -193,24 +195,26 @@ def _complete(study: Study, store: str, watch: MonitoredRules, keep_trained: boo
         return set(), [f"Store {uri} does not exist yet, so no run is complete."]
     tracker = open_tracker(store, create=False)
     attempts = runs_by_spec(tracker, [spec.identity for spec in study.specs])
-    there, other = set(), {}
+    complete_ids, code_differences = set(), {}
     for spec in study.specs:
-        run = newest_finished(attempts[spec.identity], spec, watch)
+        run = newest_finished(attempts[spec.identity], spec, monitored_rules)
         if changed := code_changes(tracker, run, spec) if run else ():
-            other |= dict.fromkeys(changed)
+            code_differences |= dict.fromkeys(changed)
         if run and (keep_trained or not changed):
-            there.add(spec.identity)
-    return there, [f"Some runs were trained by other code than the installed code: {line}." for line in other]
+            complete_ids.add(spec.identity)
+    return complete_ids, [
+        f"Some runs were trained by other code than the installed code: {line}." for line in code_differences
+    ]
 
 
 def _setting(
-    specs: Sequence[RunSpec], labels: tuple[str, ...], there: set[str], probed: Probe, unprobed: str
+    specs: Sequence[RunSpec], labels: tuple[str, ...], complete_ids: set[str], probed: Probe, untimed_reason: str
 ) -> SettingPlan:
     first = specs[0]
     # all ladder controls are counted together
     controls = Counter(spec.control.partition("_")[0] for spec in specs if spec.control != "none")
-    left = [spec for spec in specs if spec.identity not in there]
-    every = probed.seconds(specs)
+    remaining = [spec for spec in specs if spec.identity not in complete_ids]
+    all_seconds = probed.seconds(specs)
     return SettingPlan(
         setting_label(first),
         labels,
@@ -222,10 +226,10 @@ def _setting(
         tuple(sorted({spec.seed for spec in specs})),
         len(specs),
         dict(controls),
-        len(specs) - len(left),
-        *((sum(every), sum(probed.seconds(left))) if every else (None, None)),
+        len(specs) - len(remaining),
+        *((sum(all_seconds), sum(probed.seconds(remaining))) if all_seconds else (None, None)),
         next((problem for spec in specs if (problem := probed.failures.get(kind(spec).identity))), ""),
-        unprobed or next((why for spec in specs if (why := probed.reasons.get(kind(spec).identity))), ""),
+        untimed_reason or next((reason for spec in specs if (reason := probed.reasons.get(kind(spec).identity))), ""),
     )
 
 
@@ -235,7 +239,7 @@ def _methods(specs: Sequence[RunSpec]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"{spec.method}+pen" if spec.penalty else spec.method for spec in trained))
 
 
-def _time_remarks(settings: Sequence[SettingPlan], probed: Probe, processes: int, lanes: int) -> list[str]:
+def _time_remarks(settings: Sequence[SettingPlan], probed: Probe, processes: int, usable_processes: int) -> list[str]:
     """Return remarks that explain the estimated times, or why times are missing."""
     remarks = []
     if any(plan.seconds is not None for plan in settings):
@@ -243,22 +247,26 @@ def _time_remarks(settings: Sequence[SettingPlan], probed: Probe, processes: int
             "The times are estimated from steps of these settings that were timed now. The times include training and "
             "measuring, but not the start of processes, MLflow's writes and the audit."
         )
-    if lanes < processes:
-        why = "runs on one GPU are counted one after another" if lanes == 1 else f"this machine has {lanes} cores"
-        remarks.append(f"With {processes} runs in parallel: {why}.")
+    if usable_processes < processes:
+        explanation = (
+            "runs on one GPU are counted one after another"
+            if usable_processes == 1
+            else f"this machine has {usable_processes} cores"
+        )
+        remarks.append(f"With {processes} runs in parallel: {explanation}.")
     if probed.waiting > BUSY:
-        busy = 1 / (1 - probed.waiting)
+        slowdown = 1 / (1 - probed.waiting)
         remarks.append(
             f"This machine is busy: timed steps waited for a processor during {probed.waiting:.0%} of the time. The estimated "
-            f"times are for an idle machine; on a machine as busy as now, training takes {busy:.1f} times as long."
+            f"times are for an idle machine; on a machine as busy as now, training takes {slowdown:.1f} times as long."
         )
     reasons: dict[str, list[str]] = {}
     for plan in settings:
         if plan.no_time:
             reasons.setdefault(plan.no_time, []).append(plan.setting)
     remarks += [
-        f"No time was estimated for {'the study' if len(named) == len(settings) else ', '.join(named)}: {why}."
-        for why, named in reasons.items()
+        f"No time was estimated for {'the study' if len(setting_names) == len(settings) else ', '.join(setting_names)}: {reason}."
+        for reason, setting_names in reasons.items()
     ]
     problems = [plan.setting for plan in settings if plan.problem]
     if problems:

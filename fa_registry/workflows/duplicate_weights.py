@@ -37,14 +37,14 @@ def final_weights(tracker: Tracker, record: RunRecord) -> Check:
     if path is None:  # recomputing needs it, and reports it
         return Check(FINAL_WEIGHTS, "not possible", f"{schema.FINAL} is not in the store")
     try:
-        held = content_digest(load_tensors(path, record.digests.get(schema.FINAL)))
+        stored_digest = content_digest(load_tensors(path, record.digests.get(schema.FINAL)))
     except IntegrityError as error:
         return Check(FINAL_WEIGHTS, "differs", str(error))
-    sealed = record.provenance.get("final_weights", held)
-    if held != sealed:
-        detail = f"{schema.FINAL} has content {held or 'none'}, expected the recorded content {sealed or 'none'}"
+    recorded_digest = record.provenance.get("final_weights", stored_digest)
+    if stored_digest != recorded_digest:
+        detail = f"{schema.FINAL} has content {stored_digest or 'none'}, expected the recorded content {recorded_digest or 'none'}"
         return Check(FINAL_WEIGHTS, "differs", detail)
-    if not held:
+    if not stored_digest:
         return Check(FINAL_WEIGHTS, "not possible", NOT_COMPARABLE)
     return Check(
         FINAL_WEIGHTS,
@@ -65,12 +65,12 @@ def initial_weights(tracker: Tracker, record: RunRecord) -> Iterator[Check]:
     if path is None:
         return
     try:
-        held = content_digest(load_tensors(path, record.digests.get(schema.INITIAL)))
+        stored = content_digest(load_tensors(path, record.digests.get(schema.INITIAL)))
     except IntegrityError as error:
         yield Check(INITIAL_WEIGHTS, "differs", str(error))
         return
-    if held != recorded:
-        detail = f"{schema.INITIAL}: expected the content {recorded} according to {schema.PROVENANCE}, found {held or 'none'}"
+    if stored != recorded:
+        detail = f"{schema.INITIAL}: expected the content {recorded} according to {schema.PROVENANCE}, found {stored or 'none'}"
         yield Check(INITIAL_WEIGHTS, "differs", detail)
 
 
@@ -87,31 +87,34 @@ def compared(tracker: Tracker, records: Sequence[RunRecord]) -> list[RunRecord]:
         by_digest.setdefault(digest, []).append(record)
     by_digest.pop("", None)
     elsewhere = _elsewhere(tracker, by_digest)
-    after = [
+    checked_records = [
         _with_finding(record, [*by_digest.get(digest, ()), *elsewhere.get(digest, ())])
         for digest, record in zip(digests, records, strict=True)
     ]
-    near, by_id = near_copies(tracker, records), {record.run_id: record for record in records}
-    return [_with_near(record, near.get(record.run_id, {}), by_id) for record in after]
+    similar_runs, records_by_id = near_copies(tracker, records), {record.run_id: record for record in records}
+    return [_with_near(record, similar_runs.get(record.run_id, {}), records_by_id) for record in checked_records]
 
 
-def _with_near(record: RunRecord, near: Mapping[str, str], by_id: Mapping[str, RunRecord]) -> RunRecord:
+def _with_near(record: RunRecord, similar_runs: Mapping[str, str], records_by_id: Mapping[str, RunRecord]) -> RunRecord:
     """Add a finding that names runs with almost the same weights.
 
     A record that already has a finding is not changed.
     """
-    if not near or any(_is_found(check) for check in record.integrity.checks):
+    if not similar_runs or any(_is_found(check) for check in record.integrity.checks):
         return record
-    reported = [f"the same weights as run {run_id} ({by_id[run_id].name}) {text}" for run_id, text in near.items()]
-    rest = [f"{len(reported) - SHOWN} more"] if len(reported) > SHOWN else []
-    return _with_check(record, Check(FINAL_WEIGHTS, "differs", "; ".join([*reported[:SHOWN], *rest])))
+    reported = [
+        f"the same weights as run {run_id} ({records_by_id[run_id].name}) {text}"
+        for run_id, text in similar_runs.items()
+    ]
+    remainder = [f"{len(reported) - SHOWN} more"] if len(reported) > SHOWN else []
+    return _with_check(record, Check(FINAL_WEIGHTS, "differs", "; ".join([*reported[:SHOWN], *remainder])))
 
 
 def _is_found(check: Check) -> bool:
     return (check.subject, check.outcome) == (FINAL_WEIGHTS, "differs")
 
 
-def may_share_weights(one: RunSpec, other: RunSpec) -> bool:
+def may_share_weights(first: RunSpec, second: RunSpec) -> bool:
     """Return whether two specifications must give the same final weights.
 
     Equal weights are then not a finding. Two specifications give the same weights if they differ only in fields that have no
@@ -126,9 +129,9 @@ def may_share_weights(one: RunSpec, other: RunSpec) -> bool:
     For adopted weights, the owner states the seed and the setting. One file may appear under several seeds and settings, but
     only under one method. Among the seeds of one group, `protocol.paired_runs` counts such a file only once.
     """
-    if one.weights and other.weights:
-        return _rule(one) == _rule(other)
-    return effective(one) == effective(other)
+    if first.weights and second.weights:
+        return _rule(first) == _rule(second)
+    return effective(first) == effective(second)
 
 
 def effective(spec: RunSpec) -> RunSpec:
@@ -153,8 +156,10 @@ def effective(spec: RunSpec) -> RunSpec:
     penalty = (
         0.0 if spec.penalty < LOST or control in ("shallow", "frozen") else spec.penalty
     )  # no block is trained, so the penalty has no effect
-    found = dataclasses.replace(spec, control=control, architecture_options=options, recipe=recipe, penalty=penalty)
-    return dataclasses.replace(found, weights="")
+    effective_spec = dataclasses.replace(
+        spec, control=control, architecture_options=options, recipe=recipe, penalty=penalty
+    )
+    return dataclasses.replace(effective_spec, weights="")
 
 
 def _options(spec: RunSpec) -> Mapping[str, Scalar]:
@@ -205,11 +210,11 @@ def _elsewhere(tracker: Tracker, by_digest: Mapping[str, Sequence[RunRecord]]) -
 
     The runs are found by a tag and confirmed by their recorded files.
     """
-    known = {record.run_id for records in by_digest.values() for record in records}
+    selected_ids = {record.run_id for records in by_digest.values() for record in records}
     elsewhere: dict[str, list[RunRecord]] = {}
     for digest, runs in runs_by_tag(tracker, schema.TAG_WEIGHTS, by_digest, FEW).items():
         for run in runs:
-            if run.run_id in known:
+            if run.run_id in selected_ids:
                 continue
             with contextlib.suppress(RegistryError):  # a run outside the selection: an unreadable one is no evidence
                 variant = _sealed_with(tracker, run.run_id, digest, by_digest[digest][0])
@@ -219,7 +224,7 @@ def _elsewhere(tracker: Tracker, by_digest: Mapping[str, Sequence[RunRecord]]) -
     return elsewhere
 
 
-def _sealed_with(tracker: Tracker, run_id: str, digest: str, like: RunRecord) -> RunRecord | None:
+def _sealed_with(tracker: Tracker, run_id: str, digest: str, template: RunRecord) -> RunRecord | None:
     """Return a record of the run if its files recorded these weights, otherwise None.
 
     Only the id and the specification of the record belong to this run.
@@ -228,20 +233,20 @@ def _sealed_with(tracker: Tracker, run_id: str, digest: str, like: RunRecord) ->
         spec, provenance = (tracker.artifact(run_id, name) for name in (schema.SPEC, schema.PROVENANCE))
         if spec is None or provenance is None or read_provenance(provenance).get("final_weights") != digest:
             return None
-        return dataclasses.replace(like, run_id=run_id, spec=read_spec(spec))
+        return dataclasses.replace(template, run_id=run_id, spec=read_spec(spec))
     except IntegrityError:  # the audit of that run reports what is wrong with its files
         return None
 
 
-def _with_finding(record: RunRecord, same: Iterable[RunRecord]) -> RunRecord:
-    others = [
+def _with_finding(record: RunRecord, candidates: Iterable[RunRecord]) -> RunRecord:
+    duplicates = [
         variant
-        for variant in same
+        for variant in candidates
         if variant.run_id != record.run_id and not may_share_weights(record.spec, variant.spec)
     ]
-    if not others:
+    if not duplicates:
         return record
-    text = ", ".join(_named(others))
+    text = ", ".join(_named(duplicates))
     finding = Check(
         FINAL_WEIGHTS,
         "differs",
@@ -253,8 +258,10 @@ def _with_finding(record: RunRecord, same: Iterable[RunRecord]) -> RunRecord:
 def _with_check(record: RunRecord, finding: Check) -> RunRecord:
     """Replace the passed check of the record's final weights by this finding."""
     integrity = record.integrity
-    kept = tuple(check for check in integrity.checks if check.subject != FINAL_WEIGHTS or _is_found(check))
-    return dataclasses.replace(record, integrity=with_checks(dataclasses.replace(integrity, checks=kept), [finding]))
+    remaining_checks = tuple(check for check in integrity.checks if check.subject != FINAL_WEIGHTS or _is_found(check))
+    return dataclasses.replace(
+        record, integrity=with_checks(dataclasses.replace(integrity, checks=remaining_checks), [finding])
+    )
 
 
 def _named(variants: Sequence[RunRecord]) -> Iterator[str]:

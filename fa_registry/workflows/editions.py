@@ -31,75 +31,77 @@ def load_or_name(name: str, problems: list[str], thresholds: Mapping[str, float]
         problems: List to which errors in the edition or the thresholds are appended.
         thresholds: Mapping from a rule to its new threshold.
     """
-    where = f"edition {name}: "
+    prefix = f"edition {name}: "
     try:
         edition = load_edition(name)
-        where = "threshold "  # from here on, InvalidFields is about the given thresholds, not the file
+        prefix = "threshold "  # from here on, InvalidFields is about the given thresholds, not the file
         return overridden(edition, thresholds or {})
     except InvalidFields as error:
-        problems += [f"{where}{problem}" for problem in error.problems]
+        problems += [f"{prefix}{problem}" for problem in error.problems]
     except UnknownName as error:
         problems.append(f"edition: {error}")
     return None
 
 
 def chosen_editions(
-    own: str, edition: str, editions: Sequence[str], thresholds: Mapping[str, float], problems: list[str]
+    edition_of_study: str, edition: str, editions: Sequence[str], thresholds: Mapping[str, float], problems: list[str]
 ) -> tuple[Edition, ...]:
     """Return the editions to judge by, the leading edition first.
 
     Args:
-        own: The study's edition. It is the leading edition if `editions` contains it, or if no edition is given.
+        edition_of_study: The study's edition. It is the leading edition if `editions` contains it, or if no edition is given.
         editions: Several editions to judge by, instead of `edition`.
         thresholds: Mapping from a rule to its new threshold in the leading edition.
     """
     if edition and editions:
         problems.append(f"editions: expected --edition or --editions, found both ({edition}; {', '.join(editions)})")
         return ()
-    ordered = _leading_first(own, editions) if editions else [edition or own or DEFAULT_EDITION]
-    loaded = [load_or_name(name, problems, thresholds if place == 0 else {}) for place, name in enumerate(ordered)]
-    valid = tuple(filter(None, loaded))
-    names_read = Counter(known.name for known in valid)
-    problems += [f"editions: {name} is given twice" for name, count in names_read.items() if count > 1]
-    return valid
+    ordered = (
+        _leading_first(edition_of_study, editions) if editions else [edition or edition_of_study or DEFAULT_EDITION]
+    )
+    loaded = [load_or_name(name, problems, thresholds if index == 0 else {}) for index, name in enumerate(ordered)]
+    valid_editions = tuple(filter(None, loaded))
+    counts = Counter(valid_edition.name for valid_edition in valid_editions)
+    problems += [f"editions: {name} is given twice" for name, count in counts.items() if count > 1]
+    return valid_editions
 
 
-def _leading_first(own: str, names: Sequence[str]) -> list[str]:
-    leading = (own or DEFAULT_EDITION) if (own or DEFAULT_EDITION) in names else names[0]
+def _leading_first(edition_of_study: str, names: Sequence[str]) -> list[str]:
+    leading = (edition_of_study or DEFAULT_EDITION) if (edition_of_study or DEFAULT_EDITION) in names else names[0]
     return sorted(names, key=lambda name: name != leading)  # the other names keep their order
 
 
-def leading_edition(chosen: RunSelector, terms: JudgingOptions) -> str:
+def leading_edition(selector: RunSelector, judging: JudgingOptions) -> str:
     """Return the name of the leading edition as typed.
 
     The name is empty if the user gave no edition. Then the study's edition is the leading edition.
     """
-    return _leading_first(chosen.as_asked.edition, terms.editions)[0] if terms.editions else terms.edition
+    return _leading_first(selector.as_asked.edition, judging.editions)[0] if judging.editions else judging.edition
 
 
-def checked_terms(chosen: RunSelector, terms: JudgingOptions, problems: list[str]) -> tuple[Edition, ...]:
+def checked_terms(selector: RunSelector, judging: JudgingOptions, problems: list[str]) -> tuple[Edition, ...]:
     """Return the editions to judge by, the leading edition first.
 
     Append errors in the options, the editions or the study to `problems`.
     """
-    own = ""
+    edition_of_study = ""
     try:
-        own = chosen.as_asked.edition if chosen.study else ""
+        edition_of_study = selector.as_asked.edition if selector.study else ""
     except InvalidFields as error:
         problems += error.problems
     except UnknownName as error:
         problems.append(f"study: {error}")
-    edition = terms.edition
-    if not isinstance(terms.strict, bool):
-        problems.append(f"strict: expected True or False, found {terms.strict!r}")
-    elif terms.strict and (edition or terms.editions):
-        named = ", ".join(filter(None, (edition, *terms.editions)))
+    edition = judging.edition
+    if not isinstance(judging.strict, bool):
+        problems.append(f"strict: expected True or False, found {judging.strict!r}")
+    elif judging.strict and (edition or judging.editions):
+        editions_found = ", ".join(filter(None, (edition, *judging.editions)))
         problems.append(
-            f"strict: expected no edition together with --strict, found {named}; --strict judges by edition {STRICT}"
+            f"strict: expected no edition together with --strict, found {editions_found}; --strict judges by edition {STRICT}"
         )
-    elif terms.strict:
+    elif judging.strict:
         edition = STRICT
-    return chosen_editions(own, edition, terms.editions, terms.thresholds, problems)
+    return chosen_editions(edition_of_study, edition, judging.editions, judging.thresholds, problems)
 
 
 def signature(edition: EditionReference) -> str:

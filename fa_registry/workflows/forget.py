@@ -54,7 +54,7 @@ def forgettable(run_ids: Sequence[str], store: str = "") -> list[ForgettableRun]
     ids = dict.fromkeys(expand_run_id(tracker, run_id) for run_id in run_ids)
     runs = [tracker.get(run_id) for run_id in ids]
     models = ModelRegistry(tracker.uri)
-    problems = [f"run {run.run_id}: {why}" for run in runs for why in _reasons_to_stay(tracker, models, run)]
+    problems = [f"run {run.run_id}: {reason}" for run in runs for reason in _reasons_to_stay(tracker, models, run)]
     if problems:
         raise InvalidFields("forget", problems)
     return [_described(tracker, run) for run in runs]
@@ -62,11 +62,11 @@ def forgettable(run_ids: Sequence[str], store: str = "") -> list[ForgettableRun]
 
 def run_forget(run_ids: Sequence[str], store: str = "") -> list[ForgettableRun]:
     """Move the runs to MLflow's bin and return their descriptions; see `forgettable`."""
-    found = forgettable(run_ids, store)
+    runs = forgettable(run_ids, store)
     tracker = MlflowTracker(store, make=False)
-    for run in found:
+    for run in runs:
         tracker.discard(run.run_id)
-    return found
+    return runs
 
 
 def _reasons_to_stay(tracker: Tracker, models: ModelRegistry, run: StoredRun) -> Iterator[str]:

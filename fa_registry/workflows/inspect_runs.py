@@ -67,13 +67,13 @@ def listed_runs(store: str = "", study: str = "", method: str = "", status: str 
         status: Status of the runs, or an empty string for every status.
         limit: Maximum number of runs; 0: no limit.
     """
-    wanted = {schema.TAG_STUDY: study, schema.TAG_METHOD: method, schema.TAG_STATUS: status}
-    tags = {schema.TAG_KIND: "run", **{name: value for name, value in wanted.items() if value}}
+    filters = {schema.TAG_STUDY: study, schema.TAG_METHOD: method, schema.TAG_STATUS: status}
+    tags = {schema.TAG_KIND: "run", **{name: value for name, value in filters.items() if value}}
     tracker = open_tracker(store, create=False)
-    found = tracker.search(tags, most=limit + 1 if limit else 0)
-    shown = found[:limit] if limit else found
-    none = "" if found else _why_none(tracker, study, method, status)
-    return Listing([_listed(run) for run in shown], len(found) > len(shown), none)
+    runs = tracker.search(tags, most=limit + 1 if limit else 0)
+    displayed = runs[:limit] if limit else runs
+    reason = "" if runs else _why_none(tracker, study, method, status)
+    return Listing([_listed(run) for run in displayed], len(runs) > len(displayed), reason)
 
 
 def _why_none(tracker: Tracker, study: str, method: str, status: str) -> str:
@@ -81,15 +81,15 @@ def _why_none(tracker: Tracker, study: str, method: str, status: str) -> str:
     runs = tracker.search({schema.TAG_KIND: "run"})
     if not runs:
         return "the store has no runs yet; `fa-registry study` and `fa-registry train` create runs"
-    asked = {
+    filters = {
         "study": (schema.TAG_STUDY, study),
         "method": (schema.TAG_METHOD, method),
         "status": (schema.TAG_STATUS, status),
     }
-    for what, (tag, name) in asked.items():
-        known = {run.tags[tag] for run in runs if run.tags.get(tag)}
-        if name and name not in known:
-            return f"no such run in {tracker.uri}: {unknown_name_text(what, name, known)}"
+    for field, (tag, name) in filters.items():
+        known_names = {run.tags[tag] for run in runs if run.tags.get(tag)}
+        if name and name not in known_names:
+            return f"no such run in {tracker.uri}: {unknown_name_text(field, name, known_names)}"
     return f"no such run in {tracker.uri}: each given value occurs, but no run has all of them"
 
 

@@ -70,34 +70,34 @@ def near_copies(tracker: Tracker, records: Sequence[RunRecord]) -> dict[str, dic
     """
     ordered = sorted(records, key=lambda record: (record.spec.architecture, record.spec.seed, record.run_id))
     runs = [run for record in ordered if (run := _trained(tracker, record))]
-    found: dict[str, dict[str, str]] = {}
-    for one, other, text in (*_near(tracker, runs), *_shared_tensors(runs)):
-        for run, variant in ((one, other), (other, one)):
-            found.setdefault(run.record.run_id, {}).setdefault(variant.record.run_id, text)
-    return found
+    pairs: dict[str, dict[str, str]] = {}
+    for first, second, text in (*_near(tracker, runs), *_shared_tensors(runs)):
+        for run, similar_run in ((first, second), (second, first)):
+            pairs.setdefault(run.record.run_id, {}).setdefault(similar_run.record.run_id, text)
+    return pairs
 
 
 def _trained(tracker: Tracker, record: RunRecord) -> _Trained | None:
-    held = _held(tracker, record.run_id)
-    if not held or not _are_finite(held):
+    weights = _held(tracker, record.run_id)
+    if not weights or not _are_finite(weights):
         return None
     initial = initial_weights(record.spec)
-    names = trained_names(held, initial)
-    large = [name for name in names if held[name].numel() >= LEAST_ENTRIES]
-    digests = {name: _digest(held[name]) for name in large} if initial and _has_steps(record) else {}
-    shapes = hashlib.sha256(repr([(name, tuple(held[name].shape)) for name in sorted(held)]).encode()).hexdigest()
-    sample = _sampled(held, shapes)
+    names = trained_names(weights, initial)
+    large = [name for name in names if weights[name].numel() >= LEAST_ENTRIES]
+    digests = {name: _digest(weights[name]) for name in large} if initial and _has_steps(record) else {}
+    shapes = hashlib.sha256(repr([(name, tuple(weights[name].shape)) for name in sorted(weights)]).encode()).hexdigest()
+    sample = _sampled(weights, shapes)
     # it is not known how far the weights of an adopted run have moved
-    way = np.abs(sample - _sampled(initial, shapes)) if initial.keys() == held.keys() else np.abs(sample) / 10
-    scale = float(np.median(way[way > 0])) if way.any() else 0.0
+    changes = np.abs(sample - _sampled(initial, shapes)) if initial.keys() == weights.keys() else np.abs(sample) / 10
+    scale = float(np.median(changes[changes > 0])) if changes.any() else 0.0
     return _Trained(record, digests, shapes, sample, scale)
 
 
 def _sampled(tensors: Mapping[str, Tensor], shapes: str) -> np.ndarray:
     """Return SAMPLED weights at pseudorandom positions, which depend only on `shapes`."""
-    every = torch.cat([tensors[name].reshape(-1) for name in sorted(tensors)])
+    all_weights = torch.cat([tensors[name].reshape(-1) for name in sorted(tensors)])
     generator = torch.Generator().manual_seed(int(shapes[:15], 16))
-    return every[torch.randint(len(every), (SAMPLED,), generator=generator)].double().numpy()
+    return all_weights[torch.randint(len(all_weights), (SAMPLED,), generator=generator)].double().numpy()
 
 
 def _held(tracker: Tracker, run_id: str) -> dict[str, Tensor]:
@@ -138,28 +138,28 @@ def _drawn(architecture: str, options: tuple, dataset: str, seed: int, shallow: 
     return _floating({name: tensor.detach() for name, tensor in network.state_dict().items()})
 
 
-def trained_names(held: Mapping[str, Tensor], initial: Mapping[str, Tensor]) -> list[str]:
+def trained_names(final: Mapping[str, Tensor], initial: Mapping[str, Tensor]) -> list[str]:
     """Return the names of the tensors that training changed.
 
-    If `initial` has other tensor names or shapes than `held`, return all names of `held`.
+    If `initial` has other tensor names or shapes than `final`, return all names of `final`.
 
     Args:
-        held: final weights by name.
+        final: final weights by name.
         initial: initial weights by name.
     """
-    if {name: tensor.shape for name, tensor in held.items()} != {n: tensor.shape for n, tensor in initial.items()}:
-        return sorted(held)
-    drawn = [name for name in sorted(held) if initial[name].any()]
-    moved = [name for name in drawn if _has_moved(held[name].reshape(-1), initial[name].reshape(-1))]
+    if {name: tensor.shape for name, tensor in final.items()} != {n: tensor.shape for n, tensor in initial.items()}:
+        return sorted(final)
+    nonzero = [name for name in sorted(final) if initial[name].any()]
+    changed = [name for name in nonzero if _has_moved(final[name].reshape(-1), initial[name].reshape(-1))]
     # a tensor that begins at zero has no scale
-    return moved and sorted([*moved, *(name for name in held if name not in drawn and held[name].any())])
+    return changed and sorted([*changed, *(name for name in final if name not in nonzero and final[name].any())])
 
 
-def _has_moved(held: Tensor, initial: Tensor) -> bool:
+def _has_moved(final: Tensor, initial: Tensor) -> bool:
     """Return whether the direction of a tensor changed, because weight decay changes only the length."""
-    held, initial = held.double(), initial.double()
-    shrunk = initial * (held @ initial / (initial @ initial))
-    return bool((held - shrunk).norm() > MOVED * held.norm())
+    final, initial = final.double(), initial.double()
+    shrunk = initial * (final @ initial / (initial @ initial))
+    return bool((final - shrunk).norm() > MOVED * final.norm())
 
 
 def _has_steps(record: RunRecord) -> bool:
@@ -172,7 +172,7 @@ def _digest(tensor: Tensor) -> str:
     return hashlib.sha256(tensor.contiguous().numpy().tobytes()).hexdigest()
 
 
-def distance(one: Mapping[str, Tensor], other: Mapping[str, Tensor], initial: Mapping[str, Tensor]) -> float:
+def distance(first: Mapping[str, Tensor], second: Mapping[str, Tensor], initial: Mapping[str, Tensor]) -> float:
     """Return the largest distance over all tensors that both runs trained.
 
     The distance of a tensor is median |a − b| / median |a − a₀|, where a and b are the final weights of the two runs and a₀
@@ -183,25 +183,25 @@ def distance(one: Mapping[str, Tensor], other: Mapping[str, Tensor], initial: Ma
     fewer than SAMPLED entries in total.
 
     Args:
-        one, other, initial: final weights of two runs and their initial weights, by tensor name.
+        first, second, initial: final weights of two runs and their initial weights, by tensor name.
     """
-    names = [name for name in trained_names(one, initial) if name in trained_names(other, initial)]
-    if sum(one[name].numel() for name in names) < SAMPLED:
+    names = [name for name in trained_names(first, initial) if name in trained_names(second, initial)]
+    if sum(first[name].numel() for name in names) < SAMPLED:
         return float("inf")
-    return max(_apart(one[name], other[name], initial[name]) for name in names)
+    return max(_apart(first[name], second[name], initial[name]) for name in names)
 
 
-def _apart(one: Tensor, other: Tensor, initial: Tensor) -> float:
-    off, way, size = (tensor.abs().median().item() for tensor in (one - other, one - initial, initial))
-    if not off:
+def _apart(first: Tensor, second: Tensor, initial: Tensor) -> float:
+    difference, movement, size = (tensor.abs().median().item() for tensor in (first - second, first - initial, initial))
+    if not difference:
         return 0.0
-    return off / way * max(1.0, SHORT * size / way) if way else float("inf")
+    return difference / movement * max(1.0, SHORT * size / movement) if movement else float("inf")
 
 
 # Which pairs of runs are compared.
 
 
-def may_be_near(one: RunSpec, other: RunSpec) -> bool:
+def may_be_near(first: RunSpec, second: RunSpec) -> bool:
     """Return whether two honest runs of these specifications may have almost equal weights.
 
     Such pairs of runs are not reported. Honest runs may have almost equal weights if:
@@ -210,12 +210,12 @@ def may_be_near(one: RunSpec, other: RunSpec) -> bool:
     - method, seed, control, architecture and data set are equal, so only numerical options differ; or
     - the seed and the number of trained blocks are equal, and every trained part of both runs gets the exact gradient.
     """
-    if one.weights and other.weights:
+    if first.weights and second.weights:
         return True
-    if _kin(one) == _kin(other):
+    if _kin(first) == _kin(second):
         return True
-    blocks = _exact_blocks(one) if one.seed == other.seed else None
-    return blocks is not None and blocks == _exact_blocks(other)
+    blocks = _exact_blocks(first) if first.seed == second.seed else None
+    return blocks is not None and blocks == _exact_blocks(second)
 
 
 def _kin(spec: RunSpec) -> tuple[object, ...]:
@@ -258,21 +258,21 @@ def _near(tracker: Tracker, runs: Sequence[_Trained]) -> Iterator[tuple[_Trained
     for run in runs:
         groups.setdefault(run.shapes, []).append(run)
     candidates = [pair for group in groups.values() for pair in _candidates(group)]
-    for one, other in candidates[:MOST_CANDIDATES]:
-        initial = initial_weights(one.record.spec) or initial_weights(other.record.spec)
-        held = [_held(tracker, run.record.run_id) for run in (one, other)]
-        if not initial or any(tensors.keys() != initial.keys() for tensors in held):
+    for first, second in candidates[:MOST_CANDIDATES]:
+        initial = initial_weights(first.record.spec) or initial_weights(second.record.spec)
+        weights = [_held(tracker, run.record.run_id) for run in (first, second)]
+        if not initial or any(tensors.keys() != initial.keys() for tensors in weights):
             continue
-        apart = distance(*held, initial)
-        if apart <= LIMIT:
-            changed = sum(int((held[0][name] != held[1][name]).sum()) for name in held[0])
-            total = sum(tensor.numel() for tensor in held[0].values())
-            yield one, other, _near_text(changed, total, apart)
+        ratio = distance(*weights, initial)
+        if ratio <= LIMIT:
+            changed = sum(int((weights[0][name] != weights[1][name]).sum()) for name in weights[0])
+            total = sum(tensor.numel() for tensor in weights[0].values())
+            yield first, second, _near_text(changed, total, ratio)
 
 
-def _near_text(changed: int, total: int, apart: float) -> str:
+def _near_text(changed: int, total: int, ratio: float) -> str:
     return (
-        f"except for {changed:,} of {total:,} numbers: the distance of the two runs is {apart:.2g} of their distance from the "
+        f"except for {changed:,} of {total:,} numbers: the distance of the two runs is {ratio:.2g} of their distance from the "
         f"initial weights, but the distance of two honest runs is at least {NEAREST_HONEST:g}"
     )
 
@@ -292,12 +292,13 @@ def _candidates(runs: Sequence[_Trained]) -> list[tuple[_Trained, _Trained]]:
         for step in range(1, min(NEIGHBOURS, len(runs) - 1) + 1):
             first, second = order[:-step], order[step:]
             limit = 2 * LIMIT * np.minimum(scales[first], scales[second])
-            near = (np.abs(samples[first] - samples[second]) <= limit[:, None]).mean(axis=1) >= ALIKE
+            is_near = (np.abs(samples[first] - samples[second]) <= limit[:, None]).mean(axis=1) >= ALIKE
             pairs |= {
-                tuple(sorted(pair)): None for pair in zip(first[near].tolist(), second[near].tolist(), strict=True)
+                tuple(sorted(pair)): None
+                for pair in zip(first[is_near].tolist(), second[is_near].tolist(), strict=True)
             }
-    chosen = [(runs[first], runs[second]) for first, second in pairs]
-    return [(one, other) for one, other in chosen if not may_be_near(one.record.spec, other.record.spec)]
+    candidates = [(runs[first], runs[second]) for first, second in pairs]
+    return [(run_a, run_b) for run_a, run_b in candidates if not may_be_near(run_a.record.spec, run_b.record.spec)]
 
 
 def _shared_tensors(runs: Sequence[_Trained]) -> Iterator[tuple[_Trained, _Trained, str]]:
@@ -310,15 +311,15 @@ def _shared_tensors(runs: Sequence[_Trained]) -> Iterator[tuple[_Trained, _Train
         for name, digest in run.digests.items():
             holders.setdefault((name, digest), []).append(run)
     shared: dict[tuple[str, str], tuple[_Trained, _Trained, list[str]]] = {}
-    for (name, _), same in holders.items():
+    for (name, _), sharing_runs in holders.items():
         # one run per method, seed, architecture and data set represents the others, which may be many
-        alone = list({_without_control(run.record.spec): run for run in same}.values())
-        for place, one in enumerate(alone[:NEIGHBOURS]):
-            for other in alone[place + 1 : NEIGHBOURS]:
-                if not may_be_near(one.record.spec, other.record.spec):
-                    key = one.record.run_id, other.record.run_id
-                    shared.setdefault(key, (one, other, []))[2].append(name)
-    for one, other, names in shared.values():
-        several = len(names) > 1
-        text = f"in {len(names)} trained tensor{'s' if several else ''}, bit by bit, e.g. {', '.join(names[:3])}"
-        yield one, other, text
+        representatives = list({_without_control(run.record.spec): run for run in sharing_runs}.values())
+        for index, first in enumerate(representatives[:NEIGHBOURS]):
+            for second in representatives[index + 1 : NEIGHBOURS]:
+                if not may_be_near(first.record.spec, second.record.spec):
+                    key = first.record.run_id, second.record.run_id
+                    shared.setdefault(key, (first, second, []))[2].append(name)
+    for first, second, names in shared.values():
+        is_plural = len(names) > 1
+        text = f"in {len(names)} trained tensor{'s' if is_plural else ''}, bit by bit, e.g. {', '.join(names[:3])}"
+        yield first, second, text

@@ -39,8 +39,8 @@ class RunSelector:
     @property
     def ways(self) -> list[str]:
         """Command-line options that the user has set to select runs, e.g. `["--study"]`."""
-        given = {"--study": self.study, "--experiment": self.experiment, "--run": self.run_ids}
-        return [name for name, value in given.items() if value]
+        options = {"--study": self.study, "--experiment": self.experiment, "--run": self.run_ids}
+        return [name for name, value in options.items() if value]
 
     @property
     def device(self) -> str:
@@ -198,12 +198,12 @@ def _try_writing(out: Path) -> None:
 
     Access rights are not checked, because root has all rights but cannot write to a read-only disk.
     """
-    there = next((folder for folder in (out, *out.parents) if os.path.lexists(folder)), Path())
+    existing_folder = next((folder for folder in (out, *out.parents) if os.path.lexists(folder)), Path())
     try:
-        with process_ownership.temp_dir(".fa_registry-", there) as trial:
-            (trial / out.relative_to(there)).mkdir(parents=True, exist_ok=True)
+        with process_ownership.temp_dir(".fa_registry-", existing_folder) as trial:
+            (trial / out.relative_to(existing_folder)).mkdir(parents=True, exist_ok=True)
     except NotADirectoryError as error:
-        raise UsageError(f"{there} is a file; a folder is needed") from error
+        raise UsageError(f"{existing_folder} is a file; a folder is needed") from error
     except OSError as error:
         raise UsageError(f"{out} cannot be written to: {error.strerror}; name another folder") from error
 

@@ -34,24 +34,24 @@ def check_plugin_imports(*families: str) -> None:
     Args:
         families: plug-in kinds to check, keys of PLUGGED.
     """
-    places = [(family, name) for family in families for name in PLUGGED[family].names()]
-    foreign = [(family, name) for family, name in places if not PLUGGED[family].location(name).is_builtin]
+    plugins = [(family, name) for family in families for name in PLUGGED[family].names()]
+    third_party = [(family, name) for family, name in plugins if not PLUGGED[family].location(name).is_builtin]
 
     def receive(event: JobEvent) -> None:
         if event.kind == "failed":
-            family, name = foreign[event.index]
+            family, name = third_party[event.index]
             PLUGGED[family].disable(name, f"cannot be imported: {event.value}")
 
-    if foreign:
+    if third_party:
         from fa_registry.parallel import usable_cores
         from fa_registry.studies.worker_processes import supervise
 
-        supervise(foreign, _imported, usable_cores(), lambda: False, receive, IMPORT_SECONDS)
+        supervise(third_party, _imported, usable_cores(), lambda: False, receive, IMPORT_SECONDS)
 
 
-def _imported(place: tuple[str, str], stop: Callable[[], bool], report: Callable[[Any], None]) -> None:
+def _imported(plugin: tuple[str, str], stop: Callable[[], bool], report: Callable[[Any], None]) -> None:
     """Import a plug-in, and ignore a RegistryError because the main process raises the same error later."""
-    family, name = place
+    family, name = plugin
     with contextlib.suppress(RegistryError):
         PLUGGED[family].get(name)
 
@@ -117,8 +117,8 @@ def card_of(name: str, family: str = "") -> dict[str, Any]:
         raise UnknownName("family", family, CATALOGS)
     catalogs = {family: CATALOGS[family]} if family else CATALOGS
     for kind, catalog in catalogs.items():
-        plain, colon, _ = name.partition(":") if kind == "datasets" else (name, "", "")
-        if plain in catalog.names():
+        base_name, colon, _ = name.partition(":") if kind == "datasets" else (name, "", "")
+        if base_name in catalog.names():
             member = datasets.get(name) if colon else catalog.get(name)  # `random_targets:digits` has a separate card
-            return {"family": kind, "file": catalog.location(plain).file, **jsonio.encode(member.card)}
-    raise UnknownName("name", name, [known for catalog in catalogs.values() for known in catalog.names()])
+            return {"family": kind, "file": catalog.location(base_name).file, **jsonio.encode(member.card)}
+    raise UnknownName("name", name, [plugin_name for catalog in catalogs.values() for plugin_name in catalog.names()])

@@ -100,8 +100,10 @@ class Probe:
 
     def seconds(self, specs: Iterable[RunSpec]) -> list[float] | None:
         """Return the estimated duration of each run in seconds, or None if the kind of any run was not timed."""
-        found = [(spec.epochs, self.times.get(kind(spec).identity)) for spec in specs]
-        return None if any(known is None for _, known in found) else [known.of(epochs) for epochs, known in found]
+        timings = [(spec.epochs, self.times.get(kind(spec).identity)) for spec in specs]
+        return (
+            None if any(timing is None for _, timing in timings) else [timing.of(epochs) for epochs, timing in timings]
+        )
 
     def add(self, other: Probe) -> None:
         """Add the timings of another process to this object."""
@@ -153,23 +155,23 @@ def probe(
         device: GPU to use if the machine has several, e.g. `cuda:1`.
         budget: maximum time of each process in seconds.
     """
-    kinds = sorted({kind(spec).identity: kind(spec) for spec in specs}.values(), key=lambda one: one.dataset)
+    kinds = sorted({kind(spec).identity: kind(spec) for spec in specs}.values(), key=lambda spec: spec.dataset)
     count = 1 if on_gpu(kinds) else max(1, min(at_once, usable_cores(), len(specs)))
-    jobs = [ProbeJob(tuple(kinds[place::count] or kinds), root, device, budget) for place in range(count)]
-    probed, firsts = Probe(), [sum(len(job.kinds) for job in jobs[:place]) for place in range(count)]
-    names = [_name(one) for job in jobs for one in job.kinds]
+    jobs = [ProbeJob(tuple(kinds[index::count] or kinds), root, device, budget) for index in range(count)]
+    probed, offsets = Probe(), [sum(len(job.kinds) for job in jobs[:index]) for index in range(count)]
+    names = [_name(kind_spec) for job in jobs for kind_spec in job.kinds]
     title = f"timing {len(kinds)} kinds of runs, {count} at a time; expected time at most {budget:g} s, or more on a busy machine"
     with Progress(title, names, str) as progress:
 
         def receive(event: JobEvent) -> None:
             if event.kind == "progress":
-                number, text = event.value
-                progress.show(JobEvent(firsts[event.index] + number, "done", text))
+                kind_index, text = event.value
+                progress.show(JobEvent(offsets[event.index] + kind_index, "done", text))
             elif event.kind == "done":
                 probed.add(event.value)
             elif event.kind == "failed":
-                why = event.value.strip().splitlines()[-1]
-                probed.reasons |= {one.identity: why for one in jobs[event.index].kinds}
+                reason = event.value.strip().splitlines()[-1]
+                probed.reasons |= {kind_spec.identity: reason for kind_spec in jobs[event.index].kinds}
 
         executor = executors.CATALOG.get(default_executor(kinds, several=count > 1))
         resources = JobResources(at_once=count, device="cuda" if on_gpu(kinds) else "cpu")
@@ -193,40 +195,40 @@ def probing_steps(
     with on_device(job.device):
         probed, data = Probe(), _Data(job.root)
         stopwatch = Stopwatch(device_of(job.kinds[0].device_class))
-        began = stopwatch.now()
-        for number, spec in enumerate(job.kinds):
-            report((number, _probe_kind(spec, data, probed, job.budget - stopwatch.since(began))))
+        start = stopwatch.now()
+        for index, spec in enumerate(job.kinds):
+            report((index, _probe_kind(spec, data, probed, job.budget - stopwatch.since(start))))
             yield
         return probed
 
 
-def _probe_kind(spec: RunSpec, data: _Data, probed: Probe, left: float) -> str:
-    """Time one kind of run within `left` seconds, add the times to `probed`, and return them as text."""
-    used_up = "the time limit was reached before this kind of run was timed"
-    if left <= 0:
-        probed.reasons[spec.identity] = used_up
-        return f"not timed: {used_up}"
+def _probe_kind(spec: RunSpec, data: _Data, probed: Probe, budget: float) -> str:
+    """Time one kind of run within `budget` seconds, add the times to `probed`, and return them as text."""
+    limit_reason = "the time limit was reached before this kind of run was timed"
+    if budget <= 0:
+        probed.reasons[spec.identity] = limit_reason
+        return f"not timed: {limit_reason}"
     try:
         card, splits = data.of(spec)
     except RegistryError as error:
-        why = str(error).splitlines()[0]
-        probed.reasons[spec.identity] = f"the data set cannot be read on this machine: {why}"
-        return f"not timed: {why}"
+        reason = str(error).splitlines()[0]
+        probed.reasons[spec.identity] = f"the data set cannot be read on this machine: {reason}"
+        return f"not timed: {reason}"
     try:
         setup = build_setup_from_splits(spec, device_of(spec.device_class), card, splits)
         check_room(setup)
         stopwatch = Stopwatch(setup.device)
-        found = run_time(setup, stopwatch, left)
+        durations = run_time(setup, stopwatch, budget)
     except RegistryError as error:
         probed.failures[spec.identity] = str(error)
         return f"cannot be run: {error}"
     probed.wall, probed.cpu = probed.wall + stopwatch.wall, probed.cpu + stopwatch.cpu
-    if found is None:
+    if durations is None:
         probed.reasons[spec.identity] = "a training step takes too long for the time limit"
         return f"not timed: {probed.reasons[spec.identity]}"
-    probed.times[spec.identity] = found
-    step = 1000 * found.training / batches(setup)
-    return f"{step:.3g} ms per step, {found.measuring:.2g} s per measurement, {found.final:.2g} s at the end of a run"
+    probed.times[spec.identity] = durations
+    step = 1000 * durations.training / batches(setup)
+    return f"{step:.3g} ms per step, {durations.measuring:.2g} s per measurement, {durations.final:.2g} s at the end of a run"
 
 
 class _Data:
@@ -270,9 +272,9 @@ class Stopwatch:
         wall, _ = self._clock()
         return wall, wall
 
-    def since(self, began: tuple[float, float]) -> float:
-        """Return the seconds since `began`, a result of `now`."""
-        return self.now()[1] - began[1]
+    def since(self, start: tuple[float, float]) -> float:
+        """Return the seconds since `start`, a result of `now`."""
+        return self.now()[1] - start[1]
 
     def time(self, work: Callable[[], object]) -> float:
         """Call `work`, return its duration in seconds, and add the duration to `wall` and `cpu`."""
@@ -289,21 +291,21 @@ def batches(setup: RunSetup) -> int:
     return math.ceil(len(setup.splits.train_labels) / setup.spec.recipe.batch_size)
 
 
-def run_time(setup: RunSetup, stopwatch: Stopwatch, left: float) -> RunTime | None:
-    """Return the durations of training and measuring, or None if timing takes longer than `left` seconds."""
+def run_time(setup: RunSetup, stopwatch: Stopwatch, budget: float) -> RunTime | None:
+    """Return the durations of training and measuring, or None if timing takes longer than `budget` seconds."""
     trainer = Trainer(setup)
     first = stopwatch.time(
-        lambda: _epoch(trainer, lambda given: given[: 1 if trainer.captured is None else WARM_UP + 2])
+        lambda: _epoch(trainer, lambda all_batches: all_batches[: 1 if trainer.captured is None else WARM_UP + 2])
     )
     # these passes over the test set and first steps decide whether it is timed, and are not part of the time
-    if first * (STEPS + len(setup.splits.test_labels) / setup.spec.recipe.batch_size) > left:
+    if first * (STEPS + len(setup.splits.test_labels) / setup.spec.recipe.batch_size) > budget:
         return None
     training = training_seconds(trainer, stopwatch)
     measured = measure(setup)  # the first measurement also draws what later ones reuse
     measuring = stopwatch.time(lambda: measure(setup))
     if is_third_party(setup.spec):  # its reference gradient is checked at intervals of several epochs
-        plain = stopwatch.time(lambda: measure(setup, objection=""))
-        measuring = plain + max(0.0, measuring - plain) / EVERY
+        unchecked = stopwatch.time(lambda: measure(setup, objection=""))
+        measuring = unchecked + max(0.0, measuring - unchecked) / EVERY
     final = stopwatch.time(lambda: with_final(measured, setup, initial=trainer.initial))
     return RunTime(training, measuring, final)
 
@@ -314,19 +316,19 @@ def training_seconds(trainer: Trainer, stopwatch: Stopwatch) -> float:
     Only some steps are timed. The other steps are assumed to take the mean time of a timed step.
     """
     count = batches(trainer.setup)
-    taken, seconds = 0, 0.0
+    timed_steps, seconds = 0, 0.0
 
-    def some(given: Sequence[Tensor]) -> Iterator[Tensor]:
-        nonlocal taken, seconds
-        began = stopwatch.now()
-        for taken, batch in enumerate(given, start=1):  # noqa: B007
+    def some(all_batches: Sequence[Tensor]) -> Iterator[Tensor]:
+        nonlocal timed_steps, seconds
+        start = stopwatch.now()
+        for timed_steps, batch in enumerate(all_batches, start=1):  # noqa: B007
             yield batch
-            if taken % STEPS == 0 and stopwatch.since(began) >= STEPS_SECONDS:
+            if timed_steps % STEPS == 0 and stopwatch.since(start) >= STEPS_SECONDS:
                 break
-        seconds = stopwatch.since(began)
+        seconds = stopwatch.since(start)
 
-    whole = stopwatch.time(lambda: _epoch(trainer, some))
-    return whole + (count - taken) * seconds / taken
+    elapsed = stopwatch.time(lambda: _epoch(trainer, some))
+    return elapsed + (count - timed_steps) * seconds / timed_steps
 
 
 def _epoch(trainer: Trainer, through: Callable[[Sequence[Tensor]], Iterable[Tensor]]) -> None:

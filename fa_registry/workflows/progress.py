@@ -65,14 +65,14 @@ class TimeLeft:
         Args:
             elapsed: seconds since the start of the jobs.
         """
-        known = {index: epochs - first for index, (first, _, epochs) in self._epochs.items()}
-        mean = sum(known.values()) / len(known) if known else 1
-        total = sum(known.get(index, mean) for index in range(self._jobs))
-        done = sum(
-            known.get(index, mean) if index in self._ended else self._epochs[index][1] - self._epochs[index][0]
+        epochs_by_job = {index: epochs - first for index, (first, _, epochs) in self._epochs.items()}
+        mean = sum(epochs_by_job.values()) / len(epochs_by_job) if epochs_by_job else 1
+        total = sum(epochs_by_job.get(index, mean) for index in range(self._jobs))
+        completed = sum(
+            epochs_by_job.get(index, mean) if index in self._ended else self._epochs[index][1] - self._epochs[index][0]
             for index in {*self._epochs, *self._ended}
         )
-        return elapsed * (total - done) / done if done > 0 else None
+        return elapsed * (total - completed) / completed if completed > 0 else None
 
 
 def joined(*parts: str) -> str:
@@ -135,8 +135,8 @@ class Progress:
             self._bars.remove_task(self._lines.pop(event.index))
         seconds = time.monotonic() - self._started
         count = f"[{self._finished}/{len(self._names)}]"
-        left = self._text_left()
-        text = joined(self._ending(event), left)
+        remaining = self._text_left()
+        text = joined(self._ending(event), remaining)
         LOG.info("%s %5.0f s  %s: %s", count, seconds, self._names[event.index], text)
 
     def _advance(self, event: JobEvent) -> None:
@@ -154,19 +154,19 @@ class Progress:
 
     def _report_fires(self, index: int, fired: Mapping[str, int]) -> None:
         """Log each rule that has fired for the first time, with the epoch."""
-        known = self._fired.setdefault(index, set())
-        news = {code: epoch for code, epoch in fired.items() if code not in known}
-        known.update(news)
-        if news:
-            self._report(index, fired_text(news))
+        logged_codes = self._fired.setdefault(index, set())
+        new_fires = {code: epoch for code, epoch in fired.items() if code not in logged_codes}
+        logged_codes.update(new_fires)
+        if new_fires:
+            self._report(index, fired_text(new_fires))
 
     def _is_due(self, index: int, epoch: int, epochs: int) -> bool:
         """Return whether to log a line: at the first epoch, every n-th epoch, or after SECONDS_APART seconds."""
-        now, every = time.monotonic(), max(EPOCHS_APART, epochs // LINES)
-        due = index not in self._told or epoch % every == 0 or now - self._told[index] >= SECONDS_APART
-        if due:
+        now, interval = time.monotonic(), max(EPOCHS_APART, epochs // LINES)
+        is_due = index not in self._told or epoch % interval == 0 or now - self._told[index] >= SECONDS_APART
+        if is_due:
             self._told[index] = now
-        return due and epoch < epochs  # after the last epoch, the end of the run is logged
+        return is_due and epoch < epochs  # after the last epoch, the end of the run is logged
 
     def _text_left(self) -> str:
         """Return the remaining time as text, or an empty string if it is unknown or less than one second."""

@@ -90,90 +90,92 @@ def verdicts_by_edition(tracker: Tracker, run: StoredRun, edition: str) -> tuple
             f"run {run.run_id} ({run.name}) was never audited; audit the run first: {_audit(run, edition)}"
         )
     report = recorded_report(tracker, audit_run_id, _audit(run, edition))
-    place = next((at for at, other in enumerate(report.runs) if other.record.run_id == run.run_id), None)
-    if place is None:
+    index = next((position for position, other in enumerate(report.runs) if other.record.run_id == run.run_id), None)
+    if index is None:
         raise IntegrityError(
             f"run {run.run_id}: the tag {schema.TAG_REPORT} names audit {audit_run_id}, but this audit did not judge the run"
         )
-    setting = report.runs[place].record.spec.setting.identity
-    if report.runs[place].record.digests != read_record(tracker, run).digests:
+    setting = report.runs[index].record.spec.setting.identity
+    if report.runs[index].record.digests != read_record(tracker, run).digests:
         raise UsageError(
             f"run {run.run_id}: the files of the run were changed after audit {audit_run_id}; "
             f"audit the run again: {_audit(run, edition)}"
         )
-    judged = [Opinion(report.edition, report.runs[place].verdict, report.runs[place].findings)]
+    opinions = [Opinion(report.edition, report.runs[index].verdict, report.runs[index].findings)]
     for other in report.opinions:
-        judgement = other.judgements[place]
-        judged.append(Opinion(other.edition, judgement.verdict, judgement.findings))
+        judgement = other.judgements[index]
+        opinions.append(Opinion(other.edition, judgement.verdict, judgement.findings))
     for other in report.runs:
         if other.record.spec.setting.identity == setting:
             _check_record(tracker, audit_run_id, other.record)
-    deciding = _deciding(run, [opinion.edition for opinion in judged], edition)
-    for opinion in judged:
+    deciding = _deciding(run, [opinion.edition for opinion in opinions], edition)
+    for opinion in opinions:
         if provenance_of(opinion.edition) == SHIPPED:
-            _check_opinion(run, opinion, report, place)
+            _check_opinion(run, opinion, report, index)
     return audit_run_id, tuple(
-        sorted(judged, key=lambda opinion: opinion.edition != deciding)
+        sorted(opinions, key=lambda opinion: opinion.edition != deciding)
     )  # keeps the others' order
 
 
 def _audit(run: StoredRun, edition: str) -> str:
     """Return the `audit` command for the run's study, or for the run if it belongs to no study."""
     study = run.tags.get(schema.TAG_STUDY, "")
-    chosen = ["--study", study] if study else ["--run", run.run_id]
-    text = ["fa-registry", "audit", *chosen, *(["--edition", edition] if edition else [])]
-    return f"`{shlex.join(text)}`"
+    selection = ["--study", study] if study else ["--run", run.run_id]
+    arguments = ["fa-registry", "audit", *selection, *(["--edition", edition] if edition else [])]
+    return f"`{shlex.join(arguments)}`"
 
 
 def _check_record(tracker: Tracker, audit_run_id: str, record: RunRecord) -> None:
     """Raise IntegrityError if the audit's report and the run have different metrics."""
-    found = check_record(tracker, tracker.get(record.run_id), record)
-    if found.state == "mismatch":
+    integrity = check_record(tracker, tracker.get(record.run_id), record)
+    if integrity.state == "mismatch":
         raise IntegrityError(
-            f"audit {audit_run_id}: run {record.run_id} ({record.name}): {'; '.join(found.details)}; audit the run again"
+            f"audit {audit_run_id}: run {record.run_id} ({record.name}): {'; '.join(integrity.details)}; audit the run again"
         )
 
 
-def _check_opinion(run: StoredRun, opinion: Opinion, report: AuditReport, place: int) -> None:
+def _check_opinion(run: StoredRun, opinion: Opinion, report: AuditReport, index: int) -> None:
     """Raise IntegrityError if the report's verdict differs from the verdict of the built-in edition.
 
     The thresholds in the report must be those of the edition. Judging the report's metrics again must give the same verdict.
     """
-    edition = load_edition(opinion.edition.name, {code: float(at) for code, at in opinion.edition.overrides.items()})
+    edition = load_edition(
+        opinion.edition.name, {code: float(threshold) for code, threshold in opinion.edition.overrides.items()}
+    )
     limits = {rule.code: [condition.threshold for condition in rule.conditions] for rule in edition.rules}
-    wrong = [
+    changed_thresholds = [
         f"{finding.rule} at {finding.threshold:g}"
         for finding in opinion.findings
         if finding.threshold is not None and finding.threshold not in limits.get(finding.rule, ())
     ]
-    if wrong:
+    if changed_thresholds:
         raise IntegrityError(
             f"run {run.run_id}: the newest audit names edition {signature(opinion.edition)} but used other thresholds: "
-            f"{', '.join(wrong)}"
+            f"{', '.join(changed_thresholds)}"
         )
-    again = judged_again(report, opinion.edition)[place].verdict
-    if again != opinion.verdict:
+    recomputed_verdict = judged_again(report, opinion.edition)[index].verdict
+    if recomputed_verdict != opinion.verdict:
         raise IntegrityError(
             f"run {run.run_id}: the newest audit reports {opinion.verdict.label} by edition {signature(opinion.edition)}, "
-            f"but judging the metrics in the report again by this edition gives {again.label}"
+            f"but judging the metrics in the report again by this edition gives {recomputed_verdict.label}"
         )
 
 
-def _deciding(run: StoredRun, judged_by: list[EditionReference], edition: str) -> EditionReference:
+def _deciding(run: StoredRun, candidates: list[EditionReference], edition: str) -> EditionReference:
     """Return the edition whose verdict decides about the promotion.
 
     An edition with changed thresholds cannot decide. An edition that has the name of a built-in edition but another digest
     cannot decide either, because the report in the store could have been edited.
     """
-    wanted = _reference(edition) if edition else None
-    for judge in judged_by:
-        asked_for = wanted is None or (judge.name, judge.digest) == (wanted.name, wanted.digest)
-        if asked_for and not judge.overrides and provenance_of(judge) != FOREIGN:
-            return judge
-    names = ", ".join(signature(judge) for judge in judged_by)
+    request = _reference(edition) if edition else None
+    for candidate in candidates:
+        is_requested = request is None or (candidate.name, candidate.digest) == (request.name, request.digest)
+        if is_requested and not candidate.overrides and provenance_of(candidate) != FOREIGN:
+            return candidate
+    names = ", ".join(signature(reference) for reference in candidates)
     raise UsageError(
         f"run {run.run_id} ({run.name}): expected a verdict by edition "
-        f"{signature(wanted) if wanted else '(any with unchanged thresholds)'}, but the newest audit of the run used {names}; "
+        f"{signature(request) if request else '(any with unchanged thresholds)'}, but the newest audit of the run used {names}; "
         f"audit the run first: {_audit(run, edition)}"
     )
 
@@ -193,7 +195,7 @@ def run_promote(
     edition: str = "",
     despite: str | None = None,
     author: str = "",
-    place: StoreLocation = StoreLocation(),
+    location: StoreLocation = StoreLocation(),
 ) -> Promotion:
     """Register the run's final weights as a model version, with card, feedback and specification.
 
@@ -206,7 +208,7 @@ def run_promote(
         edition: edition whose verdict decides. If empty, the leading edition of the newest audit decides.
         despite: reason to promote a run whose verdict is FAIL or INCOMPLETE.
         author: person who gives the reason `despite`. If empty, the user's login name is used.
-        place: the store, and the folder of data sets.
+        location: the store, and the folder of data sets.
 
     Raises:
         InvalidFields: lists all invalid arguments.
@@ -215,28 +217,30 @@ def run_promote(
         StoreError: the store cannot be used.
     """
     check_text(name, aliases, despite)
-    tracker = open_tracker(place.store, create=False, write=True)
+    tracker = open_tracker(location.store, create=False, write=True)
     stored = tracker.get(expand_run_id(tracker, run))
     check_finished(stored)
-    audit_run_id, judged = verdicts_by_edition(tracker, stored, edition)
-    deciding = judged[0]
+    audit_run_id, opinions = verdicts_by_edition(tracker, stored, edition)
+    deciding = opinions[0]
     check_aliases(aliases, deciding)
     reason = check_override(stored, deciding, despite, author)
-    record = verified(tracker, stored, place.root)  # slow, therefore after the cheap checks
-    card = _card(record, judged, audit_run_id, reason)
+    record = verified(tracker, stored, location.root)  # slow, therefore after the cheap checks
+    card = _card(record, opinions, audit_run_id, reason)
     name = name or model_name(record.spec, record.setting)
     registry, key = ModelRegistry(tracker.uri), promotion_key(card)
     versions = registry.versions(name)
-    present = next((known for known in versions if known.tags.get(models.TAG_PROMOTION) == key), None)
-    version = present or _register(tracker, registry, record, card, name)
+    existing_version = next(
+        (registered for registered in versions if registered.tags.get(models.TAG_PROMOTION) == key), None
+    )
+    version = existing_version or _register(tracker, registry, record, card, name)
     # an existing version does not take back the verdict's alias, which a newer version may have now
-    own = verdict_alias(deciding, bool(record.spec.weights))
-    always = [ADOPTED] if record.spec.weights else []
-    taken = present and any(
-        own in known.aliases for known in versions
+    main_alias = verdict_alias(deciding, bool(record.spec.weights))
+    origin_aliases = [ADOPTED] if record.spec.weights else []
+    is_alias_taken = existing_version and any(
+        main_alias in registered.aliases for registered in versions
     )  # no version has it if an earlier promotion was killed
-    given = tuple(dict.fromkeys([*([] if taken else [own, *always]), *aliases]))
-    for alias in given:
+    new_aliases = tuple(dict.fromkeys([*([] if is_alias_taken else [main_alias, *origin_aliases]), *aliases]))
+    for alias in new_aliases:
         registry.set_alias(version, alias)
     return Promotion(
         name=name,
@@ -245,15 +249,15 @@ def run_promote(
         run_id=record.run_id,
         verdict=deciding.verdict.label,
         edition=describe_edition(deciding.edition),
-        promoted=present is None,
-        verdicts={describe_edition(opinion.edition): opinion.verdict.label for opinion in judged},
-        aliases=given,
+        promoted=existing_version is None,
+        verdicts={describe_edition(opinion.edition): opinion.verdict.label for opinion in opinions},
+        aliases=new_aliases,
         despite=reason.reason if reason else "",
     )
 
 
 def _card(
-    record: RunRecord, judged: tuple[Opinion, ...], audit_run_id: str, despite: PromotionOverride | None
+    record: RunRecord, opinions: tuple[Opinion, ...], audit_run_id: str, despite: PromotionOverride | None
 ) -> ModelCard:
     method = methods.CATALOG.get(record.spec.method).card
     return ModelCard(
@@ -264,7 +268,7 @@ def _card(
         run_name=record.name,
         identity=record.spec.identity,
         accuracy=record.measurements.scalars.get("accuracy", Reading(None, "not measured")),
-        opinions=judged,
+        opinions=opinions,
         audit_run_id=audit_run_id,
         integrity=record.integrity,
         # a file that was never recorded is no evidence
@@ -289,9 +293,9 @@ def _register(
         _copy(tracker, card, folder)
         text = model_card_text(card, name)
         (folder / model_folder.CARD_TEXT).write_bytes(text.encode("utf-8", errors="backslashreplace"))
-        for_people = {model_folder.CARD_TEXT: jsonio.file_digest(folder / model_folder.CARD_TEXT)}
-        whole = dataclasses.replace(card, digests={**card.digests, **for_people})
-        (folder / model_folder.CARD).write_text(jsonio.pretty(whole), encoding="utf-8")
+        text_digests = {model_folder.CARD_TEXT: jsonio.file_digest(folder / model_folder.CARD_TEXT)}
+        full_card = dataclasses.replace(card, digests={**card.digests, **text_digests})
+        (folder / model_folder.CARD).write_text(jsonio.pretty(full_card), encoding="utf-8")
         digest = jsonio.file_digest(folder / model_folder.CARD)
         tags = {models.TAG_CARD: digest, **_tags(card, record.spec)}
         path = f"{FOLDER}/{folder_name(promotion_key(card), digest)}"
@@ -415,12 +419,14 @@ def check_override(run: StoredRun, opinion: Opinion, reason: str | None, author:
     verdict = opinion.verdict
     if reason is None:
         if verdict.outcome in NEEDS_REASON:
-            by = describe_edition(opinion.edition)
-            against = [finding for finding in opinion.findings if finding.gating and finding.outcome in SPEAKS_AGAINST]
+            edition = describe_edition(opinion.edition)
+            objections = [
+                finding for finding in opinion.findings if finding.gating and finding.outcome in SPEAKS_AGAINST
+            ]
             raise UsageError(
-                f"run {run.run_id} ({run.name}) has the verdict {verdict.label} by edition {by} and is not promoted. "
+                f"run {run.run_id} ({run.name}) has the verdict {verdict.label} by edition {edition} and is not promoted. "
                 'To promote the run nevertheless, give a reason, which is stored with the model: --override-reason "reason"'
-                + "".join(f"\n  - {finding.sentence}" for finding in against)
+                + "".join(f"\n  - {finding.sentence}" for finding in objections)
             )
         return None
     if verdict.outcome not in NEEDS_REASON:
@@ -435,14 +441,17 @@ def check_aliases(aliases: Sequence[str], deciding: Opinion) -> None:
 
     If the deciding edition is not built in, all names of verdicts are refused as aliases.
     """
-    verdict, own = deciding.verdict, provenance_of(deciding.edition) != SHIPPED
-    lies = [
-        alias for alias in aliases if alias.lower() in VERDICT_ALIASES and (own or alias.lower() != verdict.outcome)
+    verdict, is_user_edition = deciding.verdict, provenance_of(deciding.edition) != SHIPPED
+    false_aliases = [
+        alias
+        for alias in aliases
+        if alias.lower() in VERDICT_ALIASES and (is_user_edition or alias.lower() != verdict.outcome)
     ]
-    if lies:
-        by = f" by {describe_edition(deciding.edition)}" if own else ""
+    if false_aliases:
+        by_edition = f" by {describe_edition(deciding.edition)}" if is_user_edition else ""
         problems = [
-            f"alias: {alias!r} is a verdict, but the verdict of this run is {verdict.label}{by}" for alias in lies
+            f"alias: {alias!r} is a verdict, but the verdict of this run is {verdict.label}{by_edition}"
+            for alias in false_aliases
         ]
         raise InvalidFields("promote", problems)
 
@@ -514,8 +523,8 @@ def model_card_text(card: ModelCard, name: str) -> str:
     for opinion in card.opinions:
         lines += ["", *_opinion(opinion)]
     lines += ["", "## Files (SHA-256)", "", *(f"- {name}: {digest}" for name, digest in card.digests.items())]
-    known = {name: card.provenance[name] for name in PROVENANCE if name in card.provenance}
-    lines += ["", "## Provenance", "", *_mapping(known)]
+    provenance = {name: card.provenance[name] for name in PROVENANCE if name in card.provenance}
+    lines += ["", "## Provenance", "", *_mapping(provenance)]
     if card.feedback:
         lines += ["", "## Feedback", "", *_mapping(card.feedback)]
     lines += ["", "## Citation", "", markdown_text(card.citation or "none recorded")]
@@ -532,11 +541,11 @@ def _head(card: ModelCard) -> Iterator[str]:
     control = f"**{markdown_text(card.control)} control** · " if card.control != "none" else ""
     edition = markdown_text(f"{describe_edition(deciding.edition)}, sha256 {deciding.edition.digest[:DIGEST]}")
     yield f"{control}**{label}** by edition {edition} · {markdown_text(card.method)} · {markdown_text(card.setting)}"
-    if others := "; ".join(
-        f"{other.verdict.label} by {describe_edition(other.edition)}" for other in card.opinions[1:]
+    if other_verdicts := "; ".join(
+        f"{opinion.verdict.label} by {describe_edition(opinion.edition)}" for opinion in card.opinions[1:]
     ):
         yield ""
-        yield f"Other editions: {markdown_text(others)}"
+        yield f"Other editions: {markdown_text(other_verdicts)}"
 
 
 def _facts(card: ModelCard, name: str) -> Iterator[str]:

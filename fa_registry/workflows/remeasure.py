@@ -98,8 +98,8 @@ class RemeasuredRun:
         """One-line description of the result, with the duration of the replay."""
         if not self.record:
             return self.exclusion.reason
-        again = self.redrawn
-        cost = f", {again.steps} steps replayed in {again.seconds:.2f} s" if again and again.steps else ""
+        replay = self.redrawn
+        cost = f", {replay.steps} steps replayed in {replay.seconds:.2f} s" if replay and replay.steps else ""
         return f"{self.record.integrity.state}{cost}"
 
 
@@ -108,7 +108,7 @@ def remeasure_all(
     runs: Sequence[StoredRun],
     measuring: RemeasureOptions = RemeasureOptions(),
     data_root: Path | None = None,
-    opened: Callable[[], Tracker] | None = None,
+    opener: Callable[[], Tracker] | None = None,
 ) -> list[RemeasuredRun]:
     """Recompute the metrics of several runs, and return one result per run in the order of `runs`.
 
@@ -118,20 +118,18 @@ def remeasure_all(
     Args:
         measuring: options, as `checked_measuring` returns them.
         data_root: folder with the files of data sets.
-        opened: function that opens the tracker in a worker process. If None, the worker opens the store by its URI.
+        opener: function that opens the tracker in a worker process. If None, the worker opens the store by its URI.
     """
-    opened = opened or partial(open_tracker, tracker.uri, create=False)
+    opener = opener or partial(open_tracker, tracker.uri, create=False)
     measuring = with_chosen(tracker, runs, measuring)
-    gathered = _each(tracker, runs, partial(_gather_there, opened, measuring, data_root), measuring, data_root)
-    gathered = _with_third_party(
-        tracker, gathered, partial(_third_party_there, opened, measuring, data_root), measuring
-    )
+    results = _each(tracker, runs, partial(_gather_there, opener, measuring, data_root), measuring, data_root)
+    results = _with_third_party(tracker, results, partial(_third_party_there, opener, measuring, data_root), measuring)
     # mark runs with equal final weights
-    records = compared(tracker, [outcome.record for outcome in gathered if outcome.record])
+    records = compared(tracker, [outcome.record for outcome in results if outcome.record])
     by_id = {record.run_id: record for record in records}
     return [
         dataclasses.replace(outcome, record=by_id[outcome.run.run_id]) if outcome.record else outcome
-        for outcome in gathered
+        for outcome in results
     ]
 
 
@@ -143,26 +141,26 @@ def with_chosen(tracker: Tracker, runs: Sequence[StoredRun], measuring: Remeasur
     if measuring.whole is not None:
         return measuring
     measuring = dataclasses.replace(measuring, nonce=asked_nonce(measuring.nonce))
-    chosen = chosen_runs(tracker, runs, measuring)
-    if chosen:
+    selected_ids = chosen_runs(tracker, runs, measuring)
+    if selected_ids:
         LOG.info(
             "%d runs are trained again completely for comparison; to choose the same runs in another audit, use --nonce %s",
-            len(chosen),
+            len(selected_ids),
             measuring.nonce,
         )
-    return dataclasses.replace(measuring, whole=chosen)
+    return dataclasses.replace(measuring, whole=selected_ids)
 
 
 def checked_measuring(measuring: RemeasureOptions, problems: list[str]) -> RemeasureOptions:
     """Return the options with typed numbers converted, and append all errors to `problems`."""
     numbers: dict[str, Any] = {}
-    for name, number in {
+    for name, parse in {
         "jobs": lambda typed: whole_number(typed, least=0, most=MOST_PROCESSES),
         "replay": asked_steps,
         "nonce": asked_nonce,
     }.items():
         try:
-            numbers[name] = number(getattr(measuring, name))
+            numbers[name] = parse(getattr(measuring, name))
         except ValueError as error:
             problems.append(f"{name}: {error}")
     asked_resources(measuring.executor, measuring.cluster, measuring.device, problems)
@@ -175,41 +173,41 @@ def checked_measuring(measuring: RemeasureOptions, problems: list[str]) -> Remea
 
 
 def _each(
-    tracker: Tracker, runs: Sequence[StoredRun], there: Callable, measuring: RemeasureOptions, data_root: Path | None
+    tracker: Tracker, runs: Sequence[StoredRun], job: Callable, measuring: RemeasureOptions, data_root: Path | None
 ) -> list[RemeasuredRun]:
-    """Recompute all runs, one group per set of imported third-party packages; workers call `there`."""
+    """Recompute all runs, one group per set of imported third-party packages; workers call `job`."""
     if measuring.trust_logged:
         spill_file = SpillFile()
         return [_laid(remeasure_one(tracker, run, measuring, data_root), run, spill_file) for run in runs]
-    parts: dict[frozenset[str], list[int]] = {frozenset(): []}
-    for place, run in enumerate(runs):
-        parts.setdefault(_packages(tracker, run, bool(measuring.factories)), []).append(place)
-    gathered: dict[int, RemeasuredRun] = {}
-    for packages, places in parts.items():  # the first group imports no third-party package
-        part = [runs[place] for place in places]
-        outcomes = _part(tracker, part, there, measuring, data_root, bool(packages)) if part else []
-        gathered |= dict(zip(places, outcomes, strict=True))
-    return [gathered[place] for place in range(len(runs))]
+    groups: dict[frozenset[str], list[int]] = {frozenset(): []}
+    for index, run in enumerate(runs):
+        groups.setdefault(_packages(tracker, run, bool(measuring.factories)), []).append(index)
+    results: dict[int, RemeasuredRun] = {}
+    for packages, indices in groups.items():  # the first group imports no third-party package
+        group_runs = [runs[position] for position in indices]
+        outcomes = _part(tracker, group_runs, job, measuring, data_root, bool(packages)) if group_runs else []
+        results |= dict(zip(indices, outcomes, strict=True))
+    return [results[position] for position in range(len(runs))]
 
 
 def _part(
     tracker: Tracker,
     runs: Sequence[StoredRun],
-    there: Callable,
+    job: Callable,
     measuring: RemeasureOptions,
     data_root: Path | None,
     third_party: bool,
 ) -> list[RemeasuredRun]:
     """Recompute runs that import the same third-party packages, if any."""
     if measuring.executor:
-        return _on_a_cluster(tracker, runs, there, measuring)
+        return _on_a_cluster(tracker, runs, job, measuring)
     count = min(int(measuring.jobs) or _default_processes(runs, measuring), len(runs))
     # Third-party code may end its process or change functions, so it runs in other processes. If this process has
     # imported such code, built-in metrics are also computed in other processes.
     run_all = supervise if third_party or IMPORTED else run_jobs
     if count > 1 or run_all is supervise:
         with stop_on_signal() as stop:  # this process handles Ctrl-C, which workers ignore
-            return _run(tracker, runs, there, count, stop, run_all)
+            return _run(tracker, runs, job, count, stop, run_all)
 
     def here(run: StoredRun, stop: Callable[[], bool], report: Callable[[Any], None]) -> RemeasuredRun:
         return remeasure_one(tracker, run, measuring, data_root)
@@ -218,14 +216,14 @@ def _part(
 
 
 def _on_a_cluster(
-    tracker: Tracker, runs: Sequence[StoredRun], there: Callable, measuring: RemeasureOptions
+    tracker: Tracker, runs: Sequence[StoredRun], job: Callable, measuring: RemeasureOptions
 ) -> list[RemeasuredRun]:
     """Recompute the runs with the executor that the user chose."""
     executor = executors.CATALOG.get(measuring.executor)
     resources = asked_resources(measuring.executor, measuring.cluster, measuring.device, [])
-    with executor.opened(resources) as room, stop_on_signal() as stop:
-        check_reach(tracker.uri, room)
-        most = room.at_once or _default_processes(runs, measuring)
+    with executor.opened(resources) as capacity, stop_on_signal() as stop:
+        check_reach(tracker.uri, capacity)
+        limit = capacity.at_once or _default_processes(runs, measuring)
 
         def run_all(
             jobs: Sequence[Any],
@@ -242,7 +240,7 @@ def _on_a_cluster(
                 report,
             )
 
-        return _run(tracker, runs, there, min(int(measuring.jobs) or most, most, len(runs)), stop, run_all)
+        return _run(tracker, runs, job, min(int(measuring.jobs) or limit, limit, len(runs)), stop, run_all)
 
 
 def _in_one_step(
@@ -264,25 +262,23 @@ def _packages(tracker: Tracker, run: StoredRun, factories: bool) -> frozenset[st
 
 
 def _with_third_party(
-    tracker: Tracker, gathered: Sequence[RemeasuredRun], there: Job, measuring: RemeasureOptions
+    tracker: Tracker, results: Sequence[RemeasuredRun], job: Job, measuring: RemeasureOptions
 ) -> Sequence[RemeasuredRun]:
     """Add the metrics of third-party diagnostics, which workers measure, to the recomputed runs."""
-    chosen = [outcome for outcome in gathered if outcome.record and outcome.redrawn]
-    if not chosen or not diagnostics.CATALOG.third_party():
-        return gathered
-    count = min(int(measuring.jobs) or _default_processes([outcome.run for outcome in chosen]), len(chosen))
-    found = measured_apart([outcome.run for outcome in chosen], there, count)
+    selected = [outcome for outcome in results if outcome.record and outcome.redrawn]
+    if not selected or not diagnostics.CATALOG.third_party():
+        return results
+    count = min(int(measuring.jobs) or _default_processes([outcome.run for outcome in selected]), len(selected))
+    measurements = measured_apart([outcome.run for outcome in selected], job, count)
     records = {
         outcome.run.run_id: with_third_party(outcome.record, read_record(tracker, outcome.run).measurements, extra)
-        for outcome, extra in zip(chosen, found, strict=True)
+        for outcome, extra in zip(selected, measurements, strict=True)
     }
-    return [
-        dataclasses.replace(outcome, record=records.get(outcome.run.run_id, outcome.record)) for outcome in gathered
-    ]
+    return [dataclasses.replace(outcome, record=records.get(outcome.run.run_id, outcome.record)) for outcome in results]
 
 
 def _third_party_there(
-    opened: Callable[[], Tracker],
+    opener: Callable[[], Tracker],
     measuring: RemeasureOptions,
     data_root: Path | None,
     run: StoredRun,
@@ -290,7 +286,7 @@ def _third_party_there(
     report: Callable[[Any], None],
 ) -> Measurements:
     """Measure the third-party diagnostics of a run in a worker process."""
-    tracker = opened()
+    tracker = opener()
     record = read_record(tracker, run)
     with on_device(measuring.device), pinned_threads(int(record.measurements.conventions["threads"])):
         return _remeasured(tracker, record, data_root, members=usable_members())
@@ -327,7 +323,7 @@ def _broken(tracker: Tracker, run: StoredRun, error: str, failure: str) -> Remea
 
 
 def _gather_there(
-    opened: Callable[[], Tracker],
+    opener: Callable[[], Tracker],
     measuring: RemeasureOptions,
     data_root: Path | None,
     run: StoredRun,
@@ -335,7 +331,7 @@ def _gather_there(
     report: Callable[[Any], None],
 ) -> RemeasuredRun:
     """Open the tracker in a worker process, because a tracker cannot be pickled, and recompute one run."""
-    return remeasure_one(opened(), run, measuring, data_root)
+    return remeasure_one(opener(), run, measuring, data_root)
 
 
 def _run(
@@ -347,7 +343,7 @@ def _run(
     run_all: Callable[..., None],
 ) -> list[RemeasuredRun]:
     """Recompute the runs in `processes` workers, which `run_all` (e.g. `run_jobs`) starts."""
-    gathered: dict[int, RemeasuredRun] = {}
+    results: dict[int, RemeasuredRun] = {}
     spill_file = SpillFile()
     title = f"recomputing {len(runs)} runs" + (f", {processes} at a time" if processes > 1 else "")
     with Progress(title, [run.name for run in runs], lambda outcome: outcome.text) as progress:
@@ -355,15 +351,15 @@ def _run(
         def receive(event: JobEvent) -> None:
             progress.show(event)
             if event.kind == "done":
-                gathered[event.index] = _laid(event.value, runs[event.index], spill_file)
+                results[event.index] = _laid(event.value, runs[event.index], spill_file)
             elif event.kind == "failed":  # the worker ended without a result
                 error = event.value.strip().splitlines()[-1]
-                gathered[event.index] = _broken(tracker, runs[event.index], error, event.value)
+                results[event.index] = _broken(tracker, runs[event.index], error, event.value)
 
         run_all(runs, work, processes, stop, receive)
-    if len(gathered) < len(runs):
+    if len(results) < len(runs):
         raise Interrupted("stopped while runs were recomputed; no run was judged")
-    return [gathered[index] for index in range(len(runs))]
+    return [results[index] for index in range(len(runs))]
 
 
 def _laid(outcome: RemeasuredRun, run: StoredRun, spill_file: SpillFile) -> RemeasuredRun:
@@ -374,28 +370,30 @@ def _laid(outcome: RemeasuredRun, run: StoredRun, spill_file: SpillFile) -> Reme
     return dataclasses.replace(outcome, run=run)
 
 
-def replay_remark(gathered: Sequence[RemeasuredRun]) -> Iterator[str]:
+def replay_remark(results: Sequence[RemeasuredRun]) -> Iterator[str]:
     """Yield the report's remark on the number of replayed training steps.
 
     If no step was replayed, nothing is yielded.
     """
-    taken = [outcome.redrawn for outcome in gathered if outcome.redrawn and outcome.redrawn.steps]
-    if taken:
-        steps, of = sum(again.steps for again in taken), sum(again.of for again in taken)
+    replays = [outcome.redrawn for outcome in results if outcome.redrawn and outcome.redrawn.steps]
+    if replays:
+        steps, total = sum(replay.steps for replay in replays), sum(replay.of for replay in replays)
         yield (
-            f"In {len(taken)} runs, training steps were replayed from the specification: {steps} of their {of} steps "
-            f"({100 * steps / of:.1f} %)."
+            f"In {len(replays)} runs, training steps were replayed from the specification: {steps} of their {total} steps "
+            f"({100 * steps / total:.1f} %)."
         )
 
 
-def report_replay(measuring: RemeasureOptions, gathered: Sequence[RemeasuredRun]) -> Replay:
+def report_replay(measuring: RemeasureOptions, results: Sequence[RemeasuredRun]) -> Replay:
     """Return the nonce and the list of completely replayed runs with their results, for the report."""
     runs = []
-    for outcome in gathered:
+    for outcome in results:
         if outcome.run.run_id in measuring.whole:
             checks = outcome.record.integrity.checks if outcome.record else ()
-            found = next((one for one in checks if one.subject == WHOLE), Check(WHOLE, "not possible"))
-            runs.append(ReplayedRun(outcome.run.run_id, found.outcome, found.detail))
+            check = next(
+                (candidate for candidate in checks if candidate.subject == WHOLE), Check(WHOLE, "not possible")
+            )
+            runs.append(ReplayedRun(outcome.run.run_id, check.outcome, check.detail))
     return Replay(measuring.nonce, str(measuring.replay), tuple(runs))
 
 
@@ -403,8 +401,10 @@ def _default_processes(runs: Sequence[StoredRun], measuring: RemeasureOptions = 
     """Return the number of processes that saves time for these runs, or 1 on a machine with a GPU."""
     if torch.cuda.is_available():
         return 1
-    whole = [run.params.get(f"{schema.PARAM}epochs", "") for run in runs if run.run_id in (measuring.whole or ())]
-    replayed = sum(int(epochs) for epochs in whole if epochs.isdecimal() and len(epochs) < 9)
+    epoch_params = [
+        run.params.get(f"{schema.PARAM}epochs", "") for run in runs if run.run_id in (measuring.whole or ())
+    ]
+    replayed = sum(int(epochs) for epochs in epoch_params if epochs.isdecimal() and len(epochs) < 9)
     return max(1, min(usable_cores(), (len(runs) + replayed // EPOCHS_A_RUN) // RUNS_A_PROCESS))
 
 
@@ -422,12 +422,12 @@ def remeasure_run(
         IntegrityError: a file is missing or differs from its recorded digest.
     """
     logged = read_record(tracker, run)
-    bare = dataclasses.replace(logged, integrity=dataclasses.replace(logged.integrity, checks=()))
-    record, redrawn = _measured(tracker, bare, measuring, data_root)
+    unchecked = dataclasses.replace(logged, integrity=dataclasses.replace(logged.integrity, checks=()))
+    record, replay = _measured(tracker, unchecked, measuring, data_root)
     if FIRST_CREDITED not in logged.measurements.conventions and OWN_LOOP not in record.provenance:
         record = without_input_site(record)
     checks = [*logged.integrity.checks, final_weights(tracker, logged), *initial_weights(tracker, logged)]
-    return dataclasses.replace(record, integrity=with_checks(record.integrity, checks)), redrawn
+    return dataclasses.replace(record, integrity=with_checks(record.integrity, checks)), replay
 
 
 def _measured(
@@ -440,48 +440,53 @@ def _measured(
     if OWN_LOOP in record.provenance:
         return of_own_loop(tracker, record, measuring.factories), None
     if measuring.trust_logged:
-        lost = schema.FEEDBACK in record.digests and feedback is None
-        held = [] if record.spec.weights and code.outcome == "agrees" else [code]
-        record = dataclasses.replace(record, integrity=with_checks(record.integrity, held))
-        return (_without_credits(record) if lost else record), None
+        is_feedback_missing = schema.FEEDBACK in record.digests and feedback is None
+        code_checks = [] if record.spec.weights and code.outcome == "agrees" else [code]
+        record = dataclasses.replace(record, integrity=with_checks(record.integrity, code_checks))
+        return (_without_credits(record) if is_feedback_missing else record), None
     checkpoint = tracker.artifact(record.run_id, schema.FINAL)
     if checkpoint is None:
         raise IntegrityError(f"run {record.run_id}: {schema.FINAL} is missing")
-    hindrance = obstacle(record.spec) or threads_refused(int(record.measurements.conventions["threads"]))
-    if code.outcome != "agrees" or hindrance:
-        check = code if code.outcome != "agrees" else Check(MEASURING, "not possible", hindrance)
+    reason = obstacle(record.spec) or threads_refused(int(record.measurements.conventions["threads"]))
+    if code.outcome != "agrees" or reason:
+        check = code if code.outcome != "agrees" else Check(MEASURING, "not possible", reason)
         return dataclasses.replace(record, integrity=Integrity("unverifiable", (check.detail,), (check,))), None
     digests = {role: record.digests.get(name) for role, name in ROLES.items()}
     try:
         with pinned_threads(int(record.measurements.conventions["threads"])):
             setup = build_setup(record.spec, device_of(record.spec.device_class), data_root)
-            sealed = _sealed(tracker, record, setup, feedback, measuring)
-            redrawn = replay_training(setup, sealed, measuring.replay, record.run_id in (measuring.whole or ()))
+            recorded_training = _sealed(tracker, record, setup, feedback, measuring)
+            replay = replay_training(
+                setup, recorded_training, measuring.replay, record.run_id in (measuring.whole or ())
+            )
             recorded = record.measurements.conventions
-            initial, members = _initial_weights(setup, sealed), diagnostics.CATALOG.built_in()
-            again = remeasure(setup, checkpoint, feedback, digests, initial, recorded, members)
+            initial, members = _initial_weights(setup, recorded_training), diagnostics.CATALOG.built_in()
+            remeasured = remeasure(setup, checkpoint, feedback, digests, initial, recorded, members)
             # the method's credit cannot be recomputed for an adopted run or without the feedback state
-            lost = bool(setup.feedback.state_dict()) and feedback is None
-            unasked = measuring.replay == OFF or lost or setup.spec.weights
+            is_feedback_missing = bool(setup.feedback.state_dict()) and feedback is None
+            skip_credit = measuring.replay == OFF or is_feedback_missing or setup.spec.weights
             # an adopted run records the code that measured the checkpoint, not the code that trained it
-            checks = [*redrawn.checks, *([] if unasked else [credit_in_training(setup)])]
+            checks = [*replay.checks, *([] if skip_credit else [credit_in_training(setup)])]
             checks += [] if setup.spec.weights else [code]
-            further = (backprop_check(setup, NO_FEEDBACK if lost else ""), network_check(setup, again))
-            checks += [check for check in further if check]
+            optional_checks = (
+                backprop_check(setup, NO_FEEDBACK if is_feedback_missing else ""),
+                network_check(setup, remeasured),
+            )
+            checks += [check for check in optional_checks if check]
     except IntegrityError as error:
         raise IntegrityError(f"run {record.run_id}: {error}") from error
     logged = built_in_part(record.measurements) if diagnostics.CATALOG.third_party() else record.measurements
-    integrity = with_checks(compare(logged, again), checks)
-    merged_figures = merged(record.measurements, again)
-    return dataclasses.replace(record, measurements=merged_figures, integrity=integrity), redrawn
+    integrity = with_checks(compare(logged, remeasured), checks)
+    measurements = merged(record.measurements, remeasured)
+    return dataclasses.replace(record, measurements=measurements, integrity=integrity), replay
 
 
-def _initial_weights(setup: RunSetup, sealed: SealedTraining) -> Mapping[str, Tensor] | None:
+def _initial_weights(setup: RunSetup, recorded_training: SealedTraining) -> Mapping[str, Tensor] | None:
     """Return the initial weights from the run's file or from `setup`, or None if none were recorded."""
-    if sealed.initial:
-        return load_tensors(sealed.initial, sealed.digests["initial"])
-    drawn = setup.network.state_dict()
-    return {name: tensor.clone() for name, tensor in drawn.items()} if sealed.initial_content else None
+    if recorded_training.initial:
+        return load_tensors(recorded_training.initial, recorded_training.digests["initial"])
+    weights = setup.network.state_dict()
+    return {name: tensor.clone() for name, tensor in weights.items()} if recorded_training.initial_content else None
 
 
 def _sealed(
@@ -492,33 +497,50 @@ def _sealed(
     # a file without a recorded digest is not used; if a recorded file is missing, metrics that need it become N/A
     initial = tracker.artifact(record.run_id, schema.INITIAL) if digests["initial"] else None
     content = "" if digests["initial"] else record.provenance.get("initial_weights", "")
-    step, early = schema.sealed_step(record.digests), None
+    step, early_path = schema.sealed_step(record.digests), None
     if step is not None:
         digests["early"] = record.digests[schema.step_checkpoint(step)]
-        early = tracker.artifact(record.run_id, schema.step_checkpoint(step))
-        if early is None:
+        early_path = tracker.artifact(record.run_id, schema.step_checkpoint(step))
+        if early_path is None:
             raise IntegrityError(f"{schema.step_checkpoint(step)} is missing")
-    elsewhere = described_difference(record.measurements.conventions, machine(setup))
-    exact = setup.device.type == "cpu" and not elsewhere
-    ran = max(0, min(int(record.provenance.get("epochs_run", 0)), record.spec.epochs))
-    ends = {epoch: schema.epoch_checkpoint(epoch) for epoch in range(1, ran)} | {ran: schema.FINAL}
-    later = {
+    machine_difference = described_difference(record.measurements.conventions, machine(setup))
+    exact = setup.device.type == "cpu" and not machine_difference
+    epochs_run = max(0, min(int(record.provenance.get("epochs_run", 0)), record.spec.epochs))
+    epoch_files = {epoch: schema.epoch_checkpoint(epoch) for epoch in range(1, epochs_run)} | {epochs_run: schema.FINAL}
+    checkpoints = {
         epoch: (path, record.digests[name])
-        for epoch, name in ends.items()
+        for epoch, name in epoch_files.items()
         if name in record.digests and (path := tracker.artifact(record.run_id, name))
     }
-    recorded = recorded_epochs(tracker, record, measuring, ran)
-    return SealedTraining(initial, content, feedback, early, step, digests, later, ran, exact, elsewhere, recorded)
+    recorded = recorded_epochs(tracker, record, measuring, epochs_run)
+    return SealedTraining(
+        initial,
+        content,
+        feedback,
+        early_path,
+        step,
+        digests,
+        checkpoints,
+        epochs_run,
+        exact,
+        machine_difference,
+        recorded,
+    )
 
 
 def _without_credits(record: RunRecord) -> RunRecord:
     """Return the record without metrics that need the feedback file, because this file is missing."""
-    absent = Reading(None, NO_FEEDBACK)
+    missing_reading = Reading(None, NO_FEEDBACK)
     cards = [diagnostic.card for diagnostic in diagnostics.CATALOG.members().values()]
-    lost = {quantity for card in cards for quantity in card.needs_credit}
+    missing_names = {metric for card in cards for metric in card.needs_credit}
     measured = record.measurements
-    sites = {name: tuple(absent for _ in row) if name in lost else row for name, row in measured.sites.items()}
-    scalars = {name: absent if name in lost else reading for name, reading in measured.scalars.items()}
+    sites = {
+        name: tuple(missing_reading for _ in row) if name in missing_names else row
+        for name, row in measured.sites.items()
+    }
+    scalars = {
+        name: missing_reading if name in missing_names else reading for name, reading in measured.scalars.items()
+    }
     measurements = dataclasses.replace(measured, sites=sites, scalars=scalars)
     integrity = Integrity("unverifiable", ("the feedback file is missing",))
     return dataclasses.replace(record, measurements=measurements, integrity=integrity)

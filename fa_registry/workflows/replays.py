@@ -71,24 +71,30 @@ def ranked(nonce: str, *names: object) -> str:
     return hashlib.sha256(" ".join(map(str, (nonce, *names))).encode()).hexdigest()
 
 
-def recorded_epochs(tracker: Tracker, record: RunRecord, measuring: RemeasureOptions, ran: int) -> RecordedEpochs:
-    """Return the recorded data of the first `ran` epochs of a run, for comparison with a replay."""
-    whole = record.run_id in (measuring.whole or ())
+def recorded_epochs(
+    tracker: Tracker, record: RunRecord, measuring: RemeasureOptions, epochs_run: int
+) -> RecordedEpochs:
+    """Return the recorded data of the first `epochs_run` epochs of a run, for comparison with a replay."""
+    is_full_replay = record.run_id in (measuring.whole or ())
     provenance = read_provenance(tracker.artifact(record.run_id, schema.PROVENANCE))
     order = lambda epoch: ranked(measuring.nonce, record.run_id, epoch)  # noqa: E731
-    rows = sorted(range(ran + 1), key=order)[: ran + 1 if measuring.replay == ALL else ROWS] if whole else []
-    kept = {}
+    rows = (
+        sorted(range(epochs_run + 1), key=order)[: epochs_run + 1 if measuring.replay == ALL else ROWS]
+        if is_full_replay
+        else []
+    )
+    states = {}
     for epoch in sorted(provenance.get(schema.KEPT_STATES, ()), key=order):
         names = schema.kept_state(epoch), schema.after_kept_state(epoch)
         paths = [tracker.artifact(record.run_id, name) for name in names if name in record.digests]
-        if len(paths) == len(names) and all(paths) and 0 < epoch < ran:
-            kept[epoch] = (paths[0], record.digests[names[0]], paths[1], record.digests[names[1]])
+        if len(paths) == len(names) and all(paths) and 0 < epoch < epochs_run:
+            states[epoch] = (paths[0], record.digests[names[0]], paths[1], record.digests[names[1]])
     return RecordedEpochs(
         tuple(provenance.get(schema.EPOCH_CHAIN, ())),
         provenance.get("no_epoch_chain", RecordedEpochs.no_chain),
-        SeriesComparison(tracker, record).difference if whole else RecordedEpochs.row_differs,
+        SeriesComparison(tracker, record).difference if is_full_replay else RecordedEpochs.row_differs,
         frozenset(rows),
-        kept,
+        states,
         record.measurements.scalars.get("accuracy", Reading(None, "not measured")).value,
         record.measurements.conventions,
     )
@@ -110,18 +116,18 @@ class SeriesComparison:
         """
         logged = self._logged.get(epoch, Measurements({}, {}))
         losses = {name: reading for name, reading in measured.scalars.items() if name in ONLY_IN_TRAINING}
-        wrong = [
+        differences = [
             f"{name}: logged {_text(logged.scalars.get(name))}, recomputed {_text(reading)}"
             for name, reading in losses.items()
             if logged.scalars.get(name) != reading
         ]
         if measured.sites:
             missing = [name for name in schema.SITE_METRICS if name in measured.sites and name not in logged.sites]
-            wrong += [f"{name}: not logged" for name in missing]
+            differences += [f"{name}: not logged" for name in missing]
             conventions = self._record.measurements.conventions
-            sides = (dataclasses.replace(one, conventions=conventions) for one in (logged, measured))
-            wrong += difference_text(compare(*sides).differences)
-        return "; ".join(wrong)
+            pair = (dataclasses.replace(measurements, conventions=conventions) for measurements in (logged, measured))
+            differences += difference_text(compare(*pair).differences)
+        return "; ".join(differences)
 
 
 def logged_rows(rows: Iterable[SeriesRow]) -> Mapping[int, Measurements]:
@@ -132,15 +138,18 @@ def logged_rows(rows: Iterable[SeriesRow]) -> Mapping[int, Measurements]:
     """
     sites: dict[int, dict[str, dict[int, Reading]]] = {}
     scalars: dict[int, dict[str, Reading]] = {}
-    for epoch, quantity, site, value, reason in rows:
+    for epoch, metric, site, value, reason in rows:
         reading = Reading(value, reason)
         if site == SCALAR_SITE:
-            scalars.setdefault(epoch, {})[quantity] = reading
+            scalars.setdefault(epoch, {})[metric] = reading
         else:
-            sites.setdefault(epoch, {}).setdefault(quantity, {})[site] = reading
+            sites.setdefault(epoch, {}).setdefault(metric, {})[site] = reading
     return {
         epoch: Measurements(
-            {name: tuple(line[site] for site in sorted(line)) for name, line in sites.get(epoch, {}).items()},
+            {
+                name: tuple(site_values[site] for site in sorted(site_values))
+                for name, site_values in sites.get(epoch, {}).items()
+            },
             scalars.get(epoch, {}),
         )
         for epoch in sites.keys() | scalars.keys()

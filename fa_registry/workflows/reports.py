@@ -60,15 +60,15 @@ def newest_report(tracker: Tracker, study: str) -> tuple[StoredRun, AuditReport]
         IntegrityError: the report is missing or was changed.
     """
     audits = [audit for audit in audits_of(tracker, study) if audit.tags.get(schema.TAG_STATUS) == "complete"]
-    again = f"`fa-registry audit --study {shlex.quote(study)}`"
+    command = f"`fa-registry audit --study {shlex.quote(study)}`"
     if not audits:
-        raise UsageError(f"study {study}: no complete audit in {tracker.uri}; {again} audits the study")
-    report = recorded_report(tracker, audits[0].run_id, again)
-    _warn_of_changed_pages(tracker, audits[0], again)
+        raise UsageError(f"study {study}: no complete audit in {tracker.uri}; {command} audits the study")
+    report = recorded_report(tracker, audits[0].run_id, command)
+    _warn_of_changed_pages(tracker, audits[0], command)
     return audits[0], report
 
 
-def _warn_of_changed_pages(tracker: Tracker, audit: StoredRun, again: str) -> None:
+def _warn_of_changed_pages(tracker: Tracker, audit: StoredRun, command: str) -> None:
     """Log a warning if a page in the store was changed after the audit."""
     from fa_registry.tracking.page_digests import check_audit_pages
 
@@ -79,7 +79,7 @@ def _warn_of_changed_pages(tracker: Tracker, audit: StoredRun, again: str) -> No
             "%s. The pages in the store differ from the pages that the audit wrote. The pages that are "
             "rendered now come from the recorded report of the audit. %s writes correct pages to the store",
             error,
-            again,
+            command,
         )
 
 
@@ -104,12 +104,12 @@ def _number(audit: StoredRun) -> int:
     return int(tag) if NUMBER.fullmatch(tag) else 0
 
 
-def recorded_report(tracker: Tracker, audit_run_id: str, again: str) -> AuditReport:
+def recorded_report(tracker: Tracker, audit_run_id: str, command: str) -> AuditReport:
     """Return the report of an audit run after comparing the report with its recorded digest.
 
     Args:
         audit_run_id: id of the MLflow run of the audit.
-        again: command that repeats the audit, for the error message.
+        command: command that repeats the audit, for the error message.
 
     Raises:
         IntegrityError: the report is missing or was changed.
@@ -117,16 +117,16 @@ def recorded_report(tracker: Tracker, audit_run_id: str, again: str) -> AuditRep
     audit = tracker.get(audit_run_id)
     path = tracker.artifact(audit_run_id, REPORT)
     if path is None:
-        raise IntegrityError(f"audit {audit_run_id}: {REPORT} is missing; audit the runs again: {again}")
+        raise IntegrityError(f"audit {audit_run_id}: {REPORT} is missing; audit the runs again: {command}")
     from fa_registry.tracking.page_digests import check_audit_pages  # slow, because it imports torch
 
     check_audit_pages(tracker, audit, [REPORT])
     report = load_report(path)
     # digest of the JSON, not of the decoded report, to which a later release may have added fields
-    found = jsonio.digest_of(jsonio.read_json(path, LARGEST))
-    if audit.tags.get(schema.TAG_AUDIT) != found:
+    digest = jsonio.digest_of(jsonio.read_json(path, LARGEST))
+    if audit.tags.get(schema.TAG_AUDIT) != digest:
         raise IntegrityError(
-            f"audit {audit_run_id}: expected a report with digest {audit.tags.get(schema.TAG_AUDIT, 'none')}, found {found}"
+            f"audit {audit_run_id}: expected a report with digest {audit.tags.get(schema.TAG_AUDIT, 'none')}, found {digest}"
         )
     return report
 
@@ -152,12 +152,14 @@ def load_report(path: Path) -> AuditReport:
         raw = jsonio.read_json(resolve_user_path(path), LARGEST)
     except UnreadableFile as error:
         raise InvalidFields(subject, [f"file: {error.reason}"]) from error
-    schema_found = raw.get("schema") if isinstance(raw, Mapping) else None
-    if isinstance(schema_found, int) and schema_found != SCHEMA:
-        raise UsageError(f"{subject}: expected schema {SCHEMA}, found {schema_found}; {_other_schema(schema_found)}")
+    schema_version = raw.get("schema") if isinstance(raw, Mapping) else None
+    if isinstance(schema_version, int) and schema_version != SCHEMA:
+        raise UsageError(
+            f"{subject}: expected schema {SCHEMA}, found {schema_version}; {_other_schema(schema_version)}"
+        )
     report = jsonio.decode(AuditReport, raw, subject)
     problems = list(_incomplete(report))
-    if schema_found != SCHEMA:
+    if schema_version != SCHEMA:
         problems.append(f"schema: expected {SCHEMA}, found nothing")
     if problems:
         raise InvalidFields(subject, problems)
@@ -167,19 +169,30 @@ def load_report(path: Path) -> AuditReport:
 def _incomplete(report: AuditReport) -> Iterator[str]:
     """Yield an error for each duplicate run, and for each edition that judged other runs."""
     ids = [run.record.run_id for run in report.runs]
-    for twice, times in sorted(Counter(ids).items()):
-        if times > 1:
-            yield f"runs: expected every run once, found {twice} {times} times"
-    for place, opinion in enumerate(report.opinions):
-        judged = [one.run_id for one in opinion.judgements]
-        if judged != ids:
-            at = next((at for at, (one, other) in enumerate(zip(judged, ids, strict=False)) if one != other), None)
-            found = f"{len(judged)} of {len(ids)}" if at is None else f"{judged[at]} where {ids[at]} is expected"
-            yield f"opinions[{place}].judgements: expected the runs of the report in the same order, found {found}"
+    for run_id, count in sorted(Counter(ids).items()):
+        if count > 1:
+            yield f"runs: expected every run once, found {run_id} {count} times"
+    for index, opinion in enumerate(report.opinions):
+        judged_ids = [item.run_id for item in opinion.judgements]
+        if judged_ids != ids:
+            position = next(
+                (
+                    number
+                    for number, (item, expected) in enumerate(zip(judged_ids, ids, strict=False))
+                    if item != expected
+                ),
+                None,
+            )
+            description = (
+                f"{len(judged_ids)} of {len(ids)}"
+                if position is None
+                else f"{judged_ids[position]} where {ids[position]} is expected"
+            )
+            yield f"opinions[{index}].judgements: expected the runs of the report in the same order, found {description}"
 
 
-def _other_schema(found: int) -> str:
-    if found < SCHEMA:
+def _other_schema(version: int) -> str:
+    if version < SCHEMA:
         return "an older release wrote the report; audit the runs again with this release, or read it with the older release"
     return "a newer release wrote the report; update fa_registry"
 
@@ -203,8 +216,8 @@ def run_diff(a: str, b: str) -> AuditDiff:
     return audit_diff(*reports)
 
 
-def exit_code(found: AuditDiff) -> int:
-    return 0 if found.same else DIFFERENT
+def exit_code(diff: AuditDiff) -> int:
+    return 0 if diff.same else DIFFERENT
 
 
 def _report(name: str, field: str, problems: list[str]) -> AuditReport | None:

@@ -64,10 +64,10 @@ def checked_watch(edition: str, stop_on: str, problems: list[str]) -> MonitoredR
         if code not in rules:
             problems.append(f"stop_on: {unknown_name_text(f'rule of edition {loaded.name}', code, rules)}")
         elif not is_watchable(rules[code]):
-            can = ", ".join(rule.code for rule in loaded.rules if is_watchable(rule)) or "none"
+            watchable_codes = ", ".join(rule.code for rule in loaded.rules if is_watchable(rule)) or "none"
             problems.append(
                 f"stop_on: {code} cannot be judged during training: the rule needs a control, other seeds, or metrics that "
-                f"are measured at the end; expected rules of edition {loaded.name}: {can}"
+                f"are measured at the end; expected rules of edition {loaded.name}: {watchable_codes}"
             )
     return MonitoredRules(loaded, codes)
 
@@ -75,9 +75,9 @@ def checked_watch(edition: str, stop_on: str, problems: list[str]) -> MonitoredR
 def is_watchable(rule: Rule) -> bool:
     """Return whether a rule can be evaluated during training, from the metrics of one run at one epoch."""
     cards = [diagnostic.card for diagnostic in diagnostics.CATALOG.members().values()]
-    late = [card for card in cards if card.when == "final"]
-    at_the_end = any(card.covers(condition.quantity) for card in late for condition in rule.conditions)
-    return rule.judge == LIMIT and not rule.reference and not at_the_end
+    final_cards = [card for card in cards if card.when == "final"]
+    needs_final = any(card.covers(condition.quantity) for card in final_cards for condition in rule.conditions)
+    return rule.judge == LIMIT and not rule.reference and not needs_final
 
 
 class Monitor:
@@ -107,9 +107,9 @@ class Monitor:
 
     def receive(self, row: EpochRow) -> None:
         """Evaluate the rules for one epoch, and set a tag for each rule that fires for the first time."""
-        news = self._look(row)
-        if news:
-            self._tell({schema.first_fire_tag(code): str(row.epoch) for code in news})
+        new_codes = self._look(row)
+        if new_codes:
+            self._tell({schema.first_fire_tag(code): str(row.epoch) for code in new_codes})
 
     @property
     def ended_by(self) -> str:
@@ -120,9 +120,11 @@ class Monitor:
         return f"{codes} at epoch {first}" if fired else ""
 
     def _look(self, row: EpochRow) -> list[str]:
-        news = [rule.code for rule in self._rules if rule.code not in self.fired and fires_now(rule, row.measurements)]
-        self.fired |= dict.fromkeys(news, row.epoch)
-        return news
+        new_codes = [
+            rule.code for rule in self._rules if rule.code not in self.fired and fires_now(rule, row.measurements)
+        ]
+        self.fired |= dict.fromkeys(new_codes, row.epoch)
+        return new_codes
 
 
 def fired_text(fired: Mapping[str, int]) -> str:

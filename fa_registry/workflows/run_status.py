@@ -77,9 +77,9 @@ class StatusPoller:
         return sorted(map(self._row, runs), key=lambda row: row.status != "running")
 
     def _row(self, run: StoredRun) -> RunStatus:
-        written = EPOCH.fullmatch(run.tags.get(schema.TAG_EPOCH, ""))
-        epoch = int(written[1]) if written else None
-        epochs = int(written[2]) if written and written[2] != "?" else None
+        epoch_match = EPOCH.fullmatch(run.tags.get(schema.TAG_EPOCH, ""))
+        epoch = int(epoch_match[1]) if epoch_match else None
+        epochs = int(epoch_match[2]) if epoch_match and epoch_match[2] != "?" else None
         is_running = run.state == "RUNNING"
         rate = self._rate(run, epoch) if is_running and epoch is not None else None
         return RunStatus(
@@ -91,7 +91,9 @@ class StatusPoller:
             epochs=epochs,
             **{name: run.metrics.get(metric) for name, metric in HEADLINES.items()},
             fired={
-                tag.removeprefix(FIRST_FIRE): at for tag, at in sorted(run.tags.items()) if tag.startswith(FIRST_FIRE)
+                tag.removeprefix(FIRST_FIRE): value
+                for tag, value in sorted(run.tags.items())
+                if tag.startswith(FIRST_FIRE)
             },
             rate=rate,
             left=(epochs - epoch) / rate if rate and epochs is not None and epochs >= epoch else None,
@@ -100,23 +102,23 @@ class StatusPoller:
 
     def _rate(self, run: StoredRun, epoch: int) -> float | None:
         """Return the epochs per second since the first poll, or since the start or resumption of the run."""
-        began, when = self._seen.setdefault(run.run_id, (epoch, self.clock()))
-        if epoch == began:
+        first_epoch, start_time = self._seen.setdefault(run.run_id, (epoch, self.clock()))
+        if epoch == first_epoch:
             resumed = run.tags.get(schema.TAG_RESUMED, "")
-            began, when = int(resumed) if DIGITS.fullmatch(resumed) else 0, run.started / 1000
-        passed = self.clock() - when
-        return (epoch - began) / passed if passed > 0 and epoch > began else None
+            first_epoch, start_time = int(resumed) if DIGITS.fullmatch(resumed) else 0, run.started / 1000
+        elapsed = self.clock() - start_time
+        return (epoch - first_epoch) / elapsed if elapsed > 0 and epoch > first_epoch else None
 
 
-def watcher(store: str = "", study: str = "", most: int = 50) -> StatusPoller:
+def watcher(store: str = "", study: str = "", limit: int = 50) -> StatusPoller:
     """Return a StatusPoller for a store.
 
     Args:
         store: MLflow tracking URI of an existing store.
         study: study whose runs are read, or an empty string for all runs.
-        most: maximum number of runs.
+        limit: maximum number of runs.
     """
-    return StatusPoller(open_tracker(store, create=False), study, most)
+    return StatusPoller(open_tracker(store, create=False), study, limit)
 
 
 def is_anybody_at_work(rows: Sequence[RunStatus]) -> bool:

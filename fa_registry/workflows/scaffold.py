@@ -82,8 +82,8 @@ def _unfit(kind: str, name: str) -> list[str]:
         return [
             f"name: expected a Python package name such as my_{kind} (lower-case letters, digits, _), found {name!r}"
         ]
-    taken = study.names() if kind == "study" else FAMILIES[kind][1].names() if kind in FAMILIES else ()
-    return [f"name: a {kind} {name} already exists; choose another name"] if name in taken else []
+    existing_names = study.names() if kind == "study" else FAMILIES[kind][1].names() if kind in FAMILIES else ()
+    return [f"name: a {kind} {name} already exists; choose another name"] if name in existing_names else []
 
 
 def _study() -> Mapping[str, str]:
@@ -102,9 +102,9 @@ def _package(kind: str, name: str) -> Mapping[str, str]:
 
 def _named(text: str, kind: str, name: str) -> str:
     family = FAMILIES[kind][0] if kind in FAMILIES else ""
-    named = text.replace("FAMILY", family).replace("KIND", kind)
+    result = text.replace("FAMILY", family).replace("KIND", kind)
     camel = "".join(part.capitalize() for part in name.split("_"))
-    return named.replace("Skeleton", camel).replace("skeleton", name)
+    return result.replace("Skeleton", camel).replace("skeleton", name)
 
 
 def _commands(kind: str, name: str, folder: Path) -> tuple[str, ...]:

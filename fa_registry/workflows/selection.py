@@ -55,23 +55,23 @@ class Selection:
         return self.choice.study if self.choice else ""
 
 
-def select_runs(tracker: Tracker, chosen: RunSelector) -> Selection:
+def select_runs(tracker: Tracker, selector: RunSelector) -> Selection:
     """Return the runs that the selector chooses.
 
     Raises:
         UsageError: not exactly one of study, experiment and run ids was given, or a run id is unknown.
         NothingSelected: none of the chosen runs is finished.
     """
-    if len(chosen.ways) != 1:
-        ways = ", ".join(chosen.ways) or "none"
-        raise UsageError(f"choose runs by one of --study, --experiment or --run; found {ways}")
-    if chosen.study:
-        selection = _by_study(tracker, chosen)
-    elif chosen.experiment:
-        runs = tracker.search({schema.TAG_KIND: "run"}, chosen.experiment)
-        selection = _sorted_out(tracker, runs, f"all runs of experiment {chosen.experiment}")
+    if len(selector.ways) != 1:
+        options = ", ".join(selector.ways) or "none"
+        raise UsageError(f"choose runs by one of --study, --experiment or --run; found {options}")
+    if selector.study:
+        selection = _by_study(tracker, selector)
+    elif selector.experiment:
+        runs = tracker.search({schema.TAG_KIND: "run"}, selector.experiment)
+        selection = _sorted_out(tracker, runs, f"all runs of experiment {selector.experiment}")
     else:
-        runs = [tracker.get(expand_run_id(tracker, run_id)) for run_id in chosen.run_ids]
+        runs = [tracker.get(expand_run_id(tracker, run_id)) for run_id in selector.run_ids]
         selection = _sorted_out(tracker, runs, f"{len(runs)} runs by id")
     if not selection.runs:
         bin_text = tracker.experiment_deleted_message()
@@ -97,25 +97,25 @@ def expand_run_id(tracker: Tracker, start: str) -> str:
             f"run {shortened(start)!r}: no run id begins with these characters; `fa-registry list runs` lists all runs"
         )
     if len(ids) > 1:
-        more = ", …" if len(ids) > NAMED else ""
-        named = ", ".join(ids[:NAMED]) + more
+        ellipsis = ", …" if len(ids) > NAMED else ""
+        listed = ", ".join(ids[:NAMED]) + ellipsis
         raise UsageError(
-            f"run {start!r}: {len(ids)} run ids begin with these characters: {named}; give more characters"
+            f"run {start!r}: {len(ids)} run ids begin with these characters: {listed}; give more characters"
         )
     return ids[0]
 
 
-def _by_study(tracker: Tracker, chosen: RunSelector) -> Selection:
+def _by_study(tracker: Tracker, selector: RunSelector) -> Selection:
     """Return the newest finished run of each specification of the study."""
-    study, remarks = _as_trained(tracker, chosen)
+    study, remarks = _as_trained(tracker, selector)
     tagged = tracker.search({schema.TAG_STUDY: study.name, schema.TAG_KIND: "run"})
     by_identity: dict[str, list[StoredRun]] = {}
     for run in tagged:
         by_identity.setdefault(run.tags[schema.TAG_SPEC], []).append(run)
-    elsewhere = runs_by_spec(tracker, [spec.identity for spec in study.specs if spec.identity not in by_identity])
+    untagged_runs = runs_by_spec(tracker, [spec.identity for spec in study.specs if spec.identity not in by_identity])
     newest, excluded, superseded = [], [], 0
     for spec in study.specs:
-        attempts = by_identity.pop(spec.identity, None) or elsewhere[spec.identity]
+        attempts = by_identity.pop(spec.identity, None) or untagged_runs[spec.identity]
         finished = newest_first(run for run in attempts if _is_finished(run))
         if finished:
             newest.append(finished[0])
@@ -123,46 +123,46 @@ def _by_study(tracker: Tracker, chosen: RunSelector) -> Selection:
             excluded += [half_written(tracker, run, spec) for run in attempts if is_hidden(run)]
         else:
             excluded.append(half_written(tracker, attempts[0], spec) if attempts else never_trained(spec))
-    others = sum(len(runs) for runs in by_identity.values())
-    if ahead := [run for run in tagged if is_ahead(run)]:
+    other_count = sum(len(runs) for runs in by_identity.values())
+    if future_runs := [run for run in tagged if is_ahead(run)]:
         remarks.append(
-            f"{len(ahead)} runs have a start time in the future, e.g. {ahead[0].run_id}, because the clock of "
+            f"{len(future_runs)} runs have a start time in the future, e.g. {future_runs[0].run_id}, because the clock of "
             "their machine was wrong. If a specification has several runs, the runs with such a start time count as the oldest."
         )
     if superseded:
         remarks.append(
             f"{superseded} older runs have the same specifications as audited runs; only the newest run of each was audited."
         )
-    if others:
+    if other_count:
         remarks.append(
-            f"{others} runs have the tag of study {study.name} but other specifications than requested, and were not audited."
+            f"{other_count} runs have the tag of study {study.name} but other specifications than requested, and were not audited."
         )
-    asked = _asked(study, chosen.overrides)
-    choice = SelectionSummary(study.name, asked, others, superseded)
-    return Selection(tuple(newest), tuple(excluded), _text(study, asked), tuple(remarks), choice)
+    requested = _asked(study, selector.overrides)
+    choice = SelectionSummary(study.name, requested, other_count, superseded)
+    return Selection(tuple(newest), tuple(excluded), _text(study, requested), tuple(remarks), choice)
 
 
 def _asked(study: Study, overrides: Mapping[str, Any]) -> dict[str, str]:
     """Return the values that the user set in place of those in the study's file, without the device."""
     listed = [str(seed) for seed in overrides.get("seeds") or ()]
-    given = {"seeds": ", ".join(listed), "epochs": overrides.get("epochs"), **study.twin.overrides}
-    return {name: str(value) for name, value in given.items() if value}
+    values = {"seeds": ", ".join(listed), "epochs": overrides.get("epochs"), **study.twin.overrides}
+    return {name: str(value) for name, value in values.items() if value}
 
 
-def _text(study: Study, asked: Mapping[str, str]) -> str:
-    replaced = [f"{name} {value}" for name, value in asked.items() if name not in study.twin.overrides]
-    which = ", ".join([" ".join([study.name, study.twin.description]).strip(), *replaced])
-    return f"study {which} ({len(study.specs)} specifications)"
+def _text(study: Study, requested: Mapping[str, str]) -> str:
+    replaced = [f"{name} {value}" for name, value in requested.items() if name not in study.twin.overrides]
+    label = ", ".join([" ".join([study.name, study.twin.description]).strip(), *replaced])
+    return f"study {label} ({len(study.specs)} specifications)"
 
 
-def _as_trained(tracker: Tracker, chosen: RunSelector) -> tuple[Study, list[str]]:
+def _as_trained(tracker: Tracker, selector: RunSelector) -> tuple[Study, list[str]]:
     """Return the requested study and remarks.
 
     If no run of this study is finished, but a study variant was trained, return the variant that was trained last.
     """
-    study = chosen.as_asked
-    asked = study.twin.description or chosen.overrides.get("epochs")
-    trained = [] if asked else tracker.search({schema.TAG_KIND: "study", schema.TAG_STUDY: study.name})
+    study = selector.as_asked
+    is_changed = study.twin.description or selector.overrides.get("epochs")
+    trained = [] if is_changed else tracker.search({schema.TAG_KIND: "study", schema.TAG_STUDY: study.name})
     variant = next(
         (run.tags[schema.TAG_VARIANT] for run in newest_first(trained) if schema.TAG_VARIANT in run.tags), ""
     )
@@ -172,7 +172,7 @@ def _as_trained(tracker: Tracker, chosen: RunSelector) -> tuple[Study, list[str]
     if any(_is_finished(run) for runs in attempts.values() for run in runs):
         return study, []
     try:
-        trained_variant = chosen.variant(jsonio.decode(dict, jsonio.loads(variant), f"tag {schema.TAG_VARIANT}"))
+        trained_variant = selector.variant(jsonio.decode(dict, jsonio.loads(variant), f"tag {schema.TAG_VARIANT}"))
     except ValueError as error:
         raise IntegrityError(
             f"tag {schema.TAG_VARIANT} of a study run is not JSON: {error}. The runs of the study are intact; "
@@ -214,11 +214,11 @@ def make_exclusion(
         kind: one of records.EXCLUSION_KINDS.
     """
     tags = run.tags
-    named = tags.get(schema.TAG_METHOD, ""), tags.get(schema.TAG_SETTING, "")
+    labels = tags.get(schema.TAG_METHOD, ""), tags.get(schema.TAG_SETTING, "")
     reason, failure = map(
         without_password, (reason, failure)
     )  # an error may contain the store's address, and pages are shared
-    return Exclusion(run.run_id, run.name, reason, failure, *named, spec or own_spec(tracker, run), kind)
+    return Exclusion(run.run_id, run.name, reason, failure, *labels, spec or own_spec(tracker, run), kind)
 
 
 def not_judged(record: RunRecord) -> Exclusion | None:
@@ -247,14 +247,14 @@ def ended_early(record: RunRecord, stopped_on: str = "") -> str:
 
 
 def _of_record(record: RunRecord, kind: str, reason: str) -> Exclusion:
-    named = record.spec.method_label, record.setting
-    return Exclusion(record.run_id, record.name, reason, "", *named, record.spec, kind, record.integrity)
+    labels = record.spec.method_label, record.setting
+    return Exclusion(record.run_id, record.name, reason, "", *labels, record.spec, kind, record.integrity)
 
 
 def never_trained(spec: RunSpec) -> Exclusion:
     """Return the exclusion of a specification that was requested but has no run."""
-    named = spec.method_label, setting_label(spec)
-    return Exclusion("", run_name(spec), "no run of this specification yet", "", *named, spec, "not trained")
+    labels = spec.method_label, setting_label(spec)
+    return Exclusion("", run_name(spec), "no run of this specification yet", "", *labels, spec, "not trained")
 
 
 def half_written(tracker: Tracker, run: StoredRun, spec: RunSpec | None = None) -> Exclusion:
@@ -270,9 +270,9 @@ def half_written(tracker: Tracker, run: StoredRun, spec: RunSpec | None = None) 
         except IntegrityError as error:
             return make_exclusion(tracker, run, f"{INTEGRITY_FAILURE}: {error}", spec=spec, kind="integrity")
         if record.status in schema.FINISHED_STATUSES:
-            held = with_checks(replace(record.integrity, checks=()), record.integrity.checks)
-            lie = f"{INTEGRITY_FAILURE}: tag {schema.TAG_STATUS} is {status!r}, but the files have the status {record.status}"
-            return _of_record(replace(record, integrity=held), "integrity", lie)
+            integrity = with_checks(replace(record.integrity, checks=()), record.integrity.checks)
+            reason = f"{INTEGRITY_FAILURE}: tag {schema.TAG_STATUS} is {status!r}, but the files have the status {record.status}"
+            return _of_record(replace(record, integrity=integrity), "integrity", reason)
         return _of_record(record, ENDED_EARLY, ended_early(record, run.tags.get(schema.TAG_STOPPED_ON, "")))
     failure = failure_text(tracker, run.run_id)
     return make_exclusion(tracker, run, f"half-written: {schema.TAG_STATUS} is {status}", failure, spec, "half-written")
@@ -295,8 +295,8 @@ def is_hidden(run: StoredRun) -> bool:
 
     The author may have edited the status tag of such a run to exclude the run from an audit.
     """
-    sealed = (*schema.FINISHED_STATUSES, schema.STOPPED_EARLY)
-    return schema.TAG_ARTIFACTS in run.tags and run.tags.get(schema.TAG_STATUS) not in sealed
+    final_statuses = (*schema.FINISHED_STATUSES, schema.STOPPED_EARLY)
+    return schema.TAG_ARTIFACTS in run.tags and run.tags.get(schema.TAG_STATUS) not in final_statuses
 
 
 def own_spec(tracker: Tracker, run: StoredRun) -> RunSpec | None:
@@ -335,20 +335,20 @@ def previous_seed_sets(
     Returns:
         Key of the group → number of this interim analysis, and run id → new value of the tag TAG_LOOKS.
     """
-    before = {run.run_id: run.tags.get(schema.TAG_LOOKS, "").split() for run in stored}
+    sets_by_run = {run.run_id: run.tags.get(schema.TAG_LOOKS, "").split() for run in stored}
     groups: dict[str, list[RunRecord]] = {}
     for record in records:
         if record.spec.control == "none" and record.status in COUNTED:
             groups.setdefault(seeds_key(record.spec), []).append(record)
-    number: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     tags: dict[str, str] = {}
     for key, members in groups.items():
         seeds = {record.spec.seed for record in members}
         if len(seeds) > 1:
-            earlier = [before.get(record.run_id, []) for record in members]
-            number[key], history = _look(_name(seeds), earlier)
+            earlier = [sets_by_run.get(record.run_id, []) for record in members]
+            numbers[key], history = _look(_name(seeds), earlier)
             tags |= {record.run_id: " ".join(history[:MOST_LOOKS]) for record in members}
-    return number, tags
+    return numbers, tags
 
 
 def _look(judged: str, earlier: Sequence[Sequence[str]]) -> tuple[int, list[str]]:
@@ -386,31 +386,31 @@ def add_unaudited_runs(tracker: Tracker, report: AuditReport, judged: Sequence[S
         judged: the runs that were selected for the audit.
     """
     choice = report.choice or SelectionSummary("")
-    known = {run.record.run_id for run in report.runs} | {excluded.run_id for excluded in report.excluded}
-    candidates = _candidates(tracker, [run.record.spec for run in report.runs], known)
-    others = [(run, _read(tracker, run, schema.SPEC, RunSpec)) for run in candidates]
-    unaudited = tuple(_unaudited(tracker, report, judged, others))
+    listed_ids = {run.record.run_id for run in report.runs} | {excluded.run_id for excluded in report.excluded}
+    found_runs = _candidates(tracker, [run.record.spec for run in report.runs], listed_ids)
+    candidates = [(run, _read(tracker, run, schema.SPEC, RunSpec)) for run in found_runs]
+    unaudited = tuple(_unaudited(tracker, report, judged, candidates))
     return replace(
-        report, choice=replace(choice, unaudited=unaudited, beside=tuple(_neighbour(tracker, report, others)))
+        report, choice=replace(choice, unaudited=unaudited, beside=tuple(_neighbour(tracker, report, candidates)))
     )
 
 
-def _neighbour(tracker: Tracker, report: AuditReport, others: Sequence[Candidate]) -> Iterator[OtherRun]:
+def _neighbour(tracker: Tracker, report: AuditReport, candidates: Sequence[Candidate]) -> Iterator[OtherRun]:
     """Yield the runs whose settings differ from a judged setting by at most 1 % in some numbers.
 
     Judged runs are included, because an author could use such a setting for seeds with bad results.
     """
     groups = by_skeleton(run.record.spec for run in report.runs)
-    found = []
+    neighbours = []
     for run in report.runs:
         if _is_neighbour(groups, run.record.spec):
-            found.append(
+            neighbours.append(
                 _other(run.record.run_id, run.record.spec, f"{run.record.status}, judged in this report", True)
             )
-    for run, spec in others:
+    for run, spec in candidates:
         if spec and _is_neighbour(groups, spec):
-            found.append(replace(_other(run.run_id, spec, *_ended(tracker, run, spec)), deleted=run.deleted))
-    yield from sorted(found, key=lambda other: (other.spec.label, other.spec.seeds, other.spec.seed, other.run_id))
+            neighbours.append(replace(_other(run.run_id, spec, *_ended(tracker, run, spec)), deleted=run.deleted))
+    yield from sorted(neighbours, key=lambda other: (other.spec.label, other.spec.seeds, other.spec.seed, other.run_id))
 
 
 def _is_neighbour(groups: Mapping[Any, Sequence[RunSpec]], spec: RunSpec) -> bool:
@@ -422,7 +422,7 @@ def _other(run_id: str, spec: RunSpec, status: str, finished: bool) -> OtherRun:
 
 
 def _unaudited(
-    tracker: Tracker, report: AuditReport, judged: Sequence[StoredRun], others: Sequence[Candidate]
+    tracker: Tracker, report: AuditReport, judged: Sequence[StoredRun], candidates: Sequence[Candidate]
 ) -> Iterator[OtherRun]:
     """Yield the runs of the judged groups, including controls, that are neither judged nor excluded."""
     started = {run.run_id: run.started for run in judged}
@@ -430,14 +430,14 @@ def _unaudited(
     for run in report.runs:
         identity = run.record.spec.identity
         newest[identity] = max(newest.get(identity, 0), started.get(run.record.run_id, 0))
-    seeds = _others(report, others)
+    seeds = _others(report, candidates)
     for run, spec in sorted(seeds, key=lambda pair: (pair[1].label, pair[1].seed, -pair[0].started)):
         status, finished = _ended(tracker, run, spec)
-        newer = spec.identity in newest and run.started > newest[spec.identity] and not is_ahead(run)
-        yield OtherRun(run.run_id, spec, setting_label(spec), status, finished, run.deleted, newer)
+        is_newer = spec.identity in newest and run.started > newest[spec.identity] and not is_ahead(run)
+        yield OtherRun(run.run_id, spec, setting_label(spec), status, finished, run.deleted, is_newer)
 
 
-def _others(report: AuditReport, others: Sequence[Candidate]) -> Iterator[tuple[StoredRun, RunSpec]]:
+def _others(report: AuditReport, candidates: Sequence[Candidate]) -> Iterator[tuple[StoredRun, RunSpec]]:
     """Yield the runs that differ from a judged run only in the seed, with their specifications.
 
     The specification comes from spec.json or, if this file is missing, from the parameters in the store.
@@ -445,25 +445,25 @@ def _others(report: AuditReport, others: Sequence[Candidate]) -> Iterator[tuple[
     specs = [run.record.spec for run in report.runs]
     groups = {spec.seeds for spec in specs}
     by_params = {_shared(schema.params(spec)): spec for spec in specs}
-    for run, own in others:
+    for run, stored_spec in candidates:
         sibling = by_params.get(_shared(run.params))
         seed = schema.seed_of(run.params)
-        if own and own.seeds in groups:
-            yield run, own
+        if stored_spec and stored_spec.seeds in groups:
+            yield run, stored_spec
         elif sibling and seed is not None:
             yield run, replace(sibling, seed=seed, weights=run.params.get("cfg/weights", ""))
 
 
-def _candidates(tracker: Tracker, specs: Iterable[RunSpec], known: Collection[str]) -> list[StoredRun]:
-    """Return the runs whose parameters or setting tag match a specification, without the runs in `known`."""
+def _candidates(tracker: Tracker, specs: Iterable[RunSpec], excluded_ids: Collection[str]) -> list[StoredRun]:
+    """Return the runs whose parameters or setting tag match a specification, without the runs in `excluded_ids`."""
     settings = {spec.setting.identity: spec for spec in specs}.values()
     runs: dict[str, StoredRun] = {}
-    for asked in dict.fromkeys(_asked_of(spec) for spec in settings):
-        params = dict(asked)
-        runs |= {run.run_id: run for run in tracker.search_everywhere(params, {}) if run.run_id not in known}
+    for items in dict.fromkeys(_asked_of(spec) for spec in settings):
+        params = dict(items)
+        runs |= {run.run_id: run for run in tracker.search_everywhere(params, {}) if run.run_id not in excluded_ids}
     for label in dict.fromkeys(setting_label(spec) for spec in settings):
-        placed = tracker.search_everywhere({}, {schema.TAG_SETTING: label})
-        runs |= {run.run_id: run for run in placed if run.run_id not in known}
+        matches = tracker.search_everywhere({}, {schema.TAG_SETTING: label})
+        runs |= {run.run_id: run for run in matches if run.run_id not in excluded_ids}
     return list(runs.values())
 
 
@@ -475,8 +475,8 @@ def _asked_of(spec: RunSpec) -> tuple[tuple[str, str], ...]:
 
 def _shared(params: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """Return the parameters that all runs of a group have in common, and whether the run is adopted."""
-    kept = {name: value for name, value in params.items() if name.startswith("cfg/") and name not in FREE}
-    return tuple(sorted({**kept, "adopted": str("cfg/weights" in params)}.items()))
+    shared = {name: value for name, value in params.items() if name.startswith("cfg/") and name not in FREE}
+    return tuple(sorted({**shared, "adopted": str("cfg/weights" in params)}.items()))
 
 
 def _ended(tracker: Tracker, run: StoredRun, spec: RunSpec) -> tuple[str, bool]:
@@ -486,8 +486,8 @@ def _ended(tracker: Tracker, run: StoredRun, spec: RunSpec) -> tuple[str, bool]:
         return status, True
     provenance = _read(tracker, run, schema.PROVENANCE, dict) or {}
     last = _read(tracker, run, schema.MEASUREMENTS, Measurements)
-    whole = provenance.get("epochs_run") == spec.epochs or (last is not None and has_diverged(last))
-    if provenance and last is not None and whole:
+    is_complete = provenance.get("epochs_run") == spec.epochs or (last is not None and has_diverged(last))
+    if provenance and last is not None and is_complete:
         return f"trained to its end according to its files, {status} according to its tag", True
     return status, False
 

@@ -53,18 +53,24 @@ def mlflow_page(tracker: Tracker, study: str = "", experiment: str = "", about: 
         experiment: experiment that contains the runs. If empty, it is the experiment of the newest run.
         about: ids of the runs that were just trained or audited. Their settings are shown first.
     """
-    wanted = {TAG_KIND: "run"} | ({TAG_STUDY: study} if study else {})
+    tags = {TAG_KIND: "run"} | ({TAG_STUDY: study} if study else {})
     try:
-        runs = tracker.search(wanted, experiment)
-        shown = [run for run in runs if run.experiment == runs[0].experiment]
-        others = ", ".join(dict.fromkeys(run.experiment for run in runs if run.experiment != runs[0].experiment))
-        if study and others:
+        runs = tracker.search(tags, experiment)
+        visible_runs = [run for run in runs if run.experiment == runs[0].experiment]
+        other_experiments = ", ".join(
+            dict.fromkeys(run.experiment for run in runs if run.experiment != runs[0].experiment)
+        )
+        if study and other_experiments:
             LOG.warning(
                 "MLflow's page shows only the %d of %d runs of study %s that are in experiment %s. The other runs are in %s. "
                 "To log new runs in one experiment, use --experiment",
-                *(len(shown), len(runs), study, runs[0].experiment, others),
+                *(len(visible_runs), len(runs), study, runs[0].experiment, other_experiments),
             )
-        return tracker.with_experiment(runs[0].experiment).publish_views(views_of(study, shown, about)) if runs else ""
+        return (
+            tracker.with_experiment(runs[0].experiment).publish_views(views_of(study, visible_runs, about))
+            if runs
+            else ""
+        )
     except StoreError as error:
         LOG.warning("the view for MLflow's pages could not be written: %s", error)
         return ""

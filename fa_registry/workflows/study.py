@@ -101,8 +101,8 @@ class StudyResult:
 
 
 def run_study(
-    chosen: RunSelector,
-    place: StoreLocation = StoreLocation(),
+    selector: RunSelector,
+    location: StoreLocation = StoreLocation(),
     jobs: str | int = 0,
     edition: str = "",
     stop_on: str = "",
@@ -118,8 +118,8 @@ def run_study(
     """Train the specifications of a study that have no finished run and that no other worker is training.
 
     Args:
-        chosen: the study, with overrides.
-        place: the store, the experiment and the folder of data sets.
+        selector: the study, with overrides.
+        location: the store, the experiment and the folder of data sets.
         jobs: number of simultaneous runs. 0 means one run per core, or several runs in one process on a GPU.
         edition: edition whose rules are checked during training. If empty, the study's edition is used.
         stop_on: comma-separated codes of the rules that end a run, e.g. `D1,D2`.
@@ -137,15 +137,15 @@ def run_study(
         InvalidFields: lists all invalid arguments.
         Interrupted: a person stopped the study.
     """
-    study, resources, watch = checked_study(chosen, jobs, edition, stop_on, executor, silence, lease, cluster)
+    study, resources, watch = checked_study(selector, jobs, edition, stop_on, executor, silence, lease, cluster)
     keep = replace(keep, states=keep.states or study.keep_states)
-    tracker, adopted = open_tracker(place.store, place.experiment), "" if joins else mlflow_run_in_progress()
+    tracker, launcher_run = open_tracker(location.store, location.experiment), "" if joins else mlflow_run_in_progress()
     result, todo, attempts = _already_there(study, tracker, watch, force, keep_trained)
-    make_ready({spec.dataset for spec in todo}, place.root)
-    if adopted:
-        tracker.adopt(adopted, f"study {study.name}", _study_tags(study) | sign(0, int(lease)), {})
+    make_ready({spec.dataset for spec in todo}, location.root)
+    if launcher_run:
+        tracker.adopt(launcher_run, f"study {study.name}", _study_tags(study) | sign(0, int(lease)), {})
     if not todo:
-        return _nothing_to_train(study, result, tracker, adopted)
+        return _nothing_to_train(study, result, tracker, launcher_run)
     if text := stopped_by_tag(tracker, study.name):
         raise Interrupted(text)
     if text := kept_text(todo, keep.states):
@@ -157,17 +157,17 @@ def run_study(
             tracker.uri,
             study=study.name,
             keep=keep,
-            data_root=place.data_root,
+            data_root=location.data_root,
             watch=watch,
             conformance=cached_conformance(spec, tracker.uri),
-            device=chosen.device,
+            device=selector.device,
             lease=int(lease),
             known=ended_among(attempts.get(spec.identity, ())),
             yields=not force,
         )
         for spec in (_rotated_specs(todo) if joins else todo)
     ]
-    _train(training, study, result, resources, executor, tracker, adopted, joins)
+    _train(training, study, result, resources, executor, tracker, launcher_run, joins)
     return _compared(tracker, result)
 
 
@@ -181,27 +181,27 @@ def _train(
     jobs: list[TrainingJob],
     study: Study,
     result: StudyResult,
-    asked: JobResources,
+    requested: JobResources,
     executor: str,
     tracker: MlflowTracker,
-    adopted: str,
+    launcher_run: str,
     joins: bool,
 ) -> None:
     """Log a run for the study itself, and train the jobs as its child runs, after the executor was opened."""
     specs = [job.spec for job in jobs]
     executor = executor or default_executor(specs, several=True)
-    asked = replace(asked, device="cuda" if on_gpu(specs) else "cpu", threads=jobs[0].threads)
+    requested = replace(requested, device="cuda" if on_gpu(specs) else "cpu", threads=jobs[0].threads)
     with (
-        executors.CATALOG.get(executor).opened(asked) as room,
+        executors.CATALOG.get(executor).opened(requested) as capacity,
         on_device(jobs[0].device),  # with several jobs on a card, it is released only after the last one
     ):
-        check_reach(tracker.uri, room)
-        resources = replace(asked, at_once=concurrency(asked, room, specs))
+        check_reach(tracker.uri, capacity)
+        resources = replace(requested, at_once=concurrency(requested, capacity, specs))
         lease = jobs[0].lease
         tags = _study_tags(study) | sign(0, lease)
-        parent, interrupted = adopted, False
+        parent, interrupted = launcher_run, False
         try:
-            if not adopted and not joins:
+            if not launcher_run and not joins:
                 with (
                     deferred_interrupts()
                 ):  # an interrupt before the id is known would leave a run that nothing can end
@@ -227,35 +227,37 @@ def _train_with_others(
     waits: bool,
 ) -> None:
     """Train all jobs, wait for jobs of other workers, and train the jobs that these workers gave up."""
-    signs, others = HeartbeatMonitor(), []
-    while jobs or others:
-        others += _train_all(jobs, study, result, resources, executor) if jobs else []
-        of_spec = {job.spec.identity: job for job in others}
-        if result.stopped or not others:
-            result.left += [run_name(job.spec) for job in others]
+    heartbeats, other_jobs = HeartbeatMonitor(), []
+    while jobs or other_jobs:
+        other_jobs += _train_all(jobs, study, result, resources, executor) if jobs else []
+        jobs_by_spec = {job.spec.identity: job for job in other_jobs}
+        if result.stopped or not other_jobs:
+            result.left += [run_name(job.spec) for job in other_jobs]
             return
 
-        def finished(spec: RunSpec, attempts: Sequence[StoredRun], jobs=of_spec) -> StoredRun | None:
+        def finished(spec: RunSpec, attempts: Sequence[StoredRun], jobs=jobs_by_spec) -> StoredRun | None:
             job = jobs[spec.identity]
             return finished_but(job.known, job.watch)(spec, attempts)
 
         try:
             with stop_on_signal() as signal:
-                stop, specs = StopTagPoller(tracker, study.name, signal), [job.spec for job in others]
-                done, free, held = wait_for_others(tracker, specs, finished, signs, stop, waits)
+                stop, specs = StopTagPoller(tracker, study.name, signal), [job.spec for job in other_jobs]
+                trained_runs, free_specs, leased_specs = wait_for_others(
+                    tracker, specs, finished, heartbeats, stop, waits
+                )
         except Interrupted as error:
             LOG.warning("%s", error)
-            result.stopped += [run_name(job.spec) for job in others]
+            result.stopped += [run_name(job.spec) for job in other_jobs]
             return
-        result.elsewhere += [run.run_id for run in done.values()]
-        jobs = [of_spec[spec.identity] for spec in free]
-        others = [of_spec[spec.identity] for spec in held] if waits else []
-        result.left += [] if waits else [run_name(spec) for spec in held]
+        result.elsewhere += [run.run_id for run in trained_runs.values()]
+        jobs = [jobs_by_spec[spec.identity] for spec in free_specs]
+        other_jobs = [jobs_by_spec[spec.identity] for spec in leased_specs] if waits else []
+        result.left += [] if waits else [run_name(spec) for spec in leased_specs]
 
 
 def _compared(tracker: MlflowTracker, result: StudyResult) -> StudyResult:
-    own = {*result.present, *result.trained, *result.stopped_early, *result.elsewhere}
-    result.page = in_browser(tracker.uri, mlflow_page(tracker, result.study, about=own))
+    run_ids = {*result.present, *result.trained, *result.stopped_early, *result.elsewhere}
+    result.page = in_browser(tracker.uri, mlflow_page(tracker, result.study, about=run_ids))
     return result
 
 
@@ -296,13 +298,13 @@ def _already_there(
     return result, todo, attempts
 
 
-def _nothing_to_train(study: Study, result: StudyResult, tracker: MlflowTracker, adopted: str) -> StudyResult:
-    early = len(result.stopped_early)
-    state = f"complete, or stopped early as requested ({early})" if early else "complete"
+def _nothing_to_train(study: Study, result: StudyResult, tracker: MlflowTracker, launcher_run: str) -> StudyResult:
+    early_count = len(result.stopped_early)
+    state = f"complete, or stopped early as requested ({early_count})" if early_count else "complete"
     count = len(study.specs)
     LOG.info("study %s: all %d runs are %s, nothing to train (--force trains again)", study.name, count, state)
-    if adopted:
-        tracker.log(adopted, tags={schema.TAG_STATUS: "complete"})
+    if launcher_run:
+        tracker.log(launcher_run, tags={schema.TAG_STATUS: "complete"})
     elif study.twin.description and not tracker.search(_marks(study)):
         _close(tracker, tracker.create(f"study {study.name}", _study_tags(study), {}), study, result)
     return _compared(tracker, result)
@@ -315,7 +317,7 @@ def _marks(study: Study) -> dict[str, str]:
 
 
 def checked_study(
-    chosen: RunSelector,
+    selector: RunSelector,
     jobs: str | int,
     edition: str,
     stop_on: str,
@@ -338,28 +340,30 @@ def checked_study(
         processes = whole_number(jobs, least=0, most=MOST_PROCESSES)
     except ValueError as error:
         problems.append(f"jobs: {error}")
-    quiet = parse_seconds("silence", silence, problems)
+    silence_seconds = parse_seconds("silence", silence, problems)
     parse_lease(lease, problems)
-    resources = asked_resources(executor, cluster, chosen.device, problems)
+    resources = asked_resources(executor, cluster, selector.device, problems)
     try:
-        study = chosen.as_asked
+        study = selector.as_asked
         problems += _too_large(study)
         # an unknown edition must be reported before hours of training
         watch = checked_watch(edition or study.edition, stop_on, problems)
-        own = load_or_name(study.edition, problems) if edition else watch.edition
-        problems += without_frozen(study, own) if own else []
+        study_edition = load_or_name(study.edition, problems) if edition else watch.edition
+        problems += without_frozen(study, study_edition) if study_edition else []
     except InvalidFields as error:
         problems += error.problems
     except UnknownName as error:
-        problems.append(f"study {chosen.study}: {error}")
+        problems.append(f"study {selector.study}: {error}")
     if problems or study is None:
-        raise InvalidFields(f"study {chosen.study}", problems)
-    return study, replace(resources, at_once=processes, silence=quiet), watch
+        raise InvalidFields(f"study {selector.study}", problems)
+    return study, replace(resources, at_once=processes, silence=silence_seconds), watch
 
 
 def _too_large(study: Study) -> list[str]:
-    firsts = [specs[0] for specs in study.settings.values()]
-    return list(dict.fromkeys(text for spec in firsts for text in too_large(spec, datasets.get(spec.dataset).card)))
+    first_specs = [specs[0] for specs in study.settings.values()]
+    return list(
+        dict.fromkeys(text for spec in first_specs for text in too_large(spec, datasets.get(spec.dataset).card))
+    )
 
 
 def _train_all(
@@ -370,7 +374,7 @@ def _train_all(
     Returns:
         The jobs that other workers are training.
     """
-    elsewhere: list[TrainingJob] = []
+    other_jobs: list[TrainingJob] = []
     open_jobs = set(range(len(jobs)))
     names = [run_name(job.spec) for job in jobs]
     title = f"study {study.name}: {len(jobs)} of {len(study.specs)} runs to train, {resources.at_once} at a time"
@@ -381,10 +385,10 @@ def _train_all(
             if event.kind in ENDS:
                 open_jobs.discard(event.index)
             if event.kind == "done" and event.value.status == ELSEWHERE:
-                elsewhere.append(jobs[event.index])
+                other_jobs.append(jobs[event.index])
             elif event.kind == "done":
-                early = event.value.status == schema.STOPPED_EARLY
-                (result.stopped_early if early else result.trained).append(event.value.run_id)
+                is_early = event.value.status == schema.STOPPED_EARLY
+                (result.stopped_early if is_early else result.trained).append(event.value.run_id)
             elif event.kind == "failed":
                 result.failed[names[event.index]] = event.value
             elif event.kind == "stopped":
@@ -393,7 +397,7 @@ def _train_all(
         executors.CATALOG.get(name).run(jobs, training_steps, resources, stop, receive)
         for index in sorted(open_jobs):
             receive(JobEvent(index, "failed", f"the executor {name} returned without reporting how this run ended"))
-    return elsewhere
+    return other_jobs
 
 
 def _study_tags(study: Study) -> dict[str, str]:
@@ -406,14 +410,14 @@ def _study_tags(study: Study) -> dict[str, str]:
     }
 
 
-def concurrency(asked: JobResources, room: Capacity, specs: Sequence[RunSpec]) -> int:
+def concurrency(requested: JobResources, capacity: Capacity, specs: Sequence[RunSpec]) -> int:
     """Return the number of simultaneous runs.
 
     This is the requested number or a default, limited by the capacity of the cluster.
     """
-    if not room.at_once:
-        return asked.at_once or default_processes(specs)
-    return min(asked.at_once or room.at_once, room.at_once)
+    if not capacity.at_once:
+        return requested.at_once or default_processes(specs)
+    return min(requested.at_once or capacity.at_once, capacity.at_once)
 
 
 def default_processes(specs: Sequence[RunSpec]) -> int:
@@ -477,15 +481,15 @@ def study_note(study: Study) -> str:
         pluralise(len(study.settings), "setting"),
         pluralise(len(seeds), "seed"),
     ]
-    asked = [
+    paragraphs = [
         f"**{markdown_text(study.title)}**",
         f"{', '.join(sizes)} ({', '.join(map(str, seeds))}); edition {markdown_text(study.edition)}",
         f"Methods and controls: {', '.join(markdown_text(label) for label in labels)}",
     ]
     if study.cost and not study.twin.description:  # the file's text describes only the unchanged study
-        asked.append(f"Cost: {markdown_text(study.cost)}")
-    return "\n\n".join(asked)
+        paragraphs.append(f"Cost: {markdown_text(study.cost)}")
+    return "\n\n".join(paragraphs)
 
 
-def pluralise(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+def pluralise(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

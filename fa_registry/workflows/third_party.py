@@ -35,8 +35,8 @@ def usable_members() -> dict[str, Diagnostic]:
 
     If a diagnostic cannot be imported, an error is logged and the diagnostic is omitted.
     """
-    foreign = set(diagnostics.CATALOG.third_party())
-    return {name: member for name, member in diagnostics.CATALOG.members().items() if name in foreign}
+    third_party = set(diagnostics.CATALOG.third_party())
+    return {name: member for name, member in diagnostics.CATALOG.members().items() if name in third_party}
 
 
 def measured_apart(runs: Sequence[StoredRun], job: Job, processes: int) -> list[Measurements]:
@@ -49,20 +49,20 @@ def measured_apart(runs: Sequence[StoredRun], job: Job, processes: int) -> list[
     Returns:
         One result per run. If the process of a run failed, `failures` of its result contains the error.
     """
-    found: dict[int, Measurements] = {}
+    results: dict[int, Measurements] = {}
 
     def receive(event: JobEvent) -> None:
         if event.kind == "done":
-            found[event.index] = event.value
+            results[event.index] = event.value
         elif event.kind == "failed":
             failures = dict.fromkeys(diagnostics.CATALOG.third_party(), str(event.value))
-            found[event.index] = Measurements({}, {}, failures=failures)
+            results[event.index] = Measurements({}, {}, failures=failures)
 
     with stop_on_signal() as stop:
         supervise(runs, job, processes, stop, receive)
-    if len(found) < len(runs):
+    if len(results) < len(runs):
         raise Interrupted("stopped while third-party diagnostics measured the runs; no run was judged")
-    return [found[place] for place in range(len(runs))]
+    return [results[index] for index in range(len(runs))]
 
 
 def with_third_party(record: RunRecord, logged: Measurements, extra: Measurements) -> RunRecord:
@@ -73,38 +73,45 @@ def with_third_party(record: RunRecord, logged: Measurements, extra: Measurement
         logged: metrics that the run logged.
         extra: recomputed metrics of third-party diagnostics. Metrics with the name of a built-in metric are ignored.
     """
-    ours, extra = record.measurements, third_party_part(extra)
+    built_in, extra = record.measurements, third_party_part(extra)
     integrity = _integrity(record.integrity, compare(third_party_part(logged), extra))
     names = set(diagnostics.CATALOG.third_party())
     measurements = Measurements(
-        dict(sorted({**extra.sites, **ours.sites}.items())),
-        dict(sorted({**extra.scalars, **ours.scalars}.items())),
-        {**extra.conventions, **ours.conventions},
-        dict(sorted({**{name: why for name, why in extra.failures.items() if name in names}, **ours.failures}.items())),
+        dict(sorted({**extra.sites, **built_in.sites}.items())),
+        dict(sorted({**extra.scalars, **built_in.scalars}.items())),
+        {**extra.conventions, **built_in.conventions},
+        dict(
+            sorted(
+                {
+                    **{name: reason for name, reason in extra.failures.items() if name in names},
+                    **built_in.failures,
+                }.items()
+            )
+        ),
     )
     return replace_fields(record, measurements=measurements, integrity=integrity)
 
 
 def third_party_part(measurements: Measurements) -> Measurements:
     """Return only the metrics of third-party diagnostics."""
-    kept = without_built_in(Measured(measurements.sites, measurements.scalars))
-    return dataclasses.replace(measurements, sites=kept.sites, scalars=kept.scalars)
+    third_party = without_built_in(Measured(measurements.sites, measurements.scalars))
+    return dataclasses.replace(measurements, sites=third_party.sites, scalars=third_party.scalars)
 
 
 def built_in_part(measurements: Measurements) -> Measurements:
     """Return only the built-in metrics."""
-    foreign = third_party_part(measurements)
-    sites = {name: row for name, row in measurements.sites.items() if name not in foreign.sites}
-    scalars = {name: found for name, found in measurements.scalars.items() if name not in foreign.scalars}
+    third_party = third_party_part(measurements)
+    sites = {name: row for name, row in measurements.sites.items() if name not in third_party.sites}
+    scalars = {name: reading for name, reading in measurements.scalars.items() if name not in third_party.scalars}
     return dataclasses.replace(measurements, sites=sites, scalars=scalars)
 
 
-def _integrity(ours: Integrity, theirs: Integrity) -> Integrity:
-    (found,) = theirs.checks
-    integrity = with_checks(ours, [Check(SUBJECT, found.outcome, found.detail)])
-    if theirs.state == "unverifiable" and integrity.state == "verified":
-        integrity = dataclasses.replace(integrity, state="unverifiable", details=theirs.details)
-    return dataclasses.replace(integrity, differences=(*integrity.differences, *theirs.differences))
+def _integrity(built_in: Integrity, third_party: Integrity) -> Integrity:
+    (check,) = third_party.checks
+    integrity = with_checks(built_in, [Check(SUBJECT, check.outcome, check.detail)])
+    if third_party.state == "unverifiable" and integrity.state == "verified":
+        integrity = dataclasses.replace(integrity, state="unverifiable", details=third_party.details)
+    return dataclasses.replace(integrity, differences=(*integrity.differences, *third_party.differences))
 
 
 def third_party_cards() -> dict[str, Any]:
@@ -121,10 +128,10 @@ def _cards_there() -> str:
 
 def packages_remark(specs: Iterable[RunSpec]) -> Iterator[str]:
     """Yield one remark per third-party package whose code an audit of these runs imported."""
-    found = dict(IMPORTED)
+    modules = dict(IMPORTED)
     for location in _locations(specs):
-        found.setdefault((location.package, location.version), location.module)
-    for (package, version), module in sorted(found.items()):
+        modules.setdefault((location.package, location.version), location.module)
+    for (package, version), module in sorted(modules.items()):
         try:
             digest = source_digest(module, all_files=True)
         except (RegistryError, OSError) as error:
@@ -134,15 +141,15 @@ def packages_remark(specs: Iterable[RunSpec]) -> Iterator[str]:
 
 def _locations(specs: Iterable[RunSpec]) -> Iterator[Location]:
     """Yield the locations of the third-party plug-ins of these runs, and of all third-party diagnostics."""
-    named: set[tuple[Catalog, str]] = set()
+    plugins: set[tuple[Catalog, str]] = set()
     for spec in specs:
-        named |= {
+        plugins |= {
             (methods.CATALOG, spec.method),
             (architectures.CATALOG, spec.architecture),
             (datasets.CATALOG, spec.dataset.partition(":")[0]),
         }
-    named |= {(diagnostics.CATALOG, name) for name in diagnostics.CATALOG.third_party()}
-    for catalog, name in named:
+    plugins |= {(diagnostics.CATALOG, name) for name in diagnostics.CATALOG.third_party()}
+    for catalog, name in plugins:
         with suppress(RegistryError):  # a plug-in that is not installed was not imported
             location = catalog.location(name)
             if not location.is_builtin:

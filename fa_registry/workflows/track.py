@@ -181,14 +181,14 @@ class TrackedRun:
     ) -> Measurements:
         """Measure the model; at every EVERY-th epoch and at the end, also check the reference gradient."""
         members = diagnostics.CATALOG.members().values()
-        wanted = [diagnostic for diagnostic in members if diagnostic.card.when in moments]
+        selected = [diagnostic for diagnostic in members if diagnostic.card.when in moments]
         objection = None if epoch is None or epoch % EVERY == 0 else self._objection
-        how = {
+        options = {
             "objection": objection,
             "samples": None if epoch is None else SAMPLES,
             "initial_norms": self._initial_norms,
         }
-        found, reference = measured(self._network, *self._task.eval_batch, self._rule, wanted, **how)
+        measurements, reference = measured(self._network, *self._task.eval_batch, self._rule, selected, **options)
         self._source = reference.source
         if reference.check:
             self._objection = reference.check.objection
@@ -196,7 +196,7 @@ class TrackedRun:
             self._logged.append(self._objection)
             LOG.warning("%s", self._objection)
         reported = {"accuracy": Reading(None, NO_ACCURACY), **reported}
-        return dataclasses.replace(found, scalars=dict(sorted({**found.scalars, **reported}.items())))
+        return dataclasses.replace(measurements, scalars=dict(sorted({**measurements.scalars, **reported}.items())))
 
 
 def _norms(row: EpochRow) -> tuple[float, ...] | None:
@@ -273,8 +273,8 @@ def track(
     inner = _inner(network)
     frozen = blocks_to_freeze(network, () if control is True else control, x=x) if control else frozen_blocks(model)
     spec = _spec(inner, "bp" if frozen else method, dataset or _name((x, y)), seed, epochs, bool(frozen))
-    known = {"factory": factory, "unwrapped from": ", ".join(wrappers)}
-    story = {**_story(network, credit, frozen), **{name: text for name, text in known.items() if text}}
+    details = {"factory": factory, "unwrapped from": ", ".join(wrappers)}
+    story = {**_story(network, credit, frozen), **{name: text for name, text in details.items() if text}}
     setup = UserRunSetup(spec, inner, (x, y), int(y.max()) + 1, _tensors(feedback), story)
     rule = UserCreditRule("track", model, None if frozen else credit, fresh, DRAWS)
     tracker = open_tracker(store, experiment)
@@ -314,10 +314,10 @@ def _problems(method: str, seed: Any, epochs: Any, dataset: str, study: str, cre
     problems = [] if method else ["method: expected the name of the method, found none"]
     problems += [f"{name}: {name_problem(text)}" for name, text in texts.items() if text and name_problem(text)]
     for name, number in (("seed", seed), ("epochs", epochs)):
-        least, most = INTEGERS[name]
-        whole = isinstance(number, int) and not isinstance(number, bool)
-        if not whole or not least <= number <= most:
-            problems.append(f"{name}: expected a whole number from {least} to {most}, found {number!r}")
+        lower, upper = INTEGERS[name]
+        is_integer = isinstance(number, int) and not isinstance(number, bool)
+        if not is_integer or not lower <= number <= upper:
+            problems.append(f"{name}: expected a whole number from {lower} to {upper}, found {number!r}")
     rules = {"credit": credit, "fresh": fresh}
     return problems + [
         f"{name}: expected a function" for name, rule in rules.items() if rule is not None and not callable(rule)
@@ -363,26 +363,26 @@ def _is_number(value: Any) -> bool:
 
 def _tensors(feedback: Mapping[str, Tensor] | nn.Module | None) -> dict[str, Tensor]:
     state = feedback.state_dict() if isinstance(feedback, nn.Module) else feedback or {}
-    wrong = [
-        f"feedback: {name}: expected a tensor, found a {type(held).__name__}"
-        for name, held in state.items()
-        if not isinstance(held, Tensor)
+    problems = [
+        f"feedback: {name}: expected a tensor, found a {type(value).__name__}"
+        for name, value in state.items()
+        if not isinstance(value, Tensor)
     ]
-    if wrong:
-        raise InvalidFields("track", wrong)
+    if problems:
+        raise InvalidFields("track", problems)
     return dict(state)
 
 
 def _story(network: nn.Module, credit: CreditRule | None, frozen: Sequence[str]) -> dict[str, Any]:
     """Return the entry `own_loop` of provenance.json."""
     script = Path(getattr(sys.modules.get("__main__"), "__file__", "") or "")
-    sealed = (
+    script_entry = (
         {"script": script.name, "sha256": jsonio.file_digest(script)}
         if script.is_file()
         else {"script": "no file (interactive session)"}
     )
     return {
-        **sealed,
+        **script_entry,
         "commit": _commit(script.parent if script.is_file() else Path.cwd()),
         **(
             {
@@ -403,7 +403,7 @@ def _story(network: nn.Module, credit: CreditRule | None, frozen: Sequence[str])
 def _commit(folder: Path) -> str:
     """Return the git commit of a folder, with a `+` if files were changed, or an empty string."""
     try:
-        text = ["git", "-C", str(folder), "describe", "--always", "--abbrev=40", "--dirty=+"]
-        return subprocess.run(text, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+        command = ["git", "-C", str(folder), "describe", "--always", "--abbrev=40", "--dirty=+"]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return ""

@@ -104,8 +104,8 @@ class TrainingJob:
 def headline(outcome: TrainingOutcome) -> dict[str, float]:
     """Return the most important final metrics, without metrics that have no value."""
     names = ("accuracy", "growth_max", "h_L", "g_L", "gamma_deep_mean", "costate_cosine_mean")
-    known = {name: outcome.final.scalars[name].value for name in names if name in outcome.final.scalars}
-    return {name: value for name, value in known.items() if value is not None}
+    values = {name: outcome.final.scalars[name].value for name in names if name in outcome.final.scalars}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -153,33 +153,35 @@ def _training_steps(
 ) -> Generator[None, None, TrainingResult]:
     tracker, overview = _opened(job.store, job.experiment, job.experiment_id, job.study)
     finished = partial(finished_but(job.known, job.watch), job.spec)
-    if job.yields and (other := finished(overview.attempts(job.spec.identity))):
-        return _elsewhere(other)
+    if job.yields and (other_run := finished(overview.attempts(job.spec.identity))):
+        return _elsewhere(other_run)
     attempts = _Attempts(tracker, job.spec.identity)
     if not job.yields or not overview.alone:  # else the run is created first, and the query of `acquire` is enough
         attempts.refresh()
-    if job.yields and (other := finished(attempts.seen) or lease_owner(attempts.seen, attempts.signs)):
+    if job.yields and (other_run := finished(attempts.seen) or lease_owner(attempts.seen, attempts.signs)):
         overview.record_outcome(free=False)
-        return _elsewhere(other)
+        return _elsewhere(other_run)
     setup = build_setup(job.spec, device_of(job.spec.device_class), job.root)
     check_room(setup)
     with refused(FILES):
-        own = (job.study, job.study_run, job.adopt, job.keep, None, job.conformance, job.lease)
-        writer = RunWriter(tracker, setup, *own)
-    mine, params = writer.run_id, schema.params(job.spec)
-    attempts.mine = mine
+        writer_options = (job.study, job.study_run, job.adopt, job.keep, None, job.conformance, job.lease)
+        writer = RunWriter(tracker, setup, *writer_options)
+    run_id, params = writer.run_id, schema.params(job.spec)
+    attempts.mine = run_id
     try:
         if not job.yields:
-            set_lease_state(tracker, mine, params)
+            set_lease_state(tracker, run_id, params)
         else:
-            other = acquire(tracker, mine, attempts.refresh, finished, attempts.signs, params)
-            overview.record_outcome(free=not other)
-            if other:
+            other_run = acquire(tracker, run_id, attempts.refresh, finished, attempts.signs, params)
+            overview.record_outcome(free=not other_run)
+            if other_run:
                 writer.discard_run()
-                return _elsewhere(other)
-        kept = KeptState(tracker, mine, attempts.seen if job.yields else ())
+                return _elsewhere(other_run)
+        kept_state = KeptState(tracker, run_id, attempts.seen if job.yields else ())
         with writer.claim:
-            return (yield from _trained(job, setup, writer, kept, StopTagPoller(tracker, job.study, stop), report))
+            return (
+                yield from _trained(job, setup, writer, kept_state, StopTagPoller(tracker, job.study, stop), report)
+            )
     except (KeyboardInterrupt, GeneratorExit):
         writer.interrupt("interrupted")
         raise
@@ -215,7 +217,7 @@ def _trained(
     job: TrainingJob,
     setup: RunSetup,
     writer: RunWriter,
-    kept: KeptState,
+    kept_state: KeptState,
     stop: Callable[[], bool],
     report: Callable[[Any], None],
 ) -> Generator[None, None, TrainingResult]:
@@ -224,12 +226,12 @@ def _trained(
     resume = ResumeFile(resume_folder(registry_folder(job.store)), _resume_name(job.spec, watch))
     try:
         with refused(FILES):
-            kept.fetch(resume.path, beyond=resume.reached())
+            kept_state.fetch(resume.path, beyond=resume.reached())
             rows = resume.read_into(trainer)
             writer.start(build_setup(job.spec, setup.device, job.root).network if rows else setup.network)
             writer.restore_rows(rows)
         monitor = Monitor(watch, writer.tag, rows)
-        listener = _Listener(writer, resume, kept, monitor, report)
+        listener = _Listener(writer, resume, kept_state, monitor, report)
         outcome = yield from train_epochs(trainer, listener, stop, rows[-1] if rows else None, lambda: monitor.ended_by)
         with refused(FILES):
             writer.record_training(trainer)
@@ -241,7 +243,7 @@ def _trained(
     except Interrupted as error:
         try:
             resume.write(trainer, writer.rows)  # between epochs: weights, generators and rows belong together
-            kept.offer(resume.path, trainer.epoch, now=True)
+            kept_state.offer(resume.path, trainer.epoch, now=True)
         finally:
             writer.interrupt(str(error))
         raise
@@ -257,10 +259,10 @@ def _trained(
         writer.fail(error)
         raise
     resume.remove()
-    kept.remove()
-    figures, fired = headline(outcome), dict(monitor.fired)
+    kept_state.remove()
+    metrics, fired = headline(outcome), dict(monitor.fired)
     resumed_from = len(rows) - 1 if rows else 0
-    return TrainingResult(writer.run_id, outcome.status, outcome.epochs, resumed_from, figures, fired, outcome.ended_by)
+    return TrainingResult(writer.run_id, outcome.status, outcome.epochs, resumed_from, metrics, fired, outcome.ended_by)
 
 
 def _kept(resume: ResumeFile, trainer: Trainer, rows: list[EpochRow]) -> str:
@@ -290,9 +292,20 @@ class _Listener:
     """Receiver of each epoch's metrics, which logs them, checks the rules and writes resume files."""
 
     def __init__(
-        self, writer: RunWriter, resume: ResumeFile, kept: KeptState, monitor: Monitor, report: Callable[[Any], None]
+        self,
+        writer: RunWriter,
+        resume: ResumeFile,
+        kept_state: KeptState,
+        monitor: Monitor,
+        report: Callable[[Any], None],
     ):
-        self._writer, self._resume, self._kept, self._monitor, self._report = writer, resume, kept, monitor, report
+        self._writer, self._resume, self._kept, self._monitor, self._report = (
+            writer,
+            resume,
+            kept_state,
+            monitor,
+            report,
+        )
 
     def on_epoch(self, row: EpochRow, trainer: Trainer) -> None:
         with refused(FILES):
@@ -349,12 +362,12 @@ def ended_among(attempts: Iterable[StoredRun]) -> frozenset[str]:
 
 
 def finished_but(
-    known: Iterable[str], watch: MonitoredRules
+    ignored_ids: Iterable[str], watch: MonitoredRules
 ) -> Callable[[RunSpec, Sequence[StoredRun]], StoredRun | None]:
-    """Return a function like `newest_finished` that ignores the runs with the ids `known`."""
+    """Return a function like `newest_finished` that ignores the runs with the ids `ignored_ids`."""
 
     def finished(spec: RunSpec, attempts: Sequence[StoredRun]) -> StoredRun | None:
-        return newest_finished([run for run in attempts if run.run_id not in known], spec, watch)
+        return newest_finished([run for run in attempts if run.run_id not in ignored_ids], spec, watch)
 
     return finished
 
@@ -364,9 +377,9 @@ def training_text(result: TrainingResult) -> str:
     resumed = f", resumed after epoch {result.resumed_from}" if result.resumed_from else ""
     if result.status == ELSEWHERE:
         return f"trained by another process: run {result.run_id}"
-    figures = ", ".join(f"{name} {value:.4g}" for name, value in result.headline.items())
+    metrics = ", ".join(f"{name} {value:.4g}" for name, value in result.headline.items())
     status = f"stopped early, {result.ended_by}" if result.ended_by else result.status
-    return joined(f"{status}{resumed}: {figures}", fired_text(result.fired))
+    return joined(f"{status}{resumed}: {metrics}", fired_text(result.fired))
 
 
 # The train command: one configuration, here, with its progress.
@@ -394,7 +407,7 @@ class TrainResult:
 
 def run_train(
     fields: Mapping[str, Any],
-    place: StoreLocation = StoreLocation(),
+    location: StoreLocation = StoreLocation(),
     study: str = "",
     edition: str = "",
     stop_on: str = "",
@@ -412,7 +425,7 @@ def run_train(
 
     Args:
         fields: fields of the run specification, as the user typed them.
-        place: the store, the experiment and the folder of data sets.
+        location: the store, the experiment and the folder of data sets.
         study: name of the study for the run's tag.
         edition: edition whose rules are checked during training. If empty, the study's edition is used.
         stop_on: comma-separated codes of the rules that end the run, e.g. `D1,D2`.
@@ -429,17 +442,17 @@ def run_train(
         RegistryError: training failed. The message contains the traceback.
     """
     spec, watch, resources = _checked(fields, edition, stop_on, study, executor, silence, threads, lease)
-    tracker = open_tracker(place.store, place.experiment)
+    tracker = open_tracker(location.store, location.experiment)
     attempts = [] if force else tracker.search({schema.TAG_SPEC: spec.identity})
-    present = newest_finished(attempts, spec, watch)
-    changed = code_changes(tracker, present, spec) if present else ()
+    existing_run = newest_finished(attempts, spec, watch)
+    changed = code_changes(tracker, existing_run, spec) if existing_run else ()
     log_code_changes({run_name(spec): changed} if changed else {}, keep_trained)
-    if present and (keep_trained or not changed):
-        return _there(tracker, present, changed)
+    if existing_run and (keep_trained or not changed):
+        return _there(tracker, existing_run, changed)
     if text := study and stopped_by_tag(tracker, study):
         raise Interrupted(text)
     tracker.check_place()
-    make_ready([spec.dataset], place.root)
+    make_ready([spec.dataset], location.root)
     if text := kept_text([spec], keep.states):
         LOG.info("%s %s", run_name(spec), text)
     job = TrainingJob(
@@ -450,7 +463,7 @@ def run_train(
         adopt=mlflow_run_in_progress(),
         threads=threads,
         keep=keep,
-        data_root=place.data_root,
+        data_root=location.data_root,
         watch=watch,
         conformance=cached_conformance(spec, tracker.uri),
         device=str(fields.get("device", "")),
@@ -463,9 +476,11 @@ def run_train(
         if result.status != ELSEWHERE:
             return replace(_there(tracker, tracker.get(result.run_id), changed), result=result)
         with stop_on_signal() as stop:
-            done, _, _ = wait_for_others(tracker, [spec], finished_but(job.known, watch), HeartbeatMonitor(), stop)
-        if done:
-            return _there(tracker, done[spec.identity], changed)
+            trained_runs, _, _ = wait_for_others(
+                tracker, [spec], finished_but(job.known, watch), HeartbeatMonitor(), stop
+            )
+        if trained_runs:
+            return _there(tracker, trained_runs[spec.identity], changed)
 
 
 def _there(tracker: MlflowTracker, run: StoredRun, changed: tuple[str, ...]) -> TrainResult:
@@ -500,7 +515,7 @@ def _checked(
     """Return the specification, the rules to check and the resources; raise one error for all problems."""
     problems = [f"study: {name_problem(study)}"] if study and name_problem(study) else []
     resources = asked_resources(executor, Cluster(), str(fields.get("device", "")), problems)
-    quiet = parse_seconds("silence", silence, problems)
+    silence_seconds = parse_seconds("silence", silence, problems)
     parse_lease(lease, problems)
     spec = None
     try:
@@ -513,23 +528,23 @@ def _checked(
         problems.append(f"stop_on: the {spec.control} control is never judged, so no rule ends it; found {stop_on}")
     if problems or spec is None:
         raise InvalidFields("run specification", problems)
-    return spec, watch, replace(resources, device=spec.device_class, threads=threads, silence=quiet)
+    return spec, watch, replace(resources, device=spec.device_class, threads=threads, silence=silence_seconds)
 
 
-def parse_seconds(name: str, typed: str | int, problems: list[str], least: int = 0, most: int | None = None) -> int:
-    """Return a number of seconds, or append an error to `problems` and return `least`.
+def parse_seconds(name: str, typed: str | int, problems: list[str], lower: int = 0, upper: int | None = None) -> int:
+    """Return a number of seconds, or append an error to `problems` and return `lower`.
 
     Args:
         name: name of the option, for the error.
         typed: value as the user typed it.
         problems: list of errors.
-        least, most: smallest and largest valid value.
+        lower, upper: smallest and largest valid value.
     """
     try:
-        return whole_number(typed, least=least, **({} if most is None else {"most": most}))
+        return whole_number(typed, least=lower, **({} if upper is None else {"most": upper}))
     except ValueError as error:
         problems.append(f"{name}: {error} (seconds)")
-        return least
+        return lower
 
 
 def parse_lease(typed: str | int, problems: list[str]) -> int:
@@ -557,9 +572,9 @@ def kept_text(specs: Sequence[RunSpec], states: int) -> str:
     if not states or not specs:
         return ""
     kinds = {(spec.setting.identity, spec.method, spec.control): spec for spec in specs}
-    most = max(kept_bytes(spec, datasets.get(spec.dataset).card) for spec in kinds.values())
+    largest_size = max(kept_bytes(spec, datasets.get(spec.dataset).card) for spec in kinds.values())
     count = max(len(kept_epochs(states, spec.epochs)) for spec in specs)
-    return f"keeps {count} training states of at most {most / 2**20:,.1f} MiB each per run"
+    return f"keeps {count} training states of at most {largest_size / 2**20:,.1f} MiB each per run"
 
 
 def on_gpu(specs: Iterable[RunSpec]) -> bool:
@@ -567,22 +582,22 @@ def on_gpu(specs: Iterable[RunSpec]) -> bool:
 
 
 def _run_by(executor: str, job: TrainingJob, resources: JobResources, name: str) -> JobEvent:
-    ends: list[JobEvent] = []
+    end_events: list[JobEvent] = []
     title = f"training {job.spec.epochs} epochs on {job.spec.device_class}"
-    chosen = executors.CATALOG.get(executor)
+    plugin = executors.CATALOG.get(executor)
     with (
-        chosen.opened(resources) as room,
+        plugin.opened(resources) as capacity,
         on_device(job.device),
         Progress(title, [name], training_text) as progress,
         stop_on_signal() as stop,
     ):
-        check_reach(job.store, room)
+        check_reach(job.store, capacity)
 
         def receive(event: JobEvent) -> None:
             if event.kind in ENDS:
-                ends.append(event)
+                end_events.append(event)
             if event.kind not in ("failed", "stopped"):  # the raised error already reports these
                 progress.show(event)
 
-        chosen.run([job], training_steps, resources, stop, receive)
-    return ends[0]
+        plugin.run([job], training_steps, resources, stop, receive)
+    return end_events[0]

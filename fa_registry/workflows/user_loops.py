@@ -65,26 +65,28 @@ def of_own_loop(tracker: Tracker, record: RunRecord, factories: Sequence[str]) -
     """
     story = record.provenance[OWN_LOOP]
     factory = str(story.get("factory", ""))
-    why = (
+    reason = (
         f"the auditor did not trust the model factory {factory} (--factory)"
         if factory
         else "the run names no model factory"
     )
     if not factory or factory not in factories:
-        text = f"trained by a user-supplied loop, {story.get('script', '')}: metrics are not recomputed, because {why}"
+        text = (
+            f"trained by a user-supplied loop, {story.get('script', '')}: metrics are not recomputed, because {reason}"
+        )
         return dataclasses.replace(
             record, integrity=Integrity("unverifiable", (text,), (Check(MEASURING, "not possible", text),))
         )
     threads = int(record.measurements.conventions["threads"])
-    if refused := threads_refused(threads):
-        check = Check(MEASURING, "not possible", refused)
-        return dataclasses.replace(record, integrity=Integrity("unverifiable", (refused,), (check,)))
+    if thread_problem := threads_refused(threads):
+        check = Check(MEASURING, "not possible", thread_problem)
+        return dataclasses.replace(record, integrity=Integrity("unverifiable", (thread_problem,), (check,)))
     with pinned_threads(threads):
-        again, objection = _measured_again(tracker, record, story)
-    held = _without_word(record.measurements, again, objection)
+        recomputed, objection = _measured_again(tracker, record, story)
+    comparable = _without_word(record.measurements, recomputed, objection)
     text = f"trained by a user-supplied loop, {story.get('script', '')}: {REPORTED}"
     return dataclasses.replace(
-        record, integrity=with_checks(compare(held, again), [Check(MEASURING, "not possible", text)])
+        record, integrity=with_checks(compare(comparable, recomputed), [Check(MEASURING, "not possible", text)])
     )
 
 
@@ -101,15 +103,15 @@ def _measured_again(tracker: Tracker, record: RunRecord, story: Any) -> tuple[Me
     network = own_network(checks, model, *declared)
     checks.finish()
     members = diagnostics.CATALOG.built_in().values()
-    wanted = [diagnostic for diagnostic in members if diagnostic.card.when == "epoch"]
+    selected = [diagnostic for diagnostic in members if diagnostic.card.when == "epoch"]
     setup = UserRunSetup(record.spec, model, (batch["x"], batch["y"]), 0)
     least_error = least_error_of(record.measurements.conventions)
     rule = UserCreditRule("audit", model, None, None, 0)
-    found, reference = measured(network, *setup.eval_batch, rule, wanted, least_error)
-    return setup.with_conventions(found, reference.source), reference.check.objection if reference.check else ""
+    measurements, reference = measured(network, *setup.eval_batch, rule, selected, least_error)
+    return setup.with_conventions(measurements, reference.source), reference.check.objection if reference.check else ""
 
 
-def _without_word(logged: Measurements, again: Measurements, objection: str) -> Measurements:
+def _without_word(logged: Measurements, recomputed: Measurements, objection: str) -> Measurements:
     """Return the logged metrics that were also recomputed from the weights and the batch."""
 
     # If the reference check fails, metrics have the reason `objection` instead of a value. They are kept for the
@@ -118,9 +120,9 @@ def _without_word(logged: Measurements, again: Measurements, objection: str) -> 
         return reading.value is not None or bool(objection and reading.reason == objection)
 
     # REFERENCE_CHECK is omitted, because its first direction is the credit
-    sites = {name: row for name, row in again.sites.items() if any(map(is_known, row)) and name != REFERENCE_CHECK}
-    scalars = {name for name, reading in again.scalars.items() if is_known(reading)}
-    if any(reading.value for reading in again.sites.get(WIDTHS, ())):  # the credit makes an estimate more precise
+    sites = {name: row for name, row in recomputed.sites.items() if any(map(is_known, row)) and name != REFERENCE_CHECK}
+    scalars = {name for name, reading in recomputed.scalars.items() if is_known(reading)}
+    if any(reading.value for reading in recomputed.sites.get(WIDTHS, ())):  # the credit makes an estimate more precise
         sites = {name: row for name, row in sites.items() if name in OF_STATES}
         scalars &= OF_STATES
     return dataclasses.replace(

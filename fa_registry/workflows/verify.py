@@ -63,12 +63,12 @@ BUNDLE = ".zip"  # suffix of a bundle; any other file is an audit.json
 
 
 def run_verify(
-    report_file: str, chosen: RunSelector, measuring: RemeasureOptions, store: str = "", key: str = ""
+    report_file: str, selector: RunSelector, measuring: RemeasureOptions, store: str = "", key: str = ""
 ) -> list[Verification]:
     """Verify a report, a bundle or selected runs; see `api.verify`."""
-    given = [*(["REPORT"] if report_file else []), *chosen.ways]
-    if len(given) != 1:
-        raise UsageError(f"expected exactly one of REPORT, --study and --run, found {' and '.join(given) or 'none'}")
+    sources = [*(["REPORT"] if report_file else []), *selector.ways]
+    if len(sources) != 1:
+        raise UsageError(f"expected exactly one of REPORT, --study and --run, found {' and '.join(sources) or 'none'}")
     is_bundle = report_file.endswith(BUNDLE)
     if key and not is_bundle:
         raise UsageError("--key applies only to a bundle, whose name ends with .zip")
@@ -76,10 +76,10 @@ def run_verify(
         from fa_registry.workflows.bundle import verify_bundle  # here because `bundle` imports this module
 
         return verify_bundle(existing(report_file), measuring, key)
-    return verify_report(existing(report_file), store) if report_file else verify_runs(chosen, measuring, store)
+    return verify_report(existing(report_file), store) if report_file else verify_runs(selector, measuring, store)
 
 
-def verify_runs(chosen: RunSelector, measuring: RemeasureOptions, store: str = "") -> list[Verification]:
+def verify_runs(selector: RunSelector, measuring: RemeasureOptions, store: str = "") -> list[Verification]:
     """Recompute the metrics of the selected runs, and check the audits of these runs.
 
     For each audit, the records are judged again and the pages are rendered again. The verdict tags and the attached pages of
@@ -90,22 +90,22 @@ def verify_runs(chosen: RunSelector, measuring: RemeasureOptions, store: str = "
     if problems:
         raise InvalidFields("verify", problems)
     tracker = open_tracker(store, create=False)
-    runs = select_runs(tracker, chosen).runs
+    runs = select_runs(tracker, selector).runs
     audits = judging_audits(tracker, runs)
     checks: dict[str, list[Check]] = {run.run_id: [] for run in runs}
-    proven = [row for audit_id, judged in audits.items() for row in _audit(tracker, audit_id, judged, checks)]
+    audit_results = [row for audit_id, judged in audits.items() for row in _audit(tracker, audit_id, judged, checks)]
     verified = [
         _verified(tracker, outcome, checks[outcome.run.run_id]) for outcome in remeasure_all(tracker, runs, checked)
     ]
-    return [*verified, *proven]
+    return [*verified, *audit_results]
 
 
-def _verified(tracker: Tracker, gathered: RemeasuredRun, checks: Sequence[Check]) -> Verification:
+def _verified(tracker: Tracker, result: RemeasuredRun, checks: Sequence[Check]) -> Verification:
     """Return the outcome for a run: mismatch for a changed file or table, unverifiable for other errors."""
-    run, record = gathered.run, gathered.record
+    run, record = result.run, result.record
     if not record:
-        state = "mismatch" if gathered.exclusion.kind == "integrity" else "unverifiable"
-        return Verification(run.run_id, run.name, Integrity(state, (gathered.exclusion.reason,)))
+        state = "mismatch" if result.exclusion.kind == "integrity" else "unverifiable"
+        return Verification(run.run_id, run.name, Integrity(state, (result.exclusion.reason,)))
     pages, check = {}, Check(PAGES, "agrees", "the pages that audits attached are unchanged")
     try:
         pages = check_run_pages(tracker, run)
@@ -154,8 +154,8 @@ def _audit(
     try:
         audit = tracker.get(audit_id) if audit_id else None
         if audit is None:
-            named = ", ".join(f"run {run.run_id} ({run.name})" for run in runs[:SHOWN])
-            raise UsageError(f"no audit in this store wrote the verdict tags {schema.TAG_VERDICT} of {named}")
+            run_names = ", ".join(f"run {run.run_id} ({run.name})" for run in runs[:SHOWN])
+            raise UsageError(f"no audit in this store wrote the verdict tags {schema.TAG_VERDICT} of {run_names}")
         report = recorded_report(tracker, audit_id, "fa-registry audit")
     except RegistryError as error:
         state = "mismatch" if isinstance(error, IntegrityError) else "unverifiable"
@@ -171,9 +171,9 @@ def _audit(
             out = stack.enter_context(rendered_again(tracker, audit, report))
             return check_pages(tracker, audit, out)
 
-        found = outcome_of(pages)
-        files = {} if found.state == "mismatch" else check_audit_pages(tracker, audit)
-        yield Verification("", f"the pages of {name}", found, files)
+        integrity = outcome_of(pages)
+        files = {} if integrity.state == "mismatch" else check_audit_pages(tracker, audit)
+        yield Verification("", f"the pages of {name}", integrity, files)
         notes = Notes(report)
         for run in runs:
             checks[run.run_id] += _left_on(tracker, audit, notes, run, out)
@@ -183,18 +183,22 @@ def _verdicts(tracker: Tracker, report: AuditReport, same_release: bool) -> Inte
     """Compare the report's records with the runs, and its verdicts with newly computed verdicts."""
     records = check_records(tracker, report)
     judged = check_verdicts(report, same_release)
-    worst = min((records, judged), key=lambda found: WORST_FIRST.index(found.state))
+    worst = min((records, judged), key=lambda integrity: WORST_FIRST.index(integrity.state))
     return Integrity(worst.state, (*records.details, *judged.details) if worst.state == "verified" else worst.details)
 
 
 def _left_on(tracker: Tracker, audit: StoredRun, notes: Notes, run: StoredRun, out: Path | None) -> Iterator[Check]:
     """Check the verdict tags of a run and its attached pages, which are compared with the files in `out`."""
-    wrong = verdict_tag_differences(notes.sources.report, run)
-    yield Check(TAGS, "differs" if wrong else "agrees", "; ".join(wrong) or f"the tags agree with audit {audit.run_id}")
+    differences = verdict_tag_differences(notes.sources.report, run)
+    yield Check(
+        TAGS,
+        "differs" if differences else "agrees",
+        "; ".join(differences) or f"the tags agree with audit {audit.run_id}",
+    )
     if out is not None:
-        found = outcome_of(lambda: check_attached(tracker, audit, notes, run, out))
-        outcome = {"verified": "agrees", "mismatch": "differs"}.get(found.state, "not possible")
-        yield Check(PAGES, outcome, "; ".join(found.details))
+        integrity = outcome_of(lambda: check_attached(tracker, audit, notes, run, out))
+        outcome = {"verified": "agrees", "mismatch": "differs"}.get(integrity.state, "not possible")
+        yield Check(PAGES, outcome, "; ".join(integrity.details))
 
 
 def verify_report(path: Path, store: str = "") -> list[Verification]:
@@ -217,27 +221,31 @@ def verify_report(path: Path, store: str = "") -> list[Verification]:
         text = f"no audit run of this store recorded a report with digest {digest}"
         recorded = Integrity("mismatch", (text,))
     verdicts = outcome_of(lambda: check_verdicts(report, bool(audit) and is_same_release(audit)))
-    same = {record.run_id: record.integrity for record in _same_weights(tracker, report)}
+    integrity_by_run = {record.run_id: record.integrity for record in _same_weights(tracker, report)}
     return [
         Verification("", f"the report itself, {path.name}", recorded),
         Verification("", f"the verdicts of {path.name}", verdicts),
-        *(_still_stands(run.record, same, tracker) for run in report.runs),
+        *(_still_stands(run.record, integrity_by_run, tracker) for run in report.runs),
     ]
 
 
 def _same_weights(tracker: Tracker, report: AuditReport) -> list[RunRecord]:
     """Return the records of the runs whose final weights are equal to those of another run."""
     records = [run.record for run in report.runs]
-    return [after for before, after in zip(records, compared(tracker, records), strict=True) if after is not before]
+    return [
+        marked_record
+        for record, marked_record in zip(records, compared(tracker, records), strict=True)
+        if marked_record is not record
+    ]
 
 
-def _still_stands(record: RunRecord, same: Mapping[str, Integrity], tracker: Tracker) -> Verification:
+def _still_stands(record: RunRecord, integrity_by_run: Mapping[str, Integrity], tracker: Tracker) -> Verification:
     """Return whether the run in the store has the files, specification and metrics of the report's record."""
     files: dict[str, int] = {}
     try:
         stored = tracker.get(record.run_id)
         files = check_seal(tracker, stored, record.digests) | check_files(tracker, record.run_id, record.digests)
-        integrity = same.get(record.run_id) or check_record(tracker, stored, record)
+        integrity = integrity_by_run.get(record.run_id) or check_record(tracker, stored, record)
     except RegistryError as error:
         state = "mismatch" if isinstance(error, IntegrityError) else "unverifiable"
         integrity = Integrity(state, (str(error),))

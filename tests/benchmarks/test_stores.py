@@ -228,7 +228,7 @@ def test_120_runs_of_one_setting_show_their_figures_on_a_page_of_less_than_a_meg
     assert (
         figures.count("<img ") == 7
         and "No setting's figures fit" not in figures
-        and "Drawn for the first" not in figures
+        and "Only the figures of the first" not in figures
     )
 
 

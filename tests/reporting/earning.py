@@ -93,7 +93,7 @@ def rows_of_beating_frozen_blocks() -> Iterator[Row]:
     beats = a_run(CLEARS, verdict="warn")
     looked = depth("CLEARS", "pass", 10.0, (8.0, 12.0), confidence=0.975, look=2)
     worse = a_run(depth("CLEARS", "pass", -5.5, (-6.0, -5.0), -10.0), verdict="warn")
-    blocks = "The trained blocks beat frozen random ones"
+    blocks = "The trained blocks beat frozen random blocks"
     yield row("beats frozen", blocks, beats, worse)
     yield row("beats frozen", blocks, beats, a_run(CLEARS))
     yield row("beats frozen", blocks, beats, a_run(CLEARS, status="diverged", verdict="fail"))
@@ -106,20 +106,20 @@ def rows_of_beating_frozen_blocks() -> Iterator[Row]:
         yield row(key, "95 % interval +8.0", clear, again)
         yield row(
             key,
-            ". The level is that of interim analysis 2, because audits have judged other sets of its seeds before",
+            ". The level is that of interim analysis 2, because earlier audits judged other sets of seeds",
             again,
             clear,
         )
         near = depth("CLEARS", "pass", 3.0, (2.1, 3.9))
         yield row(
             key,
-            ". The margin is 1.0 pp from the limit, but the sampling error of 360 test samples alone is ± 2.7 pp of the "
-            "accuracy (Wilson, 95 %): another test set of this size might give the other side",
+            ". The margin is only 1.0 pp from the limit, but the sampling error of 360 test samples is ± 2.7 pp of the "
+            "accuracy (Wilson, 95 %). With another test set of this size, the margin might be on the other side of the limit",
             a_run(near, verdict=verdict),
             a_run(near, verdict=verdict, conventions={"test_samples": 10_000}),
         )
         far = a_run(depth("CLEARS", "pass", 8.0, (7.1, 8.9)), verdict=verdict)
-        yield row(key, "another test set", a_run(near, verdict=verdict), far)
+        yield row(key, "With another test set", a_run(near, verdict=verdict), far)
 
 
 def rows_within_the_limit() -> Iterator[Row]:
@@ -127,13 +127,14 @@ def rows_within_the_limit() -> Iterator[Row]:
     worse = depth("CLEARS", "pass", -5.5, (-6.0, -5.0), -10.0)
     yield row(
         "within limit",
-        "The trained blocks do worse than frozen random ones, by no more than the limit allows",
+        "The trained blocks are worse than frozen random blocks, but by no more than the limit allows",
         a_run(worse),
         a_run(inside),
     )
     yield row(
         "within limit",
-        "are not worse than frozen random ones by more than the limit allows, and not shown to be better",
+        "are not worse than frozen random blocks by more than the limit allows, but it is not shown that the "
+        "trained blocks are better",
         a_run(inside),
         a_run(worse),
     )
@@ -146,51 +147,59 @@ def rows_of_undercut() -> Iterator[Row]:
     below = [
         (
             depth("UNDERCUT", "fail", -3.0, (-4.0, -2.0)),
-            "The trained blocks do worse than frozen random ones: training them may not be",
+            "The trained blocks are worse than frozen random blocks, so the accuracy may not be credited to their training",
         ),
         (
             depth("UNDERCUT", "fail", 0.0, (-1.0, 1.0)),
-            "are not shown to beat frozen random ones: training them may not be credited",
+            "It is not shown that the trained blocks beat frozen random blocks, so the accuracy may not be credited",
         ),
         (
             depth("UNDERCUT", "fail", 1.0, (0.5, 1.5)),
-            "beat frozen random ones, but by less than the limit: their training may not be",
+            "beat frozen random blocks, but by less than the limit, so the accuracy may not be credited to their training",
         ),
     ]
     for place, (finding, words) in enumerate(below):
         yield row("undercut", words, a_run(finding, verdict="fail"), a_run(below[place - 1][0], verdict="fail"))
     of_accuracy = a_finding("d", quantity="accuracy", state="UNDERCUT", threshold=2.0)
     yield row("undercut", "; the margin is", a_run(below[0][0], verdict="fail"), a_run(of_accuracy, verdict="fail"))
-    yield row("undercut", "The trained blocks", a_run(of_accuracy, verdict="fail"), a_run(CLEARS))
+    yield row(
+        "undercut", "the trained blocks beat frozen random blocks", a_run(of_accuracy, verdict="fail"), a_run(CLEARS)
+    )
 
 
 def rows_of_undecided() -> Iterator[Row]:
     open_ = depth("UNDECIDED", "warn", 3.5, (-2.2, 9.2))
-    asked = "Whether the trained blocks beat frozen random ones by as much as the limit requires is undecided: the margin is "
+    asked = (
+        "It is undecided whether the trained blocks beat frozen random blocks by the margin that the limit "
+        "requires. The margin is "
+    )
     negative = depth("UNDECIDED", "warn", -9.0, (-14.0, -4.0), -10.0)
     yield row("undecided", asked, a_run(open_, verdict="warn"), a_run(CLEARS))
     yield row(
         "undecided",
-        "ones by as much as the limit requires is undecided",
+        "blocks by the margin that the limit requires. The margin is ",
         a_run(open_, verdict="warn"),
         a_run(negative, verdict="warn"),
     )
     yield row(
         "undecided",
-        "Whether the trained blocks are worse than frozen random ones by no more than the limit allows is undecided",
+        "It is undecided whether the trained blocks are worse than frozen random blocks by no more than the "
+        "limit allows. The margin",
         a_run(negative, verdict="warn"),
         a_run(open_, verdict="warn"),
     )
     yield row("undecided", " seeds, contains the limit of 2 pp", a_run(open_, verdict="warn"), a_run(CLEARS))
     on = depth("UNDECIDED", "warn", 2.0, (-2.0, 6.0))
     how = (
-        " fresh seeds, their number fixed in advance, would decide it with 80% power at this mean and spread. Do not add "
-        "seeds to these until it passes: optional stopping inflates the error, so each further set of seeds is judged at a higher "
-        "level"
+        " new seeds would decide this with 80% power at this mean and spread. Fix the number of seeds in advance. Do not add seeds "
+        "to the present seeds until the method passes, because optional stopping inflates the error. Therefore each further set of "
+        "seeds is judged at a higher level"
     )
     yield row("undecided", how, a_run(open_, verdict="warn"), a_run(on, verdict="warn"))
     yield row("undecided", "A new study of ", a_run(open_, verdict="warn"), a_run(on, verdict="warn"))
-    never = "At this mean and spread not even 1,000 seeds would decide it: the mean is too near the limit"
+    never = (
+        "With this mean and spread, not even 1,000 seeds would decide this, because the mean is too close to the limit"
+    )
     yield row("undecided", never, a_run(on, verdict="warn"), a_run(open_, verdict="warn"))
     yield row(
         "undecided",
@@ -200,15 +209,18 @@ def rows_of_undecided() -> Iterator[Row]:
     )
     far = depth("UNDECIDED", "warn", 8.5, (5.1, 11.9))
     words = (
-        "undecided: one seed is far from the others, so that the 95 % interval of the margin, ",
-        " over 3 seeds, is not valid. Report that seed and why it differs",
+        "undecided whether the trained blocks beat frozen random blocks. One seed is far from the others, so "
+        "the 95 % interval of the "
+        "margin, ",
+        " over 3 seeds, is not valid. Report this seed and the reason why it differs",
     )
     for fragment in words:
         yield row("undecided", fragment, a_run(far, verdict="warn"), a_run(open_, verdict="warn"))
     provisional = depth("PROVISIONAL", "warn", 4.0, None)
     words = (
-        "Whether the trained blocks beat frozen random ones is provisional: the margin of one seed, +4.0\u00a0pp (required: "
-        "2 pp), has no interval. More seeds with their frozen controls give one, if their number is fixed before the first of them "
-        "is audited; three are customary"
+        "The comparison with frozen random blocks is provisional: the margin of one seed, +4.0\u00a0pp (required: "
+        "2 pp), has no interval. More seeds with their frozen controls give an interval, if the number of seeds "
+        "is fixed before the "
+        "first of these seeds is audited. Three seeds are customary"
     )
     yield row("provisional", words, a_run(provisional, verdict="warn"), a_run(open_, verdict="warn"))

@@ -60,7 +60,7 @@ def test_a_sweep_two_networks_and_rungs_are_shown():
 def test_the_page_runs_full(rich):
     assert page_analyses(rich, room=0).shown == ()
     assert (
-        "the page is full; fa-registry analyse sensitivity writes it"
+        "the page is full; fa-registry analyse sensitivity writes this analysis"
         in dict(page_analyses(rich, room=0).left_out).values()
     )
     few = page_analyses(rich, room=module.LEAST)
@@ -71,8 +71,8 @@ def test_an_edition_that_cannot_be_read_again_leaves_all_out_and_says_so(rich):
     unknown = dataclasses.replace(rich, edition=dataclasses.replace(rich.edition, name="/gone/mine.toml"))
     other = dataclasses.replace(rich, edition=dataclasses.replace(rich.edition, digest="0" * 64))
     for report, words in (
-        (unknown, "cannot be read here"),
-        (other, "is not the one that judged (sha256 000000000000…)"),
+        (unknown, "cannot be read by this installation"),
+        (other, "is not the edition of this audit (sha256 000000000000…)"),
     ):
         page = page_analyses(report)
         assert page.shown == () and len(page.left_out) == len(module.ranked())

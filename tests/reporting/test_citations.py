@@ -78,7 +78,7 @@ def test_a_further_condition_of_a_rule_counts_too(cited, rich):
 
 def test_a_card_without_a_citation_is_said(cited, report):
     found = cited(report, **{"methods/dfa": {"name": "dfa"}})
-    assert found.uncited == ("the card of method dfa carries no citation",) and "nokland2016direct" not in keys(found)
+    assert found.uncited == ("the card of method dfa has no citation",) and "nokland2016direct" not in keys(found)
 
 
 def test_a_card_with_words_alone_is_cited_by_them(cited, report):

@@ -47,12 +47,15 @@ def claims_of_gamma(rich):
 
 def test_a_specific_gamma_may_be_read_as_alignment_of_the_training_feedback(claims_of_gamma):
     ((kind, text),) = claims_of_gamma("SPECIFIC", 0.048)
-    assert kind == "may" and "site by site, for the training feedback only. It is above that of fresh draws" in text
+    assert (
+        kind == "may"
+        and "at each site, for the training feedback only. The measured value is above the value of fresh draws" in text
+    )
 
 
 def test_a_gamma_that_fresh_draws_reach_is_the_gradients_matter_alone(claims_of_gamma):
     ((kind, text),) = claims_of_gamma("NOT SPECIFIC", 2 / 21, sites={"gamma_null_p": 2 / 21})
-    assert kind == "not" and "at no site (1 of 20 fresh draws reach it)" in text
+    assert kind == "not" and "at no site (1 of 20 fresh draws reach this value)" in text
 
 
 @pytest.mark.parametrize(
@@ -68,7 +71,7 @@ def test_the_sites_that_lie_above_their_null_are_those_that_stand_together(claim
     state = "NOT SPECIFIC" if max(filter(None, ranks)) > 0.05 else "SPECIFIC"
     ((_, text),) = claims_of_gamma(state, sites={"gamma_null_p": ranks})
     where = {0: "at no site (", 1: "at site 0, not", 4: "at sites 0, 1, 2, 3, not", 5: "at every site that counts"}
-    assert f"It is above that of fresh draws {where[len(above)]}" in text
+    assert f"The measured value is above the value of fresh draws {where[len(above)]}" in text
 
 
 def test_without_a_null_the_feedback_is_not_shown_and_why(claims_of_gamma):
@@ -94,10 +97,10 @@ def test_a_run_that_diverged_is_specific_of_nothing(rich):
 @pytest.mark.parametrize(
     ("ranks", "draws", "words"),
     [
-        ([1 / 21], 20, "0 of 20 fresh draws reach it"),
-        ([2 / 21, 8 / 21], 20, "between 1 and 7 of 20 fresh draws reach it"),
+        ([1 / 21], 20, "0 of 20 fresh draws reach this value"),
+        ([2 / 21, 8 / 21], 20, "between 1 and 7 of 20 fresh draws reach this value"),
         ([1.0], 20, "20 of 20"),
-        ([0.5], None, "fresh draws reach it"),
+        ([0.5], None, "fresh draws reach this value"),
     ],
 )
 def test_a_rank_tells_how_many_draws_reach_it(ranks, draws, words):
@@ -135,13 +138,13 @@ def test_a_method_whose_credit_is_the_gradient_is_never_said_to_be_aligned(rich,
         assert not {claim.key for claim in told} & ABOUT_ALIGNMENT
         assert not any("compares with" in claim.text for claim in told)
     (reason,) = [claim.text for claim in form.claims if claim.key == "no gamma"]
-    assert "the credit is the gradient itself at every site, and Γ = 1 there is no alignment" in reason
+    assert "the credit is the gradient itself at every site, so Γ = 1 is not evidence of alignment" in reason
 
 
 def test_no_page_of_bp_says_that_its_gamma_may_be_read_as_alignment(rich, tmp_path):
     pages = written(of_bp(rich, GAMMAS_OF_BP[1]), tmp_path)
     forms = [text for name, text in pages.items() if name.startswith("forms/bp-")]
-    assert len(forms) >= 2 and not any("may be read as alignment" in text for text in forms)
+    assert len(forms) >= 2 and not any("may be interpreted as alignment" in text for text in forms)
 
 
 def test_a_control_and_a_ladder_claim_nothing(rich):
@@ -153,7 +156,7 @@ def test_a_control_and_a_ladder_claim_nothing(rich):
 
 def test_what_every_site_shows_to_be_the_gradient_is_no_alignment_without_a_card_either(claims_of_gamma):
     ((kind, text),) = claims_of_gamma(sites={"gamma": 1.0})
-    assert kind == "open" and "Γ = 1 there is no alignment" in text
+    assert kind == "open" and "Γ = 1 is not evidence of alignment" in text
     assert claims_of_gamma(sites={"gamma": [1.0, 1.0, 1.0, 1.0, 0.99]})[0][0] == "may"
     assert claims_of_gamma(sites={"gamma": 1 - 1e-6})[0][0] == "open"  # from there on
     assert claims_of_gamma(sites={"gamma": 1 - 2e-6})[0][0] == "may"
@@ -187,10 +190,12 @@ def claims_of_depth(report):
 def test_undecided_says_the_interval_and_how_many_seeds_would_do(claims_of_depth):
     finding = margin([1.0, 4.0, 5.5], outcome="warn", state="UNDECIDED")
     ((kind, text),) = claims_of_depth(finding)
-    assert kind == "open" and "is undecided: the margin is +3.5\u00a0pp" in text
+    assert kind == "open" and "It is undecided whether" in text and ". The margin is +3.5\u00a0pp" in text
     assert "contains the limit of 2 pp" in text
     assert (
-        f"A new study of {seeds_needed(finding)} fresh seeds, their number fixed in advance" in text and "80%" in text
+        f"A new study of {seeds_needed(finding)} new seeds would decide this" in text
+        and "Fix the number of seeds in advance." in text
+        and "80%" in text
     )
 
 
@@ -208,7 +213,7 @@ def test_a_mean_on_the_limit_is_never_decided(claims_of_depth):
     finding = margin([0.0, 4.0], outcome="warn", state="UNDECIDED")
     assert seeds_needed(finding) is None
     text = claims_of_depth(finding)[0][1]
-    assert f"not even {MOST_SEEDS:,} seeds would decide it: the mean is too near the limit" in text
+    assert f"not even {MOST_SEEDS:,} seeds would decide this, because the mean is too close to the limit" in text
     assert "A new study" not in text
 
 
@@ -223,13 +228,14 @@ def test_one_seed_is_provisional_and_says_what_would_decide(claims_of_depth):
     finding = a_finding("D3", "warn", quantity="margin_pp", observed=Reading(4.0), threshold=2.0, state="PROVISIONAL")
     ((kind, text),) = claims_of_depth(finding)
     assert kind == "open" and "provisional: the margin of one seed, +4.0\u00a0pp (required: 2 pp)" in text
-    assert "if their number is fixed before the first of them is audited" in text
+    assert "if the number of seeds is fixed before the first of these seeds is audited" in text
 
 
 def test_a_margin_that_clears_with_an_interval_may_be_claimed(claims_of_depth):
     ((kind, text),) = claims_of_depth(margin([9.0, 10.0, 11.0], outcome="pass", state="CLEARS"))
     assert (
-        kind == "may" and "beat frozen random ones; the margin is +10.0\u00a0pp, 95 % interval +7.5\u00a0pp to" in text
+        kind == "may"
+        and "beat frozen random blocks; the margin is +10.0\u00a0pp, 95 % interval +7.5\u00a0pp to" in text
     )
     assert (
         claims_of_depth(a_finding("D3", "pass", quantity="accuracy", state="CLEARS")) == []
@@ -239,14 +245,14 @@ def test_a_margin_that_clears_with_an_interval_may_be_claimed(claims_of_depth):
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ([-3.0, -4.0, -5.0], "do worse than frozen random ones"),
-        ([-1.0, 0.0, 1.0], "are not shown to beat frozen random ones"),
-        ([0.9, 1.0, 1.1], "beat frozen random ones, but by less than the limit"),
+        ([-3.0, -4.0, -5.0], "The trained blocks are worse than frozen random blocks, so the accuracy"),
+        ([-1.0, 0.0, 1.0], "It is not shown that the trained blocks beat frozen random blocks, so the accuracy"),
+        ([0.9, 1.0, 1.1], "The trained blocks beat frozen random blocks, but by less than the limit, so the accuracy"),
     ],
 )
 def test_a_margin_below_the_limit_lies_below_about_or_above_0(claims_of_depth, values, words):
     ((kind, text),) = claims_of_depth(margin(values, state="UNDERCUT"))
-    assert kind == "not" and f"The trained blocks {words}: " in text and "may not be credited; the margin is" in text
+    assert kind == "not" and f"{words} may not be credited to their training; the margin is" in text
 
 
 @pytest.mark.parametrize("ends", [(-1.0, 0.0), (0.0, 1.0)])
@@ -254,9 +260,9 @@ def test_an_interval_that_ends_at_0_shows_neither_better_nor_worse(claims_of_dep
     """An end belongs to the interval: no difference is among what it holds."""
     finding = dataclasses.replace(margin([-1.0, 0.0, 1.0], state="UNDERCUT"), interval=ends)
     ((_, text),) = claims_of_depth(finding)
-    assert "The trained blocks are not shown to beat frozen random ones: " in text
+    assert "It is not shown that the trained blocks beat frozen random blocks, " in text
     ((kind, text),) = claims_of_depth(dataclasses.replace(finding, outcome="pass", state="CLEARS", threshold=-15.0))
-    assert kind == "note" and "not shown to be better" in text
+    assert kind == "note" and "not shown that the trained blocks are better" in text
 
 
 def test_a_run_that_diverged_beats_nothing(report):
@@ -267,7 +273,11 @@ def test_a_run_that_diverged_beats_nothing(report):
 
 def test_an_undercut_margin_is_walked_back(claims_of_depth):
     ((kind, text),) = claims_of_depth(margin([-1.0, 0.0, 1.0], state="UNDERCUT"))
-    assert kind == "not" and "not shown to beat frozen random ones" in text and "over 3 seeds, the limit 2 pp" in text
+    assert (
+        kind == "not"
+        and "not shown that the trained blocks beat frozen random blocks" in text
+        and "over 3 seeds; the limit is 2 pp" in text
+    )
     ((kind, text),) = claims_of_depth(a_finding("d", quantity="accuracy", state="UNDERCUT", threshold=2.0))
     assert kind == "not" and "interval" not in text
 
@@ -276,10 +286,11 @@ def test_what_rests_on_a_stated_figure_says_so_and_may_not_be_claimed(claims_of_
     ((kind, text),) = claims_of_depth(margin([8.0, 9.0, 10.0], outcome="warn", state="STATED", stated=True))
     assert kind == "open"
     assert text.startswith(
-        f"The trained blocks are above a {label_of('frozen_accuracy')} stated by the author, by +9.0\u00a0pp, 95 % interval"
+        f"The accuracy of the trained blocks is above a {label_of('frozen_accuracy')} stated by the author, by "
+        f"+9.0\u00a0pp, 95 % interval"
     )
     ((kind, text),) = claims_of_depth(a_finding("D3", quantity="accuracy", outcome="warn", state="STATED", stated=True))
-    assert kind == "open" and "by as much as D3 requires, each seed judged by itself" in text
+    assert kind == "open" and "by the margin that D3 requires, with each seed judged separately" in text
 
 
 @pytest.mark.parametrize("state", ["UNDERCUT", "UNDECIDED", "PROVISIONAL"])
@@ -289,7 +300,7 @@ def test_every_claim_about_a_stated_figure_says_so_and_no_other_does(claims_of_d
     ((_, measured),) = claims_of_depth(margin([1.0, 4.0, 5.5], outcome=outcome, state=state))
     assert f"the {label_of('frozen_accuracy')} is stated by the author, not measured here" in stated
     assert "stated" not in measured
-    assert "More seeds would decide it" not in stated
+    assert "seeds would decide this" not in stated
 
 
 @pytest.mark.parametrize(("threshold", "above"), [(None, False), (0.0, False), (2.0, True)])

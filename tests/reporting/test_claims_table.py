@@ -56,9 +56,9 @@ def rows_of_passing() -> Iterator[Row]:
     passes = a_run(CLEARS)
     under = a_run(depth("CLEARS", "pass", -5.5, (-6.0, -5.0), -10.0))
     whole = (
-        "It passes: its accuracy may be reported as that of trained depth",
-        ". Passing does not certify the method: the rules detect known defects of a comparison in this setting "
-        "only; other defects are not detected",
+        "The method passes: its accuracy may be reported as the accuracy of trained depth",
+        ". Passing does not certify the method: the rules detect only known defects of a comparison in this "
+        "setting, and no other defects",
     )
     for words in whole:
         yield row("trained depth", words, passes, under)
@@ -67,29 +67,31 @@ def rows_of_passing() -> Iterator[Row]:
         yield row("trained depth", words, passes, [passes, a_run(CLEARS, seed=123, verdict="warn")])
         yield row("trained depth", words, passes, [passes, a_run(seed=123)])
     at_one = (
-        ". The accuracy is 93.0\u00a0%, at one seed, 89.9\u00a0% to 95.2\u00a0% "
-        "by the sampling of the test set's 360 samples alone (Wilson)"
+        ". The accuracy is 93.0\u00a0%, for one seed, with a 95 % interval of 89.9\u00a0% to 95.2\u00a0% "
+        "from the sampling of 360 test samples only (Wilson)"
     )
     yield row("trained depth", at_one, passes, a_run(CLEARS, conventions={"test_samples": None}))
     two = [passes, a_run(CLEARS, seed=123, scalars={"accuracy": 0.94})]
-    yield row("trained depth", "95 % interval 87.1\u00a0% to 99.9\u00a0% over 2 seeds, and ", two, [passes])
-    yield row("trained depth", "at one seed, ", passes, two)
+    yield row(
+        "trained depth", ", with a 95 % interval of 87.1\u00a0% to 99.9\u00a0% over 2 seeds, and of ", two, [passes]
+    )
+    yield row("trained depth", "for one seed, with a 95 % interval of ", passes, two)
     unknown = [passes, a_run(CLEARS, seed=123, scalars={"accuracy": None})]
-    yield row("trained depth", "by the sampling of the test set's", two, unknown)
+    yield row("trained depth", " from the sampling of ", two, unknown)
     moved = a_run(CLEARS, scalars={"blocks_trained": 4.0})
     part = a_run(CLEARS, scalars={"blocks_trained": 1.0})
     all_moved, some = (
         "trained depth, 4 of 4 blocks moved",
-        "a network of which 1 of 4 blocks moved, and not as that of trained depth",
+        "a network in which 1 of 4 blocks moved, and not as the accuracy of trained depth",
     )
     yield row("trained depth", all_moved, moved, part)
     yield row("trained part", some, part, moved)
     yield row("trained part", some, [moved, changed(part, spec={"seed": 123})], moved)  # the least of the seeds
-    unmeasured = "trained depth; how many of its blocks moved is not known"
+    unmeasured = "trained depth; the number of blocks that moved is not known"
     yield row("trained depth", unmeasured, a_run(CLEARS, scalars={"blocks_trained": None}), moved)
     no_depth = (
-        "Every rule of the verdict passes, but none of them requires more than frozen random blocks reach: its "
-        "accuracy may not be reported as that of trained depth"
+        "Every rule of the verdict passes, but none of these rules requires more accuracy than frozen random "
+        "blocks reach. The accuracy may not be reported as the accuracy of trained depth"
     )
     yield row("passes without depth", no_depth, under, passes)
 
@@ -97,11 +99,11 @@ def rows_of_passing() -> Iterator[Row]:
 def rows_of_verdicts() -> Iterator[Row]:
     passes = a_run(CLEARS)
     two = [passes, a_run(CLEARS, seed=123)]
-    broken = "Training diverged: its metrics describe a broken run and support no claim about the method"
+    broken = "Training diverged. The metrics describe a broken run, so they support no claim about the method"
     yield row("diverged", broken, a_run(verdict="fail", status="diverged"), a_run(verdict="fail"))
     yield row(
         "failed",
-        "The run broke off: nothing may be claimed about it",
+        "The run broke off, so no claim about this run is allowed",
         a_run(verdict="fail", status="failed"),
         a_run(verdict="fail"),
     )
@@ -116,21 +118,23 @@ def rows_of_verdicts() -> Iterator[Row]:
     waived = a_finding("D3", "waived", title="depth", state="UNDERCUT", detail="by A. Person")
     yield row(
         "waived",
-        "D3 depth (UNDERCUT) is not counted in the verdict, but not refuted: by A. Person",
+        "D3 depth (UNDERCUT) is waived: it does not count in the verdict, but it remains valid: by A. Person",
         a_run(waived),
         passes,
     )
-    seeds = "One seed: there is no interval, and this form does not allow a ranking against another method"
+    seeds = (
+        "There is only one seed, so there is no interval, and this form does not allow a ranking against another method"
+    )
     yield row("one seed", seeds, passes, two)
     spec = passes.record.spec
     gone = Exclusion("d" * 32, "dfa s9", "tampered", spec=dataclasses.replace(spec, seed=9))
     unknown = dataclasses.replace(gone, spec=None)
     text = (
-        "One selected run was not judged (seed 9): nothing may be claimed about it, "
-        "and every other claim is about the judged seeds alone"
+        "One selected run was not judged (seed 9). No claim is allowed about this run. "
+        "All other claims are about the judged seeds only"
     )
     yield row("not judged", text, passes, passes, excluded=(gone,))
-    many = "2 selected runs were not judged (seed 9, 1 whose seed is not known): nothing may be claimed about them"
+    many = "2 selected runs were not judged (seed 9, 1 without a known seed). No claim is allowed about these runs"
     yield row("not judged", many, passes, passes, excluded=(gone, unknown))
 
 
@@ -140,20 +144,24 @@ def rows_of_gamma() -> Iterator[Row]:
     exact = {"sites": {"gamma": 1.0}, "scalars": {"gamma_deep_mean": 1.0}}
     another = a_run(CLEARS, null("SPECIFIC", "pass"), seed=123)
     failed = a_run(CLEARS, null("SPECIFIC", "pass"), seed=123, verdict="fail")
-    aligned = "Γ = 0.150 may be read as alignment with the gradient, site by site, for the training feedback only. "
-    both = "over 2 seeds, may be read as alignment with the gradient, site by site, for the training feedback only. "
+    aligned = (
+        "Γ = 0.150 may be interpreted as alignment with the gradient at each site, for the training feedback only. "
+    )
+    both = (
+        "over 2 seeds, may be interpreted as alignment with the gradient at each site, for the training feedback only. "
+    )
     for spoiled in (part, a_run(CLEARS), warned, a_run(CLEARS, null("SPECIFIC", "pass"), **exact)):
         yield row("aligned by feedback", aligned, own, spoiled)
     yield row("aligned by feedback", both, [own, another], [own, failed])  # a tick is about the method
     yield row("aligned by feedback", both, [own, another], [own, changed(another, **NO_GAMMA)])
     for reason, without in (
-        ("the credit is the gradient itself at every site, and Γ = 1 there is no alignment", a_run(**exact)),
+        ("the credit is the gradient itself at every site, so Γ = 1 is not evidence of alignment", a_run(**exact)),
         ("taken away", a_run(**NO_GAMMA)),
     ):
-        yield row("no gamma", f"No alignment figure exists: {reason}", without, own)
+        yield row("no gamma", f"There is no metric of alignment: {reason}", without, own)
     unknown = (
-        "Γ = 0.150 may be read as alignment with the gradient, site by site; that it comes from the training feedback is not "
-        "shown"
+        "Γ = 0.150 may be interpreted as alignment with the gradient at each site; it is not shown that this alignment comes from "
+        "the training feedback"
     )
     unmeasured = a_run(CLEARS, sites={"gamma_null_p": []})
     yield row("aligned, null unknown", unknown, a_run(CLEARS), own)
@@ -177,26 +185,29 @@ def rows_of_small_gamma() -> Iterator[Row]:
     own = a_run(CLEARS, null("SPECIFIC", "pass", further=least))
     finding = null("TOO SMALL", "warn", quantity="gamma_deep_mean", crossed="below", observed=Reading(0.002))
     small = a_run(CLEARS, finding, scalars={"gamma_deep_mean": 0.002})
-    words = "Γ = 0.002 is too small to be read as alignment: the least that counts is 0.050. It is above that of fresh draws"
+    words = (
+        "Γ = 0.002 is too small to count as alignment: the smallest value that counts is 0.050. The measured value "
+        "is above the value of fresh draws"
+    )
     yield row("too small", words, small, own)
     two = [own, changed(small, spec={"seed": 123})]
-    yield row("too small", "the least that counts is 0.050 (seed 123)", two, own)
+    yield row("too small", "the smallest value that counts is 0.050 (seed 123)", two, own)
     wide = [own, changed(own, spec={"seed": 123}, scalars={"gamma_deep_mean": 0.06})]
     steady = [own, changed(own, spec={"seed": 123}, scalars={"gamma_deep_mean": 0.157})]
-    below = "the least that counts is 0.050, and the interval goes below it"
+    below = "the smallest value that counts is 0.050, and the interval extends below this value"
     yield row("too small", below, wide, steady)
-    interval = ", 95 % interval 0.109 to 0.198 over 2 seeds, may be read as alignment"
+    interval = ", 95 % interval 0.109 to 0.198 over 2 seeds, may be interpreted as alignment"
     yield row("aligned by feedback", interval, steady, own)
 
 
 def rows_of_gamma_taken_back(own: RunAudit, failed: RunAudit) -> Iterator[Row]:
     """The one answer of a method that fails: why, in which seeds, and then where its Γ lies above its null all the same."""
-    gamma = " may not be read as credit alignment: "
-    label = f"Γ = 0.156{gamma}its verdict is FAIL. It is above that of fresh draws at every site that counts"
+    gamma = " may not be interpreted as credit alignment: "
+    label = f"Γ = 0.156{gamma}its verdict is FAIL. The measured value is above the value of fresh draws at every site that counts"
     yield row("not aligned", label, failed, own)
     yield row("not aligned", "its verdict is FAIL (seed 123)", [own, failed], failed)
     undercut = a_run(depth("UNDERCUT", "fail", -3.0, (-4.0, -2.0)), EXPLODED, verdict="fail")
-    both = f"{gamma}the stream has exploded, the trained blocks do not clear frozen random ones"
+    both = f"{gamma}the stream has exploded, the trained blocks do not beat frozen random blocks by the required margin"
     yield row("not aligned", both, undercut, failed)
     broken = a_run(null("SPECIFIC", "pass"), seed=123, verdict="fail", status="diverged")
     yield row("not aligned", f"{gamma}training diverged (seed 123)", [own, broken], [own, failed])
@@ -206,25 +217,29 @@ def rows_of_gamma_taken_back(own: RunAudit, failed: RunAudit) -> Iterator[Row]:
     exploded, noisy = scale("EXPLODED", "warn"), reference("NOISY", "warn")  # a warning takes Γ back too
     for words, finding in (("the stream has exploded", exploded), ("the reference gradient is numerical noise", noisy)):
         warned = a_run(null("SPECIFIC", "pass"), finding, verdict="warn")
-        yield row("not aligned", f"{gamma}{words}. It is above", warned, fine)
+        yield row("not aligned", f"{gamma}{words}. The measured value is above", warned, fine)
         yield row("specific", "Γ = 0.150 is specific to the training feedback. ", fine, warned)
 
 
 def rows_of_gamma_by_site(own: RunAudit, part: RunAudit) -> Iterator[Row]:
     """Sites and seeds by name, and how several sites were judged together."""
-    every = "It is above that of fresh draws at every site that counts (all 5 sites tested, each at 5 %)"
+    every = "The measured value is above the value of fresh draws at every site that counts (all 5 sites tested, each at 5 %)"
     without_level = a_run(CLEARS, null("SPECIFIC", "pass", threshold=None))
     single = a_run(CLEARS, null("SPECIFIC", "pass"), sites={"gamma_null_p": [0.01, None, None, None, None]})
     yield row("aligned by feedback", every, own, without_level)
     yield row("aligned by feedback", "at every site that counts (seed 42)", without_level, own)
     yield row("aligned by feedback", " (one site tested at 5 %)", single, own)
     back = (
-        "Γ = 0.150 may not be credited to the training feedback at every site. It is above that of fresh draws at sites "
-        "0, 1, 2, 3, not at site 4 (1 of 20 fresh draws reach it) (Holm over the 5 sites tested in each seed, 5 %"
+        "Γ = 0.150 may not be credited to the training feedback at every site. The measured value is above the value of "
+        "fresh draws at sites "
+        "0, 1, 2, 3, not at site 4 (1 of 20 fresh draws reach this value) (Holm's procedure over the 5 sites "
+        "tested in each seed, at 5 %"
     )
     yield row("not specific", back, part, own)
     nowhere = a_run(CLEARS, null("NOT SPECIFIC", "warn"), sites={"gamma_null_p": [0.5, 0.4, 0.3, 0.2, 0.08]})
-    yield row("not specific", "fresh draws at no site (between 1 and 9 of 20 fresh draws reach it)", nowhere, part)
+    yield row(
+        "not specific", "fresh draws at no site (between 1 and 9 of 20 fresh draws reach this value)", nowhere, part
+    )
     # Each by itself four of the five sites keep 5 %; judged together only one does.
     chance = changed(part, sites={"gamma_null_p": [0.01, 0.03, 0.04, 0.04, 0.08]}, conventions={"gamma_null_draws": 99})
     yield row("not specific", "at site 0, not at sites 1, 2, 3, 4 (between 2 and 7 of 99 fresh", chance, part)
@@ -238,8 +253,11 @@ def rows_of_gamma_by_site(own: RunAudit, part: RunAudit) -> Iterator[Row]:
     old = a_run(CLEARS, null("NOT SPECIFIC", "warn", observed=Reading(2 / 21)), sites={"gamma_null_p": None})
     yield row("not specific", "fresh draws not at every site that counts (1 of 20 fresh", old, part)
     uncounted = a_run(CLEARS, null("NOT SPECIFIC", "warn"), **PART, conventions={"gamma_null_draws": None})
-    yield row("not specific", "site 4 (fresh draws reach it)", uncounted, part)
-    apart = "at every site that counts in seed 123; at sites 0, 1, 2, 3, not at site 4 (1 of 20 fresh draws reach it) in seed 42"
+    yield row("not specific", "site 4 (fresh draws reach this value)", uncounted, part)
+    apart = (
+        "at every site that counts in seed 123; at sites 0, 1, 2, 3, not at site 4 (1 of 20 fresh draws "
+        "reach this value) in seed 42"
+    )
     two = [a_run(CLEARS, null("SPECIFIC", "pass"), seed=123), part]
     yield row("not specific", apart, two, [changed(two[0], **PART), part])
     collapsed = null("SPECIFIC", "warn", guard=GuardReading("gamma", "above", Reading(0.8), 0, mean=0.2))
@@ -251,15 +269,17 @@ def rows_of_reference() -> Iterator[Row]:
     both, floor = a_run(EXPLODED, FLOOR, verdict="fail", **GREW), a_run(FLOOR, verdict="fail")
     noisy = {"scalars": {"fidelity_min": 0.4}}
     yield row("at floor", "the reference gradient is at its floor", floor, a_run(reference("OK", "pass")))
-    yield row("at floor", "No credit may be judged by this reference: the reference gradient is", floor, both)
+    yield row(
+        "at floor", "No credit may be judged with this reference gradient: the reference gradient is", floor, both
+    )
     yield row("at floor", "the stream has exploded and the reference gradient is at its floor", both, floor)
-    exact = f"; it is tiny but exact, {FIDELITY} at least 0.999999"
+    exact = f"; the gradient is tiny but exact, with {FIDELITY} of at least 0.999999"
     yield row("at floor", exact, floor, a_run(FLOOR, verdict="fail", **noisy))
     at_least, under = (a_run(FLOOR, verdict="fail", scalars={"fidelity_min": one}) for one in (0.99, 0.9899))
-    yield row("at floor", "; it is tiny but exact", at_least, under)  # .99 itself is no noise
+    yield row("at floor", "; the gradient is tiny but exact", at_least, under)  # .99 itself is no noise
     least = [floor, changed(at_least, spec={"seed": 123})]
-    yield row("at floor", f"{FIDELITY} at least 0.990000", least, floor)  # the least of the seeds
-    alone = "The stream has exploded: norms and gradients of these blocks are not on the scale of training"
+    yield row("at floor", f"{FIDELITY} of at least 0.990000", least, floor)  # the least of the seeds
+    alone = "The stream has exploded, so norms and gradients of these blocks are not on the scale of training"
     grown = a_run(EXPLODED, verdict="fail", scalars={"growth_init_max": 1270.0})
     yield row("exploded", f" and the {SINCE} is 1,270", grown, changed(grown, scalars={"growth_init_max": None}))
     yield row("exploded", alone, a_run(EXPLODED, verdict="fail"), both)
@@ -277,17 +297,18 @@ def rows_of_reference() -> Iterator[Row]:
     yield row("explained", f"; the {LARGEST} in one block is", both, changed(both, scalars={"growth_max": None}))
     yield row("explained", "small (‖g_L‖ of the mean CE ", both, changed(both, sites={"g_norm_mean_ce": []}))
     here = (
-        " The Γ here is computed in float64 without that constant: a true direction, but of a reference without scale."
+        " The Γ of this report is computed in float64 without this constant. It compares correct directions, but the reference has "
+        "no meaningful scale."
     )
     yield row("explained", here, both, changed(both, **NO_GAMMA))
     fitted = (
-        f"The reference gradient is small because the network has fitted its task, not because it collapsed: its {GAIN} is healthy "
-        "(0.300 of the output error reaches the last site); its size is no reason against reading Γ"
+        f"The reference gradient is small because the network has fitted its task, not because it collapsed: the {GAIN} is healthy "
+        "(0.300 of the output error reaches the last site); the small size is no reason to reject Γ"
     )
     converged = reference("CONVERGED", "pass", 0.1)
     yield row("converged", fitted, a_run(converged), floor)
     yield row("converged", fitted, a_run(converged), a_run(converged, status="diverged"))
-    yield row("converged", "; its size is no reason against reading Γ", a_run(converged), a_run(converged, **NO_GAMMA))
+    yield row("converged", "; the small size is no reason to reject Γ", a_run(converged), a_run(converged, **NO_GAMMA))
     yield row(
         "converged",
         " of the output error reaches the last site)",
@@ -296,8 +317,8 @@ def rows_of_reference() -> Iterator[Row]:
     )
     noise = a_run(reference("NOISY", "warn"), verdict="warn", sites={"fidelity": 0.4})
     words = (
-        "The reference gradient is numerical noise: single and double precision do not agree on its direction (cosine 0.400000), "
-        "and a cosine with noise is no alignment"
+        "The reference gradient is numerical noise: single and double precision compute different directions (cosine 0.400000), "
+        "and a cosine with noise does not show alignment"
     )
     yield row("noisy", words, noise, a_run(converged))
     yield row("noisy", " (cosine ", noise, changed(noise, sites={"fidelity": []}))
@@ -305,7 +326,7 @@ def rows_of_reference() -> Iterator[Row]:
 
 def rows_of_states() -> Iterator[Row]:
     clear, near = a_run(reference("OK", "pass")), a_run(reference("OK", "pass", 2.2), sites={"gain": 4e-5})
-    scaled = "is well above its floor, so that Γ compares with something of scale"
+    scaled = "is well above its floor, so Γ compares the credit with a gradient of meaningful size"
     yield row("reference clear", f"The reference gradient {scaled}", clear, near)
     at_ten = a_run(reference("OK", "pass", 10.0))  # ten times its floor, and a gain on its limit: both are clear
     for spoiled in (reference("OK", "pass", 9.9), reference("OK", "pass", 100.0, threshold=None)):
@@ -316,23 +337,23 @@ def rows_of_states() -> Iterator[Row]:
     yield row("reference clear", scaled, clear, a_run(reference("OK", "pass"), EXPLODED, verdict="warn"))
     times = f", 100 times its floor; its {GAIN} is 3.00×10⁻¹"
     yield row("reference clear", times, clear, a_run(reference("OK", "pass", 50.0)))
-    above = "The reference gradient is only just above its floor"
+    above = "The reference gradient is only slightly above its floor"
     yield row("reference near its floor", above, near, clear)
     times = f", 2.2 times its floor; its {GAIN} is 4.00×10⁻⁵"
     yield row("reference near its floor", times, near, a_run(reference("OK", "pass", 2.2)))
-    low = " (healthy: at least 0.01 of the output error at the last site)"
+    low = " (a healthy value is at least 0.01 of the output error at the last site)"
     yield row("reference near its floor", low, near, a_run(reference("OK", "pass", 2.2)))
     yield row(
         "reference near its floor", low, near, a_run(reference("OK", "pass", 2.2, further=()), sites={"gain": 4e-5})
     )
-    gone = "; Γ is then a comparison with a gradient that has nearly vanished"
+    gone = "; Γ compares the credit with a gradient that has nearly vanished"
     yield row("reference near its floor", gone, near, a_run(reference("OK", "pass", 2.2), **NO_GAMMA))
     yield row("reference near its floor", f"; its {GAIN} is not known", changed(near, sites={"gain": []}), near)
     two = [near, a_run(reference("OK", "pass", 4.4), seed=123, sites={"gain": 4e-5})]
     yield row("reference near its floor", "between 2.2 and 4.4 times its floor", two, near)
     both = scale("OK", "pass", further=(FurtherLimit("growth_init", 80.0),))
     keeps = (
-        "The stream keeps its scale from block to block within the limit of 50 and since initialisation within 80, so that norms "
+        "The stream keeps its scale from block to block within the limit of 50 and, since initialisation, within 80, so norms "
         "and gradients of the blocks may be compared"
     )
     yield row("keeps scale", keeps, a_run(both), a_run(scale("OK", "pass")))
@@ -347,16 +368,18 @@ def rows_of_states() -> Iterator[Row]:
     yield row("keeps scale", f"; the {LARGEST} in one block is ", a_run(scale("OK", "pass")), growth)
     single = a_finding("D3", "pass", quantity="accuracy", state="CLEARS", threshold=2.0)
     moved = dataclasses.replace(single, threshold=-10.0)
-    tail = ", each seed judged by itself: this rule uses no interval and supports no claim over seeds"
+    tail = ". This rule judges each seed separately, uses no interval and supports no claim over seeds"
     yield row(
         "passes alone",
-        f"The trained blocks beat frozen random ones by what D3 requires{tail}",
+        f"The trained blocks beat frozen random blocks by the margin that D3 requires{tail}",
         a_run(single),
         a_run(moved),
     )
     for threshold in (-10.0, 0.0):  # 0 asks for no more than frozen blocks reach
         allows = a_run(dataclasses.replace(single, threshold=threshold))
-        yield row("passes alone", "are not worse than frozen random ones by more than D3 allows", allows, a_run(single))
+        yield row(
+            "passes alone", "are not worse than frozen random blocks by more than D3 allows", allows, a_run(single)
+        )
     yield row("passes alone", tail, a_run(single), a_run(CLEARS))
     yield from rows_of_stability()
 
@@ -364,8 +387,8 @@ def rows_of_states() -> Iterator[Row]:
 def rows_of_stability() -> Iterator[Row]:
     high, steady = a_run(stability("HIGH", "warn")), a_run(stability("OK", "pass"))
     shared = (
-        "Γ may not be read as specific to each batch: gradients of disjoint batches point the same way at the middle "
-        "site, mean cosine 0.100, and credit may align with that shared direction alone"
+        "Γ may not be interpreted as specific to each batch, because gradients of disjoint batches have the same direction at the "
+        "middle site, mean cosine 0.100. The credit may be aligned only with this shared direction"
     )
     bare = a_run(stability("HIGH", "warn"), **NO_GAMMA)
     yield row("stability high", shared, high, bare)
@@ -375,13 +398,13 @@ def rows_of_stability() -> Iterator[Row]:
     yield row("stability high", shared, one_without, one_without[1])  # that one seed has no Γ hides no other's
     yield row(
         "stability high",
-        "The gradients may not be read as specific to each batch: those of disjoint batches",
+        "The gradients are not evidence that is specific to each batch, because gradients of disjoint batches",
         bare,
         high,
     )
     yield row("stability high", ", mean cosine ", high, changed(high, scalars={"stability_mid": None}))
     none = (
-        "At the middle site, where this is judged, the gradients that Γ compares with do not share one "
+        "At the middle site, which the rule judges, the gradients that Γ compares with do not share one "
         "direction over the batches (mean cosine 0.100)"
     )
     yield row("stability low", none, steady, high)
@@ -391,7 +414,7 @@ def rows_of_stability() -> Iterator[Row]:
     yield row("stability low", elsewhere, changed(steady, sites={"stability": [0.5, 0.1, 0.1, 0.1, 0.1]}), steady)
     for outcome, key, words in (
         ("pass", "other passes", "The requirement of Z a rule is met (ODD): Z: required"),
-        ("warn", "other warns", "Nothing may be built on ρ (ODD): Z: required"),
+        ("warn", "other warns", "No conclusion may be based on ρ (ODD): Z: required"),
         ("fail", "other fails", "No claim may be based on ρ (ODD): Z: required"),
     ):
         told = a_run(a_finding("Z", outcome, quantity="rho", state="ODD"), verdict="fail")
@@ -403,26 +426,37 @@ def rows_of_evidence() -> Iterator[Row]:
     sealed = a_run(CLEARS)
     mismatch = Integrity("mismatch", ("accuracy: logged 0.9, recomputed 0.8",))
     forged = dataclasses.replace(sealed, record=dataclasses.replace(sealed.record, integrity=mismatch))
-    yield row("differs from its seal", "do not match the files recorded with the run: nothing may be", forged, sealed)
+    yield row(
+        "differs from its seal",
+        "do not match the files recorded with the run, so no claim about this run",
+        forged,
+        sealed,
+    )
     yield row("trained depth", "its accuracy may be reported", sealed, forged)
     for key, rule, outcome, state, words in (
-        ("method fails", METHOD, "fail", "FAILED", "Nothing may be claimed of the method by this name: why"),
-        ("method not measured", METHOD, "warn", "STATED", "what its card says was not measured by this audit: why"),
+        ("method fails", METHOD, "fail", "FAILED", "No claim about a method with this name is allowed: why"),
+        (
+            "method not measured",
+            METHOD,
+            "warn",
+            "STATED",
+            "This audit did not measure whether the code of the method agrees with its card: why",
+        ),
         (
             "not sealed",
             SEAL,
             "warn",
             "NOT SEALED",
-            "could not be checked, from its files, to be the result of its seed and its method: why",
+            "could not check from the files that the run is the result of its seed and its method: why",
         ),
-        ("adopted", ADOPTED, "warn", "STATED", "what its training feedback did may be claimed of these weights: why"),
+        ("adopted", ADOPTED, "warn", "STATED", "the effect of the training feedback is allowed for these weights: why"),
         ("superseded", DUPLICATE, "warn", "SUPERSEDED", "These metrics do not count for the method: why"),
         (
             "other code",
             CODE,
             "not_applicable",
             "OTHER",
-            "claimed of these metrics, because they could not be recomputed: why",
+            "about these metrics is allowed, because these metrics could not be recomputed: why",
         ),
     ):
         found = a_finding(rule, outcome, quantity=rule, observed=Reading(None, "why"), state=state)
@@ -432,21 +466,25 @@ def rows_of_evidence() -> Iterator[Row]:
     stated = depth("STATED", "warn", 10.0, (4.0, 16.0), stated=True)
     typed, trained = (depth("UNDECIDED", "warn", 3.5, (-2.2, 9.2), stated=told) for told in (True, False))
     for words in (
-        "Frozen controls trained here, one a seed, would pair it",
+        "One frozen control per seed, trained here, would allow a comparison paired by seed",
         f"; the {FROZEN} is stated by the author, not measured here",
     ):
         yield row("undecided", words, a_run(typed, verdict="warn"), a_run(trained, verdict="warn"))
-    yield row("stated", f"are above a {FROZEN} stated by the author", a_run(stated), sealed)
+    yield row(
+        "stated", f"The accuracy of the trained blocks is above a {FROZEN} stated by the author", a_run(stated), sealed
+    )
+    by_seed = a_run(depth("STATED", "warn", 10.0, None, stated=True))
+    yield row("stated", "requires, with each seed judged separately", by_seed, a_run(stated))
     doubted = dataclasses.replace(stated, reference_run_id="f" * 32)
     for words, one, other in (
-        (f"are above a {FROZEN} stated by the author", stated, doubted),
-        ("same setting, trained here for each seed, would decide it", stated, doubted),
-        ("are above the accuracy of a frozen control that is not proven", doubted, stated),
-        ("same setting, proven for each seed by the audit, would decide it", doubted, stated),
+        (f"The accuracy of the trained blocks is above a {FROZEN} stated by the author", stated, doubted),
+        ("same setting, trained here for each seed, would decide this", stated, doubted),
+        ("is above the accuracy of a frozen control that is not proven", doubted, stated),
+        ("same setting, proven for each seed by the audit, would decide this", doubted, stated),
     ):
         yield row("stated", words, a_run(one), a_run(other))
     open_ = dataclasses.replace(typed, reference_run_id="f" * 32)
-    words = "; the frozen control is not proven, and its accuracy counts as stated by the author"
+    words = "; the frozen control is not proven, so its accuracy counts only as stated by the author"
     yield row("undecided", words, a_run(open_, verdict="warn"), a_run(typed, verdict="warn"))
 
 
@@ -454,25 +492,27 @@ def rows_of_suspicions() -> Iterator[Row]:
     """What forbids a claim although every metric passes: no rule of its own, no answers of its own, no depth of its own."""
     sealed = a_run(CLEARS)
     for key, rule, words in (
-        ("near backpropagation", CREDIT, "The accuracy may not be claimed for another rule than backpropagation: why"),
-        ("answers looked up", NETWORK, "The accuracy may not be claimed of a network that classifies images: why"),
+        (
+            "near backpropagation",
+            CREDIT,
+            "The accuracy may be claimed only for backpropagation, and not for another credit rule: why",
+        ),
+        ("answers looked up", NETWORK, "The accuracy may not be claimed for a network that classifies images: why"),
         ("test in train", DATA, "The accuracy may not be claimed for images that were not used in training: why"),
     ):
         found = a_finding(rule, "warn", quantity=rule, observed=Reading(None, "why"), state="STATE")
         yield row(key, words, a_run(CLEARS, found), sealed)
     guessing = a_run(depth("AT CHANCE", "fail", 3.0, (2.5, 3.5)), verdict="fail")
-    nothing = "The accuracy does not exceed chance: no learning may be claimed, regardless of the frozen blocks"
+    nothing = "The accuracy does not exceed chance, so no learning may be claimed, regardless of the frozen blocks"
     yield row("at chance", nothing, guessing, sealed)
     alone = a_run(depth("LAST BLOCK", "warn", 10.0, (8.0, 12.0)), verdict="warn")
     for words in (
-        "but the last block learns from the exact gradient: its training alone may be what helps",
-        "and depth utility of the other blocks may not be claimed. The control ladder_1 by bp, which trains that block alone",
+        "However, the last block learns from the exact gradient, so its training may be the only cause",
+        "and depth utility of the other blocks may not be claimed. The control ladder_1 by bp, which trains only the last block",
     ):
         yield row("last block", words, alone, sealed)
     over_it = a_run(depth("CLEARS", "pass", 10.0, (8.0, 12.0), reference_run_id="l" * 32))
-    beaten = (
-        "; the accuracy to beat is that of the control that trains only its last block (ladder_1), since the last block"
-    )
+    beaten = "; the accuracy to beat is that of the control that trains only its last block (ladder_1), because the last block"
     yield row("trained depth", f"{beaten} learns from the exact gradient", over_it, sealed)
 
 
@@ -480,9 +520,9 @@ def rows_of_adopted_runs() -> Iterator[Row]:
     """Of weights that were trained elsewhere nothing may be claimed that training did, whatever the findings are."""
     elsewhere = {"spec": {"weights": "ab" * 32}}
     trained, alone = a_run(CLEARS, null("SPECIFIC", "pass"), verdict="warn"), a_run(depth("CLEARS", "pass", 10.0, None))
-    yield row("beats frozen", "beat frozen random ones", trained, changed(trained, **elsewhere))
+    yield row("beats frozen", "beat frozen random blocks", trained, changed(trained, **elsewhere))
     yield row("specific", "is specific to the training feedback", trained, changed(trained, **elsewhere))
-    yield row("passes alone", "beat frozen random ones by what", alone, changed(alone, **elsewhere))
+    yield row("passes alone", "beat frozen random blocks by the margin that", alone, changed(alone, **elsewhere))
 
 
 ROWS = [

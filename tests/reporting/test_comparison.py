@@ -73,7 +73,10 @@ def test_columns_of_a_shared_setting_stand_together_and_the_rest_is_told(two_set
     made = compare_context(two_settings, [group for group in groups(two_settings) if group.method in ("dfa", "bp")])
     ((part, _),) = made.parts
     assert part.comparable and [column.label for column in part.columns] == ["bp", "dfa"]
-    assert made.remarks[0] == "dfa also ran in mnist · resmlp, but the others did not: left out."
+    assert (
+        made.remarks[0]
+        == "dfa also ran in mnist · resmlp. This setting is left out, because the others did not run in it."
+    )
 
 
 def test_settings_that_differ_are_said_not_to_be_comparable(two_settings):
@@ -81,7 +84,7 @@ def test_settings_that_differ_are_said_not_to_be_comparable(two_settings):
     other = next(group for group in groups(two_settings) if group.setting == "mnist · resmlp")
     ((part, _),) = compare_context(two_settings, [bp, other]).parts
     assert not part.comparable and part.paired == ()
-    assert part.why_not.endswith("they differ in dataset.")
+    assert part.why_not.endswith("The settings differ in dataset.")
 
 
 def test_every_setting_that_all_share_is_a_part(two_settings):
@@ -95,7 +98,7 @@ def test_what_shares_no_seed_has_no_paired_difference_and_it_is_said(rich):
     alone = [dataclasses.replace(dfa, method=f"dfa {run.record.run_id[:4]}", runs=(run,)) for run in dfa.runs]
     made = compare_context(rich, alone)
     assert made.parts[0][0].paired == ()
-    assert "share no seed: there is no paired difference." in made.remarks[0]
+    assert "share no seed, so there is no paired difference." in made.remarks[0]
 
 
 def test_first_fires_and_sites_are_one_a_column(rich):
@@ -184,7 +187,7 @@ def test_it_is_the_paired_t_interval_over_shared_seeds(two):
     assert row.difference.reading.value == expected.mean
     assert (row.low.value, row.high.value) == (expected.interval.low, expected.interval.high)
     assert (row.seeds, row.answer) == ((1, 2, 3), "lower")
-    assert row.remark == "without seed 9: no value on both sides"
+    assert row.remark == "without seed 9, which has no value in one of the columns"
     assert len(row.difference.run_ids) == 6
 
 
@@ -204,7 +207,7 @@ def test_an_interval_with_zero_inside_is_undecided(two):
 
 def test_one_pair_is_provisional(two):
     row = rows_of(two({1: 0.5}, {1: 0.6}), "dfa", "bp")[label_of("accuracy")]
-    assert (row.answer, row.low.reason) == ("provisional", "one shared seed: no interval")
+    assert (row.answer, row.low.reason) == ("provisional", "only one shared seed, so there is no interval")
 
 
 def test_of_a_seed_that_occurs_twice_the_newest_run_is_paired(two):
@@ -222,7 +225,7 @@ def test_of_a_seed_that_occurs_twice_the_newest_run_is_paired(two):
 def test_what_is_not_finite_is_left_out_not_subtracted(report):
     """One of the two dfa runs of the small report diverged: its ‖h_L‖ is not finite."""
     row = rows_of(report, "dfa", "bp")["‖h_L‖₂"]
-    assert len(row.seeds) == 1 and "no value on both sides" in row.remark
+    assert len(row.seeds) == 1 and "no value in one of the columns" in row.remark
 
 
 @pytest.fixture(scope="module", params=["report", "rich"])
@@ -252,7 +255,10 @@ def test_the_same_bytes_twice(context, tmp_path):
 def test_a_page_without_room_says_where_the_numbers_are(rich, tmp_path, monkeypatch):
     monkeypatch.setattr(comparison, "ROOM", 1)
     crowded = Page(render_comparison(compare_context(rich, groups(rich)), tmp_path).read_text("utf-8"))
-    assert "Its numbers are in the files of its runs, because they do not fit on this page." in crowded.words
+    assert (
+        "The numbers of this figure are in the files of its runs, because they do not fit on this page."
+        in crowded.words
+    )
 
 
 def test_foreign_names_are_text(context, tmp_path, hostile):

@@ -244,7 +244,7 @@ def test_what_a_template_needs_works(render_untrusted, text, shown):
         ("{{ [].append(1) }}", "may not use 'append'"),
         ("{{ self.__init__ }}", "may not use '__init__'"),
         ("{{ lipsum() }}", "'lipsum' is undefined"),
-        ("{{ '%9d' % 3 }}", "text % values is not available"),
+        ("{{ '%9d' % 3 }}", "the operator % of texts is not available"),
         ("{% autoescape false %}{{ value.kind }}{% endautoescape %}", "line 1: TemplateSyntaxError: autoescape"),
         ("{% include '../secret.j2' %}", "line 1: TemplateNotFound: there is no ../secret.j2; a template can include"),
         ("{% include '/etc/passwd' %}", "there is no /etc/passwd; a template can include"),
@@ -301,17 +301,17 @@ def test_every_page_has_its_own_clock(tmp_path, monkeypatch):
 
 DOUBLED = "{% set n = namespace(a='aaaaaaaa') %}{% for _ in range(99) %}{% set n.a = n.a ~ n.a %}{% endfor %}"
 LISTED = "{% set n = namespace(a=[]) %}{% for x in range(99999) %}{% set n.a = n.a + [x] * 999999 %}{% endfor %}"
-WIDER = "of at most 67,108,864 characters or entries, found a"
-BITS = r"of at most 4,096 bits, found a"
+WIDER = "of at most 67,108,864 characters or entries, found the operator"
+BITS = r"of at most 4,096 bits, found the operator"
 MEMORY = r"MemoryError: expected a page that takes at most 268,435,456 bytes of memory"
 HUNGRY = {
-    "{{ 'a' * 10**10 }}": rf"{WIDER} \* that makes more",
-    "{{ 10**10 * 'a' }}": rf"{WIDER} \* that makes more",
-    "{% set x = [0] * 10**9 %}": rf"{WIDER} \* that makes more",
-    "{% set x = 'a' * 2**26 %}{{ x + 'b' }}": rf"{WIDER} \+ that makes more",
-    "{{ 9 ** 99999 }}": rf"{BITS} \*\* that makes more",
-    "{{ 2**2000 * 2**2000 * 2**2000 }}": rf"{BITS} \* that makes more",
-    "{{ '%010000000000d' % 1 }}": "text % values is not available",
+    "{{ 'a' * 10**10 }}": rf"{WIDER} \* with a larger result",
+    "{{ 10**10 * 'a' }}": rf"{WIDER} \* with a larger result",
+    "{% set x = [0] * 10**9 %}": rf"{WIDER} \* with a larger result",
+    "{% set x = 'a' * 2**26 %}{{ x + 'b' }}": rf"{WIDER} \+ with a larger result",
+    "{{ 9 ** 99999 }}": rf"{BITS} \*\* with a larger result",
+    "{{ 2**2000 * 2**2000 * 2**2000 }}": rf"{BITS} \* with a larger result",
+    "{{ '%010000000000d' % 1 }}": "the operator % of texts is not available",
     "{{ '{:>10000000000}'.format(1) }}": "may not use 'format' of str",
     "{{ 'a' | indent(width=10**9) }}": "No filter named 'indent'",
     "{{ 'a' | center(10**10) }}": "No filter named 'center'",

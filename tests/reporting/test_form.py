@@ -124,7 +124,7 @@ def test_the_headline_says_what_the_size_of_the_test_set_leaves_open(report):
         assert (context.sampling is not None) == said
         for kind in ("html", "md", "tex"):
             text = written.render(f"form.{kind}.j2", variables(context))
-            assert ("from the sampling of 360 test samples alone" in text) == said
+            assert ("from the sampling of 360 test samples only" in text) == said
 
 
 def test_a_form_that_is_not_there_has_no_words(tmp_path):
@@ -149,14 +149,14 @@ def test_words_are_read_as_they_were_written(tmp_path):
 def test_broken_markers_are_refused(tmp_path, text):
     form = tmp_path / "form.md"
     form.write_text(text, encoding="utf-8")
-    with pytest.raises(UsageError, match=r"form\.md: its blanks cannot be kept"):
+    with pytest.raises(UsageError, match=r"form\.md: the blanks cannot be kept"):
         read_blanks(form)
 
 
 def test_a_form_that_is_no_utf_8_is_named(tmp_path):
     form = tmp_path / "form.md"
     form.write_bytes("<!-- fa:blank claim -->\nGewöhnlich\n<!-- /fa:blank -->".encode("latin-1"))
-    with pytest.raises(UsageError, match=r"form\.md: its blanks cannot be kept: expected UTF-8, found .* at byte 27"):
+    with pytest.raises(UsageError, match=r"form\.md: the blanks cannot be kept: expected UTF-8, found .* at byte 27"):
         read_blanks(form)
 
 
@@ -186,7 +186,7 @@ def test_blanks_of_an_older_template_are_kept():
     }
 
 
-DIRTY = "  # the tree was DIRTY: what was changed after this commit was not recorded"
+DIRTY = "  # the working tree was DIRTY: the changes after this commit were not recorded"
 
 
 @pytest.fixture
@@ -289,7 +289,7 @@ def test_what_no_training_mends_is_told_with_its_reason_and_what_was_killed_is_t
 def test_a_study_that_does_not_ship_is_asked_for_by_its_path(report):
     run = next(run for run in report.runs if run.record.spec.control == "none")
     gone = Exclusion("", "bp s9", "why", spec=dataclasses.replace(run.record.spec, seed=9), kind="not trained")
-    own = "  # my; study: replace it with the path of the study.toml that has this name"
+    own = "  # my; study: replace this name with the path of the study.toml that has this name"
     for name, remark in (("my;\nstudy", own), ("digits", "")):
         train, audit = completion_commands(
             [run], (gone,), dataclasses.replace(report, choice=SelectionSummary(name), waivers=())
@@ -303,7 +303,7 @@ def test_pages_that_lack_something_show_those_lines_and_whole_ones_none(report, 
     sources = Sources.of(whole)
     (form,) = [form_context(group, link, sources, {}) for group, link in sources.forms]
     assert form.completing == () and index_context(sources).completing == ()
-    shown = [name for name, text in rich_pages.items() if "These commands complete it:" in text]
+    shown = [name for name, text in rich_pages.items() if "These commands complete the audit:" in text]
     assert "index.html" in shown and {name.rpartition(".")[2] for name in shown} == {"html", "md", "tex"}
     assert not any(name.startswith("forms/bp-") for name in shown)
 
@@ -311,7 +311,7 @@ def test_pages_that_lack_something_show_those_lines_and_whole_ones_none(report, 
 @pytest.mark.parametrize(
     ("provenance", "line"),
     [
-        ({"commit": "0123abc"}, "git checkout 0123abc  # whether the tree was clean is not known"),
+        ({"commit": "0123abc"}, "git checkout 0123abc  # it is not known whether the working tree was clean"),
         ({"commit": "a; rm -rf b", "dirty": False}, "git checkout 'a; rm -rf b'"),
         ({"commit": NOT_A_CHECKOUT, "fa_registry": "0.1.0"}, f"# commit: {NOT_A_CHECKOUT}; fa_registry 0.1.0"),
         (

@@ -53,7 +53,7 @@ def dfa(report):
 def test_sites_that_are_exact_by_construction_stand_apart_and_are_folded(rich, rich_pages):
     """Rows of 1.000 that no run can change say nothing, and must not stand where a reader looks for alignment."""
     runs = runs_of(rich, "bp")
-    counted, apart = (gamma_table(runs, [0, 4], counted=counted) for counted in (True, False))
+    counted, apart = (gamma_table(runs, [0, 4], informative=counted) for counted in (True, False))
     assert [row.name for row in counted.rows] == ["1", "2", "3"] and [row.name for row in apart.rows] == ["0", "4"]
     assert "exact by construction" in apart.title and "exact" not in counted.title
     for method, open_rows in (("bp", 0), ("dfa", 5)):

@@ -28,7 +28,7 @@ def test_the_note_of_one_of_several_seeds_says_nothing_of_one_seed(notes, rich):
     written = Notes(rich)
     dfa, alone = (next(run for run in rich.runs if run.record.spec.method == name) for name in ("dfa", "drtp"))
     assert "One seed" not in written.of_run(dfa) and "interval" in written.of_run(dfa)
-    assert "One seed: there is no interval" in written.of_run(alone)
+    assert "There is only one seed, so there is no interval" in written.of_run(alone)
 
 
 def test_without_pages_there_is_no_link(notes, report):

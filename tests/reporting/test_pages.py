@@ -77,12 +77,14 @@ def test_waivers_are_named_on_page_one_before_the_table_and_told_after_the_findi
     text = rich_pages["index.html"]
     notice = re.search(r'<p class="notice">.*?</p>', text, re.DOTALL)
     assert notice.end() < text.index('id="verdicts"')
-    assert words_of(notice.group()).startswith("2 waivers, by people: D3 for method fa (until 2026-12-31), D1 for ")
-    assert "(expired, counts)" in words_of(notice.group())
+    assert words_of(notice.group()).startswith(
+        "2 waivers, written by people: D3 for method fa (until 2026-12-31), D1 for "
+    )
+    assert "(expired: its findings count)" in words_of(notice.group())
     part = words_of(section(text, "waivers"))
     assert "D3 for method fa: <script>alert(1)</script>{{7*7}} — A. Person, 2026-05-01, valid until 2026-12-31." in part
     assert "Applied to fa, seed 42; fa, seed 123." in part
-    assert part.endswith("Expired: not applied, its findings count.") and part.count("Expired") == 1
+    assert part.endswith("Expired: the waiver was not applied, so its findings count.") and part.count("Expired") == 1
 
 
 def test_an_audit_without_waivers_or_second_opinions_has_no_such_section(pages):
@@ -92,7 +94,7 @@ def test_an_audit_without_waivers_or_second_opinions_has_no_such_section(pages):
 def test_a_waiver_that_meets_no_finding_says_so(rich, tmp_path):
     idle = (Waiver("D2", "why", "who", "2026-01-01", "2026-12-31", method="bp"),)
     page = written(dataclasses.replace(rich, waivers=idle), tmp_path)["index.html"]
-    assert "Applied to nothing: no such finding." in words_of(page)
+    assert "Applied to no finding, because there is no such finding." in words_of(page)
 
 
 def test_the_editions_stand_side_by_side_with_the_findings_that_differ(rich_pages):
@@ -130,7 +132,7 @@ def test_what_does_not_gate_says_so(rich_pages):
     form = next(text for name, text in rich_pages.items() if name.startswith("forms/dfa") and name.endswith(".html"))
     findings = re.search(r'<ol class="findings brief">.*?</ol>', form, re.DOTALL).group()
     marked = {
-        re.search(r"<summary><b>(\w+)", entry).group(1): "reported, does not gate" in entry
+        re.search(r"<summary><b>(\w+)", entry).group(1): "reported, but does not count for the verdict" in entry
         for entry in findings.split("<li ")[1:]
     }
     assert marked == {"D1": False, "D2": False, "D3": False, "D4": True, "S": True}
@@ -165,7 +167,7 @@ def test_a_crowded_page_says_what_is_not_on_it(rich, tmp_path, monkeypatch):
     words = words_of(written(rich, tmp_path)["index.html"])
     for needed in (
         "6 more of 8 are not on this page: they are less severe than these",
-        "Its numbers are in audit.json, because they do not fit on this page",
+        "The numbers of this figure are in audit.json, because they do not fit on this page",
         "Every seed's numbers and run are in its form",
         "7 more of 9 are not on this page",
         "2 more of 4 are not on this page: every form shows the verdicts of all editions",
@@ -270,13 +272,13 @@ def test_one_seed_has_no_interval_and_says_so(formed, rich):
     assert len(context.seeds) == 1
     assert all("one seed: no interval" in plain(pages[kind]) for kind in KINDS)
     assert not any("no interval: one seed" in plain(pages[kind]) for kind in KINDS)
-    assert all("One seed: there is no interval" in plain(pages[kind]) for kind in KINDS)
+    assert all("There is only one seed, so there is no interval" in plain(pages[kind]) for kind in KINDS)
 
 
 def test_an_interval_that_no_accuracy_can_fill_is_remarked_on(formed, rich):
     """Two seeds that differ much: Student's t leaves 0 to 100 %."""
     context, pages = formed(rich, "bp")
-    assert context.accuracy.remark == "" and "reaches beyond" not in pages["md"]
+    assert context.accuracy.remark == "" and "is not within" not in pages["md"]
     apart = [changed(run_of(rich, seed=seed), scalars={"accuracy": value}) for seed, value in ((42, 0.9), (123, 0.2))]
     others = [run for run in rich.runs if run.record.spec.method != "dfa"]
     context, pages = formed(dataclasses.replace(rich, runs=(*apart, *others)))
@@ -295,7 +297,7 @@ def test_what_people_wrote_is_in_all_three_and_runs_nowhere(formed, rich):
 def test_a_card_without_citation_is_said_in_all_three(formed, report):
     bare = dataclasses.replace(report, cards={**report.cards, "methods/dfa": {"name": "dfa"}})
     _, pages = formed(bare)
-    assert all("the card of method dfa carries no citation" in pages[kind] for kind in KINDS)
+    assert all("the card of method dfa has no citation" in pages[kind] for kind in KINDS)
 
 
 def test_the_latex_form_stands_alone_and_has_no_clock(formed, report):

@@ -100,7 +100,7 @@ def test_a_template_without_blanks_does_not_overwrite_what_people_wrote(report, 
     filled = form.read_text("utf-8").replace("<!-- fa:blank claim -->\n", "<!-- fa:blank claim -->\nmine", 1)
     form.write_text(filled, encoding="utf-8")
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
-    with pytest.raises(UsageError, match=r"what people wrote into claim would be lost"):
+    with pytest.raises(UsageError, match=r"the texts that the author wrote into claim would be lost"):
         render_report(dataclasses.replace(report, title="another"), out, templates=mine)
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
     form.unlink()
@@ -218,7 +218,7 @@ def test_every_problem_is_named_at_once_and_nothing_is_written(mine, report, tmp
     said = "\n".join(caught.value.problems)
     assert said.count("unknown name") == 3 and "UnicodeDecodeError" in said
     assert "indx.html.j2: no page uses it" in said and "did you mean 'index.html.j2'?" in said
-    assert "note.md.j2: is written to the store" in said
+    assert "note.md.j2: this template is written to the store" in said
     assert not (tmp_path / "out").exists()
 
 
@@ -230,7 +230,7 @@ def test_a_link_out_of_the_folder_is_refused(mine, tmp_path):
     (tmp_path / "secret").write_text("secret")
     folder = mine(index_html="{% include 'part.j2' %}")
     (folder / "part.j2").symlink_to(tmp_path / "secret")
-    assert template_problems(folder) == ["part.j2: is a link that leads out of the folder"]
+    assert template_problems(folder) == ["part.j2: this file is a link that leads out of the folder"]
 
 
 @pytest.mark.parametrize(

@@ -89,9 +89,9 @@ def test_one_subject_is_compared_by_different_figures():
 
 def test_what_only_one_edition_judges_or_gates_is_said():
     stability = a_finding("c", "fail", quantity="stability_mid", observed=Reading(0.4), state="HIGH")
-    assert told([], [stability])["stability"][0] == "ours, mine (own rules) does not judge it."
+    assert told([], [stability])["stability"][0] == "ours, mine (own rules) does not judge this subject."
     reported = dataclasses.replace(stability, outcome="warn", gating=False)
-    assert "HIGH, warns, but does not gate" in told([reported], [stability])["stability"][0]
+    assert "HIGH, warns, but does not count for the verdict" in told([reported], [stability])["stability"][0]
 
 
 def test_the_worst_seeds_are_counted_with_the_range_of_their_figures():
@@ -170,7 +170,7 @@ def test_the_claim_counts_and_names_the_seeds(report):
     claim = exclusion_claim([one, dataclasses.replace(one, run_id="", spec=None)])
     assert claim.kind == "open" and claim.run_ids == (one.run_id,)
     assert claim.text.startswith(
-        "2 selected runs were not judged (seed 9, 1 whose seed is not known): nothing may be claimed about them"
+        "2 selected runs were not judged (seed 9, 1 without a known seed). No claim is allowed about these runs"
     )
 
 

@@ -174,4 +174,7 @@ def test_a_column_may_be_a_site_quantity_at_the_last_site_and_never_one_by_site(
     run, frozen = rich.runs[0], Frozen.of(rich)
     assert metric_of_run(run, gain, frozen).reading == run.record.measurements.sites["gain"][-1]
     assert (gain.words, gain.about, gain.mean) == (f"{by_site.words}, at the last site", "gain", by_site.mean)
-    assert metric_of_run(run, by_site, frozen).reading.reason == "gain is measured by site: gain_L is that of the last"
+    assert (
+        metric_of_run(run, by_site, frozen).reading.reason
+        == "gain is measured by site: gain_L is the value at the last site"
+    )

@@ -106,7 +106,7 @@ def test_a_gradient_turned_for_the_suite_alone_is_backpropagation_by_another_nam
     (form,) = Path("pages/forms").glob("turned-*.md")
     page = form.read_text(encoding="utf-8")
     assert "- **Autograd**: this method's credit rule may call autograd on the network" in page
-    assert "The accuracy may not be claimed for another rule than backpropagation" in page
+    assert "The accuracy may be claimed only for backpropagation, and not for another credit rule" in page
 
 
 def test_a_method_that_does_not_declare_autograd_is_refused_before_it_trains(store, monkeypatch):

@@ -162,7 +162,7 @@ def test_an_old_report_does_not_judge_by_a_control_that_is_a_mismatch(audit, tmp
     report = spoiled(audit()[1], "bp", 1, "frozen")
     pages = {path.name: path.read_text(encoding="utf-8") for path in render_report(report, tmp_path)}
     assert not [name for name in pages if name.endswith(".md")]
-    assert pages["index.html"].count("it was judged together with a run whose integrity is a mismatch") >= 9
+    assert pages["index.html"].count("the run was judged together with a run whose integrity is a mismatch") >= 9
 
 
 def test_the_protocol_alone_gives_no_verdict(audit):

@@ -49,7 +49,7 @@ def test_the_whole_study_leaves_nothing_out(audit):
     _, report = audit()
     assert report.choice.unaudited == ()
     outcome, evidence = answer(report)
-    assert outcome == "avoided" and "including deleted ones" in evidence
+    assert outcome == "avoided" and "including deleted runs" in evidence
 
 
 @pytest.mark.parametrize("way", ["study file", "--seeds", "--run"])

@@ -61,7 +61,9 @@ def test_other_thresholds_are_the_leading_editions_alone():
 )
 def test_what_cannot_be_meant_is_named(arguments, problem):
     problems = []
-    chosen_editions(**{"own": "", "edition": "", "editions": (), "thresholds": {}, **arguments}, problems=problems)
+    chosen_editions(
+        **{"edition_of_study": "", "edition": "", "editions": (), "thresholds": {}, **arguments}, problems=problems
+    )
     assert len(problems) == 1 and problems[0].startswith(problem)
 
 

@@ -71,7 +71,7 @@ def test_its_words_and_values_are_where_ours_are(pages, registry, workplace):
     table = pages["form.md"].partition("### Further metrics")[2].partition("\n### ")[0]
     assert "σ" in table and "strangeness &amp; of a state" in table and "1,000" in table and "1,002" in table
     assert "how strange a state" in table and "anything familiar" in table, "what its card says stands under the table"
-    scalars = pages["form.md"].partition("### One number a run")[2].partition("\n### ")[0]
+    scalars = pages["form.md"].partition("### One number per run")[2].partition("\n### ")[0]
     assert all(word in scalars for word in ("Σ", "strangeness at the end", "6.2", "4,321", "77.5"))
     assert "strangeness &amp; of a state" in pages["form"]
 

@@ -56,18 +56,20 @@ def _norms(node: ast.AST) -> int:
     calls = sum(isinstance(part, ast.Call) and _last(part.func) in NORMS for part in ast.walk(node))
     functions = {part.func for part in ast.walk(node) if isinstance(part, ast.Call)}
     names = [part.id for part in ast.walk(node) if isinstance(part, ast.Name) and part not in functions]
-    named = [name for name in names if NAMED.fullmatch(name)]
-    return calls + sum(2 if name.lower().startswith("den") else 1 for name in named)
+    norm_names = [name for name in names if NAMED.fullmatch(name)]
+    return calls + sum(2 if name.lower().startswith("den") else 1 for name in norm_names)
 
 
 def _floor(syntax: Syntax, node: ast.AST) -> float | None:
     """Return the lower bound that an addition or a clamp sets for norms, or None for any other expression."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         pairs = ((node.left, node.right), (node.right, node.left))
-        return next((eps for held, written in pairs if _norms(held) and (eps := _small(syntax, written))), None)
+        return next(
+            (eps for expression, constant in pairs if _norms(expression) and (eps := _small(syntax, constant))), None
+        )
     if isinstance(node, ast.Call) and _last(node.func) in FLOORS and _norms(node):
-        written = [argument(node, place, "min", "other") for place in (0, 1)]
-        return next((eps for value in written if value is not None and (eps := _small(syntax, value))), None)
+        candidates = [argument(node, position, "min", "other") for position in (0, 1)]
+        return next((eps for value in candidates if value is not None and (eps := _small(syntax, value))), None)
     return None
 
 

@@ -96,12 +96,12 @@ def feedback_functions(syntax: Syntax) -> Iterator[Hit]:
 def _custom_functions(syntax: Syntax) -> Iterator[CustomFunction]:
     classes = {node.name: node for node in syntax.every(ast.ClassDef)}
     for owner in syntax.every(ast.ClassDef):
-        line = _ancestry(owner, classes)
-        if not any(syntax.resolve(base) in BASES for one in line for base in one.bases):
+        ancestry = _ancestry(owner, classes)
+        if not any(syntax.resolve(base) in BASES for ancestor in ancestry for base in ancestor.bases):
             continue
         methods: dict[str, ast.FunctionDef] = {}
-        for one in line:
-            for node in one.body:
+        for class_node in ancestry:
+            for node in class_node.body:
                 if isinstance(node, ast.FunctionDef):
                     methods.setdefault(node.name, node)
         forward, backward = methods.get("forward"), methods.get("backward") or methods.get("vjp")
@@ -111,26 +111,26 @@ def _custom_functions(syntax: Syntax) -> Iterator[CustomFunction]:
 
 def _ancestry(owner: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> list[ast.ClassDef]:
     """Return a class and its base classes that are defined in the same file."""
-    line = [owner]
-    for one in line:
-        bases = [classes.get(base.id) for base in one.bases if isinstance(base, ast.Name)]
-        line += [base for base in bases if base is not None and base not in line]
-    return line
+    ancestry = [owner]
+    for class_node in ancestry:
+        bases = [classes.get(base.id) for base in class_node.bases if isinstance(base, ast.Name)]
+        ancestry += [base for base in bases if base is not None and base not in ancestry]
+    return ancestry
 
 
 def _judge(syntax: Syntax, function: CustomFunction) -> Hit | None:
     output, ends = _read_forward(syntax, function)
     multiplications = list(_multiplications(output, function.inputs))
-    returned = [value for kept in ends for value in _read_backward(syntax, function, kept)]
-    for one in multiplications:
-        position = function.inputs.index(one.source)
-        gradients = [value for value in (_part(whole, position) for whole in returned) if value is not None]
-        exact = [value for value in gradients if _uses(value, one)]
+    returned = [value for environment in ends for value in _read_backward(syntax, function, environment)]
+    for multiplication in multiplications:
+        position = function.inputs.index(multiplication.source)
+        gradients = [value for value in (_part(result, position) for result in returned) if value is not None]
+        exact = [value for value in gradients if _uses(value, multiplication)]
         for value in gradients:
             products = [] if value in exact or UNKNOWN in value.origins else _candidates(value)
             for product in products:
-                if _is_certain(syntax, function, one, product, bool(exact)):
-                    return _hit(syntax, function, one, product)
+                if _is_certain(syntax, function, multiplication, product, bool(exact)):
+                    return _hit(syntax, function, multiplication, product)
     return None
 
 
@@ -153,12 +153,12 @@ def _read_forward(syntax: Syntax, function: CustomFunction) -> tuple[Value, list
     return output, [{key: value for key, value in end.items() if key.startswith("@") or "." in key} for end in ends]
 
 
-def _read_backward(syntax: Syntax, function: CustomFunction, kept: Environment) -> list[Value]:
+def _read_backward(syntax: Syntax, function: CustomFunction, environment: Environment) -> list[Value]:
     names = _parameters(function.backward)
     variable = function.backward.args.vararg
     gradients = [*names[1:], *([variable.arg] if variable else [])]
     reading = NameReading(syntax, context=(names or [""])[0])
-    reading.run(function.backward.body, {**kept, **dict.fromkeys(gradients, Value(frozenset({GRADIENT})))})
+    reading.run(function.backward.body, {**environment, **dict.fromkeys(gradients, Value(frozenset({GRADIENT})))})
     return reading.returns
 
 
@@ -169,28 +169,30 @@ def _multiplications(output: Value, inputs: list[str]) -> Iterator[Multiplicatio
             if name in output.names:
                 yield Multiplication(name, Value(), False, output.names - {name})
     for product in _in_order(output.products):
-        for place, left in enumerate(product.factors):
-            for other, right in enumerate(product.factors):
-                by_layer = product.by_layer and place == 0
-                if place == other or left.names & right.names or (product.by_layer and not by_layer):
+        for left_index, left in enumerate(product.factors):
+            for right_index, right in enumerate(product.factors):
+                by_layer = product.by_layer and left_index == 0
+                if left_index == right_index or left.names & right.names or (product.by_layer and not by_layer):
                     continue
                 weights = Value(*(frozenset(filter(_is_weight, names)) for names in (right.names, right.signs)))
                 weights = weights if weights.origins else Value(right.names, right.signs)
-                named = by_layer or any(map(_is_weight, weights.origins))
+                is_named = by_layer or any(map(_is_weight, weights.origins))
                 if not weights.origins:
                     continue
                 for name in sorted(left.names & set(inputs)):
                     if by_layer or not _is_weight(name):
-                        yield Multiplication(name, weights, named, output.names - {name})
+                        yield Multiplication(name, weights, is_named, output.names - {name})
 
 
-def _uses(value: Value, one: Multiplication) -> bool:
+def _uses(value: Value, multiplication: Multiplication) -> bool:
     """Return whether a gradient depends on the weights of the forward pass.
 
     If the forward pass uses only the signs of the weights, a gradient that depends on these signs is enough.
     """
-    used = value.names | (value.signs if one.weights.signs else frozenset())
-    return any(_same(name, weight) for name in used for weight in one.weights.origins or one.others)
+    used_names = value.names | (value.signs if multiplication.weights.signs else frozenset())
+    return any(
+        _same(name, weight) for name in used_names for weight in multiplication.weights.origins or multiplication.others
+    )
 
 
 def _same(name: str, other: str) -> bool:
@@ -201,7 +203,9 @@ def _same(name: str, other: str) -> bool:
 def _candidates(value: Value) -> list[Product]:
     """Return the products that contain the gradient of the output, or all products if none does."""
     products = _in_order(value.products)
-    return [one for one in products if any(GRADIENT in factor.origins for factor in one.factors)] or products
+    return [
+        product for product in products if any(GRADIENT in factor.origins for factor in product.factors)
+    ] or products
 
 
 def _in_order(products: Iterable[Product]) -> list[Product]:
@@ -212,7 +216,9 @@ def _in_order(products: Iterable[Product]) -> list[Product]:
     )
 
 
-def _is_certain(syntax: Syntax, function: CustomFunction, one: Multiplication, product: Product, mixed: bool) -> bool:
+def _is_certain(
+    syntax: Syntax, function: CustomFunction, multiplication: Multiplication, product: Product, mixed: bool
+) -> bool:
     """Return whether the factor that replaces the weight is certainly not another form of the weight.
 
     Args:
@@ -221,19 +227,23 @@ def _is_certain(syntax: Syntax, function: CustomFunction, one: Multiplication, p
     origins = _replacement(product)
     signs = frozenset().union(*(factor.signs for factor in product.factors))
     if any(map(names_feedback, origins)):
-        return not _same_weight(syntax, function, one, origins)
-    if not one.weights.origins:
+        return not _same_weight(syntax, function, multiplication, origins)
+    if not multiplication.weights.origins:
         return False  # the text does not show how the forward pass is computed
-    if RANDOM in origins or any(_same(name, weight) for name in signs for weight in one.weights.names):
+    if RANDOM in origins or any(_same(name, weight) for name in signs for weight in multiplication.weights.names):
         return True
-    if mixed or not (one.named or on_alignment(syntax)):
+    if mixed or not (multiplication.named or on_alignment(syntax)):
         return False
     if not origins:
         return True  # a constant matrix
-    foreign = origins - {one.source}
-    if not foreign or not foreign <= set(function.inputs) or any(map(_is_version, foreign | one.weights.origins)):
+    other_origins = origins - {multiplication.source}
+    if (
+        not other_origins
+        or not other_origins <= set(function.inputs)
+        or any(map(_is_version, other_origins | multiplication.weights.origins))
+    ):
         return False
-    return not any(map(_is_weight, foreign)) and not _same_weight(syntax, function, one, origins)
+    return not any(map(_is_weight, other_origins)) and not _same_weight(syntax, function, multiplication, origins)
 
 
 def _replacement(product: Product) -> frozenset[str]:
@@ -242,23 +252,25 @@ def _replacement(product: Product) -> frozenset[str]:
     return frozenset().union(*(factor.origins for factor in factors)) - {GRADIENT}
 
 
-def _same_weight(syntax: Syntax, function: CustomFunction, one: Multiplication, origins: frozenset[str]) -> bool:
+def _same_weight(
+    syntax: Syntax, function: CustomFunction, multiplication: Multiplication, origins: frozenset[str]
+) -> bool:
     """Return whether every call of `apply` passes the weight itself as the replacement of the weight."""
     inputs = function.inputs
     positions = [inputs.index(name) for name in sorted(origins) if name in inputs]
-    weights = [inputs.index(name) for name in sorted(one.weights.origins) if name in inputs]
+    weight_positions = [inputs.index(name) for name in sorted(multiplication.weights.origins) if name in inputs]
     calls = [call for call in syntax.every(ast.Call) if _applies(syntax, call, function.owner.name)]
-    calls = [call for call in calls if len(call.args) > max([*positions, *weights], default=-1)]
-    if not calls or not positions or not weights:
+    calls = [call for call in calls if len(call.args) > max([*positions, *weight_positions], default=-1)]
+    if not calls or not positions or not weight_positions:
         return False
-    values = observe(syntax, [call.args[place] for call in calls for place in {*positions, *weights}])
+    values = observe(syntax, [call.args[position] for call in calls for position in {*positions, *weight_positions}])
     return all(
         any(
             _same(name, weight)
-            for place in positions
-            for name in values[call.args[place]].names
-            for other in weights
-            for weight in values[call.args[other]].names
+            for position in positions
+            for name in values[call.args[position]].names
+            for weight_position in weight_positions
+            for weight in values[call.args[weight_position]].names
         )
         for call in calls
     )
@@ -266,26 +278,26 @@ def _same_weight(syntax: Syntax, function: CustomFunction, one: Multiplication, 
 
 def _applies(syntax: Syntax, call: ast.Call, owner: str) -> bool:
     """Return whether a call is `Owner.apply(…)`, or calls a variable that is set to `Owner.apply`."""
-    called = call.func
-    if isinstance(called, ast.Name):
-        values = [node.value for node in syntax.every(ast.Assign) if _sets(node, called.id)]
-        called = values[0] if len(values) == 1 else called
-    return isinstance(called, ast.Attribute) and called.attr == "apply" and getattr(called.value, "id", "") == owner
+    callee = call.func
+    if isinstance(callee, ast.Name):
+        values = [node.value for node in syntax.every(ast.Assign) if _sets(node, callee.id)]
+        callee = values[0] if len(values) == 1 else callee
+    return isinstance(callee, ast.Attribute) and callee.attr == "apply" and getattr(callee.value, "id", "") == owner
 
 
 def _sets(node: ast.Assign, name: str) -> bool:
     return any(isinstance(target, ast.Name) and target.id == name for target in node.targets)
 
 
-def _hit(syntax: Syntax, function: CustomFunction, one: Multiplication, product: Product) -> Hit:
-    weights = " and ".join(f"`{name}`" for name in sorted(one.weights.origins))
+def _hit(syntax: Syntax, function: CustomFunction, multiplication: Multiplication, product: Product) -> Hit:
+    weights = " and ".join(f"`{name}`" for name in sorted(multiplication.weights.origins))
     expected = (
         f"a product with {weights}, as in the forward pass" if weights else "the values that the forward pass uses"
     )
-    where = f"{function.owner.name}.{function.backward.name}"
+    method = f"{function.owner.name}.{function.backward.name}"
     return Hit(
         product.node,
-        f"`{syntax.snippet(product.node)}` in {where} is not the gradient: for `{one.source}` expected {expected}, "
+        f"`{syntax.snippet(product.node)}` in {method} is not the gradient: for `{multiplication.source}` expected {expected}, "
         f"found {_described(product)}",
     )
 
@@ -310,8 +322,8 @@ def names_feedback(name: str) -> bool:
     Examples: `B`, `weight_fa`, `layer.feedback`, `W_b`.
     """
     last = _last(name)
-    named = is_feedback(last) or BACKWARD_WEIGHT.fullmatch(last) is not None
-    return named or any(word in FEEDBACK_TEXT for word in _text(name))
+    is_named = is_feedback(last) or BACKWARD_WEIGHT.fullmatch(last) is not None
+    return is_named or any(word in FEEDBACK_TEXT for word in _text(name))
 
 
 def _is_version(name: str) -> bool:
@@ -326,11 +338,11 @@ def _last(name: str) -> str:
     return name.rpartition(".")[2]
 
 
-def _part(whole: Value, position: int) -> Value | None:
+def _part(result: Value, position: int) -> Value | None:
     """Return the gradient at one position of a backward pass's result, or None if it has no such position."""
-    if whole.parts is None:
-        return whole if position == 0 else None
-    return whole.parts[position] if position < len(whole.parts) else None
+    if result.parts is None:
+        return result if position == 0 else None
+    return result.parts[position] if position < len(result.parts) else None
 
 
 def _parameters(function: ast.FunctionDef) -> list[str]:
@@ -338,5 +350,5 @@ def _parameters(function: ast.FunctionDef) -> list[str]:
 
 
 def _tuple(values: list[Value]) -> Value:
-    whole = join([Value(), *values])
-    return Value(whole.names, whole.signs, whole.products, tuple(values))
+    joined = join([Value(), *values])
+    return Value(joined.names, joined.signs, joined.products, tuple(values))

@@ -73,9 +73,13 @@ def _is_one(node: ast.AST | None) -> bool:
 
 def _asks_for_feedback(test: ast.expr) -> bool:
     """Return whether a condition is like `feedback is None`, `not feedback` or `"feedback" not in state`."""
-    asks = isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Is, ast.IsNot, ast.In, ast.NotIn))
-    asks = asks or (isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)) or isinstance(test, ast.Name)
-    return asks and names_feedback(test)
+    is_presence_test = isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Is, ast.IsNot, ast.In, ast.NotIn))
+    is_presence_test = (
+        is_presence_test
+        or (isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not))
+        or isinstance(test, ast.Name)
+    )
+    return is_presence_test and names_feedback(test)
 
 
 def _asks_for_nothing(test: ast.expr) -> bool:

@@ -22,11 +22,11 @@ def torch_modules(syntax: Syntax) -> Iterator[ast.ClassDef]:
     """
     classes = {node.name: node for node in syntax.every(ast.ClassDef)}
 
-    def derives(node: ast.ClassDef, seen: tuple[str, ...] = ()) -> bool:
+    def derives(node: ast.ClassDef, visited: tuple[str, ...] = ()) -> bool:
         for base in node.bases:
-            own = classes.get(base.id) if isinstance(base, ast.Name) else None
-            if own is not None and own.name not in (*seen, node.name):
-                if derives(own, (*seen, node.name)):
+            base_class = classes.get(base.id) if isinstance(base, ast.Name) else None
+            if base_class is not None and base_class.name not in (*visited, node.name):
+                if derives(base_class, (*visited, node.name)):
                     return True
             elif syntax.resolve(base).startswith("torch.nn.") or _last(base).endswith("Module"):
                 return True
@@ -109,9 +109,9 @@ class Flow:
         backward: Whether backward() was called on a mean loss, so `.grad` contains the gradient of this loss.
     """
 
-    def __init__(self, syntax: Syntax, known: dict[str, str]):
+    def __init__(self, syntax: Syntax, kinds: dict[str, str]):
         self.syntax = syntax
-        self.kinds = dict(known)  # name, or "self.name" → kind
+        self.kinds = dict(kinds)  # name, or "self.name" → kind
         self.backward = False  # whether a mean loss was differentiated by backward(), so that .grad is its gradient
 
     def run(self, body: list[ast.stmt]) -> Iterator[ast.expr]:
@@ -244,8 +244,8 @@ class Flow:
             for target in targets:
                 self._bind(target, self.kind(statement.value))
         elif isinstance(statement, ast.AugAssign):
-            whole = ast.BinOp(left=statement.target, op=statement.op, right=statement.value)
-            self._bind(statement.target, self._arithmetic(whole))
+            operation = ast.BinOp(left=statement.target, op=statement.op, right=statement.value)
+            self._bind(statement.target, self._arithmetic(operation))
 
     def _bind(self, target: ast.AST, kind: str) -> None:
         """Set the type of a target; each name that unpacks a gradient becomes a gradient."""
@@ -265,10 +265,10 @@ def _mean_reduced(call: ast.Call) -> bool:
 
     Return False for the old arguments size_average and reduce.
     """
-    named = {keyword.arg: keyword.value for keyword in call.keywords}
-    if open_ended(call) or named.keys() & {"size_average", "reduce"}:
+    keywords = {keyword.arg: keyword.value for keyword in call.keywords}
+    if open_ended(call) or keywords.keys() & {"size_average", "reduce"}:
         return False
-    reduction = named.get("reduction")
+    reduction = keywords.get("reduction")
     return reduction is None or (isinstance(reduction, ast.Constant) and reduction.value == "mean")
 
 

@@ -99,8 +99,8 @@ class Product:
     @property
     def by_layer(self) -> bool:
         """Whether the second factor is a weight because of its position, as in `F.linear(x, weight)`."""
-        called = getattr(self.node, "func", None)
-        return (getattr(called, "attr", "") or getattr(called, "id", "")) in LAYERS
+        callee = getattr(self.node, "func", None)
+        return (getattr(callee, "attr", "") or getattr(callee, "id", "")) in LAYERS
 
 
 Environment = dict[str, Value]
@@ -186,7 +186,11 @@ class NameReading:
 
     def _block(self, body: Sequence[ast.stmt], environments: list[Environment]) -> list[Environment]:
         for statement in body:
-            environments = [after for before in environments for after in self._statement(statement, before)]
+            environments = [
+                next_environment
+                for environment in environments
+                for next_environment in self._statement(statement, environment)
+            ]
             if len(environments) > self.branches:
                 environments = [merge(environments)]
         return environments
@@ -215,7 +219,10 @@ class NameReading:
             self.value(node.test, env)
             return self._block(node.body, [dict(env)]) + self._block(node.orelse, [dict(env)])
         elif isinstance(node, ast.Match):
-            return [env, *(after for case in node.cases for after in self._block(case.body, [dict(env)]))]
+            return [
+                env,
+                *(next_environment for case in node.cases for next_environment in self._block(case.body, [dict(env)])),
+            ]
         elif isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
             return self._loop(node, env)
         elif isinstance(node, (ast.With, ast.AsyncWith)):
@@ -225,9 +232,13 @@ class NameReading:
                     self._bind(item.optional_vars, context.whole, env)
             return self._block(node.body, [env])
         elif isinstance(node, (ast.Try, ast.TryStar)):
-            done = self._block([*node.body, *node.orelse], [dict(env)])
-            failed = [after for handler in node.handlers for after in self._block(handler.body, [merge([env, *done])])]
-            return self._block(node.finalbody, [*done, *failed])
+            completed = self._block([*node.body, *node.orelse], [dict(env)])
+            failed = [
+                next_environment
+                for handler in node.handlers
+                for next_environment in self._block(handler.body, [merge([env, *completed])])
+            ]
+            return self._block(node.finalbody, [*completed, *failed])
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             env[node.name] = self._closure(node, env)
         return [env]
@@ -254,12 +265,12 @@ class NameReading:
 
     def _bind_rounds(self, target: ast.expr, source: ast.expr, env: Environment) -> None:
         """Set the loop variables; zip and enumerate give each variable the values of a different iterable."""
-        called = source.func.id if isinstance(source, ast.Call) and isinstance(source.func, ast.Name) else ""
+        function_name = source.func.id if isinstance(source, ast.Call) and isinstance(source.func, ast.Name) else ""
         elements = target.elts if isinstance(target, (ast.Tuple, ast.List)) else []
-        if called == "zip" and len(elements) == len(source.args):
+        if function_name == "zip" and len(elements) == len(source.args):
             for element, argument_ in zip(elements, source.args, strict=True):
                 self._bind_rounds(element, argument_, env)
-        elif called == "enumerate" and len(elements) == 2 and source.args:
+        elif function_name == "enumerate" and len(elements) == 2 and source.args:
             self._bind(elements[0], NOTHING, env)
             self._bind_rounds(elements[1], source.args[0], env)
         else:
@@ -279,8 +290,8 @@ class NameReading:
             return
         helper = any(map(self._is_context, node.args))  # it saves its arguments and changes none
         if not helper and getattr(node.func, "attr", "") not in FILLS:
-            for written in [*([owner] if owner is not None else []), *node.args]:
-                self._absorb(written, value, env)
+            for target in [*([owner] if owner is not None else []), *node.args]:
+                self._absorb(target, value, env)
 
     def _bind(self, target: ast.AST, value: Value, env: Environment) -> None:
         if isinstance(target, ast.Name):
@@ -305,8 +316,8 @@ class NameReading:
                 target = target.func.value  # x.view(-1).copy_(y)
             else:
                 break
-        named = isinstance(target, ast.Name) and not self.syntax.resolve(target)
-        keys = [target.id] if named else self._keys(target, env)
+        is_name = isinstance(target, ast.Name) and not self.syntax.resolve(target)
+        keys = [target.id] if is_name else self._keys(target, env)
         for key in keys:
             env[key] = join([env[key] if key in env else Value(frozenset({key})), value]).whole
 
@@ -323,8 +334,10 @@ class NameReading:
 
     def value(self, node: ast.expr, env: Environment) -> Value:
         """Return the names and products that an expression is computed from."""
-        read: Callable[[ast.expr, Environment], Value] = getattr(self, f"_{type(node).__name__.lower()}", self._other)
-        value = read(node, env)
+        visitor: Callable[[ast.expr, Environment], Value] = getattr(
+            self, f"_{type(node).__name__.lower()}", self._other
+        )
+        value = visitor(node, env)
         if node in self.watched:
             self.watched[node] = join([self.watched[node], value.whole])
         return value
@@ -364,15 +377,18 @@ class NameReading:
             return NOTHING
         if self._is_context(node.value):
             saved = node.attr in SAVED_ATTRIBUTES
-            missing = UNKNOWN if saved else f"{self.context}.{node.attr}"
-            return env.get(SAVED if saved else f"@{node.attr}", Value(frozenset({missing})))
+            default_name = UNKNOWN if saved else f"{self.context}.{node.attr}"
+            return env.get(SAVED if saved else f"@{node.attr}", Value(frozenset({default_name})))
         owner = self.value(node.value, env)
         if node.attr in VIEWS:
             return owner.whole
-        whole = (UNKNOWN, RANDOM)
-        names = [n if n in whole or n.count(".") > DEEPEST else f"{n}.{node.attr}" for n in owner.names]
+        special_names = (UNKNOWN, RANDOM)
+        names = [
+            name if name in special_names or name.count(".") > DEEPEST else f"{name}.{node.attr}"
+            for name in owner.names
+        ]
         return join(
-            [replace(owner.whole, names=frozenset()), *(env.get(n, Value(frozenset({n}))) for n in names)]
+            [replace(owner.whole, names=frozenset()), *(env.get(name, Value(frozenset({name}))) for name in names)]
         ).whole
 
     def _subscript(self, node: ast.Subscript, env: Environment) -> Value:
@@ -414,8 +430,8 @@ class NameReading:
             parts = left.parts + right.parts
         elif isinstance(node.op, ast.Mult) and left.parts is not None and isinstance(sides[1], ast.Constant):
             parts = left.parts * sides[1].value if isinstance(sides[1].value, int) and sides[1].value < 100 else None
-        whole = replace(join([left, right]), parts=parts)
-        return _multiplied(node, whole, [left, right]) if isinstance(node.op, ast.MatMult) else whole
+        result = replace(join([left, right]), parts=parts)
+        return _multiplied(node, result, [left, right]) if isinstance(node.op, ast.MatMult) else result
 
     def _lambda(self, node: ast.Lambda, env: Environment) -> Value:
         return self._closure(node, env)
@@ -454,17 +470,17 @@ class NameReading:
         values = [self.value(operand, env) for operand in operands]
         if not is_method and not dotted:
             values.append(self.value(node.func, env))  # a function that was handed in, or one with a closure
-        whole = join([NOTHING, *values]).whole
+        result = join([NOTHING, *values]).whole
         if (special := self._special(node, last, library, is_method, values, env)) is not None:
             return special
         factors = _factors(node, last, library, is_method)
         if factors:
-            read = dict(zip(operands, values, strict=False))
-            whole = _multiplied(node, whole, [read[factor] for factor in factors])
+            values_by_operand = dict(zip(operands, values, strict=False))
+            result = _multiplied(node, result, [values_by_operand[factor] for factor in factors])
         for keyword in node.keywords:
             if keyword.arg == "out":
-                self._absorb(keyword.value, whole, env)
-        return whole
+                self._absorb(keyword.value, result, env)
+        return result
 
     def _special(
         self, node: ast.Call, last: str, library: bool, is_method: bool, values: Sequence[Value], env: Environment
@@ -503,19 +519,23 @@ def _factors(node: ast.Call, last: str, library: bool, is_method: bool) -> list[
     """Return the factors if the call is a matrix product, and an empty list for another call."""
     if library and last == "einsum":
         return [part for part in node.args[1:] if not isinstance(part, ast.Starred)]
-    places: Mapping[str, tuple[tuple[int, tuple[str, ...]], ...]] = (
+    factor_positions: Mapping[str, tuple[tuple[int, tuple[str, ...]], ...]] = (
         PRODUCTS if library else METHODS if is_method else {}
     )
-    found = []
-    for position, keywords in places.get(last, ()):
+    candidates = []
+    for position, keywords in factor_positions.get(last, ()):
         first = is_method and position == 0
-        found.append(node.func.value if first else argument(node, position - is_method, *keywords))
-    return [factor for factor in found if factor is not None] if len(found) > 1 and None not in found else []
+        candidates.append(node.func.value if first else argument(node, position - is_method, *keywords))
+    return (
+        [factor for factor in candidates if factor is not None]
+        if len(candidates) > 1 and None not in candidates
+        else []
+    )
 
 
-def _multiplied(node: ast.AST, whole: Value, factors: Sequence[Value]) -> Value:
-    plain = tuple(Value(factor.names, factor.signs) for factor in factors)
-    return replace(whole, products=whole.products | {Product(node, plain)})
+def _multiplied(node: ast.AST, value: Value, factors: Sequence[Value]) -> Value:
+    plain_factors = tuple(Value(factor.names, factor.signs) for factor in factors)
+    return replace(value, products=value.products | {Product(node, plain_factors)})
 
 
 def _signs_of(value: Value) -> Value:
@@ -529,8 +549,8 @@ def _unpacked(targets: Sequence[ast.expr], value: Value) -> list[Value]:
     if parts is not None and star is None and len(parts) == len(targets):
         return list(parts)
     if parts is not None and star is not None and len(parts) >= len(targets) - 1:
-        after = len(targets) - star - 1
-        middle = parts[star : len(parts) - after]
+        trailing = len(targets) - star - 1
+        middle = parts[star : len(parts) - trailing]
         starred = replace(join([NOTHING, *middle]), parts=middle)
-        return [*parts[:star], starred, *parts[len(parts) - after :]]
+        return [*parts[:star], starred, *parts[len(parts) - trailing :]]
     return [value.whole] * len(targets)

@@ -57,10 +57,12 @@ def _is_one_batch(syntax: Syntax, label: ast.Name) -> bool:
         return True
     scopes = dict.fromkeys((syntax.function_of(label), syntax.tree))
     for scope in scopes:
-        setting = [node for node in ast.walk(scope) if _stores(node, label.id) and syntax.function_of(node) is scope]
-        if setting or _is_parameter(scope, label.id):
-            taken = [node for node in setting if not _moves(node, label.id)]
-            return bool(taken) and all(map(_takes_next, taken))
+        assignment_nodes = [
+            node for node in ast.walk(scope) if _stores(node, label.id) and syntax.function_of(node) is scope
+        ]
+        if assignment_nodes or _is_parameter(scope, label.id):
+            source_nodes = [node for node in assignment_nodes if not _moves(node, label.id)]
+            return bool(source_nodes) and all(map(_takes_next, source_nodes))
     return False
 
 

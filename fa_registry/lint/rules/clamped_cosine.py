@@ -52,15 +52,15 @@ class ClampedCosine(LintRule):
                 target, shift = syntax.resolve(call.args[0]), 1
             if target not in COSINES or open_ended(call):
                 continue
-            written = argument(call, COSINES[target] + shift, "eps")
-            eps = DEFAULT if written is None else syntax.number(written)
+            eps_node = argument(call, COSINES[target] + shift, "eps")
+            eps = DEFAULT if eps_node is None else syntax.number(eps_node)
             if eps is not None and eps >= HARMLESS_BELOW:
-                yield Hit(call, _what(syntax, call, written, eps))
+                yield Hit(call, _what(syntax, call, eps_node, eps))
         yield from handwritten(syntax)
 
 
-def _what(syntax: Syntax, call: ast.Call, written: ast.AST | None, eps: float) -> str:
-    origin = "its default" if written is None else "its"
+def _what(syntax: Syntax, call: ast.Call, eps_node: ast.AST | None, eps: float) -> str:
+    origin = "its default" if eps_node is None else "its"
     return f"`{syntax.snippet(call)}` replaces norms below {origin} eps = {eps:g}"
 
 

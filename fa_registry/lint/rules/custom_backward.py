@@ -67,9 +67,9 @@ def _alignments(syntax: Syntax) -> Iterator[Hit]:
     pairs = list(_pairs(syntax))
     values = observe(syntax, [side for _, sides in pairs for side in sides])
     for node, sides in pairs:
-        for gradient, other in (sides, sides[::-1]):
-            own = _is_own_gradient(values[gradient])
-            if own and not _is_reference(other, values[other]):
+        for gradient, vector in (sides, sides[::-1]):
+            is_model_gradient = _is_own_gradient(values[gradient])
+            if is_model_gradient and not _is_reference(vector, values[vector]):
                 yield Hit(
                     node,
                     f"`{syntax.snippet(node)}` expects a gradient in `{syntax.snippet(gradient)}`, found `.grad` of a model "
@@ -98,8 +98,8 @@ def _measures(syntax: Syntax, call: ast.Call, name: str, layers: set[str]) -> bo
         return True
     if isinstance(call.func, ast.Call):
         return syntax.resolve(call.func.func) in COSINE_LAYERS
-    called = any(word in MEASURING for word in _last(call.func).lower().split("_"))
-    return called and not name.startswith(FUNCTIONS_OF_ANGLES) and name not in COSINE_LAYERS
+    has_measure_name = any(word in MEASURING for word in _last(call.func).lower().split("_"))
+    return has_measure_name and not name.startswith(FUNCTIONS_OF_ANGLES) and name not in COSINE_LAYERS
 
 
 def _assigned_calls(syntax: Syntax) -> Iterator[tuple[str, ast.Call]]:

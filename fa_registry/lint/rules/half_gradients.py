@@ -37,14 +37,14 @@ class HalfGradients(LintRule):
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
         """Yield the casts to float16 if the module also computes gradients of an unscaled loss."""
-        casts = [(call, what) for call, name in syntax.calls() if (what := _cast(syntax, call, name))]
-        casts = [(call, what) for call, what in casts if not _without_gradient(syntax, call)]
-        taken = _unscaled_gradient(syntax) if casts else None
-        if taken is not None:
-            for call, what in casts:
+        casts = [(call, action) for call, name in syntax.calls() if (action := _cast(syntax, call, name))]
+        casts = [(call, text) for call, text in casts if not _without_gradient(syntax, call)]
+        gradient_call = _unscaled_gradient(syntax) if casts else None
+        if gradient_call is not None:
+            for call, action in casts:
                 yield Hit(
                     call,
-                    f"`{syntax.snippet(call)}` {what}, and `{syntax.snippet(taken)}` computes gradients without scaling",
+                    f"`{syntax.snippet(call)}` {action}, and `{syntax.snippet(gradient_call)}` computes gradients without scaling",
                 )
 
 
@@ -75,12 +75,12 @@ def _autocast(syntax: Syntax, call: ast.Call, name: str) -> str:
 
 
 def _without_gradient(syntax: Syntax, node: ast.AST) -> bool:
-    for above in syntax.ancestors(node):
+    for ancestor in syntax.ancestors(node):
         guards: list[ast.expr] = []
-        if isinstance(above, (ast.With, ast.AsyncWith)):
-            guards = [item.context_expr for item in above.items]
-        elif isinstance(above, FUNCTIONS) and not isinstance(above, ast.Lambda):
-            guards = above.decorator_list
+        if isinstance(ancestor, (ast.With, ast.AsyncWith)):
+            guards = [item.context_expr for item in ancestor.items]
+        elif isinstance(ancestor, FUNCTIONS) and not isinstance(ancestor, ast.Lambda):
+            guards = ancestor.decorator_list
         for guard in guards:
             if syntax.resolve(guard.func if isinstance(guard, ast.Call) else guard) in NO_GRADIENT:
                 return True
@@ -90,7 +90,7 @@ def _without_gradient(syntax: Syntax, node: ast.AST) -> bool:
 def _unscaled_gradient(syntax: Syntax) -> ast.Call | None:
     """Return the first call that computes gradients of an unscaled loss, or None."""
     scaled = _scaled_names(syntax)
-    taken = []
+    gradient_calls = []
     for call, name in syntax.calls():
         if name in GRADIENTS:
             source = call.args[0] if call.args else None
@@ -99,8 +99,8 @@ def _unscaled_gradient(syntax: Syntax) -> ast.Call | None:
         else:
             continue
         if not (isinstance(source, ast.Name) and source.id in scaled) and not _scales(source):
-            taken.append(call)
-    return min(taken, key=lambda call: call.lineno, default=None)
+            gradient_calls.append(call)
+    return min(gradient_calls, key=lambda call: call.lineno, default=None)
 
 
 def _scaled_names(syntax: Syntax) -> set[str]:

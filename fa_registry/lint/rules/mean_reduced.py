@@ -43,8 +43,12 @@ class MeanReduced(LintRule):
         shared = {name: kind for name, kind in module.kinds.items() if kind == CRITERION} | _criteria(syntax)
         for function in syntax.parents:
             if isinstance(function, FUNCTIONS) and not isinstance(function, ast.Lambda):
-                own = {argument_.arg for argument_ in ast.walk(function.args) if isinstance(argument_, ast.arg)}
-                yield from _in(Flow(syntax, {n: k for n, k in shared.items() if n not in own}), function.body)
+                parameter_names = {
+                    argument_.arg for argument_ in ast.walk(function.args) if isinstance(argument_, ast.arg)
+                }
+                yield from _in(
+                    Flow(syntax, {n: k for n, k in shared.items() if n not in parameter_names}), function.body
+                )
 
 
 def _in(flow: Flow, body: list[ast.stmt]) -> Iterator[Hit]:
@@ -65,8 +69,8 @@ def _per_sample_norm(syntax: Syntax, call: ast.Call) -> ast.expr | None:
         tensor, axes = call.func.value, argument(call, 1, "dim", "axis")
     else:
         return None
-    written = axes.elts if isinstance(axes, (ast.Tuple, ast.List)) else [axes]
-    numbers = [number(axis) for axis in written]
+    axis_nodes = axes.elts if isinstance(axes, (ast.Tuple, ast.List)) else [axes]
+    numbers = [number(axis) for axis in axis_nodes]
     return tensor if numbers and None not in numbers and 0 not in numbers else None
 
 

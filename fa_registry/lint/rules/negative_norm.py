@@ -44,12 +44,12 @@ class NegativeNorm(LintRule):
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
         """Yield each torch norm with a negative integer as its order and without a dimension."""
         for call, name in syntax.calls():
-            allowed = FUNCTIONS.get(name)
-            first = 1 if allowed is not None else 0
-            if allowed is None and not _is_tensor_method(syntax, call, name):
+            allowed_orders = FUNCTIONS.get(name)
+            first = 1 if allowed_orders is not None else 0
+            if allowed_orders is None and not _is_tensor_method(syntax, call, name):
                 continue
             order = number(argument(call, first))
-            if type(order) is not int or order >= 0 or order in (allowed or ()) or open_ended(call):
+            if type(order) is not int or order >= 0 or order in (allowed_orders or ()) or open_ended(call):
                 continue
             if argument(call, first + 1, "dim", "axis") is None:
                 yield Hit(call, f"`{syntax.snippet(call)}` uses {order} as the order p of a norm over all elements")

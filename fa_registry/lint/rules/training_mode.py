@@ -71,7 +71,7 @@ def _measurements(syntax: Syntax) -> Iterator[ast.AST]:
 
 def _trains(function: ast.AST) -> bool:
     calls = (part.func for part in ast.walk(function) if isinstance(part, ast.Call))
-    return any(isinstance(called, ast.Attribute) and called.attr in TRAINS for called in calls)
+    return any(isinstance(callee, ast.Attribute) and callee.attr in TRAINS for callee in calls)
 
 
 def _switches(node: ast.AST) -> bool:
@@ -80,9 +80,9 @@ def _switches(node: ast.AST) -> bool:
         return True
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
         return False
-    given = argument(node, 0, "mode")
+    mode = argument(node, 0, "mode")
     return (node.func.attr == "eval" and not node.args) or (
-        node.func.attr == "train" and given is not None and getattr(given, "value", None) is not True
+        node.func.attr == "train" and mode is not None and getattr(mode, "value", None) is not True
     )
 
 

@@ -46,13 +46,13 @@ class UnsavedFeedback(LintRule):
 
 def _plain_attributes(syntax: Syntax, owner: ast.ClassDef, saved: set[str]) -> Iterator[Hit]:
     """Yield random feedback matrices that are missing in the state dict of the class."""
-    drawn = _drawn_locals(syntax, owner)
+    random_locals = _drawn_locals(syntax, owner)
     filled = {filled_target.attr for filled_target in _filled(syntax, owner) if is_own(filled_target)}
     for target, value in _set(owner):
         name = _attribute(owner, target)
-        local = isinstance(value, ast.Name) and (syntax.function_of(target), value.id) in drawn
-        random = draws(syntax, value) or local or name in filled
-        if name and is_feedback(name) and name not in saved and random and not wrapped(value):
+        is_random_local = isinstance(value, ast.Name) and (syntax.function_of(target), value.id) in random_locals
+        is_random = draws(syntax, value) or is_random_local or name in filled
+        if name and is_feedback(name) and name not in saved and is_random and not wrapped(value):
             yield Hit(
                 target,
                 f"`{syntax.snippet(target)}` of {owner.name} is a random plain attribute, and is not in the state dict",
@@ -84,8 +84,8 @@ def _set(owner: ast.ClassDef) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 def _drawn_locals(syntax: Syntax, owner: ast.ClassDef) -> set[tuple[ast.AST, str]]:
     """Return the function and the name of each local variable that contains random numbers."""
-    drawn = [target for target, value in _set(owner) if draws(syntax, value) and not wrapped(value)]
-    names = [target for target in (*drawn, *_filled(syntax, owner)) if isinstance(target, ast.Name)]
+    random_targets = [target for target, value in _set(owner) if draws(syntax, value) and not wrapped(value)]
+    names = [target for target in (*random_targets, *_filled(syntax, owner)) if isinstance(target, ast.Name)]
     return {(syntax.function_of(name), name.id) for name in names}
 
 

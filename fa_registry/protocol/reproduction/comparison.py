@@ -146,7 +146,7 @@ def _unlike(
 ) -> Iterator[str]:
     """Yield a sentence for every option that differs.
 
-    Options that the reference does not name have their default value.
+    Options that the reference does not name have their default value, if it is known.
     """
     meant = {**defaults, **published}
     for name in dict.fromkeys([*published, *ours]):

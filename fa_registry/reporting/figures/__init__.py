@@ -1,1 +1,1 @@
-"""Every picture of the pages, drawn once and written as PNG within the page."""
+"""Figures of the pages, embedded as PNG images."""

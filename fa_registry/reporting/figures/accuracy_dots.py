@@ -1,6 +1,6 @@
 """Figure of the accuracy of every seed and method.
 
-It shows the band of the frozen controls and the line that a method has to pass.
+The figure also shows the accuracy range of the frozen controls and the accuracy that a method must exceed.
 """
 
 from __future__ import annotations
@@ -46,15 +46,22 @@ COLUMNS = ("method", "control", "seed", "run_id", "value", "reason", "line", "ru
 def accuracy_numbers(groups: Sequence[Group]) -> pd.DataFrame:
     """Return one row per run, in the order of the groups.
 
-    Column `chance` is the accuracy of guessing, NaN if unknown. Column `line` is the frozen controls' mean plus the
-    margin (pp) that a rule requires, NaN without such a rule.
+    Column `chance` is the accuracy of guessing, or NaN if it is unknown. Column `line` is the mean accuracy of the frozen controls
+    plus the margin that a rule requires, or NaN if no rule requires a margin. Column `margin` is in percentage points.
     """
     rule, margin, line = _line(groups)
     rows = [
-        (group_label(group), run.record.spec.control, run.record.spec.seed, run.record.run_id, read.value, read.reason)
+        (
+            group_label(group),
+            run.record.spec.control,
+            run.record.spec.seed,
+            run.record.run_id,
+            reading.value,
+            reading.reason,
+        )
         for group in groups
         for run in group.runs
-        if (read := run.record.measurements.scalars.get("accuracy")) is not None
+        if (reading := run.record.measurements.scalars.get("accuracy")) is not None
     ]
     chance = common_chance(run.record for group in groups for run in group.runs)
     frame = pd.DataFrame([(*row, line, rule, margin, chance) for row in rows], columns=list(COLUMNS))
@@ -62,7 +69,7 @@ def accuracy_numbers(groups: Sequence[Group]) -> pd.DataFrame:
 
 
 def _line(groups: Sequence[Group]) -> tuple[str, float, float]:
-    """Return (rule, margin in percentage points, required accuracy) of the first finding on the margin."""
+    """Return (rule, margin in percentage points, required accuracy) of a margin rule."""
     frozen = scalar_estimate(
         (run for group in groups for run in group.runs if run.record.spec.control == "frozen"),
         quantity_of("accuracy"),
@@ -74,28 +81,30 @@ def _line(groups: Sequence[Group]) -> tuple[str, float, float]:
 
 
 def accuracy_panel(groups: Sequence[Group], dpi: int) -> FigurePanel | None:
-    """Return the figure of one setting; None if no run has an accuracy."""
+    """Return the accuracy figure of one setting, or None if no run has an accuracy."""
     frame = accuracy_numbers(groups)
     if frame["value"].isna().all():
         return None
-    caption = "One dot per seed and a bar at their mean, over the whole test set."
-    caption += " The grey band is the range of the frozen controls." if (frame["control"] == "frozen").any() else ""
+    caption = "Each dot is the accuracy of one seed on the whole test set; a bar shows the mean."
+    caption += (
+        " The grey band is the accuracy range of the frozen controls." if (frame["control"] == "frozen").any() else ""
+    )
     text = _line_in_text(frame)
     caption += f" The dashed line is {text}." if text else ""
     chance = frame["chance"].iloc[0]
     caption += f" The dotted line is chance, {filters.pct(chance)}." if not math.isnan(chance) else ""
     hidden = frame["method"].nunique() - MOST
     caption += f" {hidden} more methods are in the table." if hidden > 0 else ""
-    drawn = draw(frame, dpi)
+    image = draw(frame, dpi)
     return FigurePanel(
         TITLE,
         f"{TITLE}: {'; '.join(_in_text(frame))}.{f' Dashed line: {text}.' if text else ''}",
         caption,
-        data_uri(drawn),
+        data_uri(image),
         "Accuracy over the whole test set, one column per seed",
         tuple(f"seed {seed}" for seed in _seeds(frame)),
         _table(frame),
-        drawn=drawn,
+        drawn=image,
     )
 
 
@@ -111,8 +120,8 @@ def _seeds(frame: pd.DataFrame) -> list[int]:
 def _in_text(frame: pd.DataFrame) -> list[str]:
     text = []
     for method, rows in frame.groupby("method", sort=False):
-        known = rows["value"].dropna()
-        low, high = (filters.pct(end) for end in (known.min(), known.max())) if len(known) else ("", "")
+        accuracies = rows["value"].dropna()
+        low, high = (filters.pct(end) for end in (accuracies.min(), accuracies.max())) if len(accuracies) else ("", "")
         text.append(f"{method} {low if low == high else f'{low} to {high}'}" if low else f"{method} N/A")
     return text
 
@@ -129,44 +138,46 @@ def _table(frame: pd.DataFrame) -> tuple[RowGroup[Number], ...]:
 
 def _number(cell: pd.Series | None) -> Number:
     if cell is None:
-        return Number(Reading(None, "this seed was not run"), "pct", ())
+        return Number(Reading(None, "there is no run with this seed"), "pct", ())
     return Number(from_frame(cell["value"], cell["reason"]), "pct", (cell["run_id"],))
 
 
 def draw(frame: pd.DataFrame, dpi: int) -> RenderedFigure:
-    """Draw these numbers."""
+    """Draw the accuracy figure from the rows of `accuracy_numbers`."""
     methods = list(dict.fromkeys(frame["method"]))[:MOST]
     names = short_names(methods, LETTERS)
     left, high = 0.16 + 0.068 * max(map(len, names)), ROW * len(methods)
     canvas = Canvas(WIDTH, TOP + high + BOTTOM, dpi)
     axes = panel(canvas.figure, left, TOP, WIDTH - left - 0.2, high)
     axes.set(
-        xlim=padded([*frame["value"], *frame["line"], *frame["chance"]], least=0.04), ylim=(len(methods) - 0.5, -0.5)
+        xlim=padded([*frame["value"], *frame["line"], *frame["chance"]], min_width=0.04),
+        ylim=(len(methods) - 0.5, -0.5),
     )
     axes.set_yticks(range(len(methods)), map(escape_control, names), color=INK)
-    places = ticks(*axes.get_xlim(), 6)
-    axes.set_xticks(places, [f"{100 * place:.4g}%" for place in places])
+    tick_values = ticks(*axes.get_xlim(), 6)
+    axes.set_xticks(tick_values, [f"{100 * tick:.4g}%" for tick in tick_values])
     axes.set_xlabel("accuracy, whole test set", fontsize=LABEL)
     axes.tick_params(length=0, labelsize=LABEL)
     axes.grid(visible=False, axis="y")
     axes.spines[:].set_visible(False)
     _ground(axes, frame)
     for row, method in enumerate(methods):
-        shown = frame[frame["method"] == method]
-        colour = PALETTE[0] if shown["control"].iloc[0] == "none" else CONTROL
-        readings = map(from_frame, shown["value"], shown["reason"])
-        mean = over_seeds(zip(shown["seed"], readings, strict=True), "accuracy").mean
+        method_rows = frame[frame["method"] == method]
+        colour = PALETTE[0] if method_rows["control"].iloc[0] == "none" else CONTROL
+        readings = map(from_frame, method_rows["value"], method_rows["reason"])
+        mean = over_seeds(zip(method_rows["seed"], readings, strict=True), "accuracy").mean
         if mean.value is not None:
             axes.plot([mean.value] * 2, [row - 0.34, row + 0.34], color=colour, linewidth=1.6, zorder=3)
-        known = shown["value"].dropna()
-        axes.plot(known, [row] * len(known), "o", color=colour, mec="white", mew=0.6, markersize=5.2, zorder=4)
-        if not len(known):
+        accuracies = method_rows["value"].dropna()
+        axes.plot(
+            accuracies, [row] * len(accuracies), "o", color=colour, mec="white", mew=0.6, markersize=5.2, zorder=4
+        )
+        if not len(accuracies):
             axes.text(0.01, row, "N/A", va="center", color=TICK, fontsize=SMALL, transform=axes.get_yaxis_transform())
     return canvas.png([GRID, BAND], [INK, TICK, PALETTE[0], CONTROL, LIMIT])
 
 
 def _ground(axes: Axes, frame: pd.DataFrame) -> None:
-    """Draw the frozen band, the chance line and the labelled limit."""
     frozen = frame.loc[frame["control"] == "frozen", "value"].dropna()
     if len(frozen):
         axes.axvspan(frozen.min(), frozen.max(), facecolor=BAND, edgecolor=BAND, linewidth=1.4, zorder=1)
@@ -177,6 +188,6 @@ def _ground(axes: Axes, frame: pd.DataFrame) -> None:
         axes.axvline(line, color=LIMIT, linewidth=1.1, linestyle=LIMIT_DASH)
         text = f"frozen {filters.pp(margin)} ({rule}): {filters.pct(line)}"
         low, high = axes.get_xlim()
-        look = {"ha": "left" if line < low + 0.6 * (high - low) else "right", "va": "center", "fontsize": LABEL}
-        place = {"xycoords": axes.get_xaxis_transform(), "xytext": (0, 10), "textcoords": "offset points"}
-        axes.annotate(text, (line, 1), **place, **look, color=LIMIT)
+        text_style = {"ha": "left" if line < low + 0.6 * (high - low) else "right", "va": "center", "fontsize": LABEL}
+        position = {"xycoords": axes.get_xaxis_transform(), "xytext": (0, 10), "textcoords": "offset points"}
+        axes.annotate(text, (line, 1), **position, **text_style, color=LIMIT)

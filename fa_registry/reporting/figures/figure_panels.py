@@ -1,4 +1,4 @@
-"""A figure drawn in inches from its top left corner: small multiples without one Axes each."""
+"""Figures of small panels that are drawn on one Axes, with positions in inches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ LEFT, GAP, BOTTOM = 0.42, 0.42, 0.36  # inches around small multiples
 
 
 class DrawingSurface:
-    """A drawing of a given height. Every method takes positions in inches, right and down."""
+    """A drawing area of fixed width and given height.
+
+    All positions are in inches from the top left corner.
+    """
 
     def __init__(self, height: float, dpi: int):
         self._canvas = Canvas(WIDTH, height, dpi)
@@ -31,9 +34,9 @@ class DrawingSurface:
         self.axes.set_axis_off()
 
     def text(self, x: float, y: float, description: str, **look: object) -> None:
-        """Write text at a position, with control characters escaped because the text is untrusted."""
-        given = {"fontsize": SMALL, "color": INK, "va": "center", "parse_math": False}
-        self.axes.text(x, y, escape_control(description), **(given | look))
+        """Write text at a position; control characters of untrusted text are escaped."""
+        defaults = {"fontsize": SMALL, "color": INK, "va": "center", "parse_math": False}
+        self.axes.text(x, y, escape_control(description), **(defaults | look))
 
     def lines(self, pieces: Iterable[Sequence[tuple[float, float]]], colour: str, **look: object) -> None:
         self.axes.add_collection(LineCollection([*pieces], colors=colour, **look), autolim=False)
@@ -44,7 +47,14 @@ class DrawingSurface:
 
 @dataclass(frozen=True)
 class PanelFrame:
-    """A panel in inches with its axis ranges: x from `first` to `last`, y from `low` (bottom) to `high`."""
+    """Position and size of a panel in inches, and the ranges of its two axes.
+
+    Args:
+        first: Value of x at the left edge.
+        last: Value of x at the right edge.
+        low: Value of y at the lower edge.
+        high: Value of y at the upper edge.
+    """
 
     left: float
     top: float
@@ -73,31 +83,45 @@ class PanelFrame:
 def small_multiples(
     sheet: DrawingSurface, methods: Mapping[str, Edges], head: float, high: float, names: tuple[str, str]
 ) -> Iterator[tuple[str, PanelFrame, bool]]:
-    """Draw one panel per method with name and axes, ACROSS per row; yield (method, panel, first of row)."""
+    """Draw one empty panel per method with its name and axes, ACROSS panels per row.
+
+    Args:
+        sheet: The drawing.
+        methods: Method → values at the left, right, lower and upper edge of its panel.
+        head: Space above the first row, in inches.
+        high: Height of a panel, in inches.
+        names: Labels of the x axis and the y axis.
+
+    Yields:
+        (method, its panel, whether the panel is the first of its row).
+    """
     wide = (WIDTH - LEFT - 0.12) / ACROSS
-    shown = short_names(list(methods), LETTERS)
-    for place, ((method, edges), name) in enumerate(zip(methods.items(), shown, strict=True)):
-        row, column = divmod(place, ACROSS)
+    displayed_names = short_names(list(methods), LETTERS)
+    for index, ((method, edges), name) in enumerate(zip(methods.items(), displayed_names, strict=True)):
+        row, column = divmod(index, ACROSS)
         box = PanelFrame(LEFT + column * wide, head + row * (high + GAP), wide - 0.14, high, *edges)
         sheet.text(box.left, box.top - 0.1, name, fontsize=LABEL)
         sheet.lines([[(box.left, box.top), (box.left, box.bottom), (box.right, box.bottom)]], FRAME, linewidths=0.7)
         if column == 0:
             sheet.text(0.02, box.top - 0.1, names[1])
-        if place + ACROSS >= len(methods):
+        if index + ACROSS >= len(methods):
             sheet.text(box.left + box.width / 2, box.bottom + 0.24, names[0], ha="center")
         yield method, box, column == 0
 
 
 def height_of(count: int, head: float, high: float) -> float:
-    """Return the height in inches of a figure with `count` small multiples."""
+    """Return the height in inches of a figure with `count` small panels."""
     return head + math.ceil(count / ACROSS) * (high + GAP) - GAP + BOTTOM
 
 
-def padded(values: Iterable[float], least: float) -> tuple[float, float]:
-    """Return the range of these values with a margin, at least `least` wide; around 0 without values."""
-    known = [value for value in values if math.isfinite(value)]
-    low, high = (min(known), max(known)) if known else (0.0, 0.0)
-    margin = max(0.06 * (high - low), (least - (high - low)) / 2)
+def padded(values: Iterable[float], min_width: float) -> tuple[float, float]:
+    """Return the range of the values with a margin, at least `min_width` wide.
+
+    The range is centred at 0 if there is no finite value.
+    """
+    finite = [value for value in values if math.isfinite(value)]
+    low, high = (min(finite), max(finite)) if finite else (0.0, 0.0)
+    margin = max(0.06 * (high - low), (min_width - (high - low)) / 2)
     return low - margin, high + margin
 
 
@@ -106,5 +130,5 @@ def data_uri(image: bytes) -> str:
 
 
 def from_frame(value: float, reason: str) -> Reading:
-    """Return the reading of a frame row: its number, or its reason if the number is NaN."""
+    """Return the number as a Reading; if it is NaN, the Reading has the reason."""
     return Reading(float(value)) if value == value else Reading(None, reason)

@@ -1,4 +1,4 @@
-"""Γ of every site against its null: the Γ that fresh feedback of the same kind would have reached."""
+"""Figure of Γ at every site with its null, the Γ of fresh draws of the feedback."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ TYPES = {"exact": bool, **dict.fromkeys(("gamma", "low", "high"), float)}
 
 
 def gamma_numbers(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
-    """Return one row per run and site, for methods that have a null.
+    """Return one row per run and site, for the methods that have a null.
 
-    `low` and `high` are the null's mean ± DEVIATIONS standard deviations of its draws.
+    Columns `low` and `high` are the mean of the null ± DEVIATIONS standard deviations of its draws.
 
     Args:
         groups: The groups of one setting.
-        cards: The report's cards; they list the sites where the credit is exact by construction.
+        cards: The report's plug-in cards, which list the sites where the credit is exact by construction.
     """
     rows = [
         row
@@ -53,9 +53,9 @@ def gamma_numbers(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]
         for run in group.runs
         for row in _rows(group_label(group), run.record, cards)
     ]
-    made = pd.DataFrame(rows, columns=list(COLUMNS)).astype(TYPES)
-    with_null = made.loc[made["low"].notna() & ~made["exact"], "method"]
-    return made[made["method"].isin(set(with_null))].reset_index(drop=True)
+    frame = pd.DataFrame(rows, columns=list(COLUMNS)).astype(TYPES)
+    with_null = frame.loc[frame["low"].notna() & ~frame["exact"], "method"]
+    return frame[frame["method"].isin(set(with_null))].reset_index(drop=True)
 
 
 def _rows(label: str, record: RunRecord, cards: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple]:
@@ -66,42 +66,42 @@ def _rows(label: str, record: RunRecord, cards: Mapping[str, Mapping[str, Any]])
     for site, (gamma, (middle, deviation)) in enumerate(zip(values, nulls, strict=False)):
         if gamma.reason == NOT_CREDITED:
             continue
-        known = middle.value is not None and deviation.value is not None
-        ends = [middle.value + sign * DEVIATIONS * deviation.value for sign in (-1, 1)] if known else [math.nan] * 2
+        has_null = middle.value is not None and deviation.value is not None
+        ends = [middle.value + sign * DEVIATIONS * deviation.value for sign in (-1, 1)] if has_null else [math.nan] * 2
         reason = middle.reason or deviation.reason
         yield (label, record.spec.seed, record.run_id, site, site in exact, gamma.value, *ends, gamma.reason, reason)
 
 
 def gamma_panel(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[str, Any]]) -> FigurePanel | None:
-    """Return the figure of one setting; None if no method has a null."""
+    """Return the figure of one setting, or None if no method has a null."""
     numbers = gamma_numbers(groups, cards)
     if not len(numbers):
         return None
     methods = numbers["method"].nunique()
     caption = (
-        "One panel per method, one dot per seed, a line at their mean. The grey band is the null: mean ± "
+        "Each panel is one method, and each dot is one seed; the line is the mean over seeds. The grey band is the null: mean ± "
         f"{DEVIATIONS} standard deviations of Γ under fresh draws of the feedback, over all seeds. "
-        "Γ inside it is no evidence of alignment."
+        "Γ inside the band is no evidence of alignment."
     )
-    caption += " Hollow: exact by construction, no evidence either." if numbers["exact"].any() else ""
+    caption += " A hollow dot is exact by construction, so it is no evidence either." if numbers["exact"].any() else ""
     if any(_reason_of_first(run.record) == NOT_CREDITED for group in groups for run in group.runs):
         caption += f" Left out: {NOT_CREDITED}."
     caption += f" {methods - MOST} more methods are in the table." if methods > MOST else ""
-    drawn = draw(numbers, dpi)
+    image = draw(numbers, dpi)
     return FigurePanel(
         TITLE,
         f"{TITLE}. Sites whose mean is outside the null band: {'; '.join(_in_text(numbers))}.",
         caption,
-        data_uri(drawn),
+        data_uri(image),
         "Mean Γ over seeds and the ends of the null band, by site",
         ("Γ", "null from", "null to"),
         tuple(_table(numbers)),
-        drawn=drawn,
+        drawn=image,
     )
 
 
 def _reason_of_first(record: RunRecord) -> str:
-    """Return why Γ of site 0 has no value; "" if it has one."""
+    """Return the reason why Γ of site 0 has no value, or ""."""
     return next((reading.reason for reading in record.measurements.sites.get("gamma", ())), "")
 
 
@@ -118,13 +118,13 @@ def _table(numbers: pd.DataFrame) -> Iterator[RowGroup[Number]]:
         lines = []
         for site, (gamma, low, high, _) in _over_runs(rows).iterrows():
             of_site = rows[rows["site"] == site]
-            shown = [_known(gamma, of_site["reason"]), *(_known(end, of_site["no_null"]) for end in (low, high))]
-            lines.append(Row(f"site {site}", tuple(Number(reading, "cos", ids) for reading in shown)))
+            readings = [_known(gamma, of_site["reason"]), *(_known(end, of_site["no_null"]) for end in (low, high))]
+            lines.append(Row(f"site {site}", tuple(Number(reading, "cos", ids) for reading in readings)))
         yield RowGroup(str(method), tuple(lines), run_ids=ids)
 
 
 def _over_runs(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return by site: Γ over seeds, the ends of the band of all runs, and whether Γ is exact there."""
+    """Return, for each site, mean Γ, band of the null, and whether Γ is exact."""
     sites = rows.groupby("site").agg({"low": "min", "high": "max", "exact": "first"})
     means = [_mean(of_site).value for _, of_site in rows.groupby("site")]
     sites.insert(0, "gamma", pd.Series(means, sites.index, dtype=float))
@@ -141,13 +141,13 @@ def _known(value: float, reasons: pd.Series) -> Reading:
 
 
 def draw(numbers: pd.DataFrame, dpi: int) -> RenderedFigure:
-    """Draw these numbers."""
+    """Draw the figure from the rows of `gamma_numbers`."""
     methods = list(dict.fromkeys(numbers["method"]))[:MOST]
     sheet = DrawingSurface(height_of(len(methods), HEAD, PANEL), dpi)
-    shown = numbers[numbers["method"].isin(methods)]
-    counted = shown[~shown["exact"]]
-    last = int(shown["site"].max())
-    ends = padded([*counted["gamma"], *counted["low"], *counted["high"], 0.0], least=0.1)
+    visible_rows = numbers[numbers["method"].isin(methods)]
+    informative_rows = visible_rows[~visible_rows["exact"]]
+    last = int(visible_rows["site"].max())
+    ends = padded([*informative_rows["gamma"], *informative_rows["low"], *informative_rows["high"], 0.0], min_width=0.1)
     edges = (-0.35, max(last, 1) + 0.35, *ends)
     _key(sheet)
     for method, box, first in small_multiples(sheet, dict.fromkeys(methods, edges), HEAD, PANEL, ("site l", "Γ")):
@@ -158,19 +158,18 @@ def draw(numbers: pd.DataFrame, dpi: int) -> RenderedFigure:
                 sheet.text(box.left - 0.05, box.y(value), filters.compact(value), ha="right", color=TICK)
         for site in whole_ticks(last):
             sheet.text(box.x(site), box.bottom + 0.09, str(site), ha="center", color=TICK)
-        _panel(sheet, box, shown[shown["method"] == method])
+        _panel(sheet, box, visible_rows[visible_rows["method"] == method])
     return sheet.png([BAND], [PALETTE[0], CONTROL])
 
 
 def _key(sheet: DrawingSurface) -> None:
-    """Draw the legend in one line above all panels."""
-    at = 0.11
-    sheet.axes.plot(LEFT + 0.05, at, "o", color=PALETTE[0], markersize=3.6)
-    sheet.text(LEFT + 0.15, at, "one seed")
-    sheet.lines([[(LEFT + 0.7, at), (LEFT + 0.95, at)]], PALETTE[0], linewidths=1.3)
-    sheet.text(LEFT + 1.02, at, "mean")
-    sheet.axes.add_patch(Rectangle((LEFT + 1.8, at - 0.05), 0.25, 0.1, color=BAND, linewidth=0))
-    sheet.text(LEFT + 2.12, at, "null: fresh feedback of the same kind")
+    y = 0.11
+    sheet.axes.plot(LEFT + 0.05, y, "o", color=PALETTE[0], markersize=3.6)
+    sheet.text(LEFT + 0.15, y, "one seed")
+    sheet.lines([[(LEFT + 0.7, y), (LEFT + 0.95, y)]], PALETTE[0], linewidths=1.3)
+    sheet.text(LEFT + 1.02, y, "mean")
+    sheet.axes.add_patch(Rectangle((LEFT + 1.8, y - 0.05), 0.25, 0.1, color=BAND, linewidth=0))
+    sheet.text(LEFT + 2.12, y, "null: fresh feedback of the same kind")
 
 
 def _panel(sheet: DrawingSurface, box: PanelFrame, rows: pd.DataFrame) -> None:
@@ -180,12 +179,12 @@ def _panel(sheet: DrawingSurface, box: PanelFrame, rows: pd.DataFrame) -> None:
         upper = [(box.x(site), box.y(high)) for site, high in band["high"].items()]
         lower = [(box.x(site), box.y(low)) for site, low in band["low"].items()]
         sheet.axes.add_patch(Polygon([*upper, *lower[::-1]], closed=True, color=BAND, linewidth=0, zorder=1))
-    counted = sites[~sites["exact"]]
-    line = [(box.x(site), box.y(gamma)) for site, gamma in counted["gamma"].items()]
+    informative_sites = sites[~sites["exact"]]
+    line = [(box.x(site), box.y(gamma)) for site, gamma in informative_sites["gamma"].items()]
     sheet.lines([line], PALETTE[0], linewidths=1.3, zorder=3)
     dots = rows[~rows["exact"]].dropna(subset="gamma")
-    places = [box.x(site) for site in dots["site"]], [box.y(gamma) for gamma in dots["gamma"]]
-    sheet.axes.plot(*places, "o", color=PALETTE[0], mec="white", mew=0.4, markersize=3.6, zorder=4)
+    positions = [box.x(site) for site in dots["site"]], [box.y(gamma) for gamma in dots["gamma"]]
+    sheet.axes.plot(*positions, "o", color=PALETTE[0], mec="white", mew=0.4, markersize=3.6, zorder=4)
     for site in sites.index[sites["exact"]]:  # Γ = 1 is drawn at the edge, otherwise it would squeeze all other sites
         sheet.axes.plot(box.x(site), box.top + 0.05, "o", color=INK, mfc="white", mew=0.9, markersize=3.8)
     if not len(dots):

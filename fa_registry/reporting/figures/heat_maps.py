@@ -1,4 +1,4 @@
-"""Heat maps of growth and Γ by site and epoch, one small multiple per method."""
+"""Heat maps of growth and Γ by site and epoch, one small panel per method."""
 
 from __future__ import annotations
 
@@ -61,19 +61,20 @@ BY_SITE = (  # metrics of RunRecord.by_site
 
 
 def heat_numbers(panel: Panel, groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
-    """Return the mean over seeds by method, site and epoch; controls are left out.
+    """Return the mean over seeds for each method, site and epoch.
 
-    A value is NaN exactly if `reason` explains why. Methods whose sites are all exact are left out.
+    A value is NaN if and only if column `reason` explains why it is missing. Controls are left out. Methods whose credit is
+    exact at all sites are left out too.
 
     Args:
         panel: The metric.
         groups: The groups of one setting.
-        cards: The report's cards; they list the sites where Γ is exact by construction.
+        cards: The report's plug-in cards, which list the sites where Γ is exact by construction.
     """
     rows = [row for group in groups if not group.control for row in _rows(panel, group, cards)]
-    made = pd.DataFrame(rows, columns=list(COLUMNS)).astype({"value": float, "exact": bool})
-    tells = made.groupby("method")["exact"].transform(lambda exact: not exact.all()) if len(made) else []
-    return made[tells].reset_index(drop=True) if len(made) else made
+    frame = pd.DataFrame(rows, columns=list(COLUMNS)).astype({"value": float, "exact": bool})
+    is_informative = frame.groupby("method")["exact"].transform(lambda exact: not exact.all()) if len(frame) else []
+    return frame[is_informative].reset_index(drop=True) if len(frame) else frame
 
 
 def _rows(panel: Panel, group: Group, cards: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple]:
@@ -94,14 +95,14 @@ def _rows(panel: Panel, group: Group, cards: Mapping[str, Mapping[str, Any]]) ->
 def _at(panel: Panel, run: RunAudit, site: int, epoch: int) -> Reading:
     series = run.record.by_site[panel.quantity]
     if epoch not in series.epochs or site >= len(series.sites):
-        return Reading(None, "this run was not measured there")
+        return Reading(None, "this run was not measured at this site and epoch")
     return series.sites[site][series.epochs.index(epoch)]
 
 
 def heat_panels(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[str, Any]]) -> tuple[FigurePanel, ...]:
-    """Return the figures of one setting, one per metric that was recorded by site."""
-    made = (_panel(panel, groups, dpi, cards) for panel in BY_SITE)
-    return tuple(one for one in made if one)
+    """Return the heat maps of one setting, one for each metric with values by site."""
+    figure_panels = (_panel(panel, groups, dpi, cards) for panel in BY_SITE)
+    return tuple(figure_panel for figure_panel in figure_panels if figure_panel)
 
 
 def _panel(
@@ -112,18 +113,18 @@ def _panel(
         return None
     rule = limit(panel.judged, groups)
     epochs = sorted(numbers["epoch"].unique().tolist())
-    shown = [epochs[place] for place in table_epochs(len(epochs) - 1)]
-    drawn = draw(panel, numbers, rule[1] if rule else None, dpi)
+    printed_epochs = [epochs[index] for index in table_epochs(len(epochs) - 1)]
+    image = draw(panel, numbers, rule[1] if rule else None, dpi)
     return FigurePanel(
         panel.title,
         f"{panel.title}, mean over seeds. {'; '.join(_in_text(panel, numbers))}.",
         _caption(panel, numbers, rule)
         + series_sentence([run.record.integrity for group in groups for run in group.runs]),
-        data_uri(drawn),
-        f"{panel.axis}, mean over seeds, at {len(shown)} of the {len(epochs)} epochs drawn",
-        tuple(f"epoch {epoch}" for epoch in shown),
-        tuple(_table(panel, numbers, shown)),
-        drawn=drawn,
+        data_uri(image),
+        f"{panel.axis}, mean over seeds, at {len(printed_epochs)} of the {len(epochs)} epochs drawn",
+        tuple(f"epoch {epoch}" for epoch in printed_epochs),
+        tuple(_table(panel, numbers, printed_epochs)),
+        drawn=image,
     )
 
 
@@ -131,24 +132,24 @@ def _caption(panel: Panel, numbers: pd.DataFrame, rule: tuple[str, float] | None
     text = f"{panel.axis}: one panel per method, {quantity_of(panel.quantity).mean} mean over seeds."
     text += f" Orange is beyond the limit of {rule[0]}, {compact(rule[1])}." if rule else ""
     text += " Blue is positive, orange negative." if not panel.log else ""
-    text += " Hatched: no number." if numbers.loc[~_nowhere(numbers), "value"].isna().any() else ""
-    text += " Exact: Γ = 1 by construction." if numbers["exact"].any() else ""
+    text += " A hatched cell has no number." if numbers.loc[~_nowhere(numbers), "value"].isna().any() else ""
+    text += " At a site marked exact, Γ = 1 by construction." if numbers["exact"].any() else ""
     text += f" Left out: {NOT_CREDITED}." if (numbers["reason"] == NOT_CREDITED).any() else ""
     hidden = numbers["method"].nunique() - MOST
     return f"{text} {hidden} more methods are in the table." if hidden > 0 else text
 
 
 def _nowhere(numbers: pd.DataFrame) -> pd.Series:
-    """Return the sites where the metric does not exist (no number at any epoch), such as growth at site 0."""
+    """Return a mask of the rows whose site has no value at any epoch."""
     return numbers["value"].isna().groupby([numbers["method"], numbers["site"]]).transform("all")
 
 
 def _in_text(panel: Panel, numbers: pd.DataFrame) -> Iterator[str]:
-    """Yield a sentence per method with the extremes of its last epoch."""
+    """Yield a sentence per method with the range of values in its last epoch."""
     for method, rows in numbers[~numbers["exact"]].groupby("method", sort=False):
         last = rows[rows["epoch"] == rows["epoch"].max()].dropna(subset="value")
         if not len(last):
-            yield f"{method} has no number at the end"
+            yield f"{method} has no number at its last epoch"
             continue
         top, low = (last.loc[last["value"].idxmax()], last.loc[last["value"].idxmin()])
         ends = [f"{filters.KINDS[panel.kind](row['value'])} at site {row['site']}" for row in (low, top)]
@@ -156,30 +157,41 @@ def _in_text(panel: Panel, numbers: pd.DataFrame) -> Iterator[str]:
 
 
 def _table(panel: Panel, numbers: pd.DataFrame, epochs: Sequence[int]) -> Iterator[RowGroup[Number]]:
-    shown = numbers[~_nowhere(numbers) & numbers["epoch"].isin(epochs)]
-    for method, rows in shown.groupby("method", sort=False):
+    visible_rows = numbers[~_nowhere(numbers) & numbers["epoch"].isin(epochs)]
+    for method, rows in visible_rows.groupby("method", sort=False):
         ids = tuple(dict.fromkeys(rows["run_ids"].iloc[0].split()))
         lines = []
         for site, of_site in rows.groupby("site"):
             values = dict(zip(of_site["epoch"], zip(of_site["value"], of_site["reason"], strict=True), strict=True))
-            readings = [from_frame(*values.get(epoch, (math.nan, "not drawn at this epoch"))) for epoch in epochs]
+            readings = [
+                from_frame(*values.get(epoch, (math.nan, "no value was measured at this epoch"))) for epoch in epochs
+            ]
             lines.append(Row(f"site {site}", tuple(Number(reading, panel.kind, ids) for reading in readings)))
         yield RowGroup(str(method), tuple(lines), run_ids=ids)
 
 
 def draw(panel: Panel, numbers: pd.DataFrame, threshold: float | None, dpi: int) -> RenderedFigure:
-    """Draw these numbers. threshold: of the rule that judges the metric."""
+    """Draw a heat map from the rows of `heat_numbers`.
+
+    Args:
+        panel: The metric.
+        numbers: The rows.
+        threshold: Threshold of the rule that judges the metric, or None.
+        dpi: Dots per inch.
+    """
     methods = list(dict.fromkeys(numbers["method"]))[:MOST]
-    shown = numbers[numbers["method"].isin(methods)]
-    sites = shown[~_nowhere(shown)]["site"]
-    counted = shown[~shown["exact"]]["value"].dropna()
-    scale = growth(counted, threshold) if panel.log else signed(counted)
+    visible_rows = numbers[numbers["method"].isin(methods)]
+    sites = visible_rows[~_nowhere(visible_rows)]["site"]
+    informative_values = visible_rows[~visible_rows["exact"]]["value"].dropna()
+    scale = growth(informative_values, threshold) if panel.log else signed(informative_values)
     sheet = DrawingSurface(height_of(len(methods), HEAD, PANEL), dpi)
     bar(sheet, scale, panel.label, LEFT, 0.1)
-    last = shown.groupby("method")["epoch"].max()
+    last = visible_rows.groupby("method")["epoch"].max()
     edges = {method: (0, max(last[method], 1), sites.min() - 0.5, sites.max() + 0.5) for method in methods}
     for method, box, first in small_multiples(sheet, edges, HEAD, PANEL, ("epoch", "site l")):
-        _cells(sheet, box, shown[(shown["method"] == method) & shown["site"].isin(set(sites))], scale)
+        _cells(
+            sheet, box, visible_rows[(visible_rows["method"] == method) & visible_rows["site"].isin(set(sites))], scale
+        )
         for epoch, side in (
             (0, "left"),
             (int(box.last), "right"),
@@ -192,13 +204,15 @@ def draw(panel: Panel, numbers: pd.DataFrame, threshold: float | None, dpi: int)
 
 
 def _cells(sheet: DrawingSurface, box: PanelFrame, rows: pd.DataFrame, scale: Scale) -> None:
-    """Draw one cell per epoch and site; it extends halfway to the neighbouring epochs."""
+    """Draw one cell per epoch and site, up to half the distance to the next epoch."""
     epochs = np.array(sorted(rows["epoch"].unique()), dtype=float)
     edges = np.concatenate([[box.first], (epochs[1:] + epochs[:-1]) / 2, [box.last]])
-    sides = {epoch: (box.x(edges[place]), box.x(edges[place + 1])) for place, epoch in enumerate(epochs)}
+    sides = {epoch: (box.x(edges[index]), box.x(edges[index + 1])) for index, epoch in enumerate(epochs)}
     fields, colours = [], []
-    counted = rows[~rows["exact"]]  # at the others Γ = 1 by construction
-    for site, epoch, value in zip(counted["site"], counted["epoch"], counted["value"], strict=True):
+    informative_rows = rows[~rows["exact"]]  # at the others Γ = 1 by construction
+    for site, epoch, value in zip(
+        informative_rows["site"], informative_rows["epoch"], informative_rows["value"], strict=True
+    ):
         (left, right), top, bottom = sides[epoch], box.y(site + 0.5), box.y(site - 0.5)
         corners = [(left, top), (right, top), (right, bottom), (left, bottom)]
         if value == value:
@@ -225,12 +239,14 @@ LENGTH, THICK = 2.9, 0.11  # inches, of the colour bar
 
 @dataclass(frozen=True)
 class Scale:
-    """Colours between edges.
+    """A colour scale: intervals of values and their colours.
 
     Attributes:
-        ticks: (edge, label) on the colour bar.
-        logarithmic: Whether edges are decimal logarithms.
-        limit: The edge at which a rule starts to fire.
+        edges: The ends of the intervals, in ascending order.
+        colours: One colour per interval.
+        ticks: (edge, label) of each tick on the colour bar.
+        logarithmic: Whether the edges are decimal logarithms.
+        limit: The edge above which a rule fires, or None.
     """
 
     edges: tuple[float, ...]
@@ -240,7 +256,10 @@ class Scale:
     limit: float | None = None
 
     def colour(self, value: float) -> str:
-        """Return the colour of a finite value; values beyond the ends have the ends' colours."""
+        """Return the colour of a finite value.
+
+        A value outside of the scale has the colour of the nearest end.
+        """
         if self.logarithmic:
             value = math.log10(value) if value > 0 else self.edges[0]
         inner = self.edges[1:-1]
@@ -248,21 +267,24 @@ class Scale:
 
 
 def growth(values: Iterable[float], threshold: float | None) -> Scale:
-    """Return a scale that is blue from 1 up to the threshold and orange above it, where the rule fires."""
-    known = [math.log10(value) for value in values if value > 0] or [0.0]
-    low = min(0.0, math.floor(10 * min(known)) / 10)
+    """Return the colour scale of the growth: blue below the threshold, orange above.
+
+    A rule fires above the threshold.
+    """
+    logarithms = [math.log10(value) for value in values if value > 0] or [0.0]
+    low = min(0.0, math.floor(10 * min(logarithms)) / 10)
     if threshold is None or threshold <= 0:
-        parts = [(low, max(*known, low + 0.3), WHITE, DARK_BLUE, 2 * STEPS)]
+        parts = [(low, max(*logarithms, low + 0.3), WHITE, DARK_BLUE, 2 * STEPS)]
         return _logarithmic(parts, None)
-    at = math.log10(threshold)
-    parts = [(min(low, at - 0.3), at, WHITE, BLUE, STEPS_BELOW)]
-    if max(known) > at:
-        parts.append((at, max(*known, at + 0.3), ORANGE, DARK_ORANGE, STEPS))
+    log_threshold = math.log10(threshold)
+    parts = [(min(low, log_threshold - 0.3), log_threshold, WHITE, BLUE, STEPS_BELOW)]
+    if max(logarithms) > log_threshold:
+        parts.append((log_threshold, max(*logarithms, log_threshold + 0.3), ORANGE, DARK_ORANGE, STEPS))
     return _logarithmic(parts, threshold)
 
 
 def _logarithmic(parts: Sequence[tuple[float, float, str, str, int]], threshold: float | None) -> Scale:
-    """Join (first edge, last edge, first colour, last colour, number of colours), in ascending order."""
+    """Return a scale that joins parts (first edge, last edge, two colours, count)."""
     edges = [parts[0][0]]
     colours: list[str] = []
     for low, high, start, end, count in parts:
@@ -275,7 +297,7 @@ def _logarithmic(parts: Sequence[tuple[float, float, str, str, int]], threshold:
 
 
 def signed(values: Iterable[float]) -> Scale:
-    """Return a scale around 0: blue above, orange below, white in the middle."""
+    """Return a colour scale around 0: blue for positive values, orange for negative."""
     reach = max((abs(value) for value in values), default=0.0)
     reach = max(0.1, math.ceil(10 * reach) / 10)
     count = 2 * STEPS + 1  # the middle colour is centred on 0
@@ -286,7 +308,7 @@ def signed(values: Iterable[float]) -> Scale:
 
 
 def ramp(start: str, end: str, count: int) -> tuple[str, ...]:
-    """Return `count` colours from start to end, both included."""
+    """Return `count` colours from `start` to `end`, including both."""
     return tuple(map(to_hex, np.linspace(to_rgb(start), to_rgb(end), count)))
 
 
@@ -295,7 +317,7 @@ def _power(power: float) -> str:
 
 
 def bar(sheet: DrawingSurface, scale: Scale, text: str, left: float, top: float) -> None:
-    """Draw the colour bar with numbers at its ends, and the rule's limit as a line across it."""
+    """Draw the colour bar with labelled ticks and a line at the limit of the rule."""
     first, last = scale.edges[0], scale.edges[-1]
 
     def at(edge: float) -> float:
@@ -307,9 +329,9 @@ def bar(sheet: DrawingSurface, scale: Scale, text: str, left: float, top: float)
     outline = Rectangle((left, top), LENGTH, THICK, fill=False, edgecolor=FRAME, linewidth=0.6)
     sheet.axes.add_patch(outline)
     for edge, label in scale.ticks:
-        own = edge == scale.limit
-        label = f"limit {label}" if own else label
-        sheet.text(at(edge), top + THICK + 0.1, label, ha="center", color=LIMIT if own else TICK)
+        is_limit = edge == scale.limit
+        label = f"limit {label}" if is_limit else label
+        sheet.text(at(edge), top + THICK + 0.1, label, ha="center", color=LIMIT if is_limit else TICK)
     if scale.limit is not None:
         sheet.lines([[(at(scale.limit), top - 0.03), (at(scale.limit), top + THICK + 0.03)]], LIMIT, linewidths=1.3)
     sheet.text(left + LENGTH + 0.12, top + THICK / 2, text)

@@ -1,4 +1,4 @@
-"""Figures of a page, as many as it has space for: data URI, alt text, caption and their numbers."""
+"""Selection of the figures that fit on a page, with captions and tables."""
 
 from __future__ import annotations
 
@@ -43,81 +43,81 @@ PANEL_BYTES, GROUP_BYTES, LINE_BYTES, CELL_BYTES = 700, 110, 45, 24
 def setting_figures(
     groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]] = NO_CARDS, room: int = PAGE
 ) -> Truncated[SettingFigures]:
-    """Return the figures, setting by setting until the page is full.
+    """Return the figures of as many settings as fit on the page.
 
-    A method has the same colour in all trajectories. Every setting first gets its trajectories and accuracies (the
-    first
-    setting regardless of their size); the remaining space is for the figures by site. If a figure does not fit, its
-    table
-    is dropped first, whose numbers are also in audit.json.
+    First, every setting gets its trajectories and its accuracy figure. The first setting gets these figures even if they are
+    too large. After that, figures by site are added while there is space. If a figure does not fit, its table of numbers is
+    removed first, because audit.json contains the same numbers. A method has the same colour in all trajectories.
 
     Args:
         groups: The groups, ordered by setting.
-        cards: The report's cards; they list the sites where Γ is exact.
-        room: Bytes for the figures.
+        cards: The report's plug-in cards, which list the sites where Γ is exact.
+        room: Maximum size of all figures in bytes.
     """
     shades = colours(groups)
     drawable = [members for members in _settings(groups) if panels(members) or _has_accuracy(members)]
     dpi = DPI if len(drawable) <= FEW and sum(len(group.runs) for group in groups) <= FEW_RUNS else DPI_OF_MANY
-    made: list[SettingFigures] = []
+    parts: list[SettingFigures] = []
     with styled():
         for members in drawable:
             pictures = tuple(_picture(panel, members, shades, dpi) for panel in panels(members))
             dots = tuple(filter(None, [accuracy_panel(members, dpi)]))
             fitting, room = _fitted((*pictures, *dots), room)
-            if room < 0 and made:
+            if room < 0 and parts:
                 break
-            shown = fitting[: len(pictures)], fitting[len(pictures) :]
-            made.append(SettingFigures(members[0].setting, *shown))
-        for place, members in enumerate(drawable[: len(made)]):
-            made[place], room = _with_sites(made[place], members, cards, dpi, room)
-    return Truncated(tuple(made), len(drawable))
+            pictures_and_panels = fitting[: len(pictures)], fitting[len(pictures) :]
+            parts.append(SettingFigures(members[0].setting, *pictures_and_panels))
+        for index, members in enumerate(drawable[: len(parts)]):
+            parts[index], room = _with_sites(parts[index], members, cards, dpi, room)
+    return Truncated(tuple(parts), len(drawable))
 
 
 def bytes_left(page: int) -> int:
-    """Return the bytes for figures of a page that has `page` bytes without them."""
+    """Return the space for figures on a page.
+
+    Args:
+        page: Size of the page without figures, in bytes.
+    """
     return max(LEAST_ROOM, PAGE - page)
 
 
 def _with_sites(
     part: SettingFigures, members: Sequence[Group], cards: Mapping[str, Mapping[str, Any]], dpi: int, room: int
 ) -> tuple[SettingFigures, int]:
-    """Add the figures by site that fit; return the part and the remaining bytes (0 if one did not fit)."""
+    """Return the setting with the figures by site that fit, and the remaining bytes."""
     if room <= 0:
         return replace(part, full=False), 0
     fitting = list(part.plates)
     for panel in filter(None, [gamma_panel(members, dpi, cards), *heat_panels(members, dpi, cards)]):
-        shown, room = _fitted([panel], room)
+        fitting_figures, room = _fitted([panel], room)
         if room < 0:
             return replace(part, plates=tuple(fitting), full=False), 0
-        fitting += shown
+        fitting += fitting_figures
     return replace(part, plates=tuple(fitting)), room
 
 
 def _fitted(figures: Sequence[Figured], room: int) -> tuple[tuple[Figured, ...], int]:
-    """Return the figures, without tables if these do not fit, and the remaining bytes."""
-    whole = room - sum(map(size_of, figures))
-    if whole >= 0:
-        return tuple(figures), whole
-    bare = tuple(map(_bare, figures))
-    return bare, room - sum(map(size_of, bare))
+    remaining = room - sum(map(size_of, figures))
+    if remaining >= 0:
+        return tuple(figures), remaining
+    without_tables = tuple(map(_bare, figures))
+    return without_tables, room - sum(map(size_of, without_tables))
 
 
 def _bare(figure: Figured) -> Figured:
-    """Return the figure without its table of numbers."""
     return replace(figure, rows=()) if isinstance(figure, Picture) else replace(figure, groups=())
 
 
 def size_of(figure: Picture | FigurePanel) -> int:
-    """Return the approximate bytes of the figure and its table on the page."""
-    bare = len(figure.uri) + len(figure.alt.encode())
+    """Return the approximate size of a figure and its table on the page, in bytes."""
+    image_size = len(figure.uri) + len(figure.alt.encode())
     if isinstance(figure, Picture):
         table = TABLE_BYTES + len(figure.rows) * (ROW_BYTES + NUMBER_BYTES * len(figure.epochs))
-        return FIGURE_BYTES + bare + table * bool(figure.rows)
+        return FIGURE_BYTES + image_size + table * bool(figure.rows)
     rows = [row for group in figure.groups for row in group.rows]
     ids = sum(GROUP_BYTES + len("".join(group.run_ids)) + len(group.name) for group in figure.groups)
     numbers = LINE_BYTES * len(rows) + CELL_BYTES * sum(len(row.cells) for row in rows)
-    return PANEL_BYTES + bare + len(figure.caption.encode()) + ids + numbers
+    return PANEL_BYTES + image_size + len(figure.caption.encode()) + ids + numbers
 
 
 def _has_accuracy(groups: Sequence[Group]) -> bool:
@@ -125,7 +125,7 @@ def _has_accuracy(groups: Sequence[Group]) -> bool:
 
 
 def _settings(groups: Sequence[Group]) -> Iterator[list[Group]]:
-    """Return the groups of each setting; they are already ordered by setting."""
+    """Yield the groups of each setting; `groups` must be ordered by setting."""
     return (list(members) for _, members in groupby(groups, lambda group: group.runs[0].record.spec.setting.identity))
 
 
@@ -139,20 +139,19 @@ def _picture(panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[s
     if any(np.isnan(heights(panel, values[-1])) for _, values in lines):
         caption += " A cross marks the last finite value of a run."
     caption += series_sentence([run.record.integrity for group in groups for run in group.runs])
-    drawn = trajectory_png(panel, groups, shades, dpi)
+    image = trajectory_png(panel, groups, shades, dpi)
     return Picture(
         panel.title,
         _alternative(panel, groups),
         caption,
-        data_uri(drawn),
+        data_uri(image),
         epochs,
         table_rows(panel, groups, epochs),
-        drawn,
+        image,
     )
 
 
 def _alternative(panel: Panel, groups: Sequence[Group]) -> str:
-    """Return the figure's alternative text: the first and last value of every run."""
     runs = []
     for group in groups:
         for run in group.runs:

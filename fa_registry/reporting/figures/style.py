@@ -1,6 +1,7 @@
-"""Style and canvas of all figures: small PNG files, independent of the user's settings.
+"""Style and canvas of all figures: small PNG files, fixed matplotlib settings.
 
-Only matplotlib's object interface is used: pyplot has global state, and a library must not change its user's rcParams.
+This module uses only the object interface of matplotlib. pyplot has global state, and a library must not change the user's
+rcParams.
 """
 
 from __future__ import annotations
@@ -35,20 +36,23 @@ LEVEL = 8  # of zlib: 9 takes more than twice as long for 2 % fewer bytes
 
 
 class RenderedFigure(bytes):
-    """A figure as PNG that can also be written as a vector file.
+    """A figure as PNG bytes that can also be saved as a vector file.
 
-    Both have reproducible bytes: no date and no random id. The matplotlib figure is private, because user templates
-    get
-    this object and must not be able to write files.
+    Both formats have reproducible bytes, without date and random id. The matplotlib figure is a private attribute, because user
+    templates receive this object and must not be able to write files.
     """
 
     def __new__(cls, png: bytes, figure: Figure) -> RenderedFigure:
-        made = super().__new__(cls, png)
-        made._figure = figure
-        return made
+        instance = super().__new__(cls, png)
+        instance._figure = figure
+        return instance
 
     def vector(self, kind: str) -> bytes:
-        """Return the figure in a format of VECTORS."""
+        """Return the figure as a vector file.
+
+        Args:
+            kind: A key of VECTORS: `svg` or `pdf`.
+        """
         stream = io.BytesIO()
         with styled():
             self._figure.savefig(stream, format=kind, metadata=VECTORS[kind])
@@ -56,61 +60,82 @@ class RenderedFigure(bytes):
 
 
 class Canvas:
-    """A figure of a given size in inches, and its pixels. Create and draw it inside `styled`."""
+    """A matplotlib figure of a given size in inches, and its pixels.
+
+    Create and draw the canvas inside the context `styled`.
+    """
 
     def __init__(self, width: float, height: float, dpi: int):
         self.figure = Figure(figsize=(width, height), dpi=dpi)
         self._pixels = FigureCanvasAgg(self.figure)
 
     def png(self, flat: Iterable[str], used: Iterable[str]) -> RenderedFigure:
-        """Return the present figure in a palette of the colours used; see `compressed`."""
+        """Return the figure as a PNG with a colour palette.
+
+        Args:
+            flat: Colours of areas.
+            used: Colours of lines and letters.
+        """
         self._pixels.draw()
         return RenderedFigure(compressed(np.asarray(self._pixels.buffer_rgba()), flat, used), self.figure)
 
 
 def panel(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
-    """Add axes at a position in inches from the upper left corner, independent of other panels."""
+    """Add axes at a fixed position to the figure.
+
+    Args:
+        figure: The figure.
+        left: Distance from the left edge of the figure, in inches.
+        top: Distance from the upper edge of the figure, in inches.
+        width: Width in inches.
+        height: Height in inches.
+    """
     wide, high = figure.get_size_inches()
     return figure.add_axes((left / wide, (high - top - height) / high, width / wide, height / high))
 
 
-def ticks(low: float, high: float, most: int) -> list[float]:
-    """Return round numbers from low to high, in about `most` steps or fewer."""
-    places = MaxNLocator(nbins=most, steps=[1, 2, 5, 10]).tick_values(low, high)
-    return [place for place in places if low <= place <= high]
+def ticks(low: float, high: float, max_steps: int) -> list[float]:
+    """Return round numbers between `low` and `high`, in at most about `max_steps` steps."""
+    values = MaxNLocator(nbins=max_steps, steps=[1, 2, 5, 10]).tick_values(low, high)
+    return [value for value in values if low <= value <= high]
 
 
-def whole_ticks(last: int, most: int = 4) -> list[int]:
-    """Return whole numbers of 0..last in at most `most` equal steps."""
-    places = MaxNLocator(nbins=most, integer=True, min_n_ticks=1).tick_values(0, last)
-    return [round(place) for place in places if 0 <= place <= last]
+def whole_ticks(last: int, max_steps: int = 4) -> list[int]:
+    """Return whole numbers from 0 to `last` in at most `max_steps` equal steps."""
+    values = MaxNLocator(nbins=max_steps, integer=True, min_n_ticks=1).tick_values(0, last)
+    return [round(value) for value in values if 0 <= value <= last]
 
 
-def compressed(pixels: np.ndarray, flat: Iterable[str], used: Iterable[str]) -> bytes:
-    """Return a PNG without metadata, a quarter of its size in true colour.
+def compressed(pixels: np.ndarray, flat: Iterable[str], line_colours: Iterable[str]) -> bytes:
+    """Return a PNG with a colour palette and without metadata.
+
+    The size of the file is about a quarter of the size of the same image in true colour.
 
     Args:
-        pixels: (height, width, 4), drawn on white.
-        flat: Colours without soft edges.
-        used: Colours of lines and letters, which have soft edges.
+        pixels: Image of shape (height, width, 4) on a white background.
+        flat: Colours of areas, which have no soft edges.
+        line_colours: Colours of lines and letters, which have soft edges.
     """
     palette = Image.new("P", (1, 1))
-    palette.putpalette([part for shade in shades(flat, used) for part in shade])
+    palette.putpalette([part for shade in shades(flat, line_colours) for part in shade])
     picture = Image.fromarray(pixels).convert("RGB").quantize(palette=palette, dither=Image.Dither.NONE)
     buffer = io.BytesIO()
     picture.save(buffer, "PNG", compress_level=LEVEL)
     return buffer.getvalue()
 
 
-def shades(flat: Iterable[str], used: Iterable[str]) -> list[tuple[int, ...]]:
-    """Return white, the flat colours, and each used colour with its steps towards white."""
-    ways = [
+def shades(flat: Iterable[str], line_colours: Iterable[str]) -> list[tuple[int, ...]]:
+    """Return the palette of an image as RGB values.
+
+    The palette consists of white, the flat colours, and SHADES steps from white to each used colour.
+    """
+    blended_colours = [
         tuple(round(255 * (1 - (1 - part) * step / SHADES)) for part in to_rgb(colour))
-        for colour in dict.fromkeys(used)
+        for colour in dict.fromkeys(line_colours)
         for step in range(1, SHADES + 1)
     ]
-    plain = [tuple(round(255 * part) for part in to_rgb(colour)) for colour in flat]
-    return list(dict.fromkeys([(255, 255, 255), *plain, *ways]))[:LARGEST]
+    flat_colours = [tuple(round(255 * part) for part in to_rgb(colour)) for colour in flat]
+    return list(dict.fromkeys([(255, 255, 255), *flat_colours, *blended_colours]))[:LARGEST]
 
 
 # Okabe and Ito's palette without yellow (invisible on white): distinguishable with any common colour blindness.
@@ -159,13 +184,13 @@ CHANCE_LOOK = MappingProxyType({"color": TICK, "linewidth": 1.0, "linestyle": (0
 
 
 def colours(groups: Sequence[Group]) -> dict[str, tuple[str, object]]:
-    """Return method label → (colour, dash) in order of first appearance; controls are grey."""
+    """Return (label of a method) → (colour, dash pattern); controls are grey."""
     trained = in_order(group_label(group) for group in groups if not group.control)
     return trained | {group_label(group): (CONTROL, "--") for group in groups if group.control}
 
 
 def in_order(labels: Iterable[str]) -> dict[str, tuple[str, object]]:
-    """Return label → (colour, dash) in order of first appearance."""
+    """Return label → (colour, dash pattern), in the order of first appearance."""
     return {
         label: (PALETTE[index % len(PALETTE)], DASHES[index // len(PALETTE) % len(DASHES)])
         for index, label in enumerate(dict.fromkeys(labels))
@@ -174,7 +199,10 @@ def in_order(labels: Iterable[str]) -> dict[str, tuple[str, object]]:
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Inside, matplotlib has our settings; the user's come back at the end."""
+    """Use the matplotlib settings of this package inside the context.
+
+    The user's settings are restored at the end.
+    """
     with matplotlib.rc_context():
         matplotlib.rcdefaults()  # the user's own settings would change the bytes
         matplotlib.rcParams.update(STYLE)

@@ -1,4 +1,4 @@
-"""Trajectory figures as reproducible PNG bytes, and the numbers behind them."""
+"""Figures of metrics by epoch as reproducible PNG bytes, and their numbers."""
 
 from __future__ import annotations
 
@@ -46,15 +46,24 @@ MOST = 308  # decades in the range of a double
 def trajectory_png(
     panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[str, object]], dpi: int = DPI
 ) -> RenderedFigure:
-    """Draw one panel of one setting, inside `styled`. shades: see `colours`. Numbers: see `curves`."""
+    """Draw one metric by epoch for the runs of one setting.
+
+    Call this function inside the context `styled`. `curves` returns the numbers of this figure.
+
+    Args:
+        panel: The metric.
+        groups: The groups of one setting.
+        shades: Result of `style.colours`.
+        dpi: Dots per inch.
+    """
     lines = curves(panel, groups)
     rule = panel_limit(panel, groups)
     band = frozen_range(groups) if panel.quantity == "accuracy" else None
     canvas = Canvas(*SIZE, dpi)
     axes = canvas.figure.add_subplot()
-    looks = {method: shades[method] for method, _ in lines}
-    for method, look in looks.items():
-        _runs(axes, [heights(panel, values) for name, values in lines if name == method], *look)
+    styles = {method: shades[method] for method, _ in lines}
+    for method, style in styles.items():
+        _runs(axes, [heights(panel, values) for name, values in lines if name == method], *style)
     chance = (
         [common_chance(run.record for group in groups for run in group.runs)] if panel.quantity == "accuracy" else []
     )
@@ -69,42 +78,41 @@ def trajectory_png(
         axes.axhline(level, **CHANCE_LOOK, zorder=1)
     _scale(axes, panel, [values for _, values in lines], levels)
     entries = [Line2D([], [], **CHANCE_LOOK, label="chance")] * len(chance)
-    _legend(axes, [*_handles(looks, rule, band), *entries])
-    return canvas.png([GRID], [INK, TICK, FRAME, LIMIT, CONTROL, *(colour for colour, _ in looks.values())])
+    _legend(axes, [*_handles(styles, rule, band), *entries])
+    return canvas.png([GRID], [INK, TICK, FRAME, LIMIT, CONTROL, *(colour for colour, _ in styles.values())])
 
 
 def _runs(axes: Axes, runs: Sequence[np.ndarray], colour: str, dash: object) -> None:
-    """Draw a thin line per run of one method; a cross marks the last finite value of a run that breaks."""
-    places = [np.column_stack([np.arange(len(run)), run]) for run in runs]  # (epochs, 2) each
-    lines = LineCollection(places, colors=colour, linestyles=[dash], linewidths=1.2, alpha=0.9)
+    """Draw a thin line per run; a cross marks the epoch before a non-finite value."""
+    run_points = [np.column_stack([np.arange(len(run)), run]) for run in runs]  # (epochs, 2) each
+    lines = LineCollection(run_points, colors=colour, linestyles=[dash], linewidths=1.2, alpha=0.9)
     axes.add_collection(lines, autolim=False)
-    broken = [place[np.isfinite(place[:, 1])] for place in places if not np.isfinite(place[-1, 1])]
-    ends = np.array([known[-1] for known in broken if len(known)])  # (crosses, 2)
+    broken = [points[np.isfinite(points[:, 1])] for points in run_points if not np.isfinite(points[-1, 1])]
+    ends = np.array([finite[-1] for finite in broken if len(finite)])  # (crosses, 2)
     if len(ends):
         axes.plot(*ends.T, "X", color=colour, markersize=6.5, mec="white", mew=0.6, zorder=4)
 
 
 def _scale(axes: Axes, panel: Panel, lines: Sequence[np.ndarray], levels: Sequence[float]) -> None:
-    """Set limits and ticks of both axes. On a logarithmic axis, curves are drawn as decimal logarithms."""
+    """Set limits and ticks of both axes; a logarithmic axis has decimal logarithms."""
     last = max((len(values) - 1 for values in lines), default=0)
     margin = 0.02 * max(last, 1)
-    places = whole_ticks(last, 8)
-    axes.set_xticks(places, map(str, places))
+    tick_epochs = whole_ticks(last, 8)
+    axes.set_xticks(tick_epochs, map(str, tick_epochs))
     axes.set_xlim(-margin, max(last, 1) + margin)
     axes.set_xlabel("epoch (0 = initialisation)")
-    drawn = heights(panel, np.concatenate([*lines, levels]))
-    drawn = drawn[np.isfinite(drawn)]  # a limit of 0 has no position on a logarithmic axis
-    low, high = (drawn.min(), drawn.max()) if drawn.size else (0.0, 1.0)
-    least = 1.0 if panel.log else 0.02  # so that the axis always has ticks
-    margin = max(0.05 * (high - low), (least - (high - low)) / 2)
-    named = _ticks(panel, low - margin, high + margin)
-    axes.set_yticks([place for place, _ in named], [name for _, name in named])
+    positions = heights(panel, np.concatenate([*lines, levels]))
+    positions = positions[np.isfinite(positions)]  # a limit of 0 has no position on a logarithmic axis
+    low, high = (positions.min(), positions.max()) if positions.size else (0.0, 1.0)
+    min_span = 1.0 if panel.log else 0.02  # so that the axis always has ticks
+    margin = max(0.05 * (high - low), (min_span - (high - low)) / 2)
+    labelled_ticks = _ticks(panel, low - margin, high + margin)
+    axes.set_yticks([tick for tick, _ in labelled_ticks], [name for _, name in labelled_ticks])
     axes.set_ylim(low - margin, high + margin)
     axes.set_ylabel(panel.label, parse_math=True)
 
 
 def _legend(axes: Axes, handles: Sequence[Artist]) -> None:
-    """Draw the legend above the axes and enlarge the figure, so that the axes keep their height."""
     figure = axes.figure
     rows = max(1, math.ceil(len(handles) / LEGEND_COLUMNS))
     legend, lower = 0.1 + 0.165 * rows, 0.145 * SIZE[1]  # inches above and below the axes
@@ -127,33 +135,35 @@ def _legend(axes: Axes, handles: Sequence[Artist]) -> None:
 
 
 def _handles(
-    looks: Mapping[str, tuple[str, object]], rule: tuple[str, float] | None, band: tuple[float, float] | None
+    styles: Mapping[str, tuple[str, object]], rule: tuple[str, float] | None, band: tuple[float, float] | None
 ) -> list[Line2D]:
-    """Return the legend entries: methods, the limit, the frozen band."""
-    names = map(escape_control, short_names(list(looks), LEGEND_LETTERS))
-    made = [
+    names = map(escape_control, short_names(list(styles), LEGEND_LETTERS))
+    handles = [
         Line2D([], [], color=colour, linestyle=dash, linewidth=1.8, label=name)
-        for name, (colour, dash) in zip(names, looks.values(), strict=True)
+        for name, (colour, dash) in zip(names, styles.values(), strict=True)
     ]
     if rule:
-        made.append(Line2D([], [], **LIMIT_LOOK, label=f"{escape_control(rule[0])} limit, {compact(rule[1])}"))
+        handles.append(Line2D([], [], **LIMIT_LOOK, label=f"{escape_control(rule[0])} limit, {compact(rule[1])}"))
     if band:
-        made.append(Line2D([], [], color=CONTROL, alpha=0.35, linewidth=6, label="frozen control, final"))
-    return made
+        handles.append(Line2D([], [], color=CONTROL, alpha=0.35, linewidth=6, label="frozen control, final"))
+    return handles
 
 
 def _ticks(panel: Panel, low: float, high: float) -> list[tuple[float, str]]:
-    """Return ticks: per cent in round steps; or at most seven powers of ten, with 1, 2 and 5 if few."""
+    """Return (position, label) of each tick of the y axis.
+
+    A linear axis has round percentages. A logarithmic axis has at most seven powers of ten, with 1, 2 and 5 if it is short.
+    """
     if not panel.log:
-        return [(place, f"{100 * place:.4g}%") for place in ticks(low, high, 6)]
+        return [(position, f"{100 * position:.4g}%") for position in ticks(low, high, 6)]
     step = max(1, math.ceil((high - low) / 6))
     factors = (1, 2, 5) if high - low <= 2 else (1,)
     powers = (power for power in range(math.floor(low), math.ceil(high) + 1) if power % step == 0)
-    every = ((power + math.log10(factor), factor, power) for power in powers for factor in factors)
+    candidates = ((power + math.log10(factor), factor, power) for power in powers for factor in factors)
     return [
-        (place, compact(float(f"{factor}e{power}")))
-        for place, factor, power in every
-        if low <= place <= min(high, MOST)
+        (position, compact(float(f"{factor}e{power}")))
+        for position, factor, power in candidates
+        if low <= position <= min(high, MOST)
     ]
 
 
@@ -166,13 +176,16 @@ SHOWN_EPOCHS = 6  # epochs in a page's table; audit.json has all
 
 @dataclass(frozen=True)
 class Panel:
-    """One figure.
+    """One figure of a metric.
 
     Attributes:
-        `quantity`: The trajectory's key.
+        `quantity`: Key of the metric's trajectory in the record of a run.
+        title: Title of the figure.
         axis: Description of the metric.
-        label: The same for matplotlib's formula parser.
-        judged: (key, factor) of each metric whose rule has its limit drawn here; the factor converts the limit.
+        label: Axis label, which may contain formulas of matplotlib's parser.
+        kind: Number format, a key of filters.KINDS.
+        log: Whether the axis is logarithmic.
+        judged: (metric, factor) of each metric whose limit is drawn in this figure; the limit is multiplied by the factor.
     """
 
     quantity: str
@@ -234,17 +247,20 @@ PANELS = (
 
 
 def panels(groups: Sequence[Group]) -> tuple[Panel, ...]:
-    """Return the panels that these runs have numbers for.
+    """Return the figures for which these runs have recorded numbers.
 
-    The reference gradient is ‖g_L‖ of the mean cross entropy, or of one sample if the former was not recorded.
+    The reference gradient is ‖g_L‖ of the mean cross entropy. If this norm was not recorded, it is ‖g_L‖ of one sample.
     """
-    known = {name for group in groups for run in group.runs for name, row in run.record.trajectory.items() if row}
-    shown = {panel.title: panel for panel in reversed(PANELS) if panel.quantity in known}
-    return tuple(panel for panel in PANELS if panel in shown.values())
+    recorded = {name for group in groups for run in group.runs for name, row in run.record.trajectory.items() if row}
+    panel_by_title = {panel.title: panel for panel in reversed(PANELS) if panel.quantity in recorded}
+    return tuple(panel for panel in PANELS if panel in panel_by_title.values())
 
 
 def curves(panel: Panel, groups: Sequence[Group]) -> list[tuple[str, np.ndarray]]:
-    """Return (method, values by epoch, NaN where missing) of every run, in the unit of the panel's axis."""
+    """Return (method, values by epoch) of every run, in the unit of the panel's axis.
+
+    A missing value is NaN.
+    """
     return [
         (group_label(group), _numbers(row))
         for group in groups
@@ -254,19 +270,26 @@ def curves(panel: Panel, groups: Sequence[Group]) -> list[tuple[str, np.ndarray]
 
 
 def heights(panel: Panel, values: np.ndarray | float) -> np.ndarray:
-    """Return positions on the panel's axis: values or their decimal logarithms, NaN if not positive."""
+    """Return the positions of the values on the panel's axis.
+
+    On a logarithmic axis, a position is the decimal logarithm, or NaN if the value is not positive.
+    """
     numbers = np.asarray(values, dtype=float)
     return np.log10(np.where(numbers > 0, numbers, np.nan)) if panel.log else numbers
 
 
 def _numbers(row: Series) -> np.ndarray:
-    """Return a Series as numbers, NaN for reasons. One Reading object per value would be slow."""
+    """Return the values of a series; a missing value is NaN."""
     return np.array([entry if isinstance(entry, float) else np.nan for entry in row.__json__()])
 
 
 def frozen_range(groups: Sequence[Group]) -> tuple[float, float] | None:
-    """Return the smallest and largest final test accuracy of the frozen controls."""
-    known = [
+    """Return the smallest and the largest final test accuracy of the frozen controls.
+
+    Returns:
+        None if no frozen control has an accuracy.
+    """
+    accuracies = [
         reading.value
         for group in groups
         for run in group.runs
@@ -274,35 +297,41 @@ def frozen_range(groups: Sequence[Group]) -> tuple[float, float] | None:
         and (reading := run.record.measurements.scalars.get("accuracy")) is not None
         and reading.value is not None
     ]
-    return (min(known), max(known)) if known else None
+    return (min(accuracies), max(accuracies)) if accuracies else None
 
 
 def limit(quantity: str, groups: Sequence[Group]) -> tuple[str, float] | None:
-    """Return (rule, threshold) of the first finding about this metric that has a threshold.
+    """Return (rule, threshold) of the first finding with a threshold for this metric.
 
-    If there is none, use a rule of scale that also judges the metric.
+    If there is no such finding, return a scale rule that judges this metric in addition to another metric.
     """
     findings = (finding for group in groups for run in group.runs for finding in run.findings if quantity)
     judging = (finding for finding in findings if finding.quantity == quantity and finding.threshold is not None)
     further = (
-        (finding.rule, one.threshold)
+        (finding.rule, condition.threshold)
         for group in groups
         for run in group.runs
         for finding in run.findings
-        for one in finding.further
-        if one.quantity == quantity and finding.quantity in SUBJECTS["scale"]
+        for condition in finding.further
+        if condition.quantity == quantity and finding.quantity in SUBJECTS["scale"]
     )
     return next(((finding.rule, finding.threshold) for finding in judging), None) or next(further, None)
 
 
 def panel_limit(panel: Panel, groups: Sequence[Group]) -> tuple[str, float] | None:
-    """Return (rule, threshold on the panel's axis) of the rule that judges the panel's metric."""
-    found = ((limit(quantity, groups), factor) for quantity, factor in panel.judged)
-    return next(((one[0], one[1] * factor) for one, factor in found if one), None)
+    """Return (rule, threshold) of the rule that judges the panel's metric.
+
+    The threshold is in the unit of the panel's axis.
+    """
+    limits = ((limit(quantity, groups), factor) for quantity, factor in panel.judged)
+    return next(((rule_limit[0], rule_limit[1] * factor) for rule_limit, factor in limits if rule_limit), None)
 
 
 def table_epochs(last: int) -> tuple[int, ...]:
-    """Return at most SHOWN_EPOCHS evenly spread epochs of 0..last, including both ends."""
+    """Return at most SHOWN_EPOCHS evenly distributed epochs from 0 to `last`.
+
+    Both 0 and `last` are included.
+    """
     steps = min(last, SHOWN_EPOCHS - 1)
     return tuple(dict.fromkeys(round(index * last / steps) for index in range(steps + 1))) if steps else (0,)
 

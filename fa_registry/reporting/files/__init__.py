@@ -1,6 +1,7 @@
-"""Reports for machines: one file per format, and the schemas that describe them.
+"""Machine-readable reports: one module per file format, and the JSON schemas.
 
-A new format is a module here with a `FILE`, listed in `report_files`: audits write it, and their first page links it.
+To add a format, write a module with a `FILE` and add it to `report_files`. Every audit then writes the file, and the first page
+of the audit links to it.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ class ReportFile:
     """A file that every audit writes.
 
     Args:
-        description: The text of its link.
-        recorded: Whether it contains the report as recorded; otherwise without runs that differ from their recorded files.
+        name: File name.
+        description: Text of the link to the file.
+        write: Function that writes the file.
+        recorded: If true, the file contains the report as recorded. If false, the file omits runs that differ from their
+            recorded files.
     """
 
     name: str
@@ -28,7 +32,10 @@ class ReportFile:
 
 
 def report_files() -> tuple[ReportFile, ...]:
-    """Return the files in writing order; audit.json is last, so that it exists only with the others."""
+    """Return the files in the order in which an audit writes them.
+
+    audit.json is last, so if audit.json exists, all other files exist too.
+    """
     from fa_registry.reporting.files import audit_json, csv, junit
 
     return (csv.FILE, junit.FILE, audit_json.FILE)

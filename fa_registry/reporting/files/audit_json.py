@@ -1,4 +1,7 @@
-"""audit.json: the whole report without loss, written run by run to limit memory for ten thousand runs."""
+"""Writer of audit.json, which contains the report without loss of information.
+
+The file is written run by run to limit the memory for reports with ten thousand runs.
+"""
 
 from __future__ import annotations
 
@@ -17,22 +20,26 @@ LAID_OUT = (AuditReport, SecondOpinion, Reproduction)
 
 
 def write_report(report: AuditReport, path: Path) -> None:
-    """Write a report for jsonio.decode without loss; raise ValueError for a number that is not finite."""
+    """Write a report to a JSON file that jsonio.decode can read without loss.
+
+    Raises:
+        ValueError: A number is NaN or infinite.
+    """
     with path.open("w", encoding="utf-8", newline="\n") as stream:
         stream.writelines(map(json_text, pieces(report)))
         stream.write("\n")
 
 
 def pieces(value: Any) -> Iterator[str]:
-    """Yield the JSON text of a report, in pieces of about one run."""
+    """Yield the JSON text of a report in pieces; a piece is at most about one run."""
     if isinstance(value, LAID_OUT):
-        for place, field in enumerate(fields(value)):
-            yield f"{',' if place else '{'}\n{json.dumps(field.name)}: "
+        for index, field in enumerate(fields(value)):
+            yield f"{',' if index else '{'}\n{json.dumps(field.name)}: "
             yield from pieces(getattr(value, field.name))
         yield "\n}"
     elif isinstance(value, tuple) and value:
-        for place, entry in enumerate(value):
-            yield ",\n" if place else "[\n"
+        for index, entry in enumerate(value):
+            yield ",\n" if index else "[\n"
             yield from pieces(entry)
         yield "\n]"
     else:
@@ -40,7 +47,7 @@ def pieces(value: Any) -> Iterator[str]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a record for json, one level deep; json calls this again for the values inside."""
+    """Convert one record for json.dumps, which converts the nested records."""
     if hasattr(value, "__json__"):
         return value.__json__()
     if is_dataclass(value):
@@ -50,4 +57,4 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"cannot write {type(value).__name__} as JSON")
 
 
-FILE = ReportFile("audit.json", "everything on these pages, without loss", write_report, recorded=True)
+FILE = ReportFile("audit.json", "all data of these pages, without loss of information", write_report, recorded=True)

@@ -1,4 +1,7 @@
-"""audit.csv: one line per run, RFC 4180, UTF-8; missing numbers are empty, with reasons in `reasons`."""
+"""Writer of audit.csv: one line per run, in RFC 4180 format and UTF-8.
+
+A missing number is an empty cell. The column `reasons` contains the reason.
+"""
 
 from __future__ import annotations
 
@@ -25,28 +28,34 @@ CALCULATED = re.compile(r"[\s\x00-\x20\u200b\ufeff]*[=+@＝＋－＠-]|[\t\r\n']
 
 
 def write_csv(report: AuditReport, path: Path) -> None:
-    """Write every judged run, then the selected runs that could not be judged (status `excluded`)."""
-    chosen = columns(report)
+    """Write one line per run: judged runs first, then runs that were not judged.
+
+    Runs that were not judged have the status `excluded`.
+    """
+    csv_columns = columns(report)
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\r\n")
-        writer.writerow([guarded(escape_control(column.name)) for column in chosen] + [REASONS])
+        writer.writerow([guarded(escape_control(column.name)) for column in csv_columns] + [REASONS])
         for row in rows(report):
-            writer.writerow(_line(row, chosen))
-        writer.writerows(_excluded(one, report, chosen) for one in report.excluded)
+            writer.writerow(_line(row, csv_columns))
+        writer.writerows(_excluded(exclusion, report, csv_columns) for exclusion in report.excluded)
 
 
 def guarded(text: str) -> str:
-    """Return the text with a ' before it if a spreadsheet would calculate it, or if it begins with a '."""
+    """Return the text with a leading ' if a spreadsheet would execute it as a formula.
+
+    A text that begins with ' gets another ', so `unguarded` can restore every text.
+    """
     return f"'{text}" if CALCULATED.match(text) else text
 
 
 def unguarded(cell: str) -> str:
-    """Return the text of a text cell of audit.csv, without the ' of `guarded`."""
+    """Return the original text of a cell that `guarded` returned."""
     return cell.removeprefix("'")
 
 
-def _line(row: CsvRowSource, chosen: Sequence[CsvColumn]) -> list[str]:
-    cells = {column.name: column.read(row) for column in chosen}
+def _line(row: CsvRowSource, csv_columns: Sequence[CsvColumn]) -> list[str]:
+    cells = {column.name: column.read(row) for column in csv_columns}
     reasons = {name: cell.reason for name, cell in cells.items() if isinstance(cell, Reading) and cell.value is None}
     return [_written(cell) for cell in cells.values()] + [_reasons(reasons)]
 
@@ -59,17 +68,16 @@ def _written(cell: CsvCell) -> str:
     return str(cell)
 
 
-def _excluded(one: Exclusion, report: AuditReport, chosen: Sequence[CsvColumn]) -> list[str]:
-    """Return the line of a run that was not judged: it has no numbers, but a table must not omit it."""
-    known = {"run_id": one.run_id, "name": one.name, "selection": report.selection, "status": EXCLUDED}
-    known |= {"integrity": "mismatch"} if one.kind == "integrity" else {}
-    return [guarded(escape_control(known.get(column.name, ""))) for column in chosen] + [
-        _reasons({EXCLUDED: one.reason})
+def _excluded(exclusion: Exclusion, report: AuditReport, csv_columns: Sequence[CsvColumn]) -> list[str]:
+    cells = {"run_id": exclusion.run_id, "name": exclusion.name, "selection": report.selection, "status": EXCLUDED}
+    cells |= {"integrity": "mismatch"} if exclusion.kind == "integrity" else {}
+    return [guarded(escape_control(cells.get(column.name, ""))) for column in csv_columns] + [
+        _reasons({EXCLUDED: exclusion.reason})
     ]
 
 
 def _reasons(reasons: dict[str, str]) -> str:
-    """Return JSON, column → why it is empty; an empty text if no number is missing."""
+    """Return a JSON object, empty column → reason; "" if no number is missing."""
     return json_text(json.dumps(reasons, ensure_ascii=False)) if reasons else ""
 
 
@@ -77,16 +85,16 @@ def _reasons(reasons: dict[str, str]) -> str:
 
 
 TEXT, WHOLE, NUMBER, YES_NO = "text", "integer", "number", "boolean"
-FIRST = "the epoch at which it first fires; empty if it never does, or if it is not evaluated by epoch"
+FIRST = "the epoch at which the rule first fires; empty if the rule never fires or is not evaluated by epoch"
 
 
 @dataclass(frozen=True)
 class CsvRowSource:
-    """The source of a line.
+    """The data from which one line of audit.csv is written.
 
     Args:
-        verdicts: One per edition, the leading one first.
-        findings: By the leading edition's rules.
+        verdicts: The verdict of every edition; the leading edition is first.
+        findings: Rule of the leading edition → its finding.
     """
 
     report: AuditReport
@@ -101,10 +109,14 @@ CsvCell = str | int | float | bool | Reading
 
 @dataclass(frozen=True)
 class CsvColumn:
-    """A column of audit.csv; a Reading without a value is an empty cell, with the reason in `reasons`.
+    """A column of audit.csv.
 
     Args:
+        name: Name in the header line.
+        description: Description for docs/audit-json.md.
         kind: text, integer, number or boolean.
+        read: Function that reads the cell. For a Reading without a value, the cell is empty and the column `reasons` has the
+            reason.
     """
 
     name: str
@@ -117,37 +129,37 @@ def _spec(name: str, text: str, kind: str = TEXT) -> CsvColumn:
     return CsvColumn(name, text, kind, lambda row: getattr(row.run.record.spec, name))
 
 
-def _number(name: str, quantity: Metric, known: Known) -> CsvColumn:
+def _number(name: str, quantity: Metric, card_metrics: Known) -> CsvColumn:
     unit = f", {'a fraction of 1' if quantity.unit == 'fraction' else quantity.unit}" if quantity.unit else ""
 
     def read(row: CsvRowSource) -> CsvCell:
-        return metric_of_run(row.run, quantity, row.frozen, known).reading
+        return metric_of_run(row.run, quantity, row.frozen, card_metrics).reading
 
     return CsvColumn(name, f"{quantity.symbol}: {quantity.words}{unit}", NUMBER, read)
 
 
 WHO = (
-    CsvColumn("run_id", "of the run in the tracking store", TEXT, lambda row: row.run.record.run_id),
-    CsvColumn("name", "of the run, as people read it", TEXT, lambda row: row.run.record.name),
+    CsvColumn("run_id", "id of the run in the tracking store", TEXT, lambda row: row.run.record.run_id),
+    CsvColumn("name", "readable name of the run", TEXT, lambda row: row.run.record.name),
     CsvColumn("selection", "which runs were audited, as text", TEXT, lambda row: row.report.selection),
     CsvColumn("setting", "the setting within which runs are compared", TEXT, lambda row: row.run.record.setting),
     _spec("method", "the credit rule"),
     CsvColumn("method_options", "`name=value,…`", TEXT, lambda row: pairs(row.run.record.spec.method_options)),
-    _spec("control", "none, or which control this run is"),
+    _spec("control", "`none`, or the kind of control that this run is"),
     _spec("penalty", "strength λ of the residual penalty", NUMBER),
     _spec("architecture", "the model"),
     CsvColumn(
         "architecture_options", "`name=value,…`", TEXT, lambda row: pairs(row.run.record.spec.architecture_options)
     ),
     _spec("dataset", "the data set"),
-    _spec("seed", "of the run", WHOLE),
-    _spec("epochs", "requested", WHOLE),
+    _spec("seed", "seed of the run", WHOLE),
+    _spec("epochs", "requested number of epochs", WHOLE),
     CsvColumn("identity", "SHA-256 of the whole specification", TEXT, lambda row: row.run.record.spec.identity),
 )
 JUDGED = (
     CsvColumn(
         "status",
-        "complete, diverged, failed, or excluded: it was not judged",
+        "complete, diverged, failed, or excluded (the run was not judged)",
         TEXT,
         lambda row: row.run.record.status,
     ),
@@ -158,11 +170,11 @@ JUDGED = (
     CsvColumn("edition_modified", "a threshold was overridden", YES_NO, lambda row: bool(row.report.edition.overrides)),
     CsvColumn(
         "outcome",
-        "of the leading edition's verdict: pass, warn, fail, incomplete, control",
+        "outcome of the leading edition's verdict: pass, warn, fail, incomplete, control",
         TEXT,
         lambda row: row.run.verdict.outcome,
     ),
-    CsvColumn("verdict", "by the leading edition, as people read it", TEXT, lambda row: row.run.verdict.label),
+    CsvColumn("verdict", "verdict of the leading edition, as text", TEXT, lambda row: row.run.verdict.label),
 )
 NUMBERS = {  # column → its metric
     "accuracy": "accuracy",
@@ -177,45 +189,62 @@ NUMBERS = {  # column → its metric
 
 
 def columns(report: AuditReport) -> tuple[CsvColumn, ...]:
-    """Return the columns of a report in order, for its rules, editions, aggregates of Γ and other metrics."""
+    """Return the columns of audit.csv for a report, in order.
+
+    The columns depend on the rules, editions, aggregates of Γ and other metrics of the report.
+    """
     editions = tuple(
-        describe_edition(one) for one in (report.edition, *(opinion.edition for opinion in report.opinions))
+        describe_edition(item) for item in (report.edition, *(opinion.edition for opinion in report.opinions))
     )
     rules = dict.fromkeys(finding.rule for run in report.runs for finding in run.findings)
     scalars = sorted({name for run in report.runs for name in run.record.measurements.scalars})
     gammas = [name for name in scalars if name.startswith("gamma_")]
-    known = metrics_of_cards(report.cards)
-    shown = audit_columns(report.runs, [name for name in AUDIT_TABLE if name not in NUMBERS.values()], known)
-    others = {one.name: one for one in (*run_metrics(scalars, known), *shown)}
-    others = {
-        name: one for name, one in others.items() if not name.startswith("gamma_") and name not in NUMBERS.values()
+    card_metrics = metrics_of_cards(report.cards)
+    table_metrics = audit_columns(
+        report.runs, [name for name in AUDIT_TABLE if name not in NUMBERS.values()], card_metrics
+    )
+    further_metrics = {item.name: item for item in (*run_metrics(scalars, card_metrics), *table_metrics)}
+    further_metrics = {
+        name: item
+        for name, item in further_metrics.items()
+        if not name.startswith("gamma_") and name not in NUMBERS.values()
     }
-    return columns_of(editions, tuple(rules), gammas, tuple(others.values()), known)
+    return columns_of(editions, tuple(rules), gammas, tuple(further_metrics.values()), card_metrics)
 
 
 def columns_of(
     editions: Sequence[str],
     rules: Sequence[str],
     gammas: Sequence[str],
-    others: Sequence[Metric],
-    known: Known = NONE,
+    further_metrics: Sequence[Metric],
+    card_metrics: Known = NONE,
 ) -> tuple[CsvColumn, ...]:
-    """Return the columns for these editions, rules of the leading edition, and aggregates of Γ.
+    """Return the columns of audit.csv, in order.
 
     Args:
-        editions: The leading one first.
-        others: Metrics with one number per run and no column yet; if the name is used already, it gets the suffix `_2`.
+        editions: The editions; the leading edition is first.
+        rules: The rules of the leading edition.
+        gammas: Keys of the aggregates of Γ.
+        further_metrics: Further metrics with one number per run. If another column already uses a name, the new column gets the
+            suffix `_2`.
+        card_metrics: The metrics of the report.
     """
-    ours = _ours(editions, rules, gammas)
-    taken = {column.name for column in ours}
-    return (*ours, *(_number(f"{one.name}_2" if one.name in taken else one.name, one, known) for one in others))
+    fixed_columns = _ours(editions, rules, gammas)
+    used_names = {column.name for column in fixed_columns}
+    return (
+        *fixed_columns,
+        *(
+            _number(f"{metric.name}_2" if metric.name in used_names else metric.name, metric, card_metrics)
+            for metric in further_metrics
+        ),
+    )
 
 
 def _ours(editions: Sequence[str], rules: Sequence[str], gammas: Sequence[str]) -> tuple[CsvColumn, ...]:
     return (
         *WHO,
         *JUDGED,
-        *(_verdict(name, place, editions) for place, name in enumerate(editions)),
+        *(_verdict(name, index, editions) for index, name in enumerate(editions)),
         *(_number(name, quantity_of(quantity), NONE) for name, quantity in NUMBERS.items()),
         *(_gamma(name) for name in gammas),
         *(column for rule in rules for column in _rule(rule)),
@@ -223,27 +252,28 @@ def _ours(editions: Sequence[str], rules: Sequence[str], gammas: Sequence[str]) 
 
 
 def rows(report: AuditReport) -> Iterator[CsvRowSource]:
-    """Yield one row per judged run, in the report's order."""
+    """Yield the data of one line per judged run, in the order of the report."""
     frozen = Frozen.of(report)
-    opinions = [{one.run_id: one.verdict for one in opinion.judgements} for opinion in report.opinions]
+    opinions = [{item.run_id: item.verdict for item in opinion.judgements} for opinion in report.opinions]
     for run in report.runs:
         statement = tuple(opinion[run.record.run_id] for opinion in opinions)
-        yield CsvRowSource(report, run, frozen, (run.verdict, *statement), {one.rule: one for one in run.findings})
+        yield CsvRowSource(report, run, frozen, (run.verdict, *statement), {item.rule: item for item in run.findings})
 
 
-def _verdict(edition: str, place: int, editions: Sequence[str]) -> CsvColumn:
-    """Return the column of an edition's verdict, with its position if an earlier one has the same name."""
-    name = f"verdict_{edition}" if edition not in editions[:place] else f"verdict_{edition}_{place + 1}"
-    return CsvColumn(name, "by this edition, as people read it", TEXT, lambda row: row.verdicts[place].label)
+def _verdict(edition: str, index: int, editions: Sequence[str]) -> CsvColumn:
+    """Return the column of an edition's verdict, with a suffix for a repeated name."""
+    name = f"verdict_{edition}" if edition not in editions[:index] else f"verdict_{edition}_{index + 1}"
+    return CsvColumn(name, "verdict of this edition, as text", TEXT, lambda row: row.verdicts[index].label)
 
 
 def _gamma(name: str) -> CsvColumn:
-    text = f"of {symbol_of('gamma')} over sites (deep: 1..L) and samples: `gamma_SITES_OVER-SITES_OVER-SAMPLES`"
+    text = (
+        f"aggregate of {symbol_of('gamma')} over sites (deep: 1..L) and samples: `gamma_SITES_OVER-SITES_OVER-SAMPLES`"
+    )
     return CsvColumn(name, text, NUMBER, lambda row: scalar_metric(row.run.record, name))
 
 
 def _rule(rule: str) -> Iterator[CsvColumn]:
-    """Yield five columns for a rule of the leading edition, empty for runs that it did not judge."""
     absent = Reading(None, f"{rule} did not judge this run")
 
     def column(name: str, text: str, kind: str, pick: Callable[[Finding], CsvCell]) -> CsvColumn:
@@ -255,19 +285,21 @@ def _rule(rule: str) -> Iterator[CsvColumn]:
     yield column("state", "the rule's name for its result", TEXT, lambda one: one.state)
     yield column(
         "observed",
-        "the value that the rule compared, in its unit: of this run, or over the number of seeds in `seeds_`",
+        "the value that the rule compared with its limit: the value of this run, or the mean over as many seeds as `seeds_` "
+        "contains; in the unit of the metric",
         NUMBER,
         lambda one: one.observed,
     )
     yield column(
         "seeds",
-        "number of runs that `observed` is the mean of, repeated in the line of each of them; 1: this run alone; 0: no mean",
+        "number of runs over which `observed` is the mean, repeated in the line of each of these runs; 1: only this run; 0: no "
+        "mean",
         WHOLE,
         lambda one: one.seeds,
     )
     yield column(
         "first_fire",
-        "the epoch at which it first fires; empty if it never does or is not evaluated by epoch",
+        "the epoch at which the rule first fires; empty if it never fires or is not evaluated by epoch",
         WHOLE,
         _first_fire,
     )

@@ -1,9 +1,13 @@
-"""junit.xml: an audit as a test report, without times, so that the same audit gives the same bytes.
+"""Writer of junit.xml: the audit as a test report for a build server.
 
-A suite is a method in a setting, a case is a rule's finding on a run. JUnit has four outcomes, the rules have seven:
-pass → passed; warn → passed, with its sentence in system-out; fail → failure, but as warn if the rule does not gate;
-error → error; not_applicable, skipped, waived → skipped. Every run also has a case `integrity`. A run that could not be
-judged is an error, so that a test report never passes by leaving runs out.
+A test suite is a method in a setting. A test case is the finding of a rule on a run. JUnit has four outcomes, but rules have
+seven:
+
+pass → passed; warn → passed, and the sentence is in system-out; fail → failure, or passed if the rule does not gate; error →
+error; not_applicable, skipped and waived → skipped.
+
+Every run also has a test case `integrity`. A run that could not be judged is an error, so missing runs never make the test report
+pass. The file contains no times, therefore the same audit gives the same bytes.
 """
 
 from __future__ import annotations
@@ -32,7 +36,7 @@ COUNTS = {"failures": "failure", "errors": "error", "skipped": "skipped"}  # att
 
 
 def write_junit(report: AuditReport, path: Path) -> None:
-    """Write the total counts, then the suites; the totals are known only after the last suite."""
+    """Write junit.xml: first the total counts, then the suites."""
     total = Counter(dict.fromkeys(("tests", *COUNTS), 0))
     with (
         tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n", dir=path.parent) as body,
@@ -50,7 +54,10 @@ def write_junit(report: AuditReport, path: Path) -> None:
 
 
 def suites(report: AuditReport) -> Iterator[Element]:
-    """Yield one suite per method and setting, in the pages' order, then one of the runs not judged."""
+    """Yield one suite per method and setting, and one suite of the runs not judged.
+
+    The order is that of the pages.
+    """
     for group in groups(report):
         name = f"{group_label(group)} · {group.setting}"
         yield _suite(name, report, [case for run in group.every_run for case in _cases(run, group)])
@@ -71,19 +78,21 @@ def _suite(name: str, report: AuditReport, cases: list[Element]) -> Element:
 
 
 def _cases(run: RunAudit, group: Group) -> Iterator[Element]:
-    where = f"{group_label(group)} · {group.setting}"
-    whose = f"seed {run.record.spec.seed} · run {run.record.run_id}"
+    class_name = f"{group_label(group)} · {group.setting}"
+    run_label = f"seed {run.record.spec.seed} · run {run.record.run_id}"
     for finding in run.findings:
-        yield _finding(_element("testcase", classname=where, name=f"{finding.rule} {finding.title} · {whose}"), finding)
+        yield _finding(
+            _element("testcase", classname=class_name, name=f"{finding.rule} {finding.title} · {run_label}"), finding
+        )
     integrity = run.record.integrity
-    case = _element("testcase", classname=where, name=f"integrity · {whose}")
+    case = _element("testcase", classname=class_name, name=f"integrity · {run_label}")
     if integrity.state in STATES:
         _outcome(case, STATES[integrity.state], integrity.state, "\n".join(integrity.details))
     yield case
 
 
 def _finding(case: Element, finding: Finding) -> Element:
-    """Add the finding's text to the case, in the element of its outcome; also for a pass."""
+    """Add the text of the finding to the test case, in the element of its outcome."""
     text = "\n".join(_lines(finding))
     if finding.outcome in ELEMENTS and (finding.gating or finding.outcome != "fail"):
         _outcome(case, ELEMENTS[finding.outcome], finding.outcome, text, finding.sentence)
@@ -112,7 +121,7 @@ def _lines(finding: Finding) -> Iterator[str]:
 
 
 def _outcome(case: Element, tag: str, kind: str, text: str, message: str = "") -> None:
-    """Add the outcome to the case: in JUnit, failure and error have a type, skipped has only a message."""
+    """Add the outcome to the test case; in JUnit, `skipped` has no type attribute."""
     typed = tag != "skipped"
     element = _element(tag, message=message or text, **({"type": kind} if typed else {}))
     element.text = escape_control(text if typed else f"{kind}\n{text}")
@@ -134,4 +143,4 @@ def _write(suite: Element, stream: TextIO) -> None:
     stream.write(ElementTree.tostring(suite, encoding="unicode") + "\n")
 
 
-FILE = ReportFile("junit.xml", "every judgement as a test, for a build server", write_junit)
+FILE = ReportFile("junit.xml", "every finding as a test case, for a build server", write_junit)

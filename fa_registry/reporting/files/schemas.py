@@ -1,6 +1,6 @@
-"""JSON Schemas (2020-12) of audit.json and of a diff, and the page docs/audit-json.md.
+"""JSON Schemas (2020-12) of audit.json and of a diff; the page docs/audit-json.md.
 
-pydantic generates the schemas of the records; the descriptions are the docstrings of the records and of their fields.
+pydantic generates the schemas from the records. The descriptions are the docstrings of the records and of their fields.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REFERENCE = "#/$defs/"
 
 
 class OfRecords(GenerateJsonSchema):
-    """pydantic's schemas without titles derived from names, and with defaults written by jsonio."""
+    """Generator of JSON Schemas without titles, with default values encoded by jsonio."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
@@ -33,15 +33,20 @@ class OfRecords(GenerateJsonSchema):
         return jsonio.encode(default)
 
     def field_is_required(self, field: Any, total: bool) -> bool:
-        """Return whether a field is required; `schema` is required in a file, although it has a default."""
+        """Return whether a field is required; `schema` is required despite its default."""
         return super().field_is_required(field, total) or field.get("name") == "schema"
 
     def dataclass_schema(self, schema: Any) -> dict[str, Any]:
-        """Return a closed schema with the record's docstring, which some pydantic releases omit if nested."""
-        written = super().dataclass_schema(schema)
-        written.pop("title", None)
-        fields = {name: field | _text(field.get("description", "")) for name, field in written["properties"].items()}
-        return written | _text(schema["cls"].__doc__) | {"properties": fields, "additionalProperties": False}
+        """Return a schema with the record's docstring that allows no further fields.
+
+        Some pydantic releases omit the docstring of a nested record.
+        """
+        base_schema = super().dataclass_schema(schema)
+        base_schema.pop("title", None)
+        fields = {
+            name: field | _text(field.get("description", "")) for name, field in base_schema["properties"].items()
+        }
+        return base_schema | _text(schema["cls"].__doc__) | {"properties": fields, "additionalProperties": False}
 
 
 def _text(text: str) -> dict[str, str]:
@@ -49,16 +54,16 @@ def _text(text: str) -> dict[str, str]:
 
 
 def schema_of(root: type, title: str) -> dict[str, Any]:
-    """Return the schema of a record and of the records inside it, each once under `$defs`.
+    """Return the JSON Schema of a record; nested records are under `$defs`.
 
-    A field with a default may be absent, as when a file is read; a field that is not declared is not allowed.
+    A field with a default may be absent. Fields that the record does not declare are not allowed.
     """
-    written = jsonio.adapter(tuple[root], use_attribute_docstrings=True).json_schema(schema_generator=OfRecords)
+    base_schema = jsonio.adapter(tuple[root], use_attribute_docstrings=True).json_schema(schema_generator=OfRecords)
     return {
         "$schema": GenerateJsonSchema.schema_dialect,
         "title": f"{title}, schema {SCHEMA}",
-        **written["prefixItems"][0],
-        "$defs": written["$defs"],
+        **base_schema["prefixItems"][0],
+        "$defs": base_schema["$defs"],
     }
 
 
@@ -142,15 +147,15 @@ def _lines() -> Iterator[str]:
     yield from _records(diff_schema(), audit["$defs"])
 
 
-def _records(schema: Mapping[str, Any], known: Collection[str]) -> Iterator[str]:
-    """Yield a section per record, after the first record that uses it, without known records."""
+def _records(schema: Mapping[str, Any], documented_names: Collection[str]) -> Iterator[str]:
+    """Yield a section of the page per record, except for known records."""
     definitions = schema["$defs"]
-    waiting, seen = _inside(schema["$ref"]), set(known)
+    waiting, done_names = _inside(schema["$ref"]), set(documented_names)
     while waiting:
         name = waiting.pop(0)
-        if name in seen:
+        if name in done_names:
             continue
-        seen.add(name)
+        done_names.add(name)
         record = definitions[name]
         waiting += _inside(record)
         yield f"### {name}\n\n{_sentence(record['description'])}.\n"
@@ -160,7 +165,7 @@ def _records(schema: Mapping[str, Any], known: Collection[str]) -> Iterator[str]
 
 
 def _inside(schema: Any) -> list[str]:
-    """Return the names of the records that a schema refers to, in order."""
+    """Return the names of the records to which a schema refers, in order."""
     if isinstance(schema, str):
         return [schema.removeprefix(REFERENCE)] if schema.startswith(REFERENCE) else []
     parts = schema.values() if isinstance(schema, Mapping) else schema if isinstance(schema, list) else ()
@@ -168,7 +173,6 @@ def _inside(schema: Any) -> list[str]:
 
 
 def _type(schema: dict[str, Any]) -> str:
-    """Return a short readable name of a type."""
     if "$ref" in schema:
         return schema["$ref"].removeprefix(REFERENCE)
     if "const" in schema:
@@ -189,14 +193,18 @@ def _type(schema: dict[str, Any]) -> str:
 def _columns() -> Iterator[tuple[str, ...]]:
     for column in columns_of(("EDITION",), ("RULE",), ("gamma_…",), (OTHER,)):
         yield f"`{column.name}`", column.kind, column.description
-    yield f"`{REASONS}`", TEXT, "JSON: name of an empty column → why it is empty; `excluded` → why a run was not judged"
+    yield (
+        f"`{REASONS}`",
+        TEXT,
+        "JSON: name of an empty column → reason why it is empty; `excluded` → reason why the run was not judged",
+    )
 
 
 def _outcomes() -> Iterator[tuple[str, str]]:
     for outcome in OUTCOMES:
         tag = junit.ELEMENTS.get(outcome)
-        yield f"`{outcome}`", f"`<{tag}>`" if tag else "passed, its sentence in `<system-out>`"
-    yield "`fail` of a rule that the verdict does not look at", "passed, its sentence in `<system-out>`"
+        yield f"`{outcome}`", f"`<{tag}>`" if tag else "passed; the sentence is in `<system-out>`"
+    yield "`fail` of a rule that does not count for the verdict", "passed; the sentence is in `<system-out>`"
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
@@ -213,7 +221,7 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
 
 
 def published() -> dict[str, str]:
-    """Return file name → its content."""
+    """Return file name → content of the schemas and of audit-json.md."""
     return {
         "audit.schema.json": jsonio.pretty(audit_schema()),
         "diff.schema.json": jsonio.pretty(diff_schema()),
@@ -232,7 +240,7 @@ def diff_schema() -> dict[str, Any]:
 
 
 def main(arguments: list[str]) -> None:
-    """Write the files and print their paths."""
+    """Write the schemas and audit-json.md, and print the paths of the files."""
     parser = argparse.ArgumentParser(
         prog="python -m fa_registry.reporting.files.schemas", description="Write the schemas and their description."
     )

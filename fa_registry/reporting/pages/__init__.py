@@ -1,1 +1,1 @@
-"""The contents of each page: one module per template, its context class first."""
+"""Contents of the pages: one module per template, with its context class."""

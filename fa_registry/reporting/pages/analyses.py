@@ -1,4 +1,4 @@
-"""The analyses of index.html: their answers about this report's runs, and why others are left out."""
+"""Analyses on the page index.html, and the reasons why others are not shown."""
 
 from __future__ import annotations
 
@@ -19,16 +19,20 @@ MOST = 24  # rows of a table
 CELL_BYTES, ROW_BYTES = 45, 60  # approximate size as the template writes them
 WRITTEN = {"count": "compact", "chosen": "compact"}  # kinds of columns that have no filter of that name
 NOTHING = "no trained method is among the runs"
-COMMAND = "fa-registry analyse {} writes it"
+COMMAND = "fa-registry analyse {} writes this analysis"
 
 
 @dataclass(frozen=True)
 class AnswerCell:
-    """A cell: text, then a number, `of` how many, and its interval; each part is optional.
+    """A cell of an analysis table; each part is optional.
 
     Attributes:
-        reason: Why text replaces a number.
-        some: `2 of 3` seeds if not all of them have a value.
+        words: Text before the number.
+        number: The number.
+        of: Number of values on which the cell is based, or 0 to omit it.
+        interval: Interval of the number.
+        reason: Reason why the cell has a text and no number.
+        some: `2 of 3` if only some seeds have a value.
     """
 
     words: str = ""
@@ -41,11 +45,11 @@ class AnswerCell:
 
 @dataclass(frozen=True)
 class PageAnalysis:
-    """One answered question.
+    """One analysis with its table and figure.
 
     Attributes:
-        setting: The setting of all rows, if they share it.
-        columns: (name, description, whether it contains numbers).
+        setting: The setting of all rows, or an empty string if the settings differ.
+        columns: (name, description, whether the column contains numbers).
     """
 
     name: str
@@ -63,47 +67,61 @@ class PageAnalysis:
 
 @dataclass(frozen=True)
 class PageAnalyses:
-    """The analyses of the page. left_out: (title, reason) of those that are not on it."""
+    """The analyses of the page.
+
+    Attributes:
+        shown: The analyses on the page.
+        left_out: (title, reason) of the analyses that are not on the page.
+    """
 
     shown: tuple[PageAnalysis, ...]
     left_out: tuple[tuple[str, str], ...]
 
 
 def page_analyses(report: AuditReport, room: int = ROOM) -> PageAnalyses:
-    """Return every analysis with a result for these runs, until the page is full (`room`: bytes)."""
+    """Return the analyses that have a result for these runs and fit on the page.
+
+    Args:
+        report: The report.
+        room: Maximum size of all analyses in bytes.
+    """
     edition = _edition(report) if any(run.record.spec.control == "none" for run in report.runs) else NOTHING
-    shown: list[PageAnalysis] = []
+    pages: list[PageAnalysis] = []
     left_out: list[tuple[str, str]] = []
     for analyser in ranked():
         full = f"the page is full; {COMMAND.format(analyser.name)}"
-        why, page = edition if isinstance(edition, str) else full if room < LEAST else "", None
-        if not why:
+        reason, page = edition if isinstance(edition, str) else full if room < LEAST else "", None
+        if not reason:
             analysis = analyser.run(report, edition)
-            why = analyser.silence(analysis)
-            page = None if why else _page(analysis, report)
+            reason = analyser.silence(analysis)
+            page = None if reason else _page(analysis, report)
         room -= _bytes(page) if page else 0
         if page and room >= 0:
-            shown.append(page)
+            pages.append(page)
         else:
-            left_out.append((analyser.title, why or full))
-    return PageAnalyses(tuple(shown), tuple(left_out))
+            left_out.append((analyser.title, reason or full))
+    return PageAnalyses(tuple(pages), tuple(left_out))
 
 
 def ranked() -> list[Analyser]:
-    """Return the analyses of an audit's first page, by rank: those with a rank and a figure."""
-    drawn = (CATALOG.get(name.replace("-", "_")) for name in DRAWINGS)
-    return sorted((analyser for analyser in drawn if analyser.rank), key=lambda analyser: analyser.rank)
+    """Return the analyses of the first page in their order.
+
+    Only analyses with a rank and a figure are on this page.
+    """
+    analysers = (CATALOG.get(name.replace("-", "_")) for name in DRAWINGS)
+    return sorted((analyser for analyser in analysers if analyser.rank), key=lambda analyser: analyser.rank)
 
 
 def _edition(report: AuditReport) -> Edition | str:
-    """Return the edition that judged, or why analyses cannot use it again."""
-    asked = report.edition
+    """Return the leading edition, or the reason why analyses cannot use this edition."""
+    reference = report.edition
     try:
-        edition = load_edition(asked.name, {name: float(value) for name, value in asked.overrides.items()})
+        edition = load_edition(reference.name, {name: float(value) for name, value in reference.overrides.items()})
     except (UnknownName, InvalidFields, ValueError) as error:
-        return f"the edition that judged, {asked.name}, cannot be read here: {error}"
-    if (edition.name, edition.digest) != (asked.name, asked.digest):
-        return f"the edition {asked.name} here is not the one that judged (sha256 {asked.digest[:12]}…)"
+        return f"the edition of this audit, {reference.name}, cannot be read by this installation: {error}"
+    if (edition.name, edition.digest) != (reference.name, reference.digest):
+        digest = reference.digest[:12]
+        return f"the edition {reference.name} of this installation is not the edition of this audit (sha256 {digest}…)"
     return edition
 
 
@@ -133,7 +151,6 @@ def _page(analysis: Analysis, report: AuditReport) -> PageAnalysis:
 
 
 def _columns(table: AnalysisTable) -> tuple[list[AnalysisColumn], str]:
-    """Return the columns to print, and the setting if all rows share it (shown once, above the table)."""
     settings = {row["setting"].text for row in table.rows if "setting" in row}
     if len(settings) != 1:
         return list(table.columns), ""
@@ -145,7 +162,10 @@ def _text(column: AnalysisColumn) -> str:
 
 
 def _cell(cell: AnalysisCell, column: AnalysisColumn) -> AnswerCell:
-    """Return the cell as the terminal prints it: `rejects 2 of 3`, `accepts`, 93.4 % with interval, never."""
+    """Return the cell as the terminal prints it.
+
+    Examples: `rejects 2 of 3`, `accepts`, `never`, or a number with its interval.
+    """
     if cell.reading is None:
         return AnswerCell(cell.text)
     if cell.reading.value is None and cell.text:

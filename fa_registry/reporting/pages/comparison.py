@@ -1,4 +1,4 @@
-"""The comparison page: judged runs, with the columns of each setting side by side."""
+"""The comparison page: judged methods or runs as columns, one table per setting."""
 
 from __future__ import annotations
 
@@ -59,72 +59,80 @@ from fa_registry.statistics import PairedDifference, excludes, paired_difference
 
 MOST = 200
 ROOM = 550_000  # bytes of the page for figures and their numbers, shared by its settings
-NOT_COMPARABLE = "These settings are not comparable (no paired difference): they differ in {fields}."
+NOT_COMPARABLE = "These settings are not comparable, so there is no paired difference. The settings differ in {fields}."
 
 
-def compare_context(report: AuditReport, chosen: Sequence[Group]) -> CompareContext:
-    """Return the comparison of the chosen columns, in the requested order.
+def compare_context(report: AuditReport, selected_groups: Sequence[Group]) -> CompareContext:
+    """Return the comparison of the chosen columns, in the given order.
 
-    The columns of each setting that all methods (or runs) share form one part. Without such a setting, all columns
-    form one part.
+    Every setting in which all methods (or runs) have a column is one part of the comparison. If there is no such setting, all
+    columns are in one part.
+
+    Args:
+        report: The report.
+        selected_groups: The columns.
     """
-    parts, left_out = settings_shared(chosen)
+    parts, left_out = settings_shared(selected_groups)
     frozen = Frozen.of(report)
-    columns = audit_columns(_runs(chosen), known=metrics_of_cards(report.cards))
+    columns = audit_columns(_runs(selected_groups), card_metrics=metrics_of_cards(report.cards))
     followed = tuple(
         (_side(part, columns, frozen, report.cards), _figures(part, report, ROOM // len(parts))) for part in parts
     )
-    states = [run.record.integrity.state for run in _runs(chosen)]
+    states = [run.record.integrity.state for run in _runs(selected_groups)]
     return CompareContext(
-        title=" against ".join(dict.fromkeys(map(group_label, chosen))),
+        title=" against ".join(dict.fromkeys(map(group_label, selected_groups))),
         selection=report.selection,
         edition=report.edition,
         overrides=tuple(entry(name, str(value)) for name, value in sorted(report.edition.overrides.items())),
-        series_label=series_label([run.record.integrity for run in _runs(chosen)]),
+        series_label=series_label([run.record.integrity for run in _runs(selected_groups)]),
         integrity=tuple(Count(state, states.count(state)) for state in dict.fromkeys(states)),
         means=means_in_text(columns),
         parts=followed,
         excluded=Truncated.first(MOST, report.excluded),
         remarks=(*left_out, *(remark for part in parts for remark in _unpaired(part)), *report.remarks),
-        commands=Truncated.first(MOST, [command(run.record.spec) for run in _runs(chosen)]),
+        commands=Truncated.first(MOST, [command(run.record.spec) for run in _runs(selected_groups)]),
     )
 
 
-def settings_shared(chosen: Sequence[Group]) -> tuple[list[list[Group]], list[str]]:
-    """Return the columns by setting, and remarks on those left out.
+def settings_shared(selected_groups: Sequence[Group]) -> tuple[list[list[Group]], list[str]]:
+    """Return the columns of each shared setting, and remarks on omitted columns.
 
-    If no setting has all methods, all columns form one part.
+    A setting is shared if all methods have a column in this setting. If there is no shared setting, all columns are in one part.
     """
-    wanted = set(map(group_label, chosen))
+    labels = set(map(group_label, selected_groups))
     by_setting: dict[str, list[Group]] = {}
-    for group in chosen:
+    for group in selected_groups:
         by_setting.setdefault(_setting(group).identity, []).append(group)
-    whole = {name for name, members in by_setting.items() if set(map(group_label, members)) == wanted}
-    if not whole:
-        return [list(chosen)], []
-    lacking = [members for name, members in by_setting.items() if name not in whole]
+    complete = {name for name, members in by_setting.items() if set(map(group_label, members)) == labels}
+    if not complete:
+        return [list(selected_groups)], []
+    lacking = [members for name, members in by_setting.items() if name not in complete]
     left_out = [
-        f"{', '.join(map(group_label, members))} also ran in {members[0].setting}, but the others did not: left out."
+        f"{', '.join(map(group_label, members))} also ran in {members[0].setting}. This setting is "
+        "left out, because the others did not run in it."
         for members in lacking
     ]
-    return [members for name, members in by_setting.items() if name in whole], left_out
+    return [members for name, members in by_setting.items() if name in complete], left_out
 
 
 def _side(
     columns: Sequence[Group], quantities: Columns, frozen: Frozen, cards: Mapping[str, Mapping[str, Any]]
 ) -> SettingComparison:
-    fields, known = differing_fields(columns), metrics_of_cards(cards)
+    fields, card_metrics = differing_fields(columns), metrics_of_cards(cards)
     settings = dict.fromkeys(column.setting for column in columns)
     comparable = len({_setting(column).identity for column in columns}) == 1
-    apart = ", ".join(field.field for field in fields if of_setting(field))
+    field_names = ", ".join(field.field for field in fields if of_setting(field))
     return SettingComparison(
         setting=" / ".join(settings),
         comparable=comparable,
-        why_not="" if comparable else NOT_COMPARABLE.format(fields=apart),
+        why_not="" if comparable else NOT_COMPARABLE.format(fields=field_names),
         columns=tuple(_contender(column) for column in columns),
-        quantities=(*_quantities(columns, quantities, frozen, known), *_further(columns, quantities, known)),
+        quantities=(
+            *_quantities(columns, quantities, frozen, card_metrics),
+            *_further(columns, quantities, card_metrics),
+        ),
         aggregates=tuple(_aggregates(columns)),
-        rules=tuple(_rules(columns, known)),
+        rules=tuple(_rules(columns, card_metrics)),
         paired=tuple(_paired(columns, frozen)) if comparable else (),
         fields=fields,
         sites=compared_sites(columns, cards),
@@ -138,18 +146,18 @@ def _contender(column: Group) -> Contender:
 
 
 def _quantities(
-    columns: Sequence[Group], quantities: Columns, frozen: Frozen, known: Known
+    columns: Sequence[Group], quantities: Columns, frozen: Frozen, card_metrics: Known
 ) -> Iterator[ComparedQuantity]:
     for quantity in quantities:
-        yield _compared(quantity, (figure_estimate(column.runs, quantity, frozen, known) for column in columns))
+        yield _compared(quantity, (figure_estimate(column.runs, quantity, frozen, card_metrics) for column in columns))
 
 
-def _further(columns: Sequence[Group], quantities: Columns, known: Known) -> Iterator[ComparedQuantity]:
-    """Compare the remaining scalar metrics of a run: those in no column here, and those in no table."""
+def _further(columns: Sequence[Group], quantities: Columns, card_metrics: Known) -> Iterator[ComparedQuantity]:
+    """Yield the scalar metrics that are in no other table of the page."""
     measured = (name for run in _runs(columns) for name in run.record.measurements.scalars)
-    there = {*(column.name for column in quantities), *AGGREGATES}
-    for quantity in run_metrics(measured, known):
-        if quantity.name not in there:
+    listed_names = {*(column.name for column in quantities), *AGGREGATES}
+    for quantity in run_metrics(measured, card_metrics):
+        if quantity.name not in listed_names:
             yield _compared(quantity, (scalar_estimate(column.runs, quantity) for column in columns))
 
 
@@ -163,18 +171,20 @@ def _compared(quantity: Metric, estimates: Iterable[Estimate]) -> ComparedQuanti
     return ComparedQuantity(quantity.name, quantity.symbol, quantity.words, quantity.label, tuple(estimates))
 
 
-def _rules(columns: Sequence[Group], known: Known) -> Iterator[ComparedRule]:
-    found = [finding_rows(column.runs, group_label(column), column.setting, known) for column in columns]
+def _rules(columns: Sequence[Group], card_metrics: Known) -> Iterator[ComparedRule]:
+    rows_by_column = [
+        finding_rows(column.runs, group_label(column), column.setting, card_metrics) for column in columns
+    ]
     fires = [{fire.rule: ", ".join(fire.epochs) for fire in first_fires(column.runs)} for column in columns]
-    titles = {row.rule: row.title for rows in found for row in rows}
+    titles = {row.rule: row.title for rows in rows_by_column for row in rows}
     for rule, title in titles.items():
-        cells = tuple(tuple(row for row in rows if row.rule == rule) for rows in found)
+        cells = tuple(tuple(row for row in rows if row.rule == rule) for rows in rows_by_column)
         required = tuple(dict.fromkeys(row.required for cell in cells for row in cell))
         yield ComparedRule(rule, title, required, cells, tuple(fire.get(rule, "never") for fire in fires))
 
 
 def _paired(columns: Sequence[Group], frozen: Frozen) -> Iterator[PairedRow]:
-    """Yield the differences of the first column minus each other column."""
+    """Yield the differences between the first column and each other column."""
     for other in columns[1:]:
         if seeds_of(columns[0]) & seeds_of(other):
             yield from paired_rows(columns[0], other, frozen)
@@ -183,23 +193,22 @@ def _paired(columns: Sequence[Group], frozen: Frozen) -> Iterator[PairedRow]:
 def _unpaired(columns: Sequence[Group]) -> Iterator[str]:
     for other in columns[1:]:
         if not seeds_of(columns[0]) & seeds_of(other):
-            yield f"{group_label(columns[0])} and {group_label(other)} share no seed: there is no paired difference."
+            yield f"{group_label(columns[0])} and {group_label(other)} share no seed, so there is no paired difference."
 
 
 def _figures(columns: Sequence[Group], report: AuditReport, room: int) -> SettingFigures:
-    """Draw the trajectories and the figure by site, with frozen controls of the same settings behind them."""
     settings = list(dict.fromkeys(_setting(column).identity for column in columns))
-    shown = [
+    controls = [
         column
         for column in groups(report)
         if column.runs[0].record.spec.control == "frozen" and _setting(column).identity in settings
     ]
-    own = {run.record.run_id for run in _runs(columns)}
-    behind = [group for group in shown if group.runs[0].record.run_id not in own]
-    ordered = sorted([*columns, *behind], key=lambda group: settings.index(_setting(group).identity))
-    drawn = setting_figures(ordered, report.cards, room=room)
-    pictures = tuple(picture for setting in drawn.shown for picture in setting.pictures)
-    panels = tuple(panel for setting in drawn.shown for panel in setting.plates)
+    column_run_ids = {run.record.run_id for run in _runs(columns)}
+    background = [group for group in controls if group.runs[0].record.run_id not in column_run_ids]
+    ordered = sorted([*columns, *background], key=lambda group: settings.index(_setting(group).identity))
+    figures = setting_figures(ordered, report.cards, room=room)
+    pictures = tuple(picture for setting in figures.shown for picture in setting.pictures)
+    panels = tuple(panel for setting in figures.shown for panel in setting.plates)
     layers = layer_figure(columns, compared_sites(columns, report.cards))
     return SettingFigures(columns[0].setting, pictures, panels, layers=layers)
 
@@ -220,8 +229,8 @@ class Contender:
     """A column: all seeds of a method in a setting, or one run.
 
     Attributes:
-        seeds: (seed, run id, the run's verdict).
-        proof: What the replays prove of its training.
+        seeds: (seed, run id, verdict of the run).
+        proof: What the replays prove about the training of these runs.
     """
 
     label: str
@@ -233,7 +242,12 @@ class Contender:
 
 @dataclass(frozen=True)
 class ComparedQuantity:
-    """One metric, with one estimate per column. label: its name where its description is not shown."""
+    """One metric, with one estimate per column.
+
+    Attributes:
+        words: Description of the metric.
+        label: Name of the metric for places without the description.
+    """
 
     name: str
     symbol: str
@@ -244,11 +258,12 @@ class ComparedQuantity:
 
 @dataclass(frozen=True)
 class ComparedRule:
-    """One rule's judgements of all columns; seeds that it judges alike are grouped.
+    """The judgements of one rule on all columns.
 
     Attributes:
-        required: The requirements as text; more than one if the limits differ between columns.
-        first_fires: As text, one per column.
+        required: The requirement as text; several texts if the limits differ between columns.
+        columns: For each column, one row per group of seeds with the same judgement.
+        first_fires: The epochs of first fire as text, one text per column.
     """
 
     rule: str
@@ -264,7 +279,8 @@ class ComparedSites:
 
     Attributes:
         rows: (site, one estimate per column).
-        exact: Per column, the sites whose credit is exact by construction (Γ = 1 is uninformative); only for Γ.
+        exact: For each column, the sites whose credit is exact by construction. At these sites, Γ = 1 is uninformative. Empty
+            for other metrics.
     """
 
     name: str
@@ -276,7 +292,12 @@ class ComparedSites:
 
 @dataclass(frozen=True)
 class ComparedField:
-    """A field of the specification in which the columns differ; one value per column, as text."""
+    """A field of the specification whose values differ between columns.
+
+    Attributes:
+        field: Name of the field.
+        values: One value per column, as text.
+    """
 
     field: str
     values: tuple[str, ...]
@@ -284,13 +305,14 @@ class ComparedField:
 
 @dataclass(frozen=True)
 class PairedRow:
-    """The difference first − second over the shared seeds.
+    """The difference of a metric between two columns, over their shared seeds.
 
     Attributes:
-        unit: Of the difference; decades for a difference of logarithms.
-        low: Lower end of the 95 % interval; N/A with the reason if there is no interval.
-        high: Upper end of the 95 % interval, likewise.
-        answer: higher, lower, undecided (0 is inside) or provisional (no interval).
+        unit: Unit of the difference; `decades` for a difference of decimal logarithms.
+        difference: Mean of first − second.
+        low: Lower end of the 95 % interval, or the reason why there is no interval.
+        high: Upper end of the 95 % interval, or the reason why there is no interval.
+        answer: `higher`, `lower`, `undecided` (the interval contains 0) or `provisional` (no interval).
     """
 
     first: str
@@ -307,7 +329,11 @@ class PairedRow:
 
 @dataclass(frozen=True)
 class SettingComparison:
-    """One part of the comparison. why_not: the reason if its columns are of non-comparable settings."""
+    """One part of the comparison page.
+
+    Attributes:
+        why_not: The reason why the settings of the columns are not comparable, or an empty string.
+    """
 
     setting: str
     comparable: bool
@@ -323,22 +349,24 @@ class SettingComparison:
 
 @dataclass(frozen=True)
 class CompareContext:
-    """compare.html.j2: methods or runs side by side."""
+    """compare.html.j2: methods or runs as columns of a comparison."""
 
-    title: str = documented("what is compared with what", "text")
+    title: str = documented("the labels of the compared methods or runs", "text")
     selection: str = documented("how the runs were chosen", "text")
     edition: EditionReference = documented("which rules judged", "record")
     overrides: tuple[Entry, ...] = documented("thresholds changed on the command line", "text")
     series_label: str = documented(
-        "how many values by epoch are the author's statement; empty if all were recomputed", "text"
+        "how many values by epoch are statements of the author; empty if all were recomputed", "text"
     )
-    integrity: tuple[Count, ...] = documented("runs by integrity state: trusted means logged, not recomputed", "runs")
-    means: str = documented("which mean over seeds each metric has", "text")
+    integrity: tuple[Count, ...] = documented(
+        "number of runs by integrity state; trusted: logged, but not recomputed", "runs"
+    )
+    means: str = documented("kind of mean over seeds of each metric", "text")
     parts: tuple[tuple[SettingComparison, SettingFigures], ...] = documented(
         "the comparison, one part per setting, with its figures", "see each part"
     )
     excluded: Truncated[Exclusion] = documented(
-        "runs that belong to the comparison but cannot be judged, and why", "runs"
+        "runs that belong to the comparison but cannot be judged, with the reasons", "runs"
     )
     remarks: tuple[str, ...] = documented("columns left out, and the audit's other remarks", "text")
     commands: Truncated[str] = documented("the command lines that retrain these runs", "shell")
@@ -352,15 +380,18 @@ OF_A_METHOD = ("method", "method_options", "penalty", "control", "seed", "weight
 
 
 def differing_fields(columns: Sequence[Group]) -> tuple[ComparedField, ...]:
-    """Return every field whose values differ between columns; the seeds of a column count as one list."""
+    """Return every field of the specification whose values differ between columns.
+
+    The seeds of a column count as one value.
+    """
     flat = [dict(_flat(_fields(column))) for column in columns]
-    named = dict.fromkeys(name for fields in flat for name in fields)
-    made = (ComparedField(name, tuple(fields.get(name, NO_FIELD) for fields in flat)) for name in named)
-    return tuple(field for field in made if len(set(field.values)) > 1)
+    names = dict.fromkeys(name for fields in flat for name in fields)
+    compared_fields = (ComparedField(name, tuple(fields.get(name, NO_FIELD) for fields in flat)) for name in names)
+    return tuple(field for field in compared_fields if len(set(field.values)) > 1)
 
 
 def of_setting(field: ComparedField) -> bool:
-    """Return whether a difference in this field makes runs not comparable."""
+    """Return whether runs that differ in this field cannot be compared."""
     return field.field not in OF_A_METHOD and not field.field.startswith("method_options.")
 
 
@@ -369,13 +400,13 @@ def _fields(column: Group) -> dict[str, Any]:
     return {**jsonio.encode(column.runs[0].record.spec), "seed": seeds}
 
 
-def _flat(fields: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
-    """Yield (dotted name, value as text) of every leaf field."""
+def _flat(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield (dotted name, value as text) of every field without subfields."""
     for name, value in fields.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{before}{name}.")
+            yield from _flat(value, f"{prefix}{name}.")
         else:
-            yield f"{before}{name}", str(value).lower() if isinstance(value, bool) else str(value)
+            yield f"{prefix}{name}", str(value).lower() if isinstance(value, bool) else str(value)
 
 
 # The metrics by site of a comparison, as tables and as one figure with every column in one panel.
@@ -387,13 +418,15 @@ SITE_COLUMNS = ("panel", "method", "setting", "site", "value", "low", "high", "c
 
 
 def compared_sites(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]) -> tuple[ComparedSites, ...]:
-    """Return Γ, ‖h‖, ‖g‖ and metrics in no other table by site, as means over the seeds of each column.
+    """Return the metrics by site, as means over the seeds of each column.
+
+    The metrics are Γ, ‖h‖, ‖g‖ and metrics that are in no other table.
 
     Args:
         groups: The columns.
-        cards: Plug-in cards; they describe the metrics and the sites where credit is exact.
+        cards: Plug-in cards, which describe the metrics and list the sites where the credit is exact.
     """
-    known = metrics_of_cards(cards)
+    card_metrics = metrics_of_cards(cards)
     measured = (name for group in groups for run in group.runs for name in run.record.measurements.sites)
     return tuple(
         ComparedSites(
@@ -401,15 +434,14 @@ def compared_sites(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any
             quantity.symbol,
             quantity.words,
             rows,
-            tuple(_exact(quantity.name, len(rows), one, cards) for one in groups),
+            tuple(_exact(quantity.name, len(rows), column, cards) for column in groups),
         )
-        for quantity in (*map(quantity_of, COMPARED_SITES), *other_metrics(measured, known))
+        for quantity in (*map(quantity_of, COMPARED_SITES), *other_metrics(measured, card_metrics))
         if (rows := tuple(_rows(quantity, groups)))
     )
 
 
 def _exact(name: str, count: int, group: Group, cards: Mapping[str, Mapping[str, Any]]) -> tuple[int, ...]:
-    """Return the sites of a column at which Γ is 1 by construction."""
     card = cards.get(f"methods/{group.runs[0].record.spec.method}", {})
     return tuple(exact_sites(card, count)) if name == "gamma" else ()
 
@@ -431,7 +463,10 @@ def _estimate(quantity: Metric, site: int, group: Group) -> Estimate:
 
 
 def layer_numbers(groups: Sequence[Group]) -> pd.DataFrame:
-    """Return the numbers of the figure by site: means over seeds, intervals; per panel, column and site."""
+    """Return the numbers of the figure by site as a data frame.
+
+    There is one row per panel, column and site, with the mean over seeds and its interval.
+    """
     rows = [
         (panel, group_label(group), group.setting, site, *_ends(name, site, group))
         for panel, name in PANELS.items()
@@ -442,19 +477,23 @@ def layer_numbers(groups: Sequence[Group]) -> pd.DataFrame:
 
 
 def _ends(name: str, site: int, group: Group) -> tuple[float | None, float | None, float | None, str, str]:
-    found = _estimate(quantity_of(name), site, group)
-    return (found.mean.reading.value, found.low.value, found.high.value, "yes", found.mean.reading.reason)
+    estimate = _estimate(quantity_of(name), site, group)
+    return (estimate.mean.reading.value, estimate.low.value, estimate.high.value, "yes", estimate.mean.reading.reason)
 
 
 def layer_figure(groups: Sequence[Group], sites: Sequence[ComparedSites]) -> tuple[tuple[str, str], ...]:
-    """Return (data URI, alt text) of ‖g_l‖ and Γ_l by site; empty if no column has a number."""
+    """Return ((data URI, alternative text),) of the figure of ‖g_l‖ and Γ_l by site.
+
+    Returns:
+        An empty tuple if no column has a number.
+    """
     frame = layer_numbers(groups)
     if frame["value"].isna().all():
         return ()
     text = []
-    for quantity in (one for one in sites if one.name in COMPARED_SITES):
-        for place, group in enumerate(groups):
-            ends = (quantity.rows[index][1][place].mean for index in (0, -1))
+    for quantity in (site_metric for site_metric in sites if site_metric.name in COMPARED_SITES):
+        for column, group in enumerate(groups):
+            ends = (quantity.rows[index][1][column].mean for index in (0, -1))
             text.append(f"{quantity.symbol} of {group_label(group)} from {' to '.join(map(filters.number, ends))}")
     uri = base64.b64encode(png(DRAWN, frame)).decode("ascii")
     return ((f"data:image/png;base64,{uri}", f"By site, first to last: {'; '.join(text)}."),)
@@ -464,11 +503,11 @@ def layer_figure(groups: Sequence[Group], sites: Sequence[ComparedSites]) -> tup
 
 
 def paired_rows(first: Group, second: Group, frozen: Frozen) -> Iterator[PairedRow]:
-    """Yield first − second for every metric of PAIRED that both columns have measured."""
+    """Yield first − second for every metric of PAIRED that both columns measured."""
     for quantity in map(quantity_of, PAIRED):
         a, b = _readings(first, quantity, frozen), _readings(second, quantity, frozen)
         if any(reading.value is not None for reading in a.values()) and any(
-            one.value is not None for one in b.values()
+            other_reading.value is not None for other_reading in b.values()
         ):
             yield _row(quantity, first, second, a, b)
 
@@ -478,24 +517,27 @@ def seeds_of(group: Group) -> set[int]:
 
 
 def _readings(group: Group, quantity: Metric, frozen: Frozen) -> dict[tuple[int, str], Reading]:
-    """Return (seed, run id) → the reading as it is subtracted."""
-    found = {
+    """Return (seed, run id) → reading in the unit in which it is subtracted."""
+    readings = {
         (run.record.spec.seed, run.record.run_id): metric_of_run(run, quantity, frozen).reading for run in group.runs
     }
-    return {key: _subtracted(reading, quantity) for key, reading in found.items()}
+    return {key: _subtracted(reading, quantity) for key, reading in readings.items()}
 
 
 def _subtracted(reading: Reading, quantity: Metric) -> Reading:
-    """Return fractions in percentage points, and the logarithm of metrics on a ratio scale."""
+    """Convert fractions to percentage points, and ratio-scale metrics to logarithms."""
     if reading.value is None:
         return reading
     if quantity.mean != GEOMETRIC:
         return Reading(reading.value * (100.0 if quantity.kind == "pct" else 1.0))
-    return Reading(math.log10(reading.value)) if reading.value > 0 else Reading(None, "not positive: no logarithm")
+    return (
+        Reading(math.log10(reading.value))
+        if reading.value > 0
+        else Reading(None, "the value is not positive, so it has no logarithm")
+    )
 
 
 def _difference(quantity: Metric) -> tuple[str, str]:
-    """Return unit and kind of a difference of values of `_subtracted`."""
     if quantity.mean == GEOMETRIC:
         return "decades", "num"
     return ("percentage points", "pp") if quantity.kind == "pct" else (quantity.unit, quantity.kind)
@@ -508,14 +550,18 @@ def _row(
     a: Mapping[tuple[int, str], Reading],
     b: Mapping[tuple[int, str], Reading],
 ) -> PairedRow:
-    known = [{key[0]: one.value for key, one in side.items() if one.value is not None} for side in (a, b)]
-    shared = known[0].keys() & known[1].keys()
+    values_by_seed = [
+        {key[0]: reading.value for key, reading in side.items() if reading.value is not None} for side in (a, b)
+    ]
+    shared = values_by_seed[0].keys() & values_by_seed[1].keys()
     if not shared:
-        return _without(quantity, first, second, "no seed has a value on both sides")
-    found = paired_difference(*({seed: side[seed] for seed in shared} for side in known))
+        return _without(quantity, first, second, "no seed has a value in both columns")
+    difference = paired_difference(*({seed: side[seed] for seed in shared} for side in values_by_seed))
     missing = sorted({key[0] for key in (*a, *b)} - shared)
-    remarks = [found.remark.removeprefix("provisional: ")] if found.remark else []
-    remarks += [f"without seed {', '.join(map(str, missing))}: no value on both sides"] if missing else []
+    remarks = [difference.remark.removeprefix("provisional: ")] if difference.remark else []
+    remarks += (
+        [f"without seed {', '.join(map(str, missing))}, which has no value in one of the columns"] if missing else []
+    )
     ids = tuple(run_id for seed, run_id in (*a, *b) if seed in shared)
     unit, kind = _difference(quantity)
     return PairedRow(
@@ -523,11 +569,11 @@ def _row(
         second=group_label(second),
         words=quantity.label,
         unit=unit,
-        difference=Number(Reading(found.mean), kind, ids),
-        low=_end(found, "low"),
-        high=_end(found, "high"),
-        seeds=found.seeds,
-        answer=_answer(found),
+        difference=Number(Reading(difference.mean), kind, ids),
+        low=_end(difference, "low"),
+        high=_end(difference, "high"),
+        seeds=difference.seeds,
+        answer=_answer(difference),
         remark="; ".join(remarks),
     )
 
@@ -539,13 +585,17 @@ def _without(quantity: Metric, first: Group, second: Group, reason: str) -> Pair
     return PairedRow(*labels, quantity.label, unit, Number(none, kind, ()), none, none, (), "none", reason)
 
 
-def _end(found: PairedDifference, end: str) -> Reading:
-    return Reading(getattr(found.interval, end)) if found.interval else Reading(None, "one shared seed: no interval")
+def _end(difference: PairedDifference, end: str) -> Reading:
+    return (
+        Reading(getattr(difference.interval, end))
+        if difference.interval
+        else Reading(None, "only one shared seed, so there is no interval")
+    )
 
 
-def _answer(found: PairedDifference) -> str:
-    if found.interval is None:
+def _answer(difference: PairedDifference) -> str:
+    if difference.interval is None:
         return "provisional"
-    if not excludes(found.interval, 0.0):
+    if not excludes(difference.interval, 0.0):
         return "undecided"
-    return "higher" if found.mean > 0 else "lower"
+    return "higher" if difference.mean > 0 else "lower"

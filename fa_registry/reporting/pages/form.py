@@ -1,4 +1,4 @@
-"""The reporting form of one group of runs."""
+"""The reporting form of one method in one setting."""
 
 from __future__ import annotations
 
@@ -70,25 +70,25 @@ from fa_registry.reporting.view_models import (
 
 PROMPTS = {  # key of a blank: its title, and the question to the author
     "motivation": ("Motivation", "Why this method, in this setting? What was expected before the runs?"),
-    "claim": ("Claim wording", "The sentence the paper will print, within the claims above."),
+    "claim": ("Claim wording", "The sentence that the paper will print. It must not exceed the claims above."),
     "limitations": ("Known limitations", "What these runs cannot show."),
 }
 EXACT = {
     "all": "every site",
-    "last": "the last site L (the last block then trains as with backpropagation: depth utility is measured against that block "
-    "trained alone, the control ladder_1)",
+    "last": "the last site L (the last block is trained as with backpropagation, so depth utility is measured against the "
+    "control ladder_1, which trains only this block)",
     "none": "none",
 }
 
 
-def form_context(group: Group, link: Link, sources: Sources, written: Mapping[str, str]) -> FormContext:
-    """Return the form of one group.
+def form_context(group: Group, link: Link, sources: Sources, blank_texts: Mapping[str, str]) -> FormContext:
+    """Return the template variables of the form of one group.
 
     Args:
         group: The group.
-        link: The form's link.
+        link: The link to the form.
         sources: The report and its indexes.
-        written: The texts of the author in the blanks of an earlier form.
+        blank_texts: Blank → text that the author wrote into an earlier form.
     """
     report, label, setting = sources.report, group_label(group), group.setting
     # metrics with one number per run have their own table
@@ -101,10 +101,10 @@ def form_context(group: Group, link: Link, sources: Sources, written: Mapping[st
     exact = exact_sites(method, sites_of(group.runs))
     findings = finding_rows(group.runs, label, setting, sources.known)
     compared = sources.compared(group, link.href)
-    others = sources.others(group)
+    further_judgements = sources.others(group)
     excluded = sources.excluded(group)
     controls = control_rows(group.runs, sources.frozen)
-    judged = (run for runs in (group.runs, *(runs for _, runs in others)) for run in runs)
+    judged = (run for runs in (group.runs, *(runs for _, runs in further_judgements)) for run in runs)
     return FormContext(
         title=f"{label} — {setting}",
         method=label,
@@ -132,13 +132,13 @@ def form_context(group: Group, link: Link, sources: Sources, written: Mapping[st
         gamma=headline[HEADLINE_GAMMA],
         aggregates=tuple(aggregates(group.runs)),
         gamma_sites=gamma_table(group.runs, exact),
-        gamma_exact=gamma_table(group.runs, exact, counted=False),
+        gamma_exact=gamma_table(group.runs, exact, informative=False),
         exact_sites=EXACT.get(str(method.get("exact_sites")), NOT_RECORDED),
         diagnostics=site_tables(group.runs, report),
         scalars=scalar_table(group.runs, report),
         first_fires=first_fires(group.runs),
         findings=findings,
-        others=tuple(_judged_by(*other, label, setting, sources) for other in others),
+        others=tuple(_judged_by(*other, label, setting, sources) for other in further_judgements),
         claims=claims(group.runs, excluded, exact=is_exact(method)),
         excluded=excluded,
         pitfalls=pitfalls(group, sources),
@@ -146,7 +146,7 @@ def form_context(group: Group, link: Link, sources: Sources, written: Mapping[st
         completing=completion_commands(group.runs, excluded, report),
         commands=lines(group.runs, report, sources.frozen),
         bibliography=bibliography(group.runs, [finding for run in judged for finding in run.findings], report),
-        blanks=blanks(written),
+        blanks=blanks(blank_texts),
     )
 
 
@@ -158,39 +158,44 @@ def _judged_by(
 
 
 def _depth(findings: Sequence[FindingRow], runs: Sequence[RunAudit]) -> Iterator[FindingRow]:
-    """Yield the findings on the margin over frozen, one for all seeds if the rule judges over seeds."""
     rules = {finding.rule for run in runs for finding in run.findings if finding.quantity in SUBJECTS["depth"]}
     return (row for row in findings if row.rule in rules and row.state)
 
 
-def blanks(written: Mapping[str, str]) -> tuple[Blank, ...]:
-    """Return the form's blanks, and the written blanks of an older template, so that no text is lost."""
-    known = [Blank(key, title, prompt, written.get(key, "")) for key, (title, prompt) in PROMPTS.items()]
-    older = ((key, text) for key, text in written.items() if key not in PROMPTS and text)
-    return (*known, *(Blank(key, key, "Kept from an earlier form.", text) for key, text in older))
+def blanks(blank_texts: Mapping[str, str]) -> tuple[Blank, ...]:
+    """Return the blanks of the form, with the texts that the author wrote.
+
+    Blanks of an older template are kept if they contain a text.
+
+    Args:
+        blank_texts: Blank → text that the author wrote into an earlier form.
+    """
+    standard_blanks = [Blank(key, title, prompt, blank_texts.get(key, "")) for key, (title, prompt) in PROMPTS.items()]
+    older = ((key, text) for key, text in blank_texts.items() if key not in PROMPTS and text)
+    return (*standard_blanks, *(Blank(key, key, "Kept from an earlier form.", text) for key, text in older))
 
 
 @dataclass(frozen=True)
 class FormContext:
-    """form.html.j2, form.md.j2 and form.tex.j2: the reporting form of one method in one setting."""
+    """form.html.j2, form.md.j2, form.tex.j2: the form of one method in one setting."""
 
     title: str = documented("method and setting", "text")
     method: str = documented("the method's label", "text")
     setting: str = documented("the setting's readable name", "text")
     edition: EditionReference = documented("which rules judged", "record")
-    verdict: Verdict = documented("of all seeds together", "record")
-    proof: str = documented("what the audit's replays prove of the training", "text")
+    verdict: Verdict = documented("verdict of all seeds together", "record")
+    proof: str = documented("what the audit's replays prove about the training", "text")
     series_label: str = documented(
-        "how many curves, first fires and training values are the author's statement; empty if all were recomputed",
+        "how many curves, first fires and training values are statements of the author; empty if all were recomputed",
         "text",
     )
     opinions: tuple[tuple[EditionReference, Verdict], ...] = documented(
         "every edition with its verdict of all seeds together, the leading one first", "record"
     )
-    differences: tuple[Difference, ...] = documented("where the editions differ, and by which findings", "text")
-    columns: tuple[MetricSummary, ...] = documented(
-        "the columns of numbers of the table of every seed", "see each metric"
+    differences: tuple[Difference, ...] = documented(
+        "the subjects that the editions judge differently, with the findings", "text"
     )
+    columns: tuple[MetricSummary, ...] = documented("the numeric columns of the table of seeds", "see each metric")
     seeds: tuple[SeedRow, ...] = documented(
         "one row per seed: run, status, verdict and headline numbers", "see each column"
     )
@@ -198,16 +203,18 @@ class FormContext:
         "further runs of the same seeds; only the newest complete run of a seed counts", "runs"
     )
     controls: tuple[ControlRow, ...] = documented(
-        "the frozen control of each seed: its run, its integrity, its checks, why it is not proven", "runs"
+        "the frozen control of each seed: run, integrity, checks, and the reason why it is not proven", "runs"
     )
-    control_state: str = documented("`control verified`, or why a frozen control is not proven", "text")
+    control_state: str = documented("`control verified`, or the reason why a frozen control is not proven", "text")
     identification: tuple[Entry, ...] = documented("what was run: method, architecture, data, recipe, machine", "text")
     evidence: tuple[EvidenceRow, ...] = documented(
-        "comparisons with what the runs recorded by digest, one line per subject: how many agree, differ, were impossible",
+        "comparisons with the recorded digests, one line per subject: how many runs agree, differ or could not be compared",
         "runs",
     )
     equations: str = documented("the equations implemented, from the method's card", "text")
-    deviations: tuple[str, ...] = documented("numbered deviations from the source, from the card", "text")
+    deviations: tuple[str, ...] = documented(
+        "numbered deviations from the source, according to the method's card", "text"
+    )
     accuracy: Estimate = documented("test accuracy over seeds, whole test set", "fraction")
     sampling: Sampling | None = documented(
         "uncertainty of the accuracy from the size of the test set: Wilson's 95 % interval; none if the size is unknown",
@@ -215,21 +222,27 @@ class FormContext:
     )
     frozen: Estimate = documented("the frozen controls' accuracy, paired by seed", "fraction")
     margin: Estimate = documented("accuracy − frozen accuracy, paired by seed", "percentage points")
-    depth: tuple[FindingRow, ...] = documented("the leading edition's findings on that margin", "percentage points")
-    gamma: Estimate = documented("Γ by its named aggregation, gamma_deep_mean", "cosine")
+    depth: tuple[FindingRow, ...] = documented(
+        "the leading edition's findings on the margin over the frozen control", "percentage points"
+    )
+    gamma: Estimate = documented("the headline Γ, gamma_deep_mean", "cosine")
     aggregates: tuple[MetricSummary, ...] = documented("Γ by every aggregation, and their spread", "cosine")
     gamma_sites: Table[Row[Cell]] = documented("Γ of every seed and site that counts, always shown", "cosine")
-    gamma_exact: Table[Row[Cell]] = documented("the same for sites that are exact by construction, collapsed", "cosine")
-    exact_sites: str = documented("sites whose credit is exact by construction, so that Γ = 1 is uninformative", "text")
+    gamma_exact: Table[Row[Cell]] = documented(
+        "Γ of every seed at the sites that are exact by construction; collapsed on the page", "cosine"
+    )
+    exact_sites: str = documented("sites whose credit is exact by construction, so Γ = 1 is uninformative", "text")
     diagnostics: tuple[Table[RowGroup[Cell]], ...] = documented("every metric by seed and site", "see each metric")
     scalars: Table[Row[Cell]] = documented("metrics with one number per run: stability, drift, …", "see each metric")
-    first_fires: tuple[FirstFire, ...] = documented("the epoch at which a rule first fired, seed by seed", "epoch")
+    first_fires: tuple[FirstFire, ...] = documented("the epoch at which a rule first fired, for each seed", "epoch")
     findings: tuple[FindingRow, ...] = documented(
-        "every rule's judgement, seeds judged alike together", "see `required`"
+        "every rule's judgement; seeds with the same judgement are grouped", "see `required`"
     )
-    others: tuple[JudgedBy, ...] = documented("the judgements of every further edition, rule by rule", "see `required`")
+    others: tuple[JudgedBy, ...] = documented(
+        "the judgements of every further edition, for each rule", "see `required`"
+    )
     excluded: tuple[Exclusion, ...] = documented(
-        "selected runs of this method in this setting that were not judged, and why; shown next to the headline",
+        "selected runs of this method in this setting that were not judged, with the reasons; shown next to the headline",
         "runs",
     )
     claims: tuple[Claim, ...] = documented("what may be claimed and what is not supported", "text")
@@ -237,14 +250,14 @@ class FormContext:
         "the checklist of known pitfalls, each answered from the records with its evidence", "text"
     )
     reproduction: ReproductionTable | None = documented(
-        "the published figures these runs were compared with; none if the study has no reference.toml",
+        "the published values with which these runs were compared; none if the study has no reference.toml",
         "see each figure",
     )
     completing: tuple[str, ...] = documented(
-        "the command lines that train the missing runs and audit again; none if no run is missing", "shell"
+        "the command lines that train the missing runs and repeat the audit; none if no run is missing", "shell"
     )
     commands: tuple[str, ...] = documented(
-        "the command lines that retrain these runs and their frozen controls from their commits, and audit them",
+        "the command lines that retrain these runs and their frozen controls from their commits, and audit these runs",
         "shell",
     )
     bibliography: Bibliography = documented(
@@ -265,10 +278,10 @@ WHOLE = re.compile(r"<!-- fa:blank ([\w-]+) -->\n?(.*?)\n?<!-- /fa:blank -->", r
 
 
 def read_blanks(form: Path) -> dict[str, str]:
-    """Return the author's texts in an existing form.
+    """Return blank → text that the author wrote into an existing form.
 
     Raises:
-        UsageError: The blanks cannot be read, so that the texts would be lost.
+        UsageError: The blanks cannot be read, so rewriting the form would lose the texts.
     """
     if not form.is_file():
         return {}
@@ -276,31 +289,37 @@ def read_blanks(form: Path) -> dict[str, str]:
         return _written(form.read_text(encoding="utf-8"), str(form))
     except UnicodeDecodeError as error:
         raise UsageError(
-            f"{form}: its blanks cannot be kept: expected UTF-8, found {error.reason} at byte {error.start}; "
+            f"{form}: the blanks cannot be kept: expected UTF-8, found {error.reason} at byte {error.start}; "
             "save it as UTF-8 or move the file away"
         ) from error
 
 
-def check_blanks_kept(written: Mapping[str, str], page: str, form: Path) -> None:
-    """Check that the new page contains every text the author wrote, so that it may replace the old form.
+def check_blanks_kept(blank_texts: Mapping[str, str], page: str, form: Path) -> None:
+    """Check that a new page contains every text that the author wrote.
+
+    Args:
+        blank_texts: Blank → text of the author.
+        page: The new page.
+        form: Path of the old form, which the new page replaces.
 
     Raises:
-        UsageError: A text would be lost.
+        UsageError: The new page lacks a text.
     """
-    kept = _written(page, f"{form} as it would be rewritten") if any(written.values()) else {}
-    lost = [key for key, text in written.items() if text and kept.get(key) != text]
-    if lost:
+    kept_texts = _written(page, f"{form} as it would be rewritten") if any(blank_texts.values()) else {}
+    lost_keys = [key for key, text in blank_texts.items() if text and kept_texts.get(key) != text]
+    if lost_keys:
         raise UsageError(
-            f"{form}: what people wrote into {', '.join(lost)} would be lost: expected it in its blank of the new page. "
-            "Change the template form.md.j2 so that it writes every blank with its markers, or move the file away"
+            f"{form}: the texts that the author wrote into {', '.join(lost_keys)} would be lost: expected these texts in the same "
+            "blanks of the new page, found other texts. Change the template form.md.j2 so that it writes every blank with its "
+            "markers, or move the file away"
         )
 
 
 def _written(text: str, subject: str) -> dict[str, str]:
-    """Return the blanks of a form by name.
+    """Return blank → text of a form.
 
     Raises:
-        UsageError: An opening marker is repeated, or no closing marker follows it before the next one.
+        UsageError: The markers of the blanks are repeated, nested or not closed.
     """
     opened, closed = OPENING.findall(text), text.count(CLOSING)
     blanks_found = WHOLE.findall(text)
@@ -311,8 +330,8 @@ def _written(text: str, subject: str) -> dict[str, str]:
         or any(OPENING.search(body) for _, body in blanks_found)
     ):
         raise UsageError(
-            f"{subject}: its blanks cannot be kept: expected every '<!-- fa:blank NAME -->' once and closed by one "
-            f"'{CLOSING}', found {', '.join(opened) or 'none'} opened and {closed} times closed; "
+            f"{subject}: the blanks cannot be kept: expected every '<!-- fa:blank NAME -->' exactly once, followed by one "
+            f"'{CLOSING}', found the opening markers of {', '.join(opened) or 'none'} and {closed} closing markers; "
             "repair the markers or move the file away"
         )
     return {name: body.strip("\n") for name, body in blanks_found}
@@ -322,14 +341,21 @@ def _written(text: str, subject: str) -> dict[str, str]:
 
 
 def lines(runs: Sequence[RunAudit], report: AuditReport, frozen: Frozen) -> tuple[str, ...]:
-    """Return command lines for a POSIX shell, in order; a # comment names what a line cannot reproduce."""
+    """Return the commands that reproduce the runs and the audit, for a POSIX shell.
+
+    A comment (#) names everything that a command cannot reproduce.
+    """
     controls = dict.fromkeys(run.frozen_run_id for run in runs if run.frozen_run_id)
     records = [run.record for run in runs] + [frozen.runs[run_id] for run_id in controls if run_id in frozen.runs]
     by_checkout: dict[str, list[RunRecord]] = {}
     for record in records:
         by_checkout.setdefault(_checkout(record), []).append(record)
     packages = dict.fromkeys(line for record in records for line in _packages(record))
-    trained = [line for checkout, held in by_checkout.items() for line in (checkout, *map(_training, held))]
+    trained = [
+        line
+        for checkout, checkout_records in by_checkout.items()
+        for line in (checkout, *map(_training, checkout_records))
+    ]
     absent = [f"# frozen control {run_id}: not part of this report" for run_id in controls if run_id not in frozen.runs]
     return (*packages, *trained, *absent, _audit(report))
 
@@ -340,55 +366,61 @@ MOST_COMPLETING = 12  # training lines; further runs are only counted
 def completion_commands(
     runs: Sequence[RunAudit], excluded: Sequence[Exclusion], report: AuditReport
 ) -> tuple[str, ...]:
-    """Return the command lines that train the missing runs and audit again; empty if no run is missing.
+    """Return the commands that train the missing runs and repeat the audit.
 
-    A study trains by itself the runs that the store lacks. A finished run that lacks a metric is retrained with
-    --force.
-    Training cannot repair a run whose metrics cannot be recomputed, e.g. because its data are not here: a comment with
-    the reason replaces its line.
+    The command of a study trains all runs that the store lacks. If a finished run lacks a metric, its command has the option
+    --force. Training does not help if the metrics of a run cannot be recomputed, for example because its data are not
+    available. For such a run, the result contains a comment with the reason.
+
+    Returns:
+        An empty tuple if no run is missing.
     """
     broken = [_comment(run.frozen_doubt) for run in runs if run.frozen_doubt and not run.frozen_run_id]
-    broken += [_comment(f"no command repairs {one.name}: {one.reason}") for one in excluded if one.kind == "broken"]
-    excluded = [one for one in excluded if one.kind != "broken"]
+    broken += [
+        _comment(f"no command repairs {exclusion.name}: {exclusion.reason}")
+        for exclusion in excluded
+        if exclusion.kind == "broken"
+    ]
+    excluded = [exclusion for exclusion in excluded if exclusion.kind != "broken"]
     gaps = [run for run in runs if run.verdict.outcome == "incomplete"]
-    absent = [one.spec for one in excluded if one.spec and one.kind != "integrity"]
+    absent = [exclusion.spec for exclusion in excluded if exclusion.spec and exclusion.kind != "integrity"]
     absent += [control_of(run.record.spec) for run in gaps if not run.frozen_run_id and not run.frozen_doubt]
-    again = [one.spec for one in excluded if one.spec and one.kind == "integrity"]
-    again += [run.record.spec for run in gaps if run.frozen_run_id]
+    retrain_specs = [exclusion.spec for exclusion in excluded if exclusion.spec and exclusion.kind == "integrity"]
+    retrain_specs += [run.record.spec for run in gaps if run.frozen_run_id]
     study = report.choice.study if report.choice else ""
     training = [train_line(spec, study) for spec in absent]
-    if (absent or not all(one.spec for one in excluded)) and (options := _chosen(report)):
+    if (absent or not all(exclusion.spec for exclusion in excluded)) and (options := _chosen(report)):
         training = [_remarked(f"fa-registry study {' '.join(options)}", [_whose_file(study)])]
-    training = list(dict.fromkeys([*training, *(train_line(spec, study, again=True) for spec in again)]))
+    training = list(dict.fromkeys([*training, *(train_line(spec, study, force=True) for spec in retrain_specs)]))
     audit = [_audit(report)] if training else []
     training += broken
-    left = len(training) - MOST_COMPLETING
-    more = [f"# and {left} more runs, listed in audit.json"] if left > 0 else []
-    return (*training[:MOST_COMPLETING], *more, *audit)
+    remaining = len(training) - MOST_COMPLETING
+    overflow_note = [f"# and {remaining} more runs, listed in audit.json"] if remaining > 0 else []
+    return (*training[:MOST_COMPLETING], *overflow_note, *audit)
 
 
 def _whose_file(study: str) -> str:
-    """Return a remark if a study is not built in: it is found by path, but an audit stores only its name."""
+    """Return a remark that a user's study.toml must be given by its path, or ""."""
     shipped = {path.parent.name for path in bundled_files.projects().glob("*/study.toml")}
-    return "" if study in shipped else f"{study}: replace it with the path of the study.toml that has this name"
+    return "" if study in shipped else f"{study}: replace this name with the path of the study.toml that has this name"
 
 
 def _checkout(record: RunRecord) -> str:
-    """Return the line that checks out the commit of the run, with a remark on uncommitted changes."""
+    """Return the command that checks out the commit of the run."""
     commit, dirty = record.provenance.get("commit"), record.provenance.get("dirty")
     if not commit or commit == NOT_A_CHECKOUT or str(commit).startswith(UNKNOWN):
         version = record.provenance.get("fa_registry") or (record.provenance.get("versions") or {}).get("fa_registry")
         return _comment(f"commit: {commit or 'not recorded'}; fa_registry {version or 'of a version not recorded'}")
     line = f"git checkout {shlex.quote(str(commit))}"
     if dirty:
-        return f"{line}  # the tree was DIRTY: what was changed after this commit was not recorded"
-    return line if dirty is False else f"{line}  # whether the tree was clean is not known"
+        return f"{line}  # the working tree was DIRTY: the changes after this commit were not recorded"
+    return line if dirty is False else f"{line}  # it is not known whether the working tree was clean"
 
 
 def _packages(record: RunRecord) -> Iterator[str]:
-    """Yield the lines that install the third-party packages of a run.
+    """Yield the commands that install the third-party packages of a run.
 
-    The digest is included because a release with the same number may contain other code.
+    A comment contains the digest, because a release with the same number may contain other code.
     """
     for name, entry in sealed_code(record).items():
         if "digest" in entry:
@@ -403,15 +435,14 @@ def _training(record: RunRecord) -> str:
 
 
 def _audit(report: AuditReport) -> str:
-    """Return the audit command: for the study if one was audited, otherwise for the runs trained above."""
     editions = [report.edition.name, *(opinion.edition.name for opinion in report.opinions)]
-    chosen, remarks = _chosen(report), []
-    options = ["--study", *chosen] if chosen else []
+    study_options, remarks = _chosen(report), []
+    options = ["--study", *study_options] if study_options else []
     if not options:
         options, remarks = ["--run RUN"], ["RUN: the id of each run that the lines above created"]
     options.append(f"--{'editions' if len(editions) > 1 else 'edition'} {shlex.quote(','.join(editions))}")
     options += [f"--threshold {shlex.quote(f'{name}={value}')}" for name, value in report.edition.overrides.items()]
-    if report.choice and chosen:
+    if report.choice and study_options:
         remarks.append(_whose_file(report.choice.study))
     if report.waivers:
         options.append("--waivers waivers.toml")
@@ -420,13 +451,12 @@ def _audit(report: AuditReport) -> str:
 
 
 def _chosen(report: AuditReport) -> list[str]:
-    """Return the study and the options that chose its runs; empty if no study was audited."""
     choice = report.choice
     if choice is None or not choice.study:
         return []
-    asked = [f"--{name} {shlex.quote(value.replace(', ', ','))}" for name, value in choice.asked.items()]
+    options = [f"--{name} {shlex.quote(value.replace(', ', ','))}" for name, value in choice.asked.items()]
     device = [f"--device {shlex.quote(run.record.spec.device_class)}" for run in report.runs[:1]]
-    return [shlex.quote(choice.study), *asked, *device]
+    return [shlex.quote(choice.study), *options, *device]
 
 
 def _remarked(line: str, remarks: Sequence[str]) -> str:
@@ -435,7 +465,7 @@ def _remarked(line: str, remarks: Sequence[str]) -> str:
 
 
 def _comment(text: str) -> str:
-    """Return a one-line shell comment; the text is untrusted, and a second line would be executed."""
+    """Return a shell comment in one line; a second line would be executed."""
     return f"# {' '.join(text.split())}"
 
 
@@ -447,12 +477,16 @@ RELATIVE_LINK = re.compile(r"<a\b[^>]*\bhref=\"(?!#|[a-z]+:)[^\"]*\"[^>]*>(.*?)<
 
 
 def inline_assets(page: str) -> str:
-    """Return the page with every link to a neighbouring file replaced by its text."""
+    """Return the page with every relative link replaced by the text of the link."""
     return RELATIVE_LINK.sub(r"\1", page)
 
 
 def placeholder_form(note: str) -> str:
-    """Return a page that replaces an older audit's form of a run that is no longer judged. note: its text."""
+    """Return the page that replaces an older form if a run is no longer judged.
+
+    Args:
+        note: Text of the page.
+    """
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>NOT JUDGED</title></head>'
         f'<body><main><h1>NOT JUDGED</h1><p style="white-space: pre-wrap">{html.escape(note)}</p></main></body></html>\n'

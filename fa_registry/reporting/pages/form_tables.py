@@ -1,4 +1,4 @@
-"""The form's tables of diagnostics, by seed and site, with findings and the reasons for N/A."""
+"""Tables of a form: metrics by seed and site, with findings and reasons for N/A."""
 
 from __future__ import annotations
 
@@ -43,59 +43,64 @@ from fa_registry.reporting.view_models import (
     Table,
 )
 
-PER_RUN = "One number a run"
+PER_RUN = "One number per run"
 
 
 def site_tables(runs: Sequence[RunAudit], report: AuditReport) -> tuple[Table[RowGroup[Cell]], ...]:
-    """Return the tables that have rows: scale and reference, credit and null, perturbation, other metrics."""
-    known = metrics_of_cards(report.cards)
+    """Return the tables of metrics by site that have rows.
+
+    The tables are: scale and reference, credit and null, perturbation, other metrics.
+    """
+    card_metrics = metrics_of_cards(report.cards)
     measured = (name for run in runs for name in run.record.measurements.sites)
-    named = [(title, [quantity_of(name, known) for name in names]) for title, names in SITE_TABLES]
-    tables = (*named, (FURTHER, list(other_metrics(measured, known))))
-    made = (_site_table(title, quantities, runs, report) for title, quantities in tables)
-    return tuple(table for table in made if table.rows)
+    standard_tables = [(title, [quantity_of(name, card_metrics) for name in names]) for title, names in SITE_TABLES]
+    tables = (*standard_tables, (FURTHER, list(other_metrics(measured, card_metrics))))
+    built_tables = (_site_table(title, quantities, runs, report) for title, quantities in tables)
+    return tuple(table for table in built_tables if table.rows)
 
 
 def scalar_table(runs: Sequence[RunAudit], report: AuditReport) -> Table[Row[Cell]]:
-    """Return the table of metrics with one number per run: stability at the middle, weight drift, others."""
-    known = metrics_of_cards(report.cards)
+    """Return the table of metrics with one number per run.
+
+    Examples are the stability at the middle site and the weight drift.
+    """
+    card_metrics = metrics_of_cards(report.cards)
     measured = dict.fromkeys(name for run in runs for name in run.record.measurements.scalars)
-    quantities = [quantity_of(name, known) for name in RUN_SCALARS if name in measured]
-    quantities += [*other_metrics(measured, known), *_members(runs, known)]
+    quantities = [quantity_of(name, card_metrics) for name in RUN_SCALARS if name in measured]
+    quantities += [*other_metrics(measured, card_metrics), *_members(runs, card_metrics)]
     rows = tuple(_scalar_row(quantity, runs) for quantity in quantities)
     names = [quantity.name for quantity in quantities]
     notes = _notes((row.symbol, cell) for row in rows for cell in row.cells)
     return Table(PER_RUN, _seeds(runs), rows, notes, _cards(names, report), _measured(names, runs))
 
 
-def gamma_table(runs: Sequence[RunAudit], exact: Sequence[int], counted: bool = True) -> Table[Row[Cell]]:
+def gamma_table(runs: Sequence[RunAudit], exact: Sequence[int], informative: bool = True) -> Table[Row[Cell]]:
     """Return the table of Γ, with sites as rows and seeds as columns.
 
     Args:
         runs: One run per seed.
         exact: The sites where Γ is exact by construction.
-        counted: True for the table of the other sites, False for the table of the exact sites.
+        informative: True for the table of all other sites, False for the table of the exact sites.
     """
     columns = _seeds(runs)
-    sites = [site for site in range(sites_of(runs)) if (site not in exact) == counted]
+    sites = [site for site in range(sites_of(runs)) if (site not in exact) == informative]
     rows = tuple(Row(str(site), tuple(_cell(run, "gamma", "cos", site) for run in runs)) for site in sites)
     notes = _notes((name, row.cells[index]) for index, (name, _) in enumerate(columns) for row in rows)
-    where = "" if counted else ", exact by construction"
-    return Table(f"{symbol_of('gamma')} per site and seed{where}", columns, rows, notes)
+    title_suffix = "" if informative else ", exact by construction"
+    return Table(f"{symbol_of('gamma')} per site and seed{title_suffix}", columns, rows, notes)
 
 
 def sites_of(runs: Sequence[RunAudit]) -> int:
-    """Return the number of sites that have a Γ, N/A included."""
+    """Return the number of sites for which the runs recorded Γ, including N/A."""
     return max((len(site_row(run.record, "gamma")) for run in runs), default=0)
 
 
 def _seeds(runs: Sequence[RunAudit]) -> tuple[tuple[str, str], ...]:
-    """Return one column per run."""
     return tuple((f"seed {run.record.spec.seed}", run.record.run_id) for run in runs)
 
 
 def first_fires(runs: Sequence[RunAudit]) -> tuple[FirstFire, ...]:
-    """Return the epoch of first fire by seed, for every rule that fired in some seed."""
+    """Return the epoch of first fire of each seed, for every rule that fired."""
     rules = {finding.rule: finding.title for run in runs for finding in run.findings if finding.first_fire is not None}
     return tuple(FirstFire(rule, title, tuple(_epoch(run, rule) for run in runs)) for rule, title in rules.items())
 
@@ -108,15 +113,16 @@ def _epoch(run: RunAudit, rule: str) -> str:
 def _site_table(
     title: str, quantities: Iterable[Metric], runs: Sequence[RunAudit], report: AuditReport
 ) -> Table[RowGroup[Cell]]:
-    shown = [one for one in quantities if _is_shown(one, runs)]
-    sites = max((len(site_row(run.record, one.name)) for one in shown for run in runs), default=0)
-    made = tuple(
-        RowGroup(one.name, tuple(_seed_row(one, run, sites) for run in runs), one.symbol, one.words) for one in shown
+    visible_metrics = [metric for metric in quantities if _is_shown(metric, runs)]
+    sites = max((len(site_row(run.record, metric.name)) for metric in visible_metrics for run in runs), default=0)
+    groups = tuple(
+        RowGroup(metric.name, tuple(_seed_row(metric, run, sites) for run in runs), metric.symbol, metric.words)
+        for metric in visible_metrics
     )
-    notes = _notes((group.symbol, cell) for group in made for row in group.rows for cell in row.cells)
-    names = [one.name for one in shown]
+    notes = _notes((group.symbol, cell) for group in groups for row in group.rows for cell in row.cells)
+    names = [metric.name for metric in visible_metrics]
     columns = tuple((f"site {site}", "") for site in range(sites))
-    return Table(title, columns, made, notes, _cards(names, report), _measured(names, runs))
+    return Table(title, columns, groups, notes, _cards(names, report), _measured(names, runs))
 
 
 def _is_shown(quantity: Metric, runs: Sequence[RunAudit]) -> bool:
@@ -143,7 +149,7 @@ def _cell(run: RunAudit, name: str, kind: str, site: int) -> Cell:
 
 
 def _number(run: RunAudit, name: str, kind: str, site: int) -> Number:
-    """Return the number at a site, or N/A; old or interrupted runs have fewer sites or lack the metric."""
+    """Return the metric at a site, or N/A if the run did not measure it."""
     row = site_row(run.record, name)
     absent = "was not measured at this site" if row else "was not measured"
     reading = row[site] if site < len(row) else Reading(None, f"this metric {absent}")
@@ -151,8 +157,11 @@ def _number(run: RunAudit, name: str, kind: str, site: int) -> Number:
 
 
 def _speaks_of(run: RunAudit, name: str, site: int | None) -> Finding | None:
-    """Return the finding about this metric at this site (None: of the whole run)."""
-    return next((one for one in run.findings if one.quantity == name and one.site == site and one.state), None)
+    """Return the finding about this metric at this site; a site of None means the run."""
+    return next(
+        (finding for finding in run.findings if finding.quantity == name and finding.site == site and finding.state),
+        None,
+    )
 
 
 def _scalar_row(quantity: Metric, runs: Sequence[RunAudit]) -> Row[Cell]:
@@ -164,27 +173,26 @@ def _scalar_row(quantity: Metric, runs: Sequence[RunAudit]) -> Row[Cell]:
     return Row(quantity.name, tuple(cells), quantity.symbol, quantity.words)
 
 
-def _members(runs: Sequence[RunAudit], known: Known) -> Iterator[Metric]:
-    """Yield the largest members of every metric family over the seeds, e.g. the most changed parameters."""
-    for family in (one.family for one in families(known)):
+def _members(runs: Sequence[RunAudit], card_metrics: Known) -> Iterator[Metric]:
+    """Yield the metrics with the largest values of every metric family."""
+    for family in (metric.family for metric in families(card_metrics)):
         largest: dict[str, float] = {}
         for run in runs:
             for name, reading in run.record.measurements.scalars.items():
                 if name.startswith(family) and reading.value is not None:
                     largest[name] = max(reading.value, largest.get(name, reading.value))
-        shown = sorted(largest, key=lambda name: (-largest[name], name))[:SHOWN_MEMBERS]
-        yield from (quantity_of(name, known) for name in shown)
+        largest_names = sorted(largest, key=lambda name: (-largest[name], name))[:SHOWN_MEMBERS]
+        yield from (quantity_of(name, card_metrics) for name in largest_names)
 
 
 def _cards(names: Sequence[str], report: AuditReport) -> tuple[CardLine, ...]:
-    """Return the cards of the diagnostics that measure one of these metrics, if the report has them."""
     cards = (card for key, card in report.cards.items() if key.startswith(DIAGNOSTICS))
     return tuple(_card_line(card) for card in cards if _covers(card, names))
 
 
 def _covers(card: Mapping[str, Any], names: Sequence[str]) -> bool:
-    quantities = [str(one) for one in card.get("quantities", ())]
-    families = tuple(one.removesuffix("*") for one in quantities if one.endswith("/*"))
+    quantities = [str(quantity) for quantity in card.get("quantities", ())]
+    families = tuple(quantity.removesuffix("*") for quantity in quantities if quantity.endswith("/*"))
     return any(name in quantities or name.startswith(families) for name in names)
 
 
@@ -193,15 +201,15 @@ def _card_line(card: Mapping[str, Any]) -> CardLine:
 
 
 def _measured(names: Sequence[str], runs: Sequence[RunAudit]) -> str:
-    """Return the conventions these metrics were measured with, e.g. `stability_batches`.
+    """Return the recorded measuring conventions of these metrics as text.
 
-    They are read from the runs, because a card describes only what its diagnostic does today.
+    The conventions are read from the runs, because a card describes only the present diagnostic.
     """
-    taken = [
+    conventions_of_runs = [
         {name: value for name, value in run.record.measurements.conventions.items() if _belongs(name, names)}
         for run in runs
     ]
-    return "; ".join(dict.fromkeys(description(conventions) for conventions in taken if conventions))
+    return "; ".join(dict.fromkeys(description(conventions) for conventions in conventions_of_runs if conventions))
 
 
 def _belongs(convention: str, names: Sequence[str]) -> bool:
@@ -210,15 +218,14 @@ def _belongs(convention: str, names: Sequence[str]) -> bool:
 
 
 def _notes(cells: Iterable[tuple[str, Cell]]) -> tuple[str, ...]:
-    """Return the reasons of cells without a number, one line per metric and reason."""
-    found: Iterator[str] = (
+    reasons: Iterator[str] = (
         f"{name}: {cell.number.reading.reason}" for name, cell in cells if cell.number.reading.reason
     )
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(reasons))
 
 
 def aggregates(runs: Sequence[RunAudit]) -> Iterator[MetricSummary]:
-    """Yield Γ by every aggregation over sites and samples, and their spread."""
+    """Yield Γ for every aggregation over sites and samples, and their spread."""
     for name in (*AGGREGATES, SPREAD):
         quantity = quantity_of(name)
         yield MetricSummary(name, quantity.words, scalar_estimate(runs, quantity))
@@ -233,13 +240,13 @@ DECLARED = {  # field of a method's card → the entry if the field is true
     "needs_autograd": ("Autograd", "this method's credit rule may call autograd on the network"),
     "may_reach_bp": (
         "Backpropagation",
-        "this method's credit may come to equal backpropagation's while its feedback learns",
+        "this method's credit may become equal to that of backpropagation while the feedback learns",
     ),
 }
 
 
 def identification(group: Group, report: AuditReport) -> tuple[Entry, ...]:
-    """Return the entries of a form's first section, in order."""
+    """Return the entries of the first section of a form, in order."""
     records = [run.record for run in group.runs]
     first = records[0].spec
     method = card(report, "methods", first.method)
@@ -289,7 +296,13 @@ def _data(records: Sequence[RunRecord], report: AuditReport) -> Iterator[Entry]:
 
 
 def card(report: AuditReport, family: str, name: str) -> Mapping[str, Any]:
-    """Return the card of a plug-in in the report; empty if there is none."""
+    """Return the card of a plug-in, or an empty mapping if there is no card.
+
+    Args:
+        report: The report.
+        family: Plug-in kind, for example `methods`.
+        name: Name of the plug-in.
+    """
     return report.cards.get(f"{family}/{name}", {})
 
 
@@ -297,18 +310,24 @@ def entry(term: str, text: str) -> Entry:
     return Entry(term, (EntryValue(text),))
 
 
-def each(term: str, records: Sequence[RunRecord], read: Callable[[RunRecord], str]) -> Entry:
-    """Return an entry with one value if all runs agree, otherwise with every distinct value and its runs."""
-    found: dict[str, list[str]] = {}
+def each(term: str, records: Sequence[RunRecord], describe: Callable[[RunRecord], str]) -> Entry:
+    """Return an entry with the values of all runs.
+
+    The entry has one value if all runs agree. Otherwise the entry has every distinct value with the ids of its runs.
+    """
+    runs_by_text: dict[str, list[str]] = {}
     for record in records:
-        found.setdefault(read(record), []).append(record.run_id)
-    if len(found) == 1:
-        return entry(term, next(iter(found)))
-    return Entry(term, tuple(EntryValue(text, tuple(ids)) for text, ids in found.items()))
+        runs_by_text.setdefault(describe(record), []).append(record.run_id)
+    if len(runs_by_text) == 1:
+        return entry(term, next(iter(runs_by_text)))
+    return Entry(term, tuple(EntryValue(text, tuple(ids)) for text, ids in runs_by_text.items()))
 
 
 def description(value: Any) -> str:
-    """Return a recorded value as text: mappings as `key value · key value`, counts with separators."""
+    """Return a recorded value as text.
+
+    A mapping is written as `key value · key value`. An integer has thousands separators.
+    """
     if value is None or value == "" or value == {} or value == ():
         return NOT_RECORDED
     if isinstance(value, Mapping):
@@ -328,12 +347,11 @@ def _feedback(record: RunRecord) -> str:
         return "none saved"
     tensors = feedback.get("tensors") or {}
     shapes = "; ".join(f"{name} {tuple(shape)}" for name, shape in sorted(tensors.items()))
-    drawn = f"{feedback.get('distribution', NOT_RECORDED)} · seed {feedback.get('seed', NOT_RECORDED)}"
-    return f"sha256 {feedback['sha256']} · {drawn} · {shapes}"
+    origin = f"{feedback.get('distribution', NOT_RECORDED)} · seed {feedback.get('seed', NOT_RECORDED)}"
+    return f"sha256 {feedback['sha256']} · {origin} · {shapes}"
 
 
 def _recipe(spec: RunSpec, credit_scale: str) -> str:
-    """Return the recipe as text. credit_scale: of the method's card; "" in reports of older releases."""
     recipe = spec.recipe
     scale = f" (ε in units of the {credit_scale} loss)" if credit_scale and recipe.credit_norm != "none" else ""
     text = (
@@ -346,12 +364,15 @@ def _recipe(spec: RunSpec, credit_scale: str) -> str:
 
 def _versions(record: RunRecord) -> str:
     versions = record.provenance.get("versions") or {}
-    named = {"fa_registry": record.provenance.get("fa_registry"), "python": record.provenance.get("python"), **versions}
-    return description({name: value for name, value in named.items() if value})
+    all_versions = {
+        "fa_registry": record.provenance.get("fa_registry"),
+        "python": record.provenance.get("python"),
+        **versions,
+    }
+    return description({name: value for name, value in all_versions.items() if value})
 
 
 def _commit(record: RunRecord) -> str:
-    """Return the commit and the state of its tree; `clean` only if git reported it."""
     commit, dirty = record.provenance.get("commit"), record.provenance.get("dirty")
     if not commit or commit == NOT_A_CHECKOUT or str(commit).startswith(UNKNOWN):
         return description(commit)
@@ -359,7 +380,7 @@ def _commit(record: RunRecord) -> str:
 
 
 def sealed_code(record: RunRecord) -> Mapping[str, Mapping[str, Any]]:
-    """Return the code recorded with the run, by plug-in; empty for runs of older releases."""
+    """Return plug-in → its code as recorded with the run; empty for older releases."""
     code = record.provenance.get("code")
     return (
         {name: entry for name, entry in code.items() if isinstance(entry, Mapping)} if isinstance(code, Mapping) else {}
@@ -367,18 +388,18 @@ def sealed_code(record: RunRecord) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _code(record: RunRecord) -> str:
-    """Return the code that trained the run: versions of built-in plug-ins, package and source of others.
+    """Return a text about the code that trained the run.
 
-    Empty for older runs, and for adopted runs, whose training code is unknown.
+    The text is empty if the code is unknown, as for adopted runs and runs of older releases.
     """
     if record.spec.weights:
         return ""
-    shown = {
+    reported_code = {
         name: entry
         for name, entry in sealed_code(record).items()
         if "digest" in entry or not name.startswith("diagnostics/")
     }
-    return " · ".join(f"{name.partition('/')[2]} {_entry(entry)}" for name, entry in shown.items())
+    return " · ".join(f"{name.partition('/')[2]} {_entry(entry)}" for name, entry in reported_code.items())
 
 
 def _entry(entry: Mapping[str, Any]) -> str:
@@ -388,17 +409,17 @@ def _entry(entry: Mapping[str, Any]) -> str:
 
 
 def _conformance(record: RunRecord) -> str:
-    """Return the conformance of a third-party method; this package's tests check built-in methods."""
-    found = record.conformance
-    if found is None or found.state == "own":
+    """Return the result of the conformance suite for a third-party method, or ""."""
+    conformance = record.conformance
+    if conformance is None or conformance.state == "own":
         return ""
-    where = f" on {found.architecture}" if found.architecture else ""
-    return f"{found.state}{where}{': ' if found.failures else ''}{'; '.join(found.failures)}"
+    location = f" on {conformance.architecture}" if conformance.architecture else ""
+    return f"{conformance.state}{location}{': ' if conformance.failures else ''}{'; '.join(conformance.failures)}"
 
 
-def _statement(term: str, records: Sequence[RunRecord], read: Callable[[RunRecord], str]) -> Iterator[Entry]:
-    """Yield the entry of the runs for which `read` returns a text, if there are any."""
-    values = tuple(value for value in each(term, records, read).values if value.text)
+def _statement(term: str, records: Sequence[RunRecord], describe: Callable[[RunRecord], str]) -> Iterator[Entry]:
+    """Yield an entry with the runs for which `describe` returns a text, if there are any."""
+    values = tuple(value for value in each(term, records, describe).values if value.text)
     if values:
         yield Entry(term, values)
 
@@ -409,18 +430,17 @@ def _resumed(record: RunRecord) -> str:
 
 
 def _adopted(record: RunRecord) -> str:
-    """Return the origin of a run that was not trained here: its files and unverified statements."""
     origin = record.provenance.get("origin")
     return description(origin) if origin else ""
 
 
 def _eval_batch(record: RunRecord) -> str:
-    """Return number and index range of the test samples that were measured, never the whole list."""
+    """Return the number and the index range of the measured test samples as text."""
     indices = record.provenance.get("eval_indices")
     if not indices:
         return NOT_RECORDED
-    least, largest = min(indices), max(indices)
+    lowest, highest = min(indices), max(indices)
     if len(indices) == 1:
-        return f"1 sample, index {least}"
-    every = len(set(indices)) == largest - least + 1
-    return f"{num(len(indices))} samples, indices {'' if every else 'between '}{least} {'to' if every else 'and'} {largest}"
+        return f"1 sample, index {lowest}"
+    is_range = len(set(indices)) == highest - lowest + 1
+    return f"{num(len(indices))} samples, indices {'' if is_range else 'between '}{lowest} {'to' if is_range else 'and'} {highest}"

@@ -1,4 +1,4 @@
-"""The context of index.html.j2, from an audit report."""
+"""The template variables of index.html.j2 and audit_table.tex.j2."""
 
 from __future__ import annotations
 
@@ -67,24 +67,29 @@ NO_FIGURES: Truncated[SettingFigures] = Truncated((), 0)
 
 
 def embed_figures(page: str, sources: Sources) -> Truncated[SettingFigures]:
-    """Return the figures that fit on a page, given the page without them."""
+    """Return the figures that fit on a page.
+
+    Args:
+        page: Text of the page without figures.
+        sources: The report and its indexes.
+    """
     return setting_figures(
         sources.groups, sources.report.cards, bytes_left(len(page.encode(errors="backslashreplace")))
     )
 
 
 def index_context(sources: Sources, figures: Truncated[SettingFigures] = NO_FIGURES) -> IndexContext:
-    """Return the whole audit, ready to print.
+    """Return the template variables of the page that shows the whole audit.
 
     Args:
         sources: The report and its indexes.
-        figures: The figures; see `embed_figures`, which needs the size of the page without them.
+        figures: The result of `embed_figures`.
     """
     report = sources.report
     columns = sources.columns
     details = len(report.runs) <= MOST
     settings, footnotes = number_footnotes(setting_rows(sources, columns), columns, details)
-    to_look_at, passed = _findings(sources)
+    not_passed, passed_count = _findings(sources)
     integrity = sorted(integrity_states(report.runs, report.excluded), key=lambda row: INTEGRITY_ORDER.index(row.state))
     states = [row.state for row in integrity]
     links = [link for _, link in sources.forms]
@@ -107,8 +112,8 @@ def index_context(sources: Sources, figures: Truncated[SettingFigures] = NO_FIGU
         footnotes=footnotes,
         figures=figures,
         analyses=page_analyses(report),
-        findings=Truncated.first(MOST, to_look_at),
-        passed=passed,
+        findings=Truncated.first(MOST, not_passed),
+        passed=passed_count,
         comparison=_comparison(sources),
         reproduction=reproduction.table(report.reproduction),
         excluded=Truncated.first(MOST, report.excluded),
@@ -131,49 +136,54 @@ def index_context(sources: Sources, figures: Truncated[SettingFigures] = NO_FIGU
 
 
 def rendered_figures(context: IndexContext) -> dict[FigureFile, bytes]:
-    """Return every figure with its file, named after the title and, if there are several, the setting."""
+    """Return file → figure for every figure of the page.
+
+    A file has the name of the title of its figure. If there are several settings, the name also contains the setting.
+    """
     several = len(context.figures.shown) > 1
-    found = [
-        (one.title, part.setting, one.drawn) for part in context.figures.shown for one in (*part.pictures, *part.plates)
+    figures = [
+        (figure.title, part.setting, figure.drawn)
+        for part in context.figures.shown
+        for figure in (*part.pictures, *part.plates)
     ]
-    found += [(one.title, "", one.drawn) for one in context.analyses.shown]
-    named: dict[FigureFile, bytes] = {}
-    taken: dict[str, int] = {}
-    for title, setting, drawn in found:
+    figures += [(figure.title, "", figure.drawn) for figure in context.analyses.shown]
+    images_by_file: dict[FigureFile, bytes] = {}
+    name_counts: dict[str, int] = {}
+    for title, setting, image in figures:
         name = file_name(f"{title.replace(symbol_of('gamma'), 'gamma')} {setting if several else ''}")
-        taken[name] = taken.get(name, 0) + 1
-        again = f"-{taken[name]}" if taken[name] > 1 else ""  # of settings with the same label
-        named[FigureFile(title, setting, f"{FIGURES}/{name}{again}")] = drawn
-    return named
+        name_counts[name] = name_counts.get(name, 0) + 1
+        suffix = f"-{name_counts[name]}" if name_counts[name] > 1 else ""  # of settings with the same label
+        images_by_file[FigureFile(title, setting, f"{FIGURES}/{name}{suffix}")] = image
+    return images_by_file
 
 
 def _findings(sources: Sources) -> tuple[list[FindingRow], int]:
-    """Return the findings that did not pass, most severe first, and the number of those that passed."""
-    to_look_at, passed = [], 0
+    """Return the findings that did not pass, and the number of findings that passed."""
+    not_passed, passed_count = [], 0
     for group in sources.groups:
         for row in finding_rows(group.runs, group_label(group), group.setting, sources.known):
             if row.outcome == "pass":
-                passed += len(row.seeds)
+                passed_count += len(row.seeds)
             else:
-                to_look_at.append(row)
-    return most_severe_first(to_look_at), passed
+                not_passed.append(row)
+    return most_severe_first(not_passed), passed_count
 
 
 def _unaudited(report: AuditReport) -> Truncated[OtherRun] | None:
-    """Return the runs outside this audit, finished ones first, because they could have been judged."""
-    found = report.choice.unaudited if report.choice else None
-    return None if found is None else Truncated.first(MOST, sorted(found, key=lambda run: not run.finished))
+    """Return the runs outside of this audit; finished runs are first."""
+    other_runs = report.choice.unaudited if report.choice else None
+    return None if other_runs is None else Truncated.first(MOST, sorted(other_runs, key=lambda run: not run.finished))
 
 
 def _neighbour(report: AuditReport) -> Truncated[NearSettingRow] | None:
-    """Return each run of a setting that differs by at most 1 % from a judged one, with how it differs."""
-    found = report.choice.beside if report.choice else None
-    if found is None:
+    """Return the runs whose setting differs by at most 1 % from a judged setting."""
+    other_runs = report.choice.beside if report.choice else None
+    if other_runs is None:
         return None
     groups = by_skeleton(run.record.spec for run in report.runs)
     rows = (
         NearSettingRow(other, judged.label, describe_difference(differing))
-        for other in found
+        for other in other_runs
         for judged in groups.get(skeleton(other.spec), ())
         if (differing := differing_numbers(judged, other.spec))
     )
@@ -181,11 +191,10 @@ def _neighbour(report: AuditReport) -> Truncated[NearSettingRow] | None:
 
 
 def _overrides(editions: Sequence[EditionReference]) -> Iterator[Entry]:
-    """Yield the changed thresholds; those of further editions have the edition's name as prefix."""
-    for place, edition in enumerate(editions):
-        before = f"{edition.name} " if place else ""
+    for index, edition in enumerate(editions):
+        prefix = f"{edition.name} " if index else ""
         for name, value in sorted(edition.overrides.items()):
-            yield entry(f"{before}{name}", str(value))
+            yield entry(f"{prefix}{name}", str(value))
 
 
 def _commands(groups: Iterable[Group]) -> Truncated[str]:
@@ -194,7 +203,7 @@ def _commands(groups: Iterable[Group]) -> Truncated[str]:
 
 
 def _comparison(sources: Sources) -> EditionComparison | None:
-    """Return every edition's verdict on every method, differing ones first; None if one edition judged."""
+    """Return the verdicts of all editions on every method, or None for one edition."""
     if len(sources.editions) < 2:
         return None
     rows = [sources.compared(group, link.href) for group, link in sources.forms]
@@ -204,12 +213,17 @@ def _comparison(sources: Sources) -> EditionComparison | None:
 def number_footnotes(
     settings: Iterable[SettingTable], columns: Columns, details: bool
 ) -> tuple[tuple[SettingTable, ...], tuple[Footnote, ...]]:
-    """Give every missing number of the audit table a footnote: one per reason, with all affected runs.
+    """Assign a footnote to every missing number of the audit table.
+
+    There is one footnote per reason, with all affected runs.
 
     Args:
         settings: The parts of the table.
-        columns: The table's columns.
-        details: Whether the page shows the numbers of each seed; otherwise the rows drop them.
+        columns: The columns of the table.
+        details: Whether the page shows the numbers of each seed. If false, these numbers are removed from the rows.
+
+    Returns:
+        (the parts with footnote numbers, the footnotes).
     """
     reasons: dict[str, dict[str, None]] = {}
     marks: dict[str, int] = {}
@@ -230,7 +244,6 @@ def _without_seeds_numbers(row: AuditRow) -> AuditRow:
 def _marked(
     row: AuditRow, columns: Columns, reasons: dict[str, dict[str, None]], marks: dict[str, int]
 ) -> Mapping[str, Estimate]:
-    """Return the row's estimates with footnotes; add new ones to `reasons` (reason → runs) and `marks`."""
     marked = dict(row.estimates)
     for name in (column.name for column in columns):
         if row.control and name in COMPARED_WITH_CONTROL:
@@ -243,18 +256,17 @@ def _marked(
         for run_id, reason in missing:
             marks.setdefault(reason, len(marks) + 1)
             reasons.setdefault(reason, {})[run_id] = None
-        found = dict.fromkeys(marks[reason] for _, reason in missing)
-        marked[name] = replace(row.estimates[name], marks=tuple(found))
+        footnote_marks = dict.fromkeys(marks[reason] for _, reason in missing)
+        marked[name] = replace(row.estimates[name], marks=tuple(footnote_marks))
     return marked
 
 
 def _spread(columns: Columns) -> str:
-    """Return the heads of the columns whose mean is shown with a deviation: `accuracy and Γ`."""
     return " and ".join(column.symbol for column in columns if column.name in WITH_DEVIATION)
 
 
 def setting_rows(sources: Sources, columns: Columns) -> Iterator[SettingTable]:
-    """Yield the audit table, one part per setting, before missing numbers have footnotes."""
+    """Yield the parts of the audit table without footnotes, one part per setting."""
     linked = zip(sources.groups, sources.links, strict=True)  # ordered by setting
     parts = groupby(linked, key=lambda pair: pair[0].runs[0].record.spec.setting.identity)
     for number, (_, part) in enumerate(parts, 1):
@@ -290,7 +302,7 @@ def _verdict_counts(links: Sequence[Link]) -> Iterator[Count]:
 
 
 def headline(groups: Iterable[Group]) -> Headline:
-    """Return the verdicts of all methods in one sentence, and the gating rules that fire, by frequency."""
+    """Return a summary of the verdicts and the gating rules that fire most often."""
     judged = [group for group in groups if not group.control]
     outcomes = [group.verdict.outcome for group in judged]
     counts = tuple((outcome, outcomes.count(outcome)) for outcome in WORST_FIRST if outcome in outcomes)
@@ -299,31 +311,31 @@ def headline(groups: Iterable[Group]) -> Headline:
 
 
 def _rules(groups: Iterable[Group]) -> Iterator[tuple[str, str, int]]:
-    found: dict[tuple[str, str], int] = {}
+    counts: dict[tuple[str, str], int] = {}
     for group in groups:
         fired = {
-            (one.rule, one.title): None
+            (finding.rule, finding.title): None
             for run in group.runs
-            for one in run.findings
-            if one.gating and one.outcome == "fail"
+            for finding in run.findings
+            if finding.gating and finding.outcome == "fail"
         }
         for rule in fired:
-            found[rule] = found.get(rule, 0) + 1
-    for (rule, title), count in sorted(found.items(), key=lambda item: (-item[1], item[0])):
+            counts[rule] = counts.get(rule, 0) + 1
+    for (rule, title), count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         yield rule, title, count
 
 
 def _sentence(counts: Sequence[tuple[str, int]], total: int, settings: int) -> str:
-    """Return `8 of 23 methods fail, 10 pass.` A method in two settings counts as two pairs."""
+    """Return the summary sentence, such as `8 of 23 methods fail, 10 pass.`"""
     if not total:
         return "No method was judged."
     noun = "method" if settings == 1 else "method × setting pair"
     if len(counts) == 1:
         subject = f"The only {noun}" if total == 1 else f"All {total} {noun}s"
         return f"{subject} {COMMANDS[counts[0][0]][total > 1]}."
-    first, *others = [f"{count} {COMMANDS[outcome][count > 1]}" for outcome, count in counts]
+    first, *other_clauses = [f"{count} {COMMANDS[outcome][count > 1]}" for outcome, count in counts]
     count, predicate = first.split(" ", 1)
-    return f"{', '.join([f'{count} of {total} {noun}s {predicate}', *others])}."
+    return f"{', '.join([f'{count} of {total} {noun}s {predicate}', *other_clauses])}."
 
 
 COMMANDS = {
@@ -336,11 +348,11 @@ COMMANDS = {
 
 @dataclass(frozen=True)
 class Headline:
-    """The audit in one sentence.
+    """A summary of the audit in one sentence.
 
     Attributes:
-        counts: (outcome, number of methods), worst first.
-        rules: (code, title, number of methods) of the rules that fire, most often first.
+        counts: (outcome, number of methods), with the worst outcome first.
+        rules: (code, title, number of methods) of the rules that fire, with the most frequent rule first.
     """
 
     sentence: str
@@ -357,13 +369,13 @@ WORST_FIRST = ("fail", "incomplete", "warn", "pass")
 
 @dataclass(frozen=True)
 class IndexContext:
-    """index.html.j2: the whole audit on one page."""
+    """index.html.j2: the page that shows the whole audit."""
 
     title: str = documented("the audit's title", "text")
     selection: str = documented("how the runs were chosen", "text")
     edition: EditionReference = documented("which rules judged, by name and digest", "record")
     overrides: tuple[Entry, ...] = documented(
-        "thresholds changed on the command line, those of another edition under its name; any makes it 'modified'",
+        "changed thresholds, with the edition's name as prefix for further editions; an edition with changes is 'modified'",
         "text",
     )
     changed_editions: tuple[ChangedEdition, ...] = documented(
@@ -374,15 +386,15 @@ class IndexContext:
         "verdicts of the method × setting groups, worst first, with their short names", "groups"
     )
     waivers: tuple[WaiverRow, ...] = documented(
-        "who waived which finding, why, until when; expired waivers too", "text"
+        "waivers with author, finding, reason and expiry date; expired waivers are included", "text"
     )
     run_count: int = documented("runs that were judged, controls included", "runs")
     columns: tuple[Metric, ...] = documented(
-        "the columns of numbers of the audit table, without metrics that older runs did not measure", "see each metric"
+        "the numeric columns of the audit table; a column is omitted if no run measured its metric", "see each metric"
     )
     spread: str = documented("the columns whose mean is shown with its standard deviation", "text")
     settings: tuple[SettingTable, ...] = documented("the audit table, one part per setting", "see each column")
-    means: str = documented("which mean over seeds each column has", "text")
+    means: str = documented("kind of mean over seeds of each column", "text")
     details: bool = documented(
         "whether every seed's numbers are shown below the table; otherwise they are in the forms", "yes or no"
     )
@@ -391,16 +403,20 @@ class IndexContext:
         "each setting's trajectories and figures by site, with their numbers, as many as fit on the page",
         "PNG data URI",
     )
-    analyses: PageAnalyses = documented("analyses of all runs together, and why others are left out", "see each table")
+    analyses: PageAnalyses = documented(
+        "analyses of all runs together, and the reasons why others are left out", "see each table"
+    )
     findings: Truncated[FindingRow] = documented(
-        "every finding but the passed ones, most severe first, seeds judged alike together", "see `required`"
+        "every finding that did not pass, most severe first; seeds with the same judgement are grouped",
+        "see `required`",
     )
     passed: int = documented("findings that passed", "findings")
     comparison: EditionComparison | None = documented(
         "every edition's verdict on every method; none if only one edition judged", "text"
     )
     reproduction: ReproductionTable | None = documented(
-        "every published figure of the study with its outcome; none if it has no reference.toml", "see each figure"
+        "every published value of the study with its outcome; none if the study has no reference.toml",
+        "see each figure",
     )
     excluded: Truncated[Exclusion] = documented(
         "selected runs that cannot be judged, with the reason, and the traceback if the judging failed", "runs"
@@ -410,26 +426,27 @@ class IndexContext:
         "runs",
     )
     beside: Truncated[NearSettingRow] | None = documented(
-        "runs whose specification differs from a judged one in numbers only, by at most 1 %; none if this was not checked",
+        "runs whose specification differs from a judged run only in numbers, by at most 1 %; none if this was not checked",
         "runs",
     )
     integrity: Truncated[IntegrityRow] = documented(
-        "whether the logged metrics are confirmed, run by run, worst first", "runs"
+        "whether the logged metrics of each run are confirmed, worst first", "runs"
     )
     evidence: tuple[EvidenceRow, ...] = documented(
-        "comparisons with what the runs recorded by digest, one line per subject: how many agree, differ, were impossible",
+        "comparisons with the recorded digests, one line per subject: how many runs agree, differ or could not be compared",
         "runs",
     )
     not_intact: Truncated[Exclusion] = documented(
-        "selected runs that are not judged because something differs from what they recorded by digest", "runs"
+        "selected runs that are not judged because they differ from their recorded digests", "runs"
     )
     integrity_counts: tuple[Count, ...] = documented("runs by integrity state", "runs")
     compared: tuple[str, ...] = documented(
-        "how many methods are compared with frozen controls, and which still pass by Holm's procedure", "text"
+        "how many methods are compared with frozen controls, and which of these methods still pass with Holm's procedure",
+        "text",
     )
     remarks: tuple[str, ...] = documented("the audit's other remarks", "text")
     completing: tuple[str, ...] = documented(
-        "the command lines that train the missing runs and audit again; none if no run is missing", "shell"
+        "the command lines that train the missing runs and repeat the audit; none if no run is missing", "shell"
     )
     commands: Truncated[str] = documented("the command lines that retrain these runs", "shell")
     forms: tuple[Link, ...] = documented("the reporting forms, relative to this page", "path")
@@ -445,15 +462,15 @@ class AuditTableContext:
 
     selection: str = documented("how the runs were chosen", "text")
     edition: EditionReference = documented("which rules judged, by name and digest", "record")
-    tables: tuple[SettingTable, ...] = documented("method by column, one table per setting", "see each column")
+    tables: tuple[SettingTable, ...] = documented("the audit table, one table per setting", "see each column")
     columns: tuple[Metric, ...] = documented(
-        "the columns of numbers, without metrics that older runs did not measure", "see each metric"
+        "the numeric columns; a column is omitted if no run measured its metric", "see each metric"
     )
-    means: str = documented("which mean over seeds each column has", "text")
+    means: str = documented("kind of mean over seeds of each column", "text")
 
 
 def short_names(links: Sequence[Link]) -> list[Link]:
-    """Return the links with the method's name alone as text, if the method has only one variant."""
+    """Return the links; a link text has no options if the method has one variant."""
     variants: dict[str, set[str]] = {}
     for link in links:
         variants.setdefault(link.name, set()).add(link.text)
@@ -461,21 +478,23 @@ def short_names(links: Sequence[Link]) -> list[Link]:
 
 
 def judged_columns(group: Group, columns: Columns) -> Mapping[str, Judged]:
-    """Return column → its most severe judgement that did not pass, with the seeds concerned."""
+    """Return column → the most severe finding on this metric that did not pass."""
     column_of = {
         quantity: column.name
         for column in columns
         if column.name not in WITH_DEVIATION  # these cells have no space for a badge
         for quantity in (column.name, column.about)
     }
-    found: dict[tuple[str, str, str], list[int]] = {}
+    seeds_by_judgement: dict[tuple[str, str, str], list[int]] = {}
     for run in group.runs:
-        for one in run.findings:
-            if one.outcome in ("fail", "warn", "waived") and one.quantity in column_of:
-                found.setdefault((column_of[one.quantity], one.rule, one.outcome), []).append(run.record.spec.seed)
+        for finding in run.findings:
+            if finding.outcome in ("fail", "warn", "waived") and finding.quantity in column_of:
+                seeds_by_judgement.setdefault((column_of[finding.quantity], finding.rule, finding.outcome), []).append(
+                    run.record.spec.seed
+                )
     worst: dict[str, Judged] = {}
-    for column, rule, outcome in sorted(found, key=lambda key: SEVERITY.index(key[2])):
-        worst.setdefault(column, Judged(rule, outcome, tuple(found[column, rule, outcome])))
+    for column, rule, outcome in sorted(seeds_by_judgement, key=lambda key: SEVERITY.index(key[2])):
+        worst.setdefault(column, Judged(rule, outcome, tuple(seeds_by_judgement[column, rule, outcome])))
     return worst
 
 
@@ -483,7 +502,10 @@ def judged_columns(group: Group, columns: Columns) -> Mapping[str, Judged]:
 
 
 def waiver_rows(report: AuditReport, groups: Sequence[Group]) -> tuple[WaiverRow, ...]:
-    """Return every waiver of the report, valid ones first; an expired one waived nothing."""
+    """Return every waiver of the report with the findings that it waived.
+
+    Valid waivers are first. An expired waiver waives no finding.
+    """
     waived: dict[str, list[tuple[str, RunAudit]]] = {}
     for group in groups:
         for run in group.runs:
@@ -513,7 +535,10 @@ def _applied(waiver: Waiver, waived: Mapping[str, Sequence[tuple[str, RunAudit]]
 
 
 def audit_table_context(sources: Sources) -> AuditTableContext:
-    """Return the audit table; each setting has separate footnotes, so that a paper can use one alone."""
+    """Return the template variables of the audit table for a paper.
+
+    Each setting has its own footnotes, because a paper may include the table of one setting only.
+    """
     report = sources.report
     columns = sources.columns
     return AuditTableContext(

@@ -1,6 +1,6 @@
-"""The notes an audit writes to MLflow: for every run, for the audit's run and for the study's run.
+"""Notes that an audit writes to MLflow: for every run, the audit and the study.
 
-They are short and link to the pages.
+Notes are short and contain links to the pages.
 """
 
 from __future__ import annotations
@@ -50,7 +50,10 @@ CUT = "\n\n… the rest is in the form."
 
 
 class Notes:
-    """Writes the notes of one report. Create it once: indexing all runs for every note would be quadratic."""
+    """Writer of the notes of one report.
+
+    Create one instance per report, because the constructor indexes all runs.
+    """
 
     def __init__(self, report: AuditReport):
         self.sources = Sources.of(report)
@@ -59,23 +62,32 @@ class Notes:
         self._pages = TemplateRenderer()
 
     def of_run(self, run: RunAudit, form: str = "", audit: str = "") -> str:
-        """Return the short form of one run in Markdown. form, audit: addresses of these pages."""
-        alone = run.record.run_id in self._alone
-        context = note_context(run, self.sources, form, audit, alone)
+        """Return the short form of one run in Markdown.
+
+        Args:
+            run: The run.
+            form: Address of the page with the form of the run.
+            audit: Address of the first page of the audit.
+        """
+        is_only_seed = run.record.run_id in self._alone
+        context = note_context(run, self.sources, form, audit, is_only_seed)
         return bounded(self._pages.render("note.md.j2", variables(context)))
 
     def of_audit(self, base: str = "", table: str = "") -> str:
         """Return the note on the whole audit.
 
         Args:
-            base: Address of the folder of its pages.
+            base: Address of the folder of the audit's pages.
             table: Address of the table of all runs.
         """
         return bounded(self._pages.render("audit_note.md.j2", variables(audit_note_context(self.sources, base, table))))
 
-    def of_excluded(self, one: Exclusion, audit: str = "") -> str:
-        """Return the reason why a run was not judged; it replaces the verdict of an older audit."""
-        context = excluded_note_context(one, self.sources.report, audit)
+    def of_excluded(self, exclusion: Exclusion, audit: str = "") -> str:
+        """Return the note on a run that was not judged, with the reason.
+
+        The note replaces the verdict of an older audit.
+        """
+        context = excluded_note_context(exclusion, self.sources.report, audit)
         return bounded(self._pages.render("excluded_note.md.j2", variables(context)))
 
     def margin(self, run: RunAudit) -> float | None:
@@ -84,7 +96,13 @@ class Notes:
 
 
 def audit_note_context(sources: Sources, base: str = "", table: str = "") -> AuditNoteContext:
-    """Return the results of a whole audit. base, table: as in `Notes.of_audit`."""
+    """Return the template variables of the note on the whole audit.
+
+    Args:
+        sources: The report and its indexes.
+        base: Address of the folder of the audit's pages.
+        table: Address of the table of all runs.
+    """
     report = sources.report
     links = sorted((link for _, link in sources.forms), key=lambda link: WORST_FIRST.index(link.verdict.outcome))
     counts = Counter(link.verdict.outcome for link in links)
@@ -102,21 +120,30 @@ def audit_note_context(sources: Sources, base: str = "", table: str = "") -> Aud
     )
 
 
-def not_judged_text(one: Exclusion) -> str:
+def not_judged_text(exclusion: Exclusion) -> str:
     """Return the text that replaces a verdict: `NOT JUDGED (integrity failure)`.
 
-    The kind is missing in a report of an older release.
+    Reports of older releases lack the kind of the reason. The text is then `NOT JUDGED`.
     """
-    return f"NOT JUDGED ({KINDS[one.kind]})" if one.kind in KINDS else "NOT JUDGED"
+    return f"NOT JUDGED ({KINDS[exclusion.kind]})" if exclusion.kind in KINDS else "NOT JUDGED"
 
 
-def excluded_note_context(one: Exclusion, report: AuditReport, audit: str = "") -> ExcludedNoteContext:
-    """Return the note's context. audit: address of the whole audit's page."""
-    return ExcludedNoteContext(not_judged_text(one), one.reason, one.run_id, report.edition, audit)
+def excluded_note_context(exclusion: Exclusion, report: AuditReport, audit: str = "") -> ExcludedNoteContext:
+    """Return the template variables of the note on a run that was not judged.
+
+    Args:
+        exclusion: The run.
+        report: The report.
+        audit: Address of the first page of the audit.
+    """
+    return ExcludedNoteContext(not_judged_text(exclusion), exclusion.reason, exclusion.run_id, report.edition, audit)
 
 
 def bounded(note: str) -> str:
-    """Return the note; if it is longer than MAX_NOTE, it is cut at a line end and a remark is added."""
+    """Return the note, cut at the end of a line if the note is longer than MAX_NOTE.
+
+    A remark is added to a cut note.
+    """
     if len(note) <= MAX_NOTE:
         return note
     return note[: MAX_NOTE - len(CUT)].rpartition("\n")[0].rstrip() + CUT
@@ -124,7 +151,7 @@ def bounded(note: str) -> str:
 
 @dataclass(frozen=True)
 class NoteContext:
-    """note.md.j2: the short form in the run's description in MLflow."""
+    """note.md.j2: the short form of a run, in the description of the run in MLflow."""
 
     method: str = documented("the method's label", "text")
     setting: str = documented("the setting's readable name", "text")
@@ -132,20 +159,20 @@ class NoteContext:
     run_id: str = documented("the run", "id")
     status: str = documented("complete, diverged or failed", "text")
     edition: EditionReference = documented("which rules judged", "record")
-    verdict: Verdict = documented("of this run alone", "record")
+    verdict: Verdict = documented("verdict of this run, without other seeds", "record")
     control: str = documented(
-        "`control verified`, or why its frozen control is not proven; empty for a control", "text"
+        "`control verified`, or the reason why its frozen control is not proven; empty for a control", "text"
     )
     headline: tuple[MetricSummary, ...] = documented("the run's headline numbers", "see each metric")
     findings: tuple[FindingRow, ...] = documented("every rule's judgement of this run", "see `required`")
-    claims: tuple[Claim, ...] = documented("what may be claimed from this run alone", "text")
+    claims: tuple[Claim, ...] = documented("what may be claimed from this run, without other seeds", "text")
     integrity: IntegrityRow = documented("whether the logged metrics are confirmed", "text")
-    proof: str = documented("what the audit's replays prove of the training", "text")
+    proof: str = documented("what the audit's replays prove about the training", "text")
     series_label: str = documented(
-        "how many values by epoch are the author's statement; empty if all were recomputed", "text"
+        "how many values by epoch are statements of the author; empty if all were recomputed", "text"
     )
-    form: str = documented("the run's reporting form in MLflow's pages; empty where there is none", "address")
-    audit: str = documented("the whole audit in MLflow's pages; empty where there is none", "address")
+    form: str = documented("address of the run's reporting form in MLflow; empty if there is none", "address")
+    audit: str = documented("address of the audit's first page in MLflow; empty if there is none", "address")
 
 
 @dataclass(frozen=True)
@@ -156,40 +183,45 @@ class ExcludedNoteContext:
     reason: str = documented("why the run could not be judged", "text")
     run_id: str = documented("the run", "id")
     edition: EditionReference = documented("which rules judged the others", "record")
-    audit: str = documented("the whole audit in MLflow's pages; empty where there is none", "address")
+    audit: str = documented("address of the audit's first page in MLflow; empty if there is none", "address")
 
 
 @dataclass(frozen=True)
 class AuditNoteContext:
-    """audit_note.md.j2: an audit's results, in the descriptions of its run and the study's run in MLflow."""
+    """audit_note.md.j2: the results of an audit, for its description in MLflow.
+
+    The description of the study's run contains this note too.
+    """
 
     edition: EditionReference = documented("which rules judged", "record")
     selection: str = documented("how the runs were chosen", "text")
     counts: tuple[Count, ...] = documented("verdicts of the method × setting groups, worst first", "groups")
     run_count: int = documented("runs that were judged, controls included", "runs")
     excluded: int = documented("selected runs that could not be judged", "runs")
-    audit: str = documented("the whole audit in MLflow's pages; empty where there is none", "address")
-    table: str = documented("the table of all runs in MLflow's pages; empty where there is none", "address")
+    audit: str = documented("address of the audit's first page in MLflow; empty if there is none", "address")
+    table: str = documented("address of the table of all runs in MLflow; empty if there is none", "address")
     forms: Truncated[Link] = documented(
-        "the reporting forms, worst verdict first, by address in MLflow's pages", "address"
+        "the reporting forms with their addresses in MLflow, worst verdict first", "address"
     )
 
 
-def note_context(run: RunAudit, sources: Sources, form: str = "", audit: str = "", alone: bool = True) -> NoteContext:
-    """Return the short form of one run, judged alone.
+def note_context(
+    run: RunAudit, sources: Sources, form: str = "", audit: str = "", is_only_seed: bool = True
+) -> NoteContext:
+    """Return the template variables of the short form of one run.
 
     Args:
-        run: The run.
+        run: The run, which is judged without the other seeds.
         sources: The report and its indexes.
         form: Address of the run's form in MLflow.
-        audit: Address of the audit's index in MLflow.
-        alone: Whether the run has no other seeds.
+        audit: Address of the first page of the audit in MLflow.
+        is_only_seed: Whether the report has no other seeds of this run.
     """
-    record, report, known = run.record, sources.report, sources.known
-    columns = audit_columns([run], NOTE_TABLE, known)
-    reported = claims([run], alone=alone, exact=is_exact(card(report, "methods", record.spec.method)))
+    record, report, card_metrics = run.record, sources.report, sources.known
+    columns = audit_columns([run], NOTE_TABLE, card_metrics)
+    reported = claims([run], has_all_runs=is_only_seed, exact=is_exact(card(report, "methods", record.spec.method)))
     headline = tuple(
-        MetricSummary(column.name, column.label, figure_estimate([run], column, sources.frozen, known))
+        MetricSummary(column.name, column.label, figure_estimate([run], column, sources.frozen, card_metrics))
         for column in columns
     )
     return NoteContext(
@@ -202,7 +234,7 @@ def note_context(run: RunAudit, sources: Sources, form: str = "", audit: str = "
         verdict=run.verdict,
         control=control_text(control_rows([run], sources.frozen)),
         headline=headline,
-        findings=finding_rows([run], record.spec.label, record.setting, known),
+        findings=finding_rows([run], record.spec.label, record.setting, card_metrics),
         claims=tuple(claim for claim in reported if claim.kind != "note"),  # explained in the form
         integrity=integrity_row(record),
         proof=proof([record.integrity]),

@@ -1,4 +1,4 @@
-"""Published figures on pages: the published value, the measured value and the outcome, row by row."""
+"""Table that compares the published values of a study with the measured values."""
 
 from __future__ import annotations
 
@@ -30,21 +30,24 @@ SITES: Mapping[str, str] = MappingProxyType(
 
 
 def table(reproduction: Reproduction | None, run_ids: Collection[str] | None = None) -> ReproductionTable | None:
-    """Return the table of published figures, differing ones first; None without a reference.
+    """Return the table of published values; values that differ are first.
 
     Args:
         reproduction: The comparison with the study's reference.
-        run_ids: If given, only figures compared with these runs are included.
+        run_ids: If given, the table contains only values that were compared with these runs.
+
+    Returns:
+        None if the study has no reference.
     """
     if reproduction is None:
         return None
-    chosen = [row for row in reproduction.rows if run_ids is None or set(row.run_ids) & set(run_ids)]
-    ordered = sorted(chosen, key=lambda row: WORST_FIRST.index(row.outcome))
+    selected_rows = [row for row in reproduction.rows if run_ids is None or set(row.run_ids) & set(run_ids)]
+    ordered = sorted(selected_rows, key=lambda row: WORST_FIRST.index(row.outcome))
     return ReproductionTable(
         study=reproduction.reference,
         title=reproduction.title,
         digest=reproduction.digest,
-        counts=counts(chosen),
+        counts=counts(selected_rows),
         tested=tuple(_row(row) for row in ordered if row.outcome in TESTED),
         untested=tuple(_row(row) for row in ordered if row.outcome not in TESTED),
         remarks=reproduction.remarks,
@@ -52,7 +55,7 @@ def table(reproduction: Reproduction | None, run_ids: Collection[str] | None = N
 
 
 def counts(rows: Sequence[FigureVerdict]) -> tuple[tuple[str, int], ...]:
-    """Return (outcome, number of figures) for every outcome, including zeros."""
+    """Return (outcome, number of published values) for every outcome, including zeros."""
     tally = Counter(row.outcome for row in rows)
     return tuple((outcome, tally[outcome]) for outcome in REPRODUCTION_OUTCOMES)
 
@@ -75,7 +78,10 @@ def _row(row: FigureVerdict) -> ReproductionRow:
 
 
 def quantity_text(figure: PublishedFigure) -> str:
-    """Return the metric with site and epoch: `g_norm_mean_ce, site 4`; `first fire of D1`."""
+    """Return the metric of a published value, with its site and epoch.
+
+    Examples: `g_norm_mean_ce, site 4`, `first fire of D1`.
+    """
     if figure.rule:
         return f"first fire of {figure.rule}"
     site = SITES.get(figure.site, f"site {figure.site}")
@@ -84,7 +90,11 @@ def quantity_text(figure: PublishedFigure) -> str:
 
 
 def setting_text(figure: PublishedFigure) -> str:
-    """Return architecture with the given options, data set and epochs; "" if no single setting applies."""
+    """Return architecture, options, data set and epochs of a published value.
+
+    Returns:
+        An empty string if the value does not belong to one setting.
+    """
     setting = figure.setting
     if setting is None:
         return ""
@@ -119,7 +129,10 @@ def published_text(figure: PublishedFigure) -> str:
 
 
 def measured_text(row: FigureVerdict) -> str:
-    """Return mean ± std (number of runs), the epochs of a first fire, or a dash if there is no run."""
+    """Return the measured value as text.
+
+    The text is mean ± standard deviation (number of runs), a list of the epochs of first fire, or a dash if there is no run.
+    """
     if not row.measured:
         return "—"
     if row.figure.rule:
@@ -142,7 +155,6 @@ def _shown(figure: PublishedFigure, value: Reading) -> str:
 
 
 def _remarks(figure: PublishedFigure, tested: bool) -> list[str]:
-    """Return the remarks on a figure; the reason for its margin only if the margin was used."""
     margin = f"the margin: {figure.margin.why}" if tested else ""
     assumed = figure.setting.assumed if figure.setting else ""
     factor = "" if figure.factor == 1 else f"measured values are multiplied by {figure.factor:g}"
@@ -154,7 +166,12 @@ def _remarks(figure: PublishedFigure, tested: bool) -> list[str]:
 
 @dataclass(frozen=True)
 class ReproductionRow:
-    """A published figure as text. look: the verdict whose colour it has. each: one value per compared run."""
+    """A published value and the measured value, as text.
+
+    Attributes:
+        look: The verdict whose colour the row has.
+        each: One measured value per compared run.
+    """
 
     outcome: str
     look: str
@@ -171,12 +188,12 @@ class ReproductionRow:
 
 @dataclass(frozen=True)
 class ReproductionTable:
-    """A study's published figures.
+    """The published values of a study.
 
     Attributes:
-        digest: Digest of the reference.toml they were read from.
-        counts: (outcome, number of figures), including zeros.
-        tested: Rows with a test, differing ones first.
+        digest: Digest of the file reference.toml that contains the published values.
+        counts: (outcome, number of published values), including zeros.
+        tested: Rows with a statistical test; values that differ are first.
         untested: The other rows.
     """
 

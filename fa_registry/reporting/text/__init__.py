@@ -1,1 +1,1 @@
-"""From contexts to text: filters, escaping, the environment and its sandbox."""
+"""Conversion to text: filters, escaping, template environment and sandbox."""

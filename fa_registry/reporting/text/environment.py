@@ -1,8 +1,8 @@
-"""The Jinja2 environment of the pages: undefined names are errors, and numbers need a filter.
+"""The Jinja2 environment of the pages.
 
-Text is escaped by default, because `finalize` gets every printed expression. It writes plain text through
-`markdown_text` in a Markdown template and through `latex_text` in a LaTeX one. Macros return Markup there too, so
-nothing is escaped twice.
+An undefined name is an error. A float must be printed with a filter. Every printed expression is escaped, because `finalize`
+receives it. In Markdown templates, `finalize` converts plain text with `markdown_text`; in LaTeX templates, it uses
+`latex_text`. Macros return Markup, so no text is escaped twice.
 """
 
 from __future__ import annotations
@@ -86,73 +86,90 @@ TURNS = (nodes.For, nodes.Macro, nodes.CallBlock, nodes.Block)  # every long-run
 
 
 class StrictUndefinedWithHint(StrictUndefined):
-    """An undefined name; its message lists the known ones."""
+    """An undefined name; its error message lists the known names."""
 
     @property
     def _undefined_message(self) -> str:
         if self._undefined_hint or self._undefined_obj is missing or not isinstance(self._undefined_name, str):
             return super()._undefined_message
-        known = touchable(self._undefined_obj)
+        allowed_names = touchable(self._undefined_obj)
         kind = f"{'field' if dataclasses.is_dataclass(self._undefined_obj) else 'attribute'} of"
-        return unknown_name_text(f"{kind} {_kind(self._undefined_obj)}", self._undefined_name, known)
+        return unknown_name_text(f"{kind} {_kind(self._undefined_obj)}", self._undefined_name, allowed_names)
 
 
 class UserEnvironment(ImmutableSandboxedEnvironment):
-    """Jinja2's sandbox with a list of allowed names and a time limit. `ours`: built-in filters by name."""
+    """Jinja2's sandbox with a list of allowed names and a time limit.
+
+    Args:
+        finalize: Function that converts every printed value.
+        `builtin_filters`: Name → built-in filter.
+        options: Further options of the Jinja2 environment.
+    """
 
     intercepted_binops = frozenset({"%", "*", "**", "+"})
 
-    def __init__(self, finalize: Callable[[Any], Any], ours: Mapping[str, Callable], **options: Any):
+    def __init__(self, finalize: Callable[[Any], Any], builtin_filters: Mapping[str, Callable], **options: Any):
         super().__init__(finalize=finalize, undefined=StrictUndefinedWithHint, **options)
-        self.filters = {name: self.filters[name] for name in JINJA_FILTERS} | dict(ours)
+        self.filters = {name: self.filters[name] for name in JINJA_FILTERS} | dict(builtin_filters)
         self.globals = {name: self.globals[name] for name in GLOBALS}
         self.started = time.monotonic()
 
     def tick(self) -> None:
-        """Raise SecurityError if the page exceeds its time limit; called at every loop turn and macro call."""
+        """Check the time limit of the page; every loop and every macro calls this method.
+
+        Raises:
+            SecurityError: The time limit is exceeded.
+        """
         if time.monotonic() - self.started > SECONDS:
             raise SecurityError(f"expected a page within {SECONDS:g} s; a loop or a macro does not end")
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        """Return an attribute, by its current or its old name."""
+        """Return an attribute by its current name or by its old name."""
         return super().getattr(obj, OLD_FIELDS.get(attribute, attribute))
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
         return not attr.startswith("_") and (isinstance(obj, OPEN) or attr in touchable(obj))
 
     def unsafe_undefined(self, obj: Any, attribute: str) -> StrictUndefined:
-        allowed = ", ".join(sorted(touchable(obj))) or "nothing"
-        hint = f"a template may not use {attribute!r} of {_kind(obj)}; it may use: {allowed}"
+        allowed_names = ", ".join(sorted(touchable(obj))) or "nothing"
+        hint = f"a template may not use {attribute!r} of {_kind(obj)}; it may use: {allowed_names}"
         return self.undefined(hint, name=attribute, exc=SecurityError)
 
     def wrap_str_format(self, value: Any) -> None:
-        """Disable `"…".format()`, which prints nan."""
+        """Disable `"…".format()`, because it can print nan."""
         return
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         if operator == "%" and isinstance(left, str):
-            raise SecurityError("text % values is not available; the filters num, sci, pct and pp write numbers")
-        size, most, unit = _result_size(operator, left, right)
-        if size > most:
-            raise SecurityError(f"expected a value of at most {most:,} {unit}, found a {operator} that makes more")
+            raise SecurityError(
+                "the operator % of texts is not available; write numbers with the filters num, sci, pct and pp"
+            )
+        size, limit, unit = _result_size(operator, left, right)
+        if size > limit:
+            raise SecurityError(
+                f"expected a value of at most {limit:,} {unit}, found the operator {operator} with a larger result"
+            )
         return super().call_binop(context, operator, left, right)
 
     def _generate(
         self, source: nodes.Template, name: str | None, filename: str | None, defer_init: bool = False
     ) -> str:
-        """Insert a time check into every loop and macro; Jinja2 calls this between parsing and compiling."""
+        """Insert a check of the time limit into every loop and macro."""
         for switch in source.find_all((nodes.EvalContextModifier, nodes.ScopedEvalContextModifier)):
             raise TemplateSyntaxError(
                 "autoescape cannot be changed, because run names are untrusted text", switch.lineno, name
             )
         for node in source.find_all(TURNS):
-            look = nodes.Call(nodes.EnvironmentAttribute("tick"), [], [], None, None)
-            node.body.insert(0, nodes.ExprStmt(look, lineno=node.lineno).set_lineno(node.lineno))
+            check_call = nodes.Call(nodes.EnvironmentAttribute("tick"), [], [], None, None)
+            node.body.insert(0, nodes.ExprStmt(check_call, lineno=node.lineno).set_lineno(node.lineno))
         return super()._generate(source, name, filename, defer_init)
 
 
 def _result_size(operator: str, left: Any, right: Any) -> tuple[int, int, str]:
-    """Return a bound on the size of `left operator right` (0 if never large), its maximum, and the unit."""
+    """Return (upper bound of the size of `left operator right`, maximum, unit).
+
+    The bound is 0 if the result cannot be large.
+    """
     numbers = isinstance(left, int) and isinstance(right, int)
     if numbers and operator == "**":
         return left.bit_length() * max(right, 0), BITS, "bits"
@@ -162,8 +179,12 @@ def _result_size(operator: str, left: Any, right: Any) -> tuple[int, int, str]:
     if operator == "+" and None not in lengths:
         return sum(lengths), LARGEST, "characters or entries"
     times = [value for value in (left, right) if isinstance(value, int)]
-    long = [length for length in lengths if length is not None]
-    return (long[0] * max(times[0], 0) if operator == "*" and times and long else 0), LARGEST, "characters or entries"
+    known_lengths = [length for length in lengths if length is not None]
+    return (
+        (known_lengths[0] * max(times[0], 0) if operator == "*" and times and known_lengths else 0),
+        LARGEST,
+        "characters or entries",
+    )
 
 
 ONE_PAGE = threading.Lock()  # a page sets the process's limit and restores it
@@ -171,21 +192,22 @@ ONE_PAGE = threading.Lock()  # a page sets the process's limit and restores it
 
 @contextmanager
 def bounded_memory() -> Iterator[None]:
-    """Limit the process to MEMORY more bytes inside the context; beyond it, Python raises MemoryError.
+    """Limit the additional memory of the process to MEMORY bytes inside the context.
 
-    There is no limit on systems that cannot set one or report the present memory (Windows, macOS).
+    If the process needs more, Python raises MemoryError. Some systems (Windows, macOS) cannot set a limit or report the present
+    memory, so they have no limit.
     """
     try:
         import resource
 
-        held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        used_memory = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     except (ImportError, OSError):
         yield
         return
     with ONE_PAGE:
         soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-        known = [limit for limit in (soft, hard, held + MEMORY) if limit != resource.RLIM_INFINITY]
-        resource.setrlimit(resource.RLIMIT_AS, (min(known), hard))
+        limits = [limit for limit in (soft, hard, used_memory + MEMORY) if limit != resource.RLIM_INFINITY]
+        resource.setrlimit(resource.RLIMIT_AS, (min(limits), hard))
         try:
             yield
         finally:
@@ -193,7 +215,10 @@ def bounded_memory() -> Iterator[None]:
 
 
 def touchable(obj: Any) -> tuple[str, ...]:
-    """Return the attributes a template may use: a record's fields and properties, a text's methods."""
+    """Return the names of the attributes that a template may use.
+
+    For a record, these are its fields and properties. For a text, these are some of its methods.
+    """
     if dataclasses.is_dataclass(obj) and not isinstance(obj, type):
         described = [name for name in dir(type(obj)) if isinstance(getattr(type(obj), name), property)]
         return (*(field.name for field in dataclasses.fields(obj)), *described)
@@ -205,13 +230,12 @@ def _kind(obj: Any) -> str:
 
 
 def environment(name: str, user_templates: Path | None = None) -> Environment:
-    """Return the environment in which the template `name` is rendered.
+    """Return the Jinja2 environment for the template `name`.
 
     Args:
         name: File name of the template.
-        user_templates: A folder whose files replace the built-in ones of the same name. They are untrusted, so
-            everything
-            is then rendered in Jinja2's sandbox.
+        user_templates: A folder whose files replace the built-in templates with the same name. User templates are untrusted, so
+            with this folder all templates run in Jinja2's sandbox.
     """
     folders = [bundled_files.templates()]
     if user_templates is not None:
@@ -219,8 +243,8 @@ def environment(name: str, user_templates: Path | None = None) -> Environment:
             raise UsageError(f"templates: expected a folder with .j2 files, found no folder at {user_templates}")
         folders.insert(0, user_templates)
     finalize, own_filters = LANGUAGES[mode(name)]
-    ours = {known: getattr(filters, known) for known in FILTERS} | own_filters
-    ours |= {old: ours[new] for old, new in OLD_FILTERS.items()}
+    builtin_filters = {filter_name: getattr(filters, filter_name) for filter_name in FILTERS} | own_filters
+    builtin_filters |= {old: builtin_filters[new] for old, new in OLD_FILTERS.items()}
     options = {
         "loader": FileSystemLoader(folders),
         "autoescape": True,  # .html.j2: HTML escaping; otherwise `finalize` has already turned text into Markup
@@ -230,21 +254,28 @@ def environment(name: str, user_templates: Path | None = None) -> Environment:
         "auto_reload": False,  # a page imports its macros each time, and would check the files each time
     }
     if user_templates is not None:
-        return UserEnvironment(finalize, ours, **options)
-    made = Environment(undefined=StrictUndefined, finalize=finalize, **options)
+        return UserEnvironment(finalize, builtin_filters, **options)
+    template_environment = Environment(undefined=StrictUndefined, finalize=finalize, **options)
     for forbidden in FORBIDDEN_FILTERS:
-        del made.filters[forbidden]
-    made.filters.update(ours)
-    return made
+        del template_environment.filters[forbidden]
+    template_environment.filters.update(builtin_filters)
+    return template_environment
 
 
 def mode(name: str) -> str:
-    """Return a template's language by its suffix; other files are HTML or part of it (the style sheet)."""
-    return next((known for known in (MARKDOWN, LATEX) if name.endswith(known)), HTML)
+    """Return the language of a template as a suffix: Markdown, LaTeX or HTML.
+
+    Files with another suffix, such as the style sheet, are parts of HTML pages.
+    """
+    return next((suffix for suffix in (MARKDOWN, LATEX) if name.endswith(suffix)), HTML)
 
 
 class TemplateRenderer:
-    """The templates of one rendering, each compiled once. user_templates: see `environment`."""
+    """Renders pages and compiles each template once.
+
+    Args:
+        user_templates: A folder with user templates, see `environment`.
+    """
 
     def __init__(self, user_templates: Path | None = None):
         self._user_templates = user_templates
@@ -254,15 +285,15 @@ class TemplateRenderer:
         """Return the text of one page.
 
         Raises:
-            UsageError: The template failed; the message names it. Jinja2's errors are never raised.
+            UsageError: A template failed; the message names the template. Errors of Jinja2 are converted to UsageError.
         """
         try:
-            made = self._environment(name)
-            if not isinstance(made, UserEnvironment):
-                return made.get_template(name).render(context)
-            made.started = time.monotonic()  # the time limit of user templates applies to each page
+            template_environment = self._environment(name)
+            if not isinstance(template_environment, UserEnvironment):
+                return template_environment.get_template(name).render(context)
+            template_environment.started = time.monotonic()  # the time limit of user templates applies to each page
             with bounded_memory():
-                text = made.get_template(name).render(context)
+                text = template_environment.get_template(name).render(context)
             if len(text) > LARGEST:
                 raise SecurityError(f"expected a page of at most {LARGEST:,} characters, found {len(text):,}")
             return text
@@ -280,10 +311,10 @@ class TemplateRenderer:
 
 
 def _printable(write_text: Callable[[str], str], value: Any) -> Any:
-    """Convert a printed value: text in the template's language, integers and Markup as they are.
+    """Return a printed value as text in the language of the template.
 
     Raises:
-        TypeError: Any other value; a float needs a filter.
+        TypeError: The value is neither a text nor an integer; a float needs a filter.
     """
     if type(value) is str:
         return write_text(value)
@@ -317,7 +348,7 @@ LANGUAGES: Mapping[str, tuple[Callable[[Any], Any], Mapping[str, Callable[..., A
 
 
 def variables(context: Any) -> dict[str, Any]:
-    """Return the template's variables: the fields of any page's context."""
+    """Return the variables of a template: the fields of its context."""
     return {field.name: getattr(context, field.name) for field in fields(context)}
 
 
@@ -325,7 +356,10 @@ def variables(context: Any) -> dict[str, Any]:
 
 
 def template_failure(page: str, error: Exception) -> UsageError:
-    """Return a page's error as a UsageError; it names the page if the error names no inner template."""
+    """Return the error of a failed template as a UsageError.
+
+    The message has the name of the innermost template that failed, or of the page if the error has no such name.
+    """
     return UsageError(f"template {_place(page, error)}: {type(error).__name__}: {_reason(error)}")
 
 
@@ -335,17 +369,17 @@ def _reason(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return f"expected a page that takes at most {MEMORY:,} bytes of memory"
     if isinstance(error, TemplateNotFound):
-        return f"there is no {error.name}; a template can include files from its folder and built-in ones"
+        return f"there is no {error.name}; a template can include files from its folder and built-in templates"
     return shortened(error, LONGEST_PROBLEM)
 
 
 def _place(page: str, error: Exception) -> str:
-    """Return `form.html.j2, line 12`: the innermost template that was running."""
-    place = page
+    """Return the position of the error in a template: `form.html.j2, line 12`."""
+    location = page
     step = error.__traceback__
     while step is not None:  # Jinja2 rewrites tracebacks so that their frames point to the templates
         if step.tb_frame.f_code.co_filename.endswith(SUFFIX):
-            place = f"{Path(step.tb_frame.f_code.co_filename).name}, line {step.tb_lineno}"
+            location = f"{Path(step.tb_frame.f_code.co_filename).name}, line {step.tb_lineno}"
         step = step.tb_next
     line = getattr(error, "lineno", None)  # of a syntax error
-    return f"{getattr(error, 'name', None) or page}, line {line}" if line else place
+    return f"{getattr(error, 'name', None) or page}, line {line}" if line else location

@@ -1,4 +1,7 @@
-"""Filters that write numbers and untrusted text. Non-finite numbers raise: a page never shows `nan`."""
+"""Filters that format numbers and escape untrusted text.
+
+A filter raises an error for NaN and infinity, so a page never shows `nan`.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +31,11 @@ MARKDOWN_BLOCK = re.compile(r"^(#|=|[+-](?=[\s-]|$)|\d{1,9}(?=[.)](?:\s|$)))")
 
 
 def finite(value: Any) -> float:
-    """Return the number itself.
+    """Return the number if it is finite.
 
     Raises:
         ValueError: The number is NaN or infinite.
-        TypeError: The value is no number.
+        TypeError: The value is not a number.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"expected a number, found {type(value).__name__}; write a missing number with the na filter")
@@ -42,7 +45,10 @@ def finite(value: Any) -> float:
 
 
 def num(value: float, digits: int = 3) -> str:
-    """Return `digits` significant digits, without an exponent if readable: 0.934, 12.5, 1,437."""
+    """Return the number with `digits` significant digits: 0.934, 12.5, 1,437.
+
+    Very small and very large numbers have an exponent.
+    """
     number = finite(value)
     if isinstance(number, int):
         return f"{number:,}".replace("-", MINUS)
@@ -50,12 +56,12 @@ def num(value: float, digits: int = 3) -> str:
         return "0"
     if not 1e-3 <= abs(number) < 1e5:
         return sci(number, digits)
-    places = max(0, digits - 1 - math.floor(math.log10(abs(number))))
-    return f"{number:,.{places}f}".replace("-", MINUS)
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(number))))
+    return f"{number:,.{decimals}f}".replace("-", MINUS)
 
 
 def sci(value: float, digits: int = 3) -> str:
-    """Return scientific notation: 1.23×10⁻⁷."""
+    """Return the number in scientific notation: 1.23×10⁻⁷."""
     number = finite(value)
     if number == 0:
         return "0"
@@ -64,22 +70,22 @@ def sci(value: float, digits: int = 3) -> str:
 
 
 def pct(value: float, digits: int = 1) -> str:
-    """Return a fraction as per cent: 0.934 → 93.4 %."""
+    """Return a fraction as a percentage: 0.934 → 93.4 %."""
     return f"{finite(value) * 100:.{digits}f}\u00a0%".replace("-", MINUS)
 
 
 def pp(value: float) -> str:
-    """Return a difference in percentage points with its sign."""
+    """Return a difference in percentage points with its sign: +9.1 pp."""
     return f"{finite(value):+.1f}\u00a0pp".replace("-", MINUS)
 
 
 def exact(value: float) -> str:
-    """Return a number whose last digits matter, such as a cosine near 1: 0.999999."""
+    """Return a number with six significant digits, for a cosine near 1: 0.999999."""
     return num(value, 6)
 
 
 def at_least(value: float) -> str:
-    """Return a lower bound with six decimals, rounded down to remain one: .99999999999987 → 0.999999."""
+    """Return a lower bound, rounded down to six decimals: .99999999999987 → 0.999999."""
     return f"{Decimal(repr(finite(value))).quantize(Decimal('0.000001'), ROUND_FLOOR)}".replace("-", MINUS)
 
 
@@ -89,7 +95,7 @@ def cos(value: float) -> str:
 
 
 def compact(value: float) -> str:
-    """Return a number that a person chose, such as a threshold or an axis tick: 50, 0.02, 10⁻⁷."""
+    """Return a threshold or an axis tick in its shortest form: 50, 0.02, 10⁻⁷."""
     number = finite(value)
     if number == 0 or 1e-3 < abs(number) < 1e4:
         return f"{number:g}".replace("-", MINUS)
@@ -99,7 +105,7 @@ def compact(value: float) -> str:
 
 
 def ci(interval: tuple[float, float], digits: int = 1) -> str:
-    """Return an interval of fractions as per cent: 91.2 % to 94.0 %."""
+    """Return an interval of fractions as percentages: 91.2 % to 94.0 %."""
     low, high = interval
     if finite(low) > finite(high):
         raise ValueError(f"expected low ≤ high, found {interval!r}")
@@ -107,7 +113,12 @@ def ci(interval: tuple[float, float], digits: int = 1) -> str:
 
 
 def between(interval: tuple[float, float], kind: str) -> str:
-    """Return an interval in the unit of its metric: +9.1 pp to +14.0 pp. kind: the filter of its ends."""
+    """Return an interval in the format of its metric: +9.1 pp to +14.0 pp.
+
+    Args:
+        interval: (low, high).
+        kind: Number format, a key of KINDS.
+    """
     low, high = interval
     if finite(low) > finite(high):
         raise ValueError(f"expected low ≤ high, found {interval!r}")
@@ -116,31 +127,30 @@ def between(interval: tuple[float, float], kind: str) -> str:
 
 
 def _spanned(low: str, high: str) -> str:
-    """Join the ends of an interval; if they are equal, add that this is no certainty."""
     return f"{low} to {high}" if low != high else f"{low} to {high} (no spread at this precision)"
 
 
 def na(reading: Reading) -> str:
-    """Return the text for a missing number: `not finite` (it was computed) or `N/A` (it was not)."""
+    """Return the text for a missing number: `not finite` (NaN or infinite) or `N/A`."""
     if reading.value is not None:
         raise ValueError(f"{reading} has a value; write it with num, sci or pct")
     return "not finite" if reading.not_finite else "N/A"
 
 
-def number(shown: Number) -> str:
-    """Return a number formatted by its kind, or the text for a missing number."""
-    return reading(shown.reading, shown.kind)
+def number(value: Number) -> str:
+    """Return a number in its own format, or the text for a missing number."""
+    return reading(value.reading, value.kind)
 
 
 def reading(value: Reading, kind: str) -> str:
-    """Return a reading formatted by the filter `kind`, or the text for a missing number."""
+    """Return a reading in the format `kind`, or the text for a missing number."""
     return na(value) if value.value is None else KINDS[kind](value.value)
 
 
 def spread(estimate: Estimate) -> str:
-    """Return mean ± standard deviation in one unit, or the mean alone if there is one value.
+    """Return mean ± standard deviation, or only the mean if there is one value.
 
-    Examples: 93.4 ± 0.8 %; geometric: 1,812 ×/÷ 1.13.
+    Examples: 93.4 ± 0.8 %; for a geometric mean 1,812 ×/÷ 1.13.
     """
     mean = number(estimate.mean)
     if estimate.mean.reading.value is None or estimate.std.value is None:
@@ -148,20 +158,23 @@ def spread(estimate: Estimate) -> str:
     if estimate.average == "geometric":
         factor = num(estimate.std.value)
         # 1.00 would mean that all seeds agree
-        shown = "<\u00a01.01" if factor == "1.00" and estimate.std.value > 1 else factor
-        return f"{mean}\u00a0×/÷\u00a0{shown}"
+        factor_text = "<\u00a01.01" if factor == "1.00" and estimate.std.value > 1 else factor
+        return f"{mean}\u00a0×/÷\u00a0{factor_text}"
     return plus_minus(estimate.mean.reading.value, estimate.std.value, estimate.kind)
 
 
 def counted(estimate: Estimate, deviation: bool = True) -> str:
-    """Return an estimate for running text: `93.4 ± 0.8 %`, `1,812 (2 of 3)` if a seed has no value."""
-    shown = spread(estimate) if deviation else number(estimate.mean)
-    return f"{shown} ({estimate.n} of {estimate.of})" if 0 < estimate.n < estimate.of else shown
+    """Return an estimate for running text: `93.4 ± 0.8 %`.
+
+    If a seed has no value, the number of values is added: `1,812 (2 of 3)`.
+    """
+    text = spread(estimate) if deviation else number(estimate.mean)
+    return f"{text} ({estimate.n} of {estimate.of})" if 0 < estimate.n < estimate.of else text
 
 
-def cell(shown: Cell) -> str:
-    """Return a cell's number, with its deviation in the same style if it has one."""
-    mean, deviation = shown.number, shown.deviation
+def cell(table_cell: Cell) -> str:
+    """Return the number of a cell, with its standard deviation if there is one."""
+    mean, deviation = table_cell.number, table_cell.deviation
     if not deviation:
         return number(mean)
     if mean.reading.value is None or deviation.reading.value is None:
@@ -170,30 +183,39 @@ def cell(shown: Cell) -> str:
 
 
 def plus_minus(mean: float, deviation: float, kind: str) -> str:
-    """Return a mean and its deviation in one style: one unit, one power of ten, the decimals of the mean."""
+    """Return mean ± deviation with the same unit, power of ten and decimals."""
     write = KINDS[kind]
     if kind in UNITS:
-        bare, _, unit = write(mean).partition("\u00a0")
+        mean_text, _, unit = write(mean).partition("\u00a0")
         return (
-            f"{bare}\u00a0±\u00a0{write(deviation).lstrip('+')}" if unit else f"{bare}\u00a0±\u00a0{write(deviation)}"
+            f"{mean_text}\u00a0±\u00a0{write(deviation).lstrip('+')}"
+            if unit
+            else f"{mean_text}\u00a0±\u00a0{write(deviation)}"
         )
     (first, second), power = one_power(write, (mean, deviation))
     if not power:
         first = write(mean)
-        places = len(first.partition(".")[2])
-        second = f"{finite(deviation):,.{places}f}"
+        decimals = len(first.partition(".")[2])
+        second = f"{finite(deviation):,.{decimals}f}"
         if deviation > 0 and float(second.replace(",", "")) == 0:
-            second = f"<\u00a0{10**-places:.{places}f}"  # `± 0.00` would mean that all seeds agree
-    both = f"{first}\u00a0±\u00a0{second}"
-    return f"({both}){power}" if power else both
+            second = f"<\u00a0{10**-decimals:.{decimals}f}"  # `± 0.00` would mean that all seeds agree
+    text = f"{first}\u00a0±\u00a0{second}"
+    return f"({text}){power}" if power else text
 
 
 def one_power(write: Callable[[float], str], values: Sequence[float]) -> tuple[tuple[str, ...], str]:
-    """Return numbers and their common power of ten (×10⁵, of the largest), "" if none is written with one."""
-    written = [write(value) for value in values]
-    powers = [text.partition("×10")[2] for text in written]
+    """Return (numbers, their common power of ten): for example (2.00, 3.00) and ×10⁵.
+
+    The power is that of the largest number. The power is an empty string if no number needs a power.
+
+    Args:
+        write: Function that formats one number.
+        values: The numbers.
+    """
+    texts = [write(value) for value in values]
+    powers = [text.partition("×10")[2] for text in texts]
     if not any(powers):
-        return tuple(written), ""
+        return tuple(texts), ""
     exponent = math.floor(math.log10(max(map(abs, values))))
     scaled = (f"{value / 10.0**exponent:.2f}".replace("-", MINUS) for value in values)
     return tuple(scaled), f"×10{str(exponent).translate(SUPERSCRIPTS)}"
@@ -201,23 +223,29 @@ def one_power(write: Callable[[float], str], values: Sequence[float]) -> tuple[t
 
 @pass_context  # otherwise Jinja2 would insert the text when compiling, before the page's escaping
 def quantity(context: Any, name: str) -> Metric:
-    """Return the catalogue entry of a metric: symbol, description, `heading`, and `label` for use alone."""
+    """Return a metric of the catalogue by its key.
+
+    The fields of a metric are, for example, symbol, description, heading and label.
+    """
     return quantity_of(name)
 
 
 def short(run_id: str) -> str:
-    """Return a run id in its short form."""
+    """Return the first eight characters of a run id."""
     return escape_control(run_id[:8])
 
 
 def brief(text: str, most: int = 160) -> str:
-    """Return untrusted text for a heading, shortened; the full text is in a title or further down."""
+    """Return a text for a heading, cut to at most `most` characters.
+
+    The page must show the full text in another position.
+    """
     return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
 
 
 @lru_cache(maxsize=8192)  # the same texts occur in every form of an audit
 def markdown_text(text: str) -> Markup:
-    """Return untrusted text for a Markdown page, on one line, without tags, marks, links or blocks."""
+    """Return untrusted text for a Markdown page, in one line and without markup."""
     line = re.sub(r"[ \t\n]+", " ", escape_control(text)).strip(" ")
     line = MARKDOWN_INLINE.sub(r"\\\1", line)
     line = line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("://", ":\\//")
@@ -225,12 +253,15 @@ def markdown_text(text: str) -> Markup:
 
 
 def verbatim(text: str) -> Markup:
-    """Return a person's Markdown as they wrote it. Only for Markdown templates, never for HTML."""
+    """Return the author's Markdown without escaping; do not use it in HTML templates."""
     return Markup(text)
 
 
 def fence(text: str) -> Markup:
-    """Return untrusted text as a Markdown code block, with a fence longer than any back-tick run in it."""
+    """Return untrusted text as a Markdown code block.
+
+    The fence is longer than any sequence of back-ticks in the text.
+    """
     body = escape_control(text).replace(
         "<!--", "<! --"
     )  # a comment in the text must not be taken for the marker of a blank

@@ -1,4 +1,7 @@
-"""How a LaTeX page is written: escaped untrusted text, pdflatex's characters, tables that fit a page."""
+"""Filters for LaTeX pages: escaping, formulas, and tables that fit on a page.
+
+All characters are converted to commands that pdflatex supports.
+"""
 
 from __future__ import annotations
 
@@ -48,35 +51,38 @@ TOKEN = re.compile(
 
 
 def latex_text(text: str) -> Markup:
-    """Return untrusted text for a LaTeX page, on one line, without commands, comments and paragraphs.
+    """Return untrusted text for a LaTeX page, in one line and without commands.
 
-    Long words can be broken, and formulas (‖h_L‖₂, Γ_l, 1.2×10⁻⁷) are set as formulas. A character without a LaTeX
-    command is shown by its number, ⟨U+4E2D⟩, so that every text compiles.
+    Long words get points for line breaks. Formulas (‖h_L‖₂, Γ_l, 1.2×10⁻⁷) are converted to math mode. A character without a LaTeX
+    command is written as its number, ⟨U+4E2D⟩, so every text compiles.
     """
     line = re.sub(r"[ \t\n]+", " ", escape_control(text)).strip(" ")
     return Markup(_set(line))
 
 
 def latex_block(text: str) -> Markup:
-    """Return untrusted text with one indented paragraph per line, for a flushleft environment.
+    """Return untrusted text for a flushleft environment, one paragraph per line.
 
-    Formulas are not set, because commands and BibTeX entries are meant to be copied.
+    The indentation of the lines is kept. Formulas are not converted, because users copy commands and BibTeX entries.
     """
     return Markup("\n".join(f"{_indented(line, _encoded)}\\par" for line in _lines(text)))
 
 
 def latex_formulas(text: str) -> Markup:
-    """Return the text as `latex_block` does, with formulas set: for equations."""
+    """Return the text as `latex_block` does, but with formulas in math mode."""
     return Markup("\n".join(f"{_indented(line, _set)}\\par" for line in _lines(text)))
 
 
 def latex_comment(text: str) -> Markup:
-    """Return untrusted text for the rest of a % comment line, unescaped so that it can be searched."""
+    """Return untrusted text for a LaTeX comment (%), in one line and without escaping."""
     return Markup(re.sub(r"[ \t\n]+", " ", escape_control(text)).strip(" "))
 
 
 def parts(items: Sequence[T], most: int) -> tuple[tuple[tuple[int, T], ...], ...]:
-    """Return the items with their indices in groups of at most `most`, for tables too wide for the page."""
+    """Split a list into groups of at most `most` items, for tables that are too wide.
+
+    Each item has its index: ((index, item), …).
+    """
     placed = tuple(enumerate(items))
     return tuple(placed[start : start + most] for start in range(0, len(placed), most))
 
@@ -86,30 +92,28 @@ def _lines(text: str) -> list[str]:
 
 
 def _indented(line: str, write: Callable[[str], str]) -> str:
-    bare = line.lstrip(" ")
+    stripped = line.lstrip(" ")
     # \leavevmode: without it TeX drops leading spaces of a paragraph, and empty lines
-    return r"\leavevmode\hangindent=1.5em\relax " + "~" * (len(line) - len(bare)) + write(bare)
+    return r"\leavevmode\hangindent=1.5em\relax " + "~" * (len(line) - len(stripped)) + write(stripped)
 
 
 @lru_cache(maxsize=8192)  # the same texts occur in every form of an audit
 def _set(text: str) -> str:
-    """Return text with its formulas set as formulas."""
-    made, end = [], 0
+    pieces, end = [], 0
     text = unicodedata.normalize("NFC", text)
     for match in FORMULA.finditer(text):
-        made += [_encoded(text[end : match.start()]), f"${_formula(match.group())}$"]
+        pieces += [_encoded(text[end : match.start()]), f"${_formula(match.group())}$"]
         end = match.end()
-    return "".join([*made, _encoded(text[end:])])
+    return "".join([*pieces, _encoded(text[end:])])
 
 
 def _formula(text: str) -> str:
-    """Return the inside of a formula; a command name is separated from a following letter."""
-    written = ""
+    result = ""
     for match in IN_FORMULA.finditer(text):
         part = _part(match)
-        apart = part[:1].isalpha() and re.search(r"\\[A-Za-z]+$", written)
-        written += f" {part}" if apart else part
-    return written
+        needs_space = part[:1].isalpha() and re.search(r"\\[A-Za-z]+$", result)
+        result += f" {part}" if needs_space else part
+    return result
 
 
 def _part(match: re.Match[str]) -> str:
@@ -131,7 +135,7 @@ def _encoded(text: str) -> str:
 
 
 def _word(word: str) -> str:
-    """Return one word; a long one has line-break points between even pieces of letters and digits."""
+    """Return one word as LaTeX; a long word has points for line breaks."""
     if len(word) <= LONG:
         return _symbols(word)
     pieces = re.findall(rf"[^{re.escape(BREAKS)}]{{1,{STEP}}}[{re.escape(BREAKS)}]*|[{re.escape(BREAKS)}]+", word)
@@ -169,7 +173,7 @@ def _char(char: str) -> str:
 
 
 def _accented(letter: str, mark: str) -> str:
-    """Return a letter with its accent: é, or in formulas V̄."""
+    """Return a letter with an accent as LaTeX, in text (é) or in math mode (V̄)."""
     text, math = ACCENTS[mark]
     if letter.isascii() and letter.isalpha():
         return rf"{text}{{{letter}}}"
@@ -214,7 +218,6 @@ VARIANTS = {"ε": "varepsilon", "ϵ": "epsilon", "φ": "varphi", "ϕ": "phi"}
 
 
 def _greek(letter: str) -> str:
-    """Return \\gamma or \\Gamma by the letter's Unicode name, which spells lambda without its b."""
     name = unicodedata.name(letter).rpartition(" ")[2].replace("LAMDA", "LAMBDA")
     return "\\" + VARIANTS.get(letter, name.title() if letter.isupper() else name.lower())
 
@@ -248,14 +251,14 @@ MATH: Mapping[str, str] = MappingProxyType(
 
 
 def _formulas() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Return the patterns of a whole formula and of its parts."""
+    """Return the patterns of a whole formula and of the parts of a formula."""
     greek, marks = "".join(letter for letter in MATH if letter.isalpha()), "".join(m for m in ACCENTS if ACCENTS[m][1])
     raised, lowered = f"[{''.join(RAISED)}]+", f"[{''.join(LOWERED)}]+"
     index = rf"_(?:\{{[A-Za-z0-9−+, ]{{1,9}}\}}|[A-Za-z0-9{greek}](?:−1)?)(?![A-Za-z0-9_])"
-    alone = r"(?<![A-Za-z0-9_\\])"
+    word_start = r"(?<![A-Za-z0-9_\\])"
     signs = rf"(?:(?:{index}|{lowered})(?:{raised})?|{raised})"
-    term = rf"(?:[{greek}][{marks}]?{signs}?(?![{marks}])|{alone}[A-Za-z](?:[{marks}]{signs}?|{signs}))"
-    norm = rf"‖(?:{term}|{alone}[A-Za-z](?![A-Za-z])|[ 0-9−+·/()])+‖(?:{index}|{lowered})?"
+    term = rf"(?:[{greek}][{marks}]?{signs}?(?![{marks}])|{word_start}[A-Za-z](?:[{marks}]{signs}?|{signs}))"
+    norm = rf"‖(?:{term}|{word_start}[A-Za-z](?![A-Za-z])|[ 0-9−+·/()])+‖(?:{index}|{lowered})?"
     number = rf"(?<![\w.,])−?\d(?:[\d.,]*\d)?×10{raised}|(?<![\w.,])−\d(?:[\d.,]*\d)?"
     parts = rf"(?P<index>{index})|(?P<raised>{raised})|(?P<lowered>{lowered})|(?P<accented>.[{marks}])|(?P<char>.)"
     return re.compile(f"{norm}|{number}|{term}"), re.compile(parts, re.DOTALL)

@@ -45,7 +45,9 @@ def test_the_plate_says_what_it_shows(rich):
     assert "dfa 81.0\u00a0% to 84.0\u00a0%" in plate.alt and plate.columns == ("seed 42", "seed 123")
     drtp = next(group for group in plate.groups if group.name == "drtp")
     known, absent = drtp.rows[0].cells
-    assert known.reading == Reading(0.84) and known.run_ids and absent.reading.reason == "this seed was not run"
+    assert (
+        known.reading == Reading(0.84) and known.run_ids and absent.reading.reason == "there is no run with this seed"
+    )
 
 
 def test_another_number_is_another_picture(report):
@@ -109,14 +111,14 @@ def test_the_plate_says_which_sites_lie_outside(rich):
     group = plate.groups[0]
     assert [line.name for line in group.rows] == [f"site {site}" for site in range(5)]
     assert all(len(line.cells) == 3 and line.cells[0].run_ids == group.run_ids for line in group.rows)
-    assert "Γ inside it is no evidence" in plate.caption
+    assert "Γ inside the band is no evidence" in plate.caption
 
 
 def test_what_is_exact_by_construction_is_marked_and_not_judged(rich):
     cards = {"methods/fa": {"exact_sites": "last"}}
     with styled():
         plate = gamma_panel(groups(rich), 100, cards)
-    assert "Hollow: exact by construction" in plate.caption and "fa 0, 1, 2, 3;" in plate.alt
+    assert "A hollow dot is exact by construction" in plate.caption and "fa 0, 1, 2, 3;" in plate.alt
 
 
 @pytest.mark.parametrize("length", [0, 1, 40])

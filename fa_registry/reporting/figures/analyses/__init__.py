@@ -1,6 +1,6 @@
-"""The figures of the analyses as PNG bytes, each drawn only from a DataFrame with its numbers.
+"""Figures of the analyses as PNG bytes, drawn from data frames.
 
-Each module has `numbers(analysis, runs)`, which returns that DataFrame, and `draw(figure, frame)`, which draws it.
+Each module of this package has two functions. `numbers(analysis, runs)` returns the data frame, and `draw(figure, frame)` draws it.
 """
 
 from __future__ import annotations
@@ -31,19 +31,30 @@ DRAWINGS: Mapping[str, Draw] = MappingProxyType({name: module.draw for name, mod
 
 
 def analysis_numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
-    """Return all numbers of the figure. runs: the analysed runs, for figures that show epochs."""
+    """Return all numbers of the analysis's figure as a data frame.
+
+    Args:
+        analysis: The result of a built-in analysis.
+        runs: The analysed runs; figures by epoch read their trajectories.
+    """
     return MODULES[analysis.name].numbers(analysis, runs)
 
 
 def analysis_png(analysis: Analysis, runs: Sequence[RunAudit], dpi: int = DPI) -> bytes | None:
-    """Return the figure, or None for a third-party analysis; the same numbers give the same bytes."""
+    """Return the figure of an analysis as PNG, or None for a third-party analysis.
+
+    The same numbers give the same bytes.
+    """
     if analysis.name not in DRAWINGS:
         return None
     return png(DRAWINGS[analysis.name], analysis_numbers(analysis, runs), dpi)
 
 
 def table_numbers(table: AnalysisTable) -> pd.DataFrame:
-    """Return a table without loss: each number with its interval, n, reason and run ids, where present."""
+    """Return an analysis table as a data frame without loss of information.
+
+    The frame has columns for interval, n, reason and run ids of a number, if the table contains these values.
+    """
     columns: dict[str, list] = {}
     for column in table.columns:
         cells = [row[column.name] for row in table.rows]

@@ -1,4 +1,4 @@
-"""Shared parts of the analysis figures: number frames, rows, panels, legends, marks and axes."""
+"""Helpers of the analysis figures: data frames, rows, legends, marks and axes."""
 
 from __future__ import annotations
 
@@ -44,9 +44,10 @@ Draw = Callable[[Figure, pd.DataFrame], None]
 
 
 def png(draw: Draw, numbers: pd.DataFrame, dpi: int = DPI) -> bytes:
-    """Draw the figure with default settings, regardless of the user's, and return its PNG bytes.
+    """Draw a figure with fixed settings and return it as PNG bytes.
 
-    A palette and no metadata keep the bytes few and reproducible.
+    The user's matplotlib settings have no effect. The image has a colour palette and no metadata, so the bytes are few and
+    reproducible.
     """
     with styled():
         canvas = Canvas(WIDTH, 1.2, dpi)
@@ -59,82 +60,117 @@ def png(draw: Draw, numbers: pd.DataFrame, dpi: int = DPI) -> bytes:
 
 
 def variant(entries: Iterable[Mapping[str, object]]) -> pd.DataFrame:
-    """Return a frame with one row per entry; the NUMERIC columns are float, NaN where there is no number."""
-    made = pd.DataFrame(list(entries))
-    return made.astype({name: float for name in NUMERIC if name in made})
+    """Return a data frame with one row per entry.
+
+    The columns listed in NUMERIC have the type float. A missing number is NaN.
+    """
+    frame = pd.DataFrame(list(entries))
+    return frame.astype({name: float for name in NUMERIC if name in frame})
 
 
 def with_chance(frame: pd.DataFrame, runs: Iterable[RunAudit]) -> pd.DataFrame:
-    """Add the column `chance`: the accuracy of guessing, NaN if it is unknown or differs between runs."""
+    """Add the column `chance`, the accuracy of guessing.
+
+    The value is NaN if it is unknown or differs between runs.
+    """
     frame["chance"] = common_chance(run.record for run in runs)
     return frame
 
 
 def chance_line(axes: Axes, chance: float) -> None:
-    """Draw the accuracy of guessing, if it is known."""
+    """Draw a line at the accuracy of guessing, if this accuracy is not NaN."""
     if not math.isnan(chance):
         axes.axhline(chance, **CHANCE_LOOK)
 
 
 def chance_entry(frame: pd.DataFrame) -> list[Line2D]:
-    """Return the legend entry of the chance line; empty if the line is not drawn."""
+    """Return the legend entry of the chance line.
+
+    Returns:
+        An empty list if the frame has no value of `chance`.
+    """
     return [Line2D([], [], **CHANCE_LOOK, label="chance")] * bool(frame["chance"].notna().any())
 
 
 def entry(row: Mapping[str, AnalysisCell], name: str, *keys: str) -> dict[str, object]:
-    """Return the frame row of the cell `name`: its number, interval, text, reason, and the row's `keys`."""
+    """Return one cell of an analysis table as a row of a data frame.
+
+    Args:
+        row: A row of the table.
+        name: Column of the cell.
+        keys: Further columns whose values are copied into the result.
+    """
     cell = row[name]
     low, high = cell.interval or (None, None)
-    own = {"words": cell.text, "value": cell.reading.value, "low": low, "high": high, "reason": cell.reading.reason}
+    values = {"words": cell.text, "value": cell.reading.value, "low": low, "high": high, "reason": cell.reading.reason}
     return {
         "panel": name,
         **{key: plain(row[key]) if key in row else None for key in ("method", "setting", *keys)},
-        **own,
+        **values,
     }
 
 
 def plain(cell: AnalysisCell) -> str | float | None:
-    """Return the number of a cell, None if it is missing, or the text of a text cell."""
+    """Return the number of a numeric cell, or the text of a text cell.
+
+    Returns:
+        None if the number is missing.
+    """
     return cell.reading.value if cell.reading else cell.text
 
 
 def named(numbers: pd.DataFrame) -> pd.DataFrame:
-    """Add a column `row`: the method, with the parts of its setting that distinguish settings."""
+    """Add a column `row` with the label of each method.
+
+    If there are several settings, the label contains the parts of the setting that differ between them.
+    """
     settings = list(dict.fromkeys(numbers["setting"]))
     parts = [setting.split(" · ") for setting in settings]
     shared = set.intersection(*map(set, parts)) if parts else set()
-    own = {
+    distinct_parts = {
         setting: " · ".join(part for part in several if part not in shared)
         for setting, several in zip(settings, parts, strict=True)
     }
     rows: dict[tuple[str, str], str] = {}
     for method, setting in dict.fromkeys(zip(numbers["method"], numbers["setting"], strict=True)):
-        text = escape_control(f"{method} · {own[setting]}" if len(settings) > 1 and own[setting] else method)
-        short = shortened(text, MOST_LETTERS)
-        twice = short in rows.values()  # rows with the same shortened text would be drawn over each other
-        rows[method, setting] = f"{shortened(text, MOST_LETTERS - 5)} #{len(rows) + 1}" if twice else short
+        text = escape_control(
+            f"{method} · {distinct_parts[setting]}" if len(settings) > 1 and distinct_parts[setting] else method
+        )
+        short_text = shortened(text, MOST_LETTERS)
+        twice = short_text in rows.values()  # rows with the same shortened text would be drawn over each other
+        rows[method, setting] = f"{shortened(text, MOST_LETTERS - 5)} #{len(rows) + 1}" if twice else short_text
     return numbers.assign(row=[rows[key] for key in zip(numbers["method"], numbers["setting"], strict=True)])
 
 
-def shortened(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+def shortened(text: str, max_length: int) -> str:
+    return text if len(text) <= max_length else text[: max_length - 1] + "…"
 
 
 def in_rows(numbers: pd.DataFrame) -> tuple[pd.DataFrame, list[str], int]:
-    """Return the numbers of the first MOST_ROWS rows, these rows in order, and the number left out."""
+    """Return the data of the first MOST_ROWS figure rows.
+
+    Returns:
+        (data of these rows, their labels in order, number of rows that were left out).
+    """
     numbers = named(numbers)
     rows = list(dict.fromkeys(numbers["row"]))
-    shown = rows[:MOST_ROWS]
-    return numbers[numbers["row"].isin(shown)], shown, len(rows) - len(shown)
+    visible_rows = rows[:MOST_ROWS]
+    return numbers[numbers["row"].isin(visible_rows)], visible_rows, len(rows) - len(visible_rows)
 
 
 def row_width(rows: Sequence[str]) -> float:
-    """Return the width in inches of the row labels left of the axis."""
+    """Return the width in inches of the row labels on the left side of the axes."""
     return 0.25 + 0.07 * max(map(len, rows), default=0)
 
 
 def row_axis(axes: Axes, rows: Sequence[str], left_out: int = 0) -> None:
-    """Label one row per text, the first on top."""
+    """Label the rows on the y axis; the first row is at the top.
+
+    Args:
+        axes: The axes.
+        rows: The labels.
+        left_out: Number of rows that are not drawn; if not 0, the number is added to the label of the x axis.
+    """
     axes.set_yticks(range(len(rows)), rows)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0, labelsize=8)
@@ -143,12 +179,15 @@ def row_axis(axes: Axes, rows: Sequence[str], left_out: int = 0) -> None:
 
 
 def value_axis(axes: Axes, values: Iterable[float], axis: str = "x") -> None:
-    """Set the scale of an axis for these values: logarithmic if all are positive and span decades."""
-    known = np.array([value for value in values if math.isfinite(value)])
-    if known.size and known.min() > 0 and np.ptp(np.log10(known)) > DECADES:
-        _decades(axes, axis, np.log10(known))
+    """Set limits, scale and ticks of an axis for the given values.
+
+    The scale is logarithmic if all values are positive and their range exceeds DECADES decades.
+    """
+    finite = np.array([value for value in values if math.isfinite(value)])
+    if finite.size and finite.min() > 0 and np.ptp(np.log10(finite)) > DECADES:
+        _decades(axes, axis, np.log10(finite))
         return
-    low, high = (known.min(), known.max()) if known.size else (0.0, 1.0)
+    low, high = (finite.min(), finite.max()) if finite.size else (0.0, 1.0)
     margin = 0.08 * (high - low) or 0.1 * abs(high) or 0.1
     ruler = axes.xaxis if axis == "x" else axes.yaxis
     ruler.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10]))
@@ -157,10 +196,10 @@ def value_axis(axes: Axes, values: Iterable[float], axis: str = "x") -> None:
 
 
 def _plain_ticks(fineness: float) -> FuncFormatter:
-    """Return tick labels with enough digits to distinguish ticks.
+    """Return a formatter of tick labels with enough digits to distinguish the ticks.
 
     Args:
-        fineness: The largest value divided by the distance of two ticks.
+        fineness: The largest value divided by the margin of the axis.
     """
     digits = max(4, math.ceil(math.log10(fineness or 1)) + 2)
     if digits > 6:
@@ -171,7 +210,7 @@ def _plain_ticks(fineness: float) -> FuncFormatter:
 def _decades(axes: Axes, axis: str, powers: np.ndarray) -> None:
     """Set limits and ticks of a logarithmic axis.
 
-    The margins of matplotlib overflow if an exploded norm spans hundreds of decades.
+    The automatic margins of matplotlib overflow for norms that range over hundreds of decades.
     """
     margin = 0.05 * (powers.max() - powers.min())
     low, high = np.clip([powers.min() - margin, powers.max() + margin], -300, 300)
@@ -183,18 +222,26 @@ def _decades(axes: Axes, axis: str, powers: np.ndarray) -> None:
     ruler.set_minor_locator(NullLocator())
 
 
-def intervals(axes: Axes, places: Sequence[float], low: Sequence[float], high: Sequence[float], **look: object) -> None:
-    """Draw a vertical line from low to high at each place; none where they are NaN."""
-    axes.plot(np.array([places, places]), np.array([low, high]), **look)
+def intervals(
+    axes: Axes, positions: Sequence[float], low: Sequence[float], high: Sequence[float], **style: object
+) -> None:
+    """Draw a vertical line from `low` to `high` at each x position.
+
+    No line is drawn where a value is NaN.
+    """
+    axes.plot(np.array([positions, positions]), np.array([low, high]), **style)
 
 
-def remark(axes: Axes, x: float, y: float, text: str, ha: str = "center", **place: object) -> None:
-    """Write grey text where there is no number to draw."""
-    axes.text(x, y, text, ha=ha, va="center", color=TICK, fontsize=8, **place)
+def remark(axes: Axes, x: float, y: float, text: str, ha: str = "center", **text_options: object) -> None:
+    """Write a grey text at the position of a missing number."""
+    axes.text(x, y, text, ha=ha, va="center", color=TICK, fontsize=8, **text_options)
 
 
 def legend(figure: Figure, handles: Sequence[Artist], corner: str = "upper left") -> None:
-    """Draw the legend along the upper or lower edge, in the space of `legend_height`."""
+    """Draw the legend at the upper or lower edge of the figure.
+
+    The legend needs the height that `legend_height` returns.
+    """
     figure.legend(handles=handles, loc=corner, ncols=_columns(handles))
 
 
@@ -204,19 +251,22 @@ def legend_height(handles: Sequence[Artist]) -> float:
 
 
 def _columns(handles: Sequence[Artist]) -> int:
-    """Return the number of columns that fit next to each other, at most four."""
     widest = 0.55 + 0.07 * max(len(handle.get_label()) for handle in handles)  # inches
     return max(1, min(4, int(WIDTH / widest)))
 
 
 def dot(label: str, colour: object, marker: str = "o", fill: object = None) -> Line2D:
     """Return a legend entry for a marker without a line."""
-    look = {"color": colour, "marker": marker, "markersize": 4.5, "markerfacecolor": fill or colour}
-    return Line2D([], [], linestyle="", label=shortened(escape_control(label), MOST_LETTERS), **look)
+    style = {"color": colour, "marker": marker, "markersize": 4.5, "markerfacecolor": fill or colour}
+    return Line2D([], [], linestyle="", label=shortened(escape_control(label), MOST_LETTERS), **style)
 
 
-def lines_with_dots(looks: Mapping[str, tuple[str, object]]) -> list[Line2D]:
-    """Return legend entries for methods drawn as lines with dots. looks: label → (colour, dash)."""
+def lines_with_dots(styles: Mapping[str, tuple[str, object]]) -> list[Line2D]:
+    """Return legend entries for methods that are drawn as lines with dots.
+
+    Args:
+        styles: Label → (colour, dash pattern).
+    """
     return [
         Line2D(
             [],
@@ -227,7 +277,7 @@ def lines_with_dots(looks: Mapping[str, tuple[str, object]]) -> list[Line2D]:
             markersize=4,
             label=shortened(escape_control(label), MOST_LETTERS),
         )
-        for label, (colour, dash) in looks.items()
+        for label, (colour, dash) in styles.items()
     ]
 
 
@@ -236,9 +286,12 @@ def limit_line(label: str) -> Line2D:
     return Line2D([], [], color=LIMIT, linewidth=1.2, linestyle=LIMIT_DASH, label=label)
 
 
-def place(figure: Figure, left: float, right: float, bottom: float, top: float, **more: float) -> None:
-    """Set fixed margins in inches; a layout engine is slower and moves axes when a name changes."""
+def place(figure: Figure, left: float, right: float, bottom: float, top: float, **options: float) -> None:
+    """Set fixed margins of the figure in inches.
+
+    A layout engine of matplotlib is slower, and it moves the axes when a label changes.
+    """
     width, height = figure.get_size_inches()
     figure.subplots_adjust(
-        left=left / width, right=1 - right / width, bottom=bottom / height, top=1 - top / height, **more
+        left=left / width, right=1 - right / width, bottom=bottom / height, top=1 - top / height, **options
     )

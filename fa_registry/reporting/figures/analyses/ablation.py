@@ -1,4 +1,7 @@
-"""Figure of the decisions of each instrument set (columns) on each method (rows), as colour and sign."""
+"""Figure of the ablation analysis: decisions of instrument sets on methods.
+
+The columns are sets of instruments, and the rows are methods. Colour and sign of a cell show the decision.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +31,14 @@ ROW, HEAD, RIGHT = 0.26, 1.4, 0.9  # inches
 
 
 def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
-    """Return one row per method and set of instruments, with the set's decision."""
+    """Return one row per method and instrument set, with the decision of the set."""
     sets = [column.name for column in analysis.columns if column.name not in ("method", "setting", "runs")]
     frame = _canvas.variant(_canvas.entry(row, name) for row in analysis.rows for name in sets)
     return frame.rename(columns={"panel": "instruments", "words": "decision"})
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
-    """Draw methods as rows and instrument sets as columns, each cell with the decision."""
+    """Draw the decisions: methods as rows, instrument sets as columns."""
     frame, rows, left_out = _canvas.in_rows(frame)
     sets = list(dict.fromkeys(frame["instruments"]))
     handles = [Patch(color=fill, label=f"{sign}  {decision}") for decision, (fill, sign, _) in LOOKS.items()]
@@ -43,10 +46,10 @@ def draw(figure: Figure, frame: pd.DataFrame) -> None:
     figure.set_size_inches(_canvas.WIDTH, HEAD + ROW * len(rows) + foot)
     axes = figure.add_subplot()
     for decision, cells in frame.groupby("decision", sort=False):
-        places = np.column_stack([cells["instruments"].map(sets.index), cells["row"].map(rows.index)])
+        centres = np.column_stack([cells["instruments"].map(sets.index), cells["row"].map(rows.index)])
         fill, sign, ink = LOOKS[decision]
-        axes.add_collection(PolyCollection(places[:, None] + FIELD, facecolors=fill, linewidths=0))
-        axes.plot(*places.T, linestyle="", marker=_sign(sign), color=ink, markersize=6, markeredgewidth=0)
+        axes.add_collection(PolyCollection(centres[:, None] + FIELD, facecolors=fill, linewidths=0))
+        axes.plot(*centres.T, linestyle="", marker=_sign(sign), color=ink, markersize=6, markeredgewidth=0)
     _canvas.row_axis(axes, rows, left_out)
     axes.set_xlim(-0.5, len(sets) - 0.5)
     axes.xaxis.tick_top()
@@ -59,6 +62,6 @@ def draw(figure: Figure, frame: pd.DataFrame) -> None:
 
 
 def _sign(letter: str) -> Path:
-    """Return the letter as a marker; hundreds of texts would dominate the drawing time."""
+    """Return the letter as a marker, because markers are faster to draw than texts."""
     outline = TextPath((0, 0), letter, size=9)
     return Path(outline.vertices - outline.get_extents().get_points().mean(axis=0), outline.codes)

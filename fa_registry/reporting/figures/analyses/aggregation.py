@@ -1,4 +1,4 @@
-"""Figure of the eight aggregates of Γ per method, next to the Γ of each site they are computed from."""
+"""Figure of the eight aggregates of Γ for each method, and of Γ at each site."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ ROW, BOTTOM, LEAST = 0.3, 0.45, 1.0  # inches
 
 
 def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
-    """Return one row per aggregate or site.
+    """Return one row per method and aggregate, and one row per method and site.
 
-    The column `panel` is an aggregate, or `gamma` for a site. `counts` is whether the site enters the aggregates.
+    Column `panel` is the name of the aggregate, or `gamma` for a site. Column `counts` shows whether the aggregates include the
+    site.
     """
     cells = [(row, name) for row in analysis.rows for name in NAMES]
     cells += [(row, "gamma") for row in analysis.table("sites").rows]
@@ -33,7 +34,7 @@ def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
-    """Draw the aggregates of each method (left panel) and the Γ of each site (right panel), as cosines."""
+    """Draw the aggregates of Γ (left panel) and Γ of each site (right panel)."""
     handles = [
         _canvas.dot("{} over sites of the {} over samples".format(*name.split("_")), INK, marker)
         for name, marker in MARKERS.items()
@@ -53,33 +54,32 @@ def draw(figure: Figure, frame: pd.DataFrame) -> None:
 
 
 def _aggregates(axes: Axes, frame: pd.DataFrame, rows: Sequence[str]) -> None:
-    known = frame.dropna(subset="value")
-    _canvas.value_axis(axes, [*known["value"], 0.0])
+    with_value = frame.dropna(subset="value")
+    _canvas.value_axis(axes, [*with_value["value"], 0.0])
     axes.axvline(0, color=TICK, linewidth=0.8)
-    for row, name, value in zip(known["row"], known["panel"], known["value"], strict=True):
-        scope, rest = name.split("_", 1)
+    for row, name, value in zip(with_value["row"], with_value["panel"], with_value["value"], strict=True):
+        scope, aggregate = name.split("_", 1)
         shift = 0.18 if scope == "all" else -0.18
-        look = {"color": INK, "markerfacecolor": INK if scope == "deep" else "white"}
-        axes.plot(value, rows.index(row) + shift, MARKERS[rest], markersize=5, **look)
-    for row in [row for row in rows if row not in set(known["row"])]:
+        style = {"color": INK, "markerfacecolor": INK if scope == "deep" else "white"}
+        axes.plot(value, rows.index(row) + shift, MARKERS[aggregate], markersize=5, **style)
+    for row in [row for row in rows if row not in set(with_value["row"])]:
         _canvas.remark(axes, 0.5, rows.index(row), "N/A", transform=axes.get_yaxis_transform())
     axes.set_xlabel("Γ, mean over seeds")
 
 
 def _sites(axes: Axes, frame: pd.DataFrame, rows: Sequence[str]) -> None:
-    """Draw one cell per site: blue for positive Γ, orange for negative, white if the site does not count."""
     largest = frame.loc[frame["counts"] != EXACT, "value"].abs().max() or 1.0
     count = int(frame["site"].max()) + 1 if len(frame) else 1
     for row, site, counts, value in zip(frame["row"], frame["site"], frame["counts"], frame["value"], strict=True):
-        known = counts != EXACT and value == value
-        strength = abs(value) / largest if known else 0.0
+        has_value = counts != EXACT and value == value
+        strength = abs(value) / largest if has_value else 0.0
         level = rows.index(row)
-        if known:
-            look = {"color": PALETTE[0] if value > 0 else PALETTE[1], "alpha": 0.8 * strength, "linewidth": 0}
-            axes.add_patch(Rectangle((site - 0.47, level - 0.42), 0.94, 0.84, **look))
+        if has_value:
+            style = {"color": PALETTE[0] if value > 0 else PALETTE[1], "alpha": 0.8 * strength, "linewidth": 0}
+            axes.add_patch(Rectangle((site - 0.47, level - 0.42), 0.94, 0.84, **style))
         if count <= MOST_TEXT:
-            text = f"{value:.2f}".replace("-", MINUS) if known else "exact" if counts == EXACT else "N/A"
-            ink = "white" if strength > 0.65 else INK if known else TICK
+            text = f"{value:.2f}".replace("-", MINUS) if has_value else "exact" if counts == EXACT else "N/A"
+            ink = "white" if strength > 0.65 else INK if has_value else TICK
             axes.text(site, level, text, ha="center", va="center", fontsize=6.5, color=ink)
     axes.set_xlim(-0.5, count - 0.5)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))

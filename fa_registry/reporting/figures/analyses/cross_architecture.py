@@ -1,4 +1,4 @@
-"""Figure of the accuracy above the frozen control, per method and network, with intervals over seeds."""
+"""Figure of the accuracy margin over the frozen control for each method and network."""
 
 from __future__ import annotations
 
@@ -17,18 +17,24 @@ MARKERS = "os^DvP*X"
 
 
 def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
-    """Return the mean margin over frozen (percentage points) with 95 % interval, by method and setting."""
+    """Return the mean margin over the frozen control for each method and setting.
+
+    The margin and its 95 % interval over seeds are in percentage points.
+    """
     return _canvas.variant(_canvas.entry(row, "margin", "architecture", "verdict") for row in analysis.rows)
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
-    """Draw one row per method and network: margin over frozen in percentage points, with its interval."""
+    """Draw the margin over the frozen control with its interval, in percentage points.
+
+    The figure has one row per method and network.
+    """
     networks = list(dict.fromkeys(frame["architecture"]))
-    looks = {
+    styles = {
         name: (colour, MARKERS[index % len(MARKERS)])
         for index, (name, (colour, _)) in enumerate(in_order(networks).items())
     }
-    handles = [_canvas.dot(name, *look) for name, look in looks.items()]
+    handles = [_canvas.dot(name, *style) for name, style in styles.items()]
     top = _canvas.legend_height(handles) + 0.1
     frame, rows, left_out = _canvas.in_rows(frame)
     figure.set_size_inches(_canvas.WIDTH, BOTTOM + max(LEAST, ROW * len(rows)) + top)
@@ -36,7 +42,7 @@ def draw(figure: Figure, frame: pd.DataFrame) -> None:
     _canvas.value_axis(axes, [*frame["value"].dropna(), 0.0])
     axes.axvline(0, color=TICK, linewidth=1.0)
     for network, runs in frame.groupby("architecture", sort=False):
-        colour, marker = looks[network]
+        colour, marker = styles[network]
         levels = runs["row"].map(rows.index)
         axes.plot(runs[["low", "high"]].T, [levels, levels], color=colour, linewidth=1.3, alpha=0.7)
         axes.plot(runs["value"], levels, marker, color=colour, markersize=5, zorder=3)

@@ -1,6 +1,6 @@
 """Figure of the epoch of first fire: one panel per rule, one dot per run.
 
-Runs in which the rule never fires have a hollow dot in a separate lane.
+A run in which the rule never fires is a hollow dot to the right of the epochs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ STATES = {  # state: label, marker, fill
 
 
 def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
-    """Return one row per run and rule. state: fires (at `epoch`), or never or N/A with a reason."""
+    """Return one row per run and rule.
+
+    Column `state` is `fires`, `never` or `N/A`. Column `epoch` is the epoch of first fire, or NaN if the state is not `fires`.
+    """
     rows = analysis.table("runs").rows
     frame = _canvas.variant(_canvas.entry(row, "epoch", "rule", "seed", "trained") for row in rows)
     frame = frame.rename(columns={"value": "epoch", "words": "state"})
@@ -34,11 +37,11 @@ def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
-    """Draw the epoch of first fire per run and rule; NaN means none.
+    """Draw the epoch of first fire for each run and rule.
 
     Args:
         figure: The figure to draw into.
-        frame: As `numbers` returns it; `trained` is the number of epochs the run was trained.
+        frame: Data frame from `numbers`. Column `trained` is the number of epochs of the run.
     """
     rules = list(dict.fromkeys(frame["rule"]))
     last = max(frame[["epoch", "trained"]].max().max(), 1.0)
@@ -60,13 +63,13 @@ def _panel(axes: Axes, frame: pd.DataFrame, rows: Sequence[str], last: float) ->
     lanes = {"never": last * 1.13, "N/A": last * 1.31}
     axes.axvspan(last * 1.05, last * 1.40, color=_canvas.PANE, linewidth=0, zorder=0)
     seeds = frame.groupby(["row", "state"], sort=False)  # next to each other if they overlap
-    count, place = seeds["epoch"].transform("size"), seeds.cumcount()
-    level = frame["row"].map(rows.index) + 0.6 * (place - (count - 1) / 2) / count.clip(lower=3)
+    count, position = seeds["epoch"].transform("size"), seeds.cumcount()
+    level = frame["row"].map(rows.index) + 0.6 * (position - (count - 1) / 2) / count.clip(lower=3)
     for state, runs in frame.groupby("state", sort=False):
         _, marker, fill = STATES[state]
         epochs = runs["epoch"] if state == "fires" else [lanes[state]] * len(runs)
-        look = {"markersize": 4.5, "markeredgecolor": INK, "markerfacecolor": fill, "zorder": 3}
-        axes.plot(epochs, level[runs.index], marker, **look)
+        style = {"markersize": 4.5, "markeredgecolor": INK, "markerfacecolor": fill, "zorder": 3}
+        axes.plot(epochs, level[runs.index], marker, **style)
     axes.set_xlim(-0.02 * last, last * 1.40)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
     ticks = [tick for tick in axes.get_xticks() if 0 <= tick <= last]

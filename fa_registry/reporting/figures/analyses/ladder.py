@@ -1,4 +1,4 @@
-"""Figure of accuracy by number of trained blocks, and by network depth with the frozen control dashed."""
+"""Figure of accuracy by number of trained blocks, and by number of blocks."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ PANEL, LEFT, BOTTOM, HEAD = 2.3, 0.55, 0.5, 0.3  # inches
 
 
 def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
-    """Return one row per number of trained blocks (panel trained) or depth (panel depth).
+    """Return one row per number of trained blocks, and one row per network depth.
 
-    In the depth panel, `setting` is the shallowest setting of the scan. Methods with only the two end points are left
-    out if another method has intermediate points, because their lines would clutter the figure.
+    Column `panel` is `trained` or `depth`. In the panel `depth`, column `setting` is the shallowest setting of the scan. If a
+    method has intermediate numbers of trained blocks, methods that have only the two end points are left out.
     """
     count = Counter((row["method"].text, row["setting"].text) for row in analysis.rows)
-    least = 3 if max(count.values(), default=0) > 2 else 1
+    min_points = 3 if max(count.values(), default=0) > 2 else 1
     entries = [
         _canvas.entry(row, "accuracy") | {"panel": "trained", "blocks": row["trained"].reading.value, "frozen": None}
         for row in analysis.rows
-        if count[row["method"].text, row["setting"].text] >= least
+        if count[row["method"].text, row["setting"].text] >= min_points
     ]
     for row in analysis.table("depth").rows:
-        own = {"panel": "depth", "method": f"{row['method'].text} by depth", "setting": row["scan"].text}
-        entries.append(_canvas.entry(row, "accuracy", "blocks", "frozen") | own)
+        scan_values = {"panel": "depth", "method": f"{row['method'].text} by depth", "setting": row["scan"].text}
+        entries.append(_canvas.entry(row, "accuracy", "blocks", "frozen") | scan_values)
     return _canvas.with_chance(_canvas.variant(entries), runs)
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
-    """Draw accuracy (fraction) by trained blocks, and by total blocks for the depth scan."""
+    """Draw accuracy (a fraction) by number of trained blocks and by network depth."""
     panels = [name for name in PANELS if (frame["panel"] == name).any()]
     frame, rows, _ = _canvas.in_rows(frame)
-    looks = in_order(rows)
-    handles = _canvas.lines_with_dots(looks)
+    styles = in_order(rows)
+    handles = _canvas.lines_with_dots(styles)
     handles += [Line2D([], [], color=TICK, linestyle=":", marker="x", label="frozen control")] * ("depth" in panels)
     handles += _canvas.chance_entry(frame)
     top = _canvas.legend_height(handles) + HEAD
@@ -53,19 +53,19 @@ def draw(figure: Figure, frame: pd.DataFrame) -> None:
     for column, name in enumerate(panels):
         title, label = PANELS[name]
         axes = panel(figure, column * wide + LEFT, top, wide - LEFT - 0.05, PANEL)
-        _panel(axes, frame[frame["panel"] == name], looks)
+        _panel(axes, frame[frame["panel"] == name], styles)
         axes.set(title=title, xlabel=label)
     _canvas.legend(figure, handles)
 
 
-def _panel(axes: Axes, frame: pd.DataFrame, looks: dict[str, tuple[str, object]]) -> None:
+def _panel(axes: Axes, frame: pd.DataFrame, styles: dict[str, tuple[str, object]]) -> None:
     _canvas.value_axis(axes, [*frame["value"].dropna(), *frame["frozen"].dropna(), *frame["chance"].dropna()], "y")
     _canvas.chance_line(axes, frame["chance"].iloc[0])
     axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
-    for place, (row, points) in enumerate(frame.groupby("row", sort=False)):
-        colour, dash = looks[row]
-        at = points["blocks"] + 0.05 * (place - len(looks) / 2) / max(len(looks), 4)
-        axes.plot(at, points["value"], color=colour, linestyle=dash, marker="o", markersize=4, linewidth=1.3)
-        axes.plot(at, points["frozen"], color=colour, linestyle=":", marker="x", markersize=4, linewidth=1.0)
-        _canvas.intervals(axes, at, points["low"], points["high"], color=colour, linewidth=0.9, alpha=0.6)
+    for index, (row, points) in enumerate(frame.groupby("row", sort=False)):
+        colour, dash = styles[row]
+        positions = points["blocks"] + 0.05 * (index - len(styles) / 2) / max(len(styles), 4)
+        axes.plot(positions, points["value"], color=colour, linestyle=dash, marker="o", markersize=4, linewidth=1.3)
+        axes.plot(positions, points["frozen"], color=colour, linestyle=":", marker="x", markersize=4, linewidth=1.0)
+        _canvas.intervals(axes, positions, points["low"], points["high"], color=colour, linewidth=0.9, alpha=0.6)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=10, integer=True))

@@ -1,4 +1,4 @@
-"""Figure of the effect of λ on each metric, with ‖h_L‖ by epoch for every strength below."""
+"""Figure of the penalty sweep: metrics by strength λ, and ‖h_L‖ by epoch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ ACROSS, PANEL, LEFT, BOTTOM, HEAD = 3, 1.75, 0.62, 0.45, 0.3  # panels a row; in
 def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
     """Return the numbers of all panels.
 
-    Panels accuracy, h_L and gamma: one row per λ, mean and interval over seeds. Panel epochs: ‖h_L‖ by run and epoch.
+    The panels `accuracy`, `h_L` and `gamma` have one row per λ, with mean and interval over seeds. The panel `epochs` has ‖h_L‖ for
+    each run and epoch.
     """
     records = {run.record.run_id: run.record for run in runs}
     entries = [_canvas.entry(row, name, "penalty", "seed", "epoch") for row in analysis.rows for name in PANELS]
@@ -32,23 +33,26 @@ def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
         key = {name: _canvas.plain(row[name]) for name in ("method", "setting", "penalty")}
         for record in (records[run_id] for run_id in row["method"].run_ids if run_id in records):
             for epoch, reading in enumerate(record.trajectory.get("h_L", ())):
-                own = {"seed": record.spec.seed, "epoch": epoch, "value": reading.value, "reason": reading.reason}
-                entries.append({"panel": "epochs", **key, **own})
+                values = {"seed": record.spec.seed, "epoch": epoch, "value": reading.value, "reason": reading.reason}
+                entries.append({"panel": "epochs", **key, **values})
     return _canvas.with_chance(_canvas.variant(entries), runs)
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
-    """Draw each metric by λ over seeds, and ‖h_L‖ by epoch with one line per run, coloured by strength."""
+    """Draw each metric by λ, and ‖h_L‖ by epoch with one line per run.
+
+    The colour of a run shows its λ.
+    """
     frame, sweeps, _ = _canvas.in_rows(frame)
-    looks = in_order(sweeps)
-    handles = _canvas.lines_with_dots(looks) + _canvas.chance_entry(frame)
+    styles = in_order(sweeps)
+    handles = _canvas.lines_with_dots(styles) + _canvas.chance_entry(frame)
     epochs = frame[frame["panel"] == "epochs"]
     top = _canvas.legend_height(handles) + HEAD
     lower = math.ceil(epochs["row"].nunique() / ACROSS)  # rows of panels by epoch
     figure.set_size_inches(_canvas.WIDTH, top + (PANEL + BOTTOM) + lower * (PANEL + BOTTOM + HEAD))
     for index, (name, title) in enumerate(PANELS.items()):
         axes = _axes(figure, index, top)
-        _trade(axes, frame[frame["panel"] == name], looks)
+        _trade(axes, frame[frame["panel"] == name], styles)
         axes.set_title(title)
         if name == "accuracy":
             _canvas.chance_line(axes, frame["chance"].iloc[0])
@@ -71,39 +75,39 @@ def _axes(figure: Figure, index: int, top: float) -> Axes:
     return panel(figure, column * wide + LEFT, above, wide - LEFT, PANEL)
 
 
-def _trade(axes: Axes, frame: pd.DataFrame, looks: dict[str, tuple[str, object]]) -> None:
+def _trade(axes: Axes, frame: pd.DataFrame, styles: dict[str, tuple[str, object]]) -> None:
     """Draw one line per sweep.
 
-    λ = 0 is placed one decade below the smallest other λ and has no solid line to it.
+    The point for λ = 0 is one decade to the left of the smallest other λ. A dotted line connects this point to the next point.
     """
-    at = _places(axes, frame["penalty"])
-    known = frame.dropna(subset="value")
+    position_of = _places(axes, frame["penalty"])
+    finite = frame.dropna(subset="value")
     chance = frame.loc[frame["panel"] == "accuracy", "chance"].dropna()
-    _canvas.value_axis(axes, [*known["value"], *_tame(known), *chance], "y")
-    for sweep, rows in known.groupby("row", sort=False):
-        colour, dash = looks[sweep]
+    _canvas.value_axis(axes, [*finite["value"], *_tame(finite), *chance], "y")
+    for sweep, rows in finite.groupby("row", sort=False):
+        colour, dash = styles[sweep]
         rows = rows.sort_values("penalty")
-        shift = 0.24 * ((list(looks).index(sweep) + 0.5) / len(looks) - 0.5)  # so that intervals do not overlap
-        places, solid = rows["penalty"].map(at) + shift, rows["penalty"] > 0
-        axes.plot(places[solid], rows["value"][solid], color=colour, linestyle=dash, linewidth=1.3)
+        shift = 0.24 * ((list(styles).index(sweep) + 0.5) / len(styles) - 0.5)  # so that intervals do not overlap
+        positions, solid = rows["penalty"].map(position_of) + shift, rows["penalty"] > 0
+        axes.plot(positions[solid], rows["value"][solid], color=colour, linestyle=dash, linewidth=1.3)
         if solid.any() and not solid.all():
-            axes.plot(places[:2], rows["value"][:2], color=colour, linestyle=":", linewidth=1.0)
-        _canvas.intervals(axes, places, rows["low"], rows["high"], color=colour, linewidth=1.0, alpha=0.7)
-        axes.plot(places, rows["value"], "o", color=colour, markersize=4, zorder=3)
+            axes.plot(positions[:2], rows["value"][:2], color=colour, linestyle=":", linewidth=1.0)
+        _canvas.intervals(axes, positions, rows["low"], rows["high"], color=colour, linewidth=1.0, alpha=0.7)
+        axes.plot(positions, rows["value"], "o", color=colour, markersize=4, zorder=3)
     axes.set_xlabel("λ")
 
 
-def _tame(known: pd.DataFrame) -> list[float]:
-    """Return the interval ends that belong on the axis; two-seed intervals can exceed the values by far."""
-    if not len(known):
+def _tame(frame: pd.DataFrame) -> list[float]:
+    """Return the interval ends near the values, because some intervals are very wide."""
+    if not len(frame):
         return []
-    reach = 2 * (known["value"].max() - known["value"].min()) or abs(known["value"]).max()
-    ends = [*known["low"].dropna(), *known["high"].dropna()]
-    return [end for end in ends if known["value"].min() - reach <= end <= known["value"].max() + reach]
+    reach = 2 * (frame["value"].max() - frame["value"].min()) or abs(frame["value"]).max()
+    ends = [*frame["low"].dropna(), *frame["high"].dropna()]
+    return [end for end in ends if frame["value"].min() - reach <= end <= frame["value"].max() + reach]
 
 
 def _places(axes: Axes, strengths: pd.Series) -> Callable[[float], float]:
-    """Set ticks at every λ; return the function from λ to its position."""
+    """Set a tick at every λ, and return the function from λ to its x position."""
     powers = sorted({math.log10(strength) for strength in strengths if strength > 0})
     zero = (powers[0] if powers else 0.0) - 1
 
@@ -117,7 +121,7 @@ def _places(axes: Axes, strengths: pd.Series) -> Callable[[float], float]:
 
 
 def _epochs(axes: Axes, frame: pd.DataFrame, strengths: dict[str, tuple[str, object]]) -> None:
-    """Draw a thin line per run; it ends in a cross if the norm stops being finite."""
+    """Draw a thin line per run; a cross marks the epoch before a non-finite norm."""
     _canvas.value_axis(axes, frame.loc[frame["value"] > 0, "value"], "y")
     for (strength, _), rows in frame.groupby(["penalty", "seed"], sort=False):
         colour, _ = strengths[f"λ = {strength:g}"]

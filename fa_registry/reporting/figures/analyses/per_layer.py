@@ -1,4 +1,4 @@
-"""Figure of ‖g_l‖ (left) and Γ_l (right) by site: one row of panels per setting, one line per method."""
+"""Figure of ‖g_l‖ (left) and Γ_l (right) by site, one row of panels per setting."""
 
 from __future__ import annotations
 
@@ -20,25 +20,28 @@ LEFT, PANEL, BOTTOM, HEAD = 0.7, 2.0, 0.45, 0.45  # inches
 
 
 def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
-    """Return mean and interval over seeds by method, site and panel. counts: is Γ_l informative there?"""
+    """Return mean and interval over seeds for each method, site and panel.
+
+    Column `counts` is `yes` if the value is informative, and another text if Γ is exact by construction.
+    """
     frame = _canvas.variant(_canvas.entry(row, name, "site", "counts") for row in analysis.rows for name in PANELS)
     return frame.assign(counts=frame["counts"].where(frame["panel"] == "gamma", "yes")) if len(frame) else frame
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
-    """Draw ‖g_l‖ (log axis) and Γ_l by site, as means over seeds, per setting and method."""
+    """Draw ‖g_l‖ (logarithmic axis) and Γ_l by site, as means over seeds."""
     methods, settings = (list(dict.fromkeys(frame[name])) for name in ("method", "setting"))
-    looks = in_order(methods[:MOST_METHODS])
-    handles = _canvas.lines_with_dots(looks)
+    styles = in_order(methods[:MOST_METHODS])
+    handles = _canvas.lines_with_dots(styles)
     top = _canvas.legend_height(handles)
     figure.set_size_inches(_canvas.WIDTH, top + len(settings[:MOST_SETTINGS]) * (PANEL + BOTTOM + HEAD))
     wide = _canvas.WIDTH / len(PANELS)
-    for place, setting in enumerate(settings[:MOST_SETTINGS]):
+    for index, setting in enumerate(settings[:MOST_SETTINGS]):
         for column, (name, title) in enumerate(PANELS.items()):
-            above = top + HEAD + place * (PANEL + BOTTOM + HEAD)
+            above = top + HEAD + index * (PANEL + BOTTOM + HEAD)
             axes = panel(figure, column * wide + LEFT, above, wide - LEFT - 0.12, PANEL)
-            rows = frame[(frame["panel"] == name) & (frame["setting"] == setting) & frame["method"].isin(looks)]
-            _panel(axes, rows, looks, log=name == "g")
+            rows = frame[(frame["panel"] == name) & (frame["setting"] == setting) & frame["method"].isin(styles)]
+            _panel(axes, rows, styles, log=name == "g")
             axes.set_title(title)
             if column == 0 and len(settings) > 1:
                 text = _canvas.escape_control(_canvas.shortened(setting, 90))
@@ -50,8 +53,7 @@ def draw(figure: Figure, frame: pd.DataFrame) -> None:
         figure.text(0.99, 0.003, text, ha="right", fontsize=7.5, color=TICK)
 
 
-def _panel(axes: Axes, frame: pd.DataFrame, looks: dict[str, tuple[str, object]], log: bool) -> None:
-    """Draw one panel: a hollow marker where Γ is exact by construction; a line breaks at missing numbers."""
+def _panel(axes: Axes, frame: pd.DataFrame, styles: dict[str, tuple[str, object]], log: bool) -> None:
     frame = frame.assign(value=frame["value"].where(frame["value"] > 0)) if log else frame
     _canvas.value_axis(axes, frame["value"].dropna(), "y")
     if frame["value"].isna().all():
@@ -59,12 +61,12 @@ def _panel(axes: Axes, frame: pd.DataFrame, looks: dict[str, tuple[str, object]]
         axes.set_yticks([])
     if not log:
         axes.axhline(0, color=TICK, linewidth=0.8)
-    for place, (method, rows) in enumerate(frame.groupby("method", sort=False)):
-        colour, dash = looks[method]
-        sites = rows["site"] + 0.04 * (place - len(looks) / 2)  # so that intervals do not overlap
+    for index, (method, rows) in enumerate(frame.groupby("method", sort=False)):
+        colour, dash = styles[method]
+        sites = rows["site"] + 0.04 * (index - len(styles) / 2)  # so that intervals do not overlap
         axes.plot(sites, rows["value"], color=colour, linestyle=dash, linewidth=1.3)
-        for fill, shown in ((colour, rows["counts"] == "yes"), ("white", rows["counts"] != "yes")):
-            axes.plot(sites[shown], rows["value"][shown], "o", color=colour, mfc=fill, markersize=4, zorder=3)
+        for fill, mask in ((colour, rows["counts"] == "yes"), ("white", rows["counts"] != "yes")):
+            axes.plot(sites[mask], rows["value"][mask], "o", color=colour, mfc=fill, markersize=4, zorder=3)
         low, high = (rows[end].where(rows["value"].notna()) for end in ("low", "high"))
         _canvas.intervals(axes, sites, low, high, color=colour, linewidth=0.9, alpha=0.6)
     axes.set_xlim(-0.4, frame["site"].max() + 0.4 if len(frame) else 1)

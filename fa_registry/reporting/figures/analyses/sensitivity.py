@@ -1,4 +1,7 @@
-"""Figure with one strip per threshold: observed values, the threshold, and its band of no change."""
+"""Figure of the thresholds: one strip per threshold, with the observed values.
+
+A strip also shows the range in which the threshold can change without changing a verdict.
+"""
 
 from __future__ import annotations
 
@@ -22,57 +25,57 @@ COLUMNS = ["rule", "quantity", "unit", "kind", "method", "run_ids", "value", "re
 
 
 def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
-    """Return the numbers of the strips, without rules that no run has a value for.
+    """Return the numbers of the strips, for rules that have an observed value.
 
-    The column `kind` is threshold, low or high (the range), or value (one observed value).
+    Column `kind` is `threshold`, `low` or `high` (ends of the range without a changed verdict), or `value` (an observed value).
     """
     observed = analysis.table("observed").rows
     units = {row["rule"].text: row["unit"].text for row in analysis.rows}
-    seen = {row["rule"].text for row in observed if row["value"].reading.value is not None}
+    rules_with_value = {row["rule"].text for row in observed if row["value"].reading.value is not None}
     cells = [(row, kind, "") for row in analysis.rows for kind in ("threshold", "low", "high")]
     cells += [(row, "value", row["method"].text) for row in observed]
     rows = []
     for row, kind, method in cells:
         cell, rule = row[kind], row["rule"].text
-        if rule in seen:
-            own = (" ".join(cell.run_ids), cell.reading.value, cell.reading.reason)
-            rows.append((rule, row["quantity"].text, units[rule], kind, method, *own))
+        if rule in rules_with_value:
+            values = (" ".join(cell.run_ids), cell.reading.value, cell.reading.reason)
+            rows.append((rule, row["quantity"].text, units[rule], kind, method, *values))
     return pd.DataFrame(rows, columns=COLUMNS).astype({"value": float})
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
-    """Draw one strip per rule: observed values by method, the threshold, and its band of no change."""
-    looks = _looks(dict.fromkeys(frame.loc[frame["kind"] == "value", "method"]))
+    """Draw one strip per rule with its threshold and the observed values of each method."""
+    styles = _looks(dict.fromkeys(frame.loc[frame["kind"] == "value", "method"]))
     handles = [_canvas.limit_line("threshold"), Patch(color=_canvas.BAND, label="no verdict changes")]
-    handles += [_canvas.dot(method, *look) for method, look in looks.items()]
+    handles += [_canvas.dot(method, *style) for method, style in styles.items()]
     top, count = _canvas.legend_height(handles), frame["rule"].nunique()
     figure.set_size_inches(_canvas.WIDTH, BOTTOM + STRIP * count + top)
     strips = figure.subplots(count, 1, squeeze=False)[:, 0]
     for axes, (_, rows) in zip(strips, frame.groupby("rule", sort=False), strict=True):
-        _strip(axes, rows, looks)
+        _strip(axes, rows, styles)
     _canvas.legend(figure, handles)
     _canvas.place(figure, 0.25, 0.15, BOTTOM, top + 0.2, hspace=1.5)
 
 
 def _looks(methods: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Return method → (colour, marker); after the last colour, the next marker distinguishes methods."""
+    """Return method → (colour, marker); the marker changes when all colours are used."""
     return {
         method: (PALETTE[index % len(PALETTE)], MARKERS[index // len(PALETTE) % len(MARKERS)])
         for index, method in enumerate(methods)
     }
 
 
-def _strip(axes: Axes, frame: pd.DataFrame, looks: Mapping[str, tuple[str, str]]) -> None:
-    known = frame.dropna(subset="value")
-    _canvas.value_axis(axes, known["value"])
+def _strip(axes: Axes, frame: pd.DataFrame, styles: Mapping[str, tuple[str, str]]) -> None:
+    finite = frame.dropna(subset="value")
+    _canvas.value_axis(axes, finite["value"])
     ends = axes.get_xlim()
-    limits = known[known["kind"] != "value"].set_index("kind")["value"]
+    limits = finite[finite["kind"] != "value"].set_index("kind")["value"]
     axes.axvspan(limits.get("low", ends[0]), limits.get("high", ends[1]), color=_canvas.BAND, linewidth=0, zorder=0)
     if "threshold" in limits:
         axes.axvline(limits["threshold"], color=LIMIT, linewidth=1.2, linestyle=LIMIT_DASH, zorder=3)
-    for place, (method, (colour, marker)) in enumerate(looks.items()):
-        rows = known[(known["kind"] == "value") & (known["method"] == method)]
-        level = [(place + 0.5) / len(looks)] * len(rows)
+    for index, (method, (colour, marker)) in enumerate(styles.items()):
+        rows = finite[(finite["kind"] == "value") & (finite["method"] == method)]
+        level = [(index + 0.5) / len(styles)] * len(rows)
         axes.plot(rows["value"], level, marker, color=colour, markersize=4.2, alpha=0.85, zorder=4)
     axes.set_ylim(1.08, -0.08)
     axes.set_yticks([])
@@ -85,5 +88,5 @@ def _strip(axes: Axes, frame: pd.DataFrame, looks: Mapping[str, tuple[str, str]]
         for end, text in (("low", "lower"), ("high", "upper"))
     )
     axes.set_title(escape_control(f"{name}, between {low} and {high}"))
-    look = {"ha": "right", "va": "bottom", "fontsize": 7, "color": TICK, "transform": axes.transAxes}
-    axes.text(1.0, 1.04, escape_control(_canvas.shortened(unit, 52)), **look)
+    style = {"ha": "right", "va": "bottom", "fontsize": 7, "color": TICK, "transform": axes.transAxes}
+    axes.text(1.0, 1.04, escape_control(_canvas.shortened(unit, 52)), **style)
