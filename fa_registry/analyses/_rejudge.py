@@ -143,7 +143,7 @@ class JudgedUnit:
         moved = overridden(single, {self.limit.name: threshold})
         bare = [replace_fields(run.record, trajectory={}) for run in self.runs]  # epochs do not enter the verdict
         looks = {seeds_key(run.record.spec): self._finding(run).look for run in self.runs}
-        audits = judge_all((*bare, *self.control_records.values()), moved, looks=looks)[: len(bare)]
+        audits = judge_all((*bare, *self.control_records.values()), moved, interim_analyses=looks)[: len(bare)]
         return tuple(self._verdict(run, audit.findings[0]) for run, audit in zip(self.runs, audits, strict=True))
 
     def _finding(self, run: RunAudit) -> Finding:

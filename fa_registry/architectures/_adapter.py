@@ -101,8 +101,8 @@ class AdaptedNetwork(nn.Module):
     def _resolve(self, flow: _Flow) -> None:
         """Set the skip to "outside" if the first pass shows residual branches; later passes do not change it."""
         if self.is_skip_open:
-            fits = {skip: self._misfit(flow, skip) is None for skip in ("outside", "inside")}
-            if fits["outside"] and not fits["inside"] and (len(self.sites) > 1 or flow.readout is not None):
+            fits_skip = {skip: self._misfit(flow, skip) is None for skip in ("outside", "inside")}
+            if fits_skip["outside"] and not fits_skip["inside"] and (len(self.sites) > 1 or flow.readout is not None):
                 self.skip = "outside"
             self.is_skip_open = False
 
@@ -110,9 +110,9 @@ class AdaptedNetwork(nn.Module):
         return _misfit(flow, self.sites, _states(flow, self.sites, skip))
 
     def _logits(self, x: Tensor) -> Any:
-        given = self.reads.inputs(x) if self.reads.inputs else x
-        answer = self.model(**given) if isinstance(given, Mapping) else self.model(given)
-        return self.reads.output(answer) if self.reads.output else answer
+        model_inputs = self.reads.inputs(x) if self.reads.inputs else x
+        returned = self.model(**model_inputs) if isinstance(model_inputs, Mapping) else self.model(model_inputs)
+        return self.reads.output(returned) if self.reads.output else returned
 
     def _check(self, flow: _Flow, states: Sequence[Tensor]) -> None:
         """Raise UsageError if block l+1 or the readout receives another tensor than the declared h_l."""
@@ -126,16 +126,16 @@ class AdaptedNetwork(nn.Module):
         misfit = self._misfit(flow, self.skip)
         if misfit is None:
             return
-        other = SKIPS[1 - SKIPS.index(self.skip)]
-        fits = self._misfit(flow, other) is None
+        other_skip = SKIPS[1 - SKIPS.index(self.skip)]
+        other_fits = self._misfit(flow, other_skip) is None
         raise UsageError(
             f"adapt: skip={self.skip!r} was declared, but the input of {misfit[0]} differs from the h_{misfit[1]} of this skip; "
             + (
-                f"declare skip={other!r}"
-                if fits
+                f"declare skip={other_skip!r}"
+                if other_fits
                 else "neither skip='outside' nor skip='inside' fits; with skip='none' the "
             )
-            + ("" if fits else "outputs of the sites are the states, for modules at any position")
+            + ("" if other_fits else "outputs of the sites are the states, for modules at any position")
         )
 
 
@@ -192,15 +192,15 @@ class _Flow:
                     hooks.callback(module.register_forward_pre_hook(partial(self._at_readout, name)).remove)
             for name in dict.fromkeys(path_and_call(site)[0] for site in self.sites):
                 module = model.get_submodule(name)
-                before = module.register_forward_pre_hook(partial(self._before, name), with_kwargs=True)
-                hooks.callback(before.remove)
+                pre_hook = module.register_forward_pre_hook(partial(self._before, name), with_kwargs=True)
+                hooks.callback(pre_hook.remove)
                 hooks.callback(module.register_forward_hook(partial(self._after, name)).remove)
             yield
 
     def _site(self, name: str) -> str | None:
         """Return the site of the current call of a module, or None if this call is not a site."""
-        numbered = f"{name}#{self.calls[name]}"
-        return numbered if numbered in self.sites else name if name in self.sites else None
+        numbered_name = f"{name}#{self.calls[name]}"
+        return numbered_name if numbered_name in self.sites else name if name in self.sites else None
 
     def check_runs(self) -> None:
         """Check that every site ran exactly once, and in the declared order.
@@ -218,8 +218,8 @@ class _Flow:
                 )
                 raise UsageError(f"adapt: {name}: expected one call in a forward pass, found {runs}; {advice}")
         if self.order != list(self.sites):
-            found = ", ".join(self.order)
-            raise UsageError(f"adapt: sites: expected the sites in the order of the forward pass, {found}")
+            actual_order = ", ".join(self.order)
+            raise UsageError(f"adapt: sites: expected the sites in the order of the forward pass, {actual_order}")
 
     def check_in_place(self) -> None:
         """Check that the model did not change the stream in place at a tensor that could not be cloned.
@@ -234,8 +234,8 @@ class _Flow:
             raise UsageError(
                 f"adapt: the input of {self.sites[0]} was changed in place after the block received this tensor; {advice}"
             )
-        for name, (handed, version) in self.handed.items():
-            if handed._version != version:
+        for name, (passed_tensor, version) in self.handed.items():
+            if passed_tensor._version != version:
                 chain = ", or declare skip='inside' if only the block uses this tensor" if self.skip == "none" else ""
                 raise UsageError(
                     f"adapt: {name} changes its input in place, and thereby the tensor of the skip; {advice}{chain}"
@@ -252,30 +252,40 @@ class _Flow:
         site = self._site(name)
         if site is None:
             return args, kwargs
-        given: dict[int | str, Any] = {**dict(enumerate(args)), **kwargs}
-        key = next((key for key, held in given.items() if isinstance(held, Tensor) and held.is_floating_point()), None)
+        arguments: dict[int | str, Any] = {**dict(enumerate(args)), **kwargs}
+        key = next(
+            (
+                key
+                for key, argument in arguments.items()
+                if isinstance(argument, Tensor) and argument.is_floating_point()
+            ),
+            None,
+        )
         if key is None:
-            found = ", ".join(str(held.dtype) if isinstance(held, Tensor) else _kind(held) for held in given.values())
+            found_kinds = ", ".join(
+                str(argument.dtype) if isinstance(argument, Tensor) else _kind(argument)
+                for argument in arguments.values()
+            )
             raise UsageError(
-                f"adapt: {site}: expected a floating-point tensor among the inputs, found {found or 'none'}: select a module "
+                f"adapt: {site}: expected a floating-point tensor among the inputs, found {found_kinds or 'none'}: select a module "
                 "after the embedding"
             )
-        into = given[key]
+        state = arguments[key]
         if site == self.sites[0]:
-            into = self._entered(site, into)
-        self.inputs[site] = into.detach().clone()
-        handed = into.clone()
-        self.handed[site] = (handed, handed._version)
-        return tuple(handed if place == key else held for place, held in enumerate(args)), {
-            name: handed if name == key else held for name, held in kwargs.items()
+            state = self._entered(site, state)
+        self.inputs[site] = state.detach().clone()
+        passed_tensor = state.clone()
+        self.handed[site] = (passed_tensor, passed_tensor._version)
+        return tuple(passed_tensor if position == key else argument for position, argument in enumerate(args)), {
+            name: passed_tensor if name == key else argument for name, argument in kwargs.items()
         }
 
-    def _entered(self, site: str, into: Tensor) -> Tensor:
+    def _entered(self, site: str, state: Tensor) -> Tensor:
         """Record h_0, and add its shift if there are shifts."""
-        self.entry = into if self.bypassed else into.clone()
+        self.entry = state if self.bypassed else state.clone()
         if self.shifts is not None:
             if self.bypassed and any(
-                step == 0 and size > 1 for step, size in zip(into.stride(), into.shape, strict=True)
+                step == 0 and size > 1 for step, size in zip(state.stride(), state.shape, strict=True)
             ):
                 raise UsageError(
                     f"adapt: {site}: expected its input h_0 as a tensor without shared memory, found an expanded tensor; write "
@@ -292,21 +302,21 @@ class _Flow:
         site = self._site(name)
         if site is None:
             return output
-        out = self.state(output) if self.state and not isinstance(output, Tensor) else output
-        if not isinstance(out, Tensor):
+        state = self.state(output) if self.state and not isinstance(output, Tensor) else output
+        if not isinstance(state, Tensor):
             hint = "" if self.state else f"; select the tensor that is the state, such as with {_suggested(output)}"
-            raise UsageError(f"adapt: {name}: expected a tensor as output, found {_kind(out)}{hint}")
-        if not out.is_floating_point():
+            raise UsageError(f"adapt: {name}: expected a tensor as output, found {_kind(state)}{hint}")
+        if not state.is_floating_point():
             raise UsageError(
-                f"adapt: {site}: expected a floating-point tensor as output, found {out.dtype}: select another site"
+                f"adapt: {site}: expected a floating-point tensor as output, found {state.dtype}: select another site"
             )
         self.runs[site] += 1
         self.order.append(site)
-        shifted = out if self.shifts is None else out + self.shifts[self.sites.index(site) + 1]
+        shifted = state if self.shifts is None else state + self.shifts[self.sites.index(site) + 1]
         _require_gradient(shifted)
         self.outputs[site] = shifted.detach().clone()
         self.roots[site] = shifted
-        return _with(output, out, shifted.clone())
+        return _with(output, state, shifted.clone())
 
     def _at_readout(self, name: str, _: nn.Module, args: tuple[Any, ...]) -> None:
         """Record the input of the readout, which by default is the first module after the last site."""
@@ -351,35 +361,35 @@ def unwrapped(model: Any) -> tuple[Any, tuple[str, ...]]:
     return model, tuple(wrappers)
 
 
-def _suggested(output: Any, word: str = "state") -> str:
+def _suggested(output: Any, parameter: str = "state") -> str:
     """Return source code for a function that reads the first tensor of an output."""
     if isinstance(output, Mapping):  # transformers' outputs are such, and have their fields as attributes too
-        key = next((key for key, held in output.items() if isinstance(held, Tensor)), "…")
-        return f"{word}=lambda out: out[{key!r}]"
+        key = next((key for key, value in output.items() if isinstance(value, Tensor)), "…")
+        return f"{parameter}=lambda out: out[{key!r}]"
     if isinstance(output, (tuple, list)):
-        place = next((place for place, held in enumerate(output) if isinstance(held, Tensor)), "…")
-        return f"{word}=lambda out: out[{place}]"
-    return f"{word}=lambda out: …"
+        position = next((index for index, value in enumerate(output) if isinstance(value, Tensor)), "…")
+        return f"{parameter}=lambda out: out[{position}]"
+    return f"{parameter}=lambda out: …"
 
 
 def _kind(value: Any) -> str:
     if isinstance(value, (tuple, list)):
-        return f"a {type(value).__name__} of {', '.join(type(held).__name__ for held in value) or 'nothing'}"
+        return f"a {type(value).__name__} of {', '.join(type(item).__name__ for item in value) or 'nothing'}"
     return f"a {type(value).__name__}"
 
 
-def _with(output: Any, tensor: Tensor, stand_in: Tensor) -> Any:
+def _with(output: Any, tensor: Tensor, replacement: Tensor) -> Any:
     """Return a copy of a block's output in which one tensor is replaced."""
     if output is tensor:
-        return stand_in
+        return replacement
     if isinstance(output, Mapping):
-        changed = copy.copy(output)
-        for key, held in output.items():
-            if held is tensor:
-                changed[key] = stand_in
-        return changed
-    held = [stand_in if part is tensor else part for part in output]
-    return type(output)(*held) if hasattr(output, "_fields") else type(output)(held)
+        copied = copy.copy(output)
+        for key, value in output.items():
+            if value is tensor:
+                copied[key] = replacement
+        return copied
+    value = [replacement if part is tensor else part for part in output]
+    return type(output)(*value) if hasattr(output, "_fields") else type(output)(value)
 
 
 def path_and_call(site: str) -> tuple[str, int]:
@@ -430,29 +440,31 @@ def adapt(
     model, wrappers = unwrapped(model)
     sites, readout = [_inside(name, wrappers) for name in sites], _inside(readout, wrappers)
     names = tuple(sites) or tuple(f"blocks.{index}" for index in range(len(getattr(model, "blocks", ()))))
-    known = dict(model.named_modules())
+    modules = dict(model.named_modules())
     reads = {"inputs": inputs, "output": output, "state": state}
     skip = skip or ("" if sites else "outside")
     problems = [] if skip in ("", *SKIPS) else [f"skip: expected one of {', '.join(SKIPS)}, found {skip!r}"]
     problems += [] if gradient in GRADIENTS else [f"gradient: expected backward or forward, found {gradient!r}"]
     unknown = {
-        "sites": [name for name in names if path_and_call(name)[0] not in known]
+        "sites": [name for name in names if path_and_call(name)[0] not in modules]
         or ([] if names else ["no site, and the model has no attribute blocks"]),
-        "readout": [readout] if readout and readout not in known else [],
+        "readout": [readout] if readout and readout not in modules else [],
     }
     problems += [
-        f"{field}: expected names of the model's modules, found {', '.join(wrong)}; known: {', '.join(filter(None, known))}"
-        for field, wrong in unknown.items()
-        if wrong
+        f"{field}: expected names of the model's modules, found {', '.join(invalid)}; known: {', '.join(filter(None, modules))}"
+        for field, invalid in unknown.items()
+        if invalid
     ]
     if len(set(names)) < len(names):
         problems.append(f"sites: expected each site only once, found {', '.join(names)}")
     problems += [
-        f"{name}: expected a function" for name, read in reads.items() if read is not None and not callable(read)
+        f"{name}: expected a function"
+        for name, function in reads.items()
+        if function is not None and not callable(function)
     ]
     if problems:
         raise InvalidFields("adapt", problems)
-    return AdaptedNetwork(model, names, skip, readout or _default_readout(known), ModelIO(**reads), gradient)
+    return AdaptedNetwork(model, names, skip, readout or _default_readout(modules), ModelIO(**reads), gradient)
 
 
 def _inside(name: str, wrappers: Sequence[str]) -> str:
@@ -462,17 +474,19 @@ def _inside(name: str, wrappers: Sequence[str]) -> str:
     return name
 
 
-def _default_readout(known: Mapping[str, nn.Module]) -> str:
-    return next((name for name in ("out_ln", "out_head") if name in known), "")
+def _default_readout(modules: Mapping[str, nn.Module]) -> str:
+    return next((name for name in ("out_ln", "out_head") if name in modules), "")
 
 
 def _states(flow: _Flow, sites: Sequence[str], skip: str) -> list[Tensor]:
     """Return h_0..h_L for a position of the skip, computed from the recorded inputs and outputs."""
     pairs = [(flow.inputs[name], flow.outputs[name]) for name in sites]
     if skip != "outside":
-        return [pairs[0][0], *(out for _, out in pairs)]
+        return [pairs[0][0], *(output for _, output in pairs)]
     # a branch of another shape cannot be added to the stream: such a state never matches
-    added = (into + out if into.shape == out.shape else torch.full_like(out, torch.nan) for into, out in pairs)
+    added = (
+        state + output if state.shape == output.shape else torch.full_like(output, torch.nan) for state, output in pairs
+    )
     return [pairs[0][0], *added]
 
 
@@ -508,9 +522,11 @@ def _views(state: Tensor) -> Iterator[Tensor]:
         yield state.flatten(1)
 
 
-def _same(ours: Tensor, declared: Tensor) -> bool:
-    if ours.shape != declared.shape:
+def _same(received: Tensor, declared: Tensor) -> bool:
+    if received.shape != declared.shape:
         return False
     tolerance = ROUNDINGS * torch.finfo(declared.dtype).eps
     largest = torch.nan_to_num(declared, 0.0, 0.0, 0.0).abs().max().item()
-    return torch.allclose(declared, ours.to(declared.dtype), rtol=tolerance, atol=tolerance * largest, equal_nan=True)
+    return torch.allclose(
+        declared, received.to(declared.dtype), rtol=tolerance, atol=tolerance * largest, equal_nan=True
+    )

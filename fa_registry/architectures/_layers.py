@@ -54,11 +54,11 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor, backward_weight: Tensor | No
         bias: b (out,).
         backward_weight: Matrix (out, in) that replaces W in the gradient of x, or None.
     """
-    plain = x.device.type == "cpu" and x.dtype == weight.dtype == torch.float32 and x.dim() == 2
-    fast = WORTHWHILE and plain and not torch.is_autocast_enabled("cpu")
-    if fast or backward_weight is not None:
+    is_plain_float32 = x.device.type == "cpu" and x.dtype == weight.dtype == torch.float32 and x.dim() == 2
+    is_fast = WORTHWHILE and is_plain_float32 and not torch.is_autocast_enabled("cpu")
+    if is_fast or backward_weight is not None:
         back = weight if backward_weight is None else backward_weight
-        return _LinearFunction.apply(x, weight, bias, back, product if fast else matmul)
+        return _LinearFunction.apply(x, weight, bias, back, product if is_fast else matmul)
     return nn.functional.linear(x, weight, bias)
 
 
@@ -89,11 +89,11 @@ class _LinearFunction(torch.autograd.Function):
         """
         x, back = context.saved_tensors
         for_x, for_weight, for_bias = context.needs_input_grad[:3]
-        rows, seen = gradient.flatten(0, -2), x.flatten(0, -2)  # (batch · positions, features)
+        gradient_rows, input_rows = gradient.flatten(0, -2), x.flatten(0, -2)  # (batch · positions, features)
         return (
             context.multiply(gradient, back.T) if for_x else None,
-            context.multiply(rows.T, seen.T) if for_weight else None,
-            rows.sum(dim=0) if for_bias else None,
+            context.multiply(gradient_rows.T, input_rows.T) if for_weight else None,
+            gradient_rows.sum(dim=0) if for_bias else None,
             None,
             None,
         )
@@ -163,9 +163,9 @@ class _ConvFunction(torch.autograd.Function):
         """
         x, back = context.saved_tensors
         for_x, for_weight, for_bias = context.needs_input_grad[:3]
-        carried = conv2d_input(x.shape, back, gradient, padding=PADDING) if for_x else None  # fa: ok FA013 credits only
+        grad_x = conv2d_input(x.shape, back, gradient, padding=PADDING) if for_x else None  # fa: ok FA013 credits only
         return (
-            carried,
+            grad_x,
             conv2d_weight(x, context.size, gradient, padding=PADDING) if for_weight else None,
             gradient.sum(dim=(0, 2, 3)) if for_bias else None,
             None,

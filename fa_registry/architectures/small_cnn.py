@@ -37,15 +37,17 @@ class SmallCNN(Architecture):
 
     def check(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...]) -> list[str]:
         """Return a problem if images (C, H, W) are too small for two poolings."""
-        _, height, breadth = image_shape
-        if min(height, breadth) >= SHRUNK:
+        _, height, image_width = image_shape
+        if min(height, image_width) >= SHRUNK:
             return []
-        return [f"image size: expected at least {SHRUNK}×{SHRUNK} pixels for two 2×2 pools, found {height}×{breadth}"]
+        return [
+            f"image size: expected at least {SHRUNK}×{SHRUNK} pixels for two 2×2 pools, found {height}×{image_width}"
+        ]
 
     def parameters(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int) -> int:
-        channels, height, breadth = image_shape
+        channels, height, image_width = image_shape
         count, width = int(options["num_blocks"]), int(options["width"])
-        area = (height // SHRUNK) * (breadth // SHRUNK)
+        area = (height // SHRUNK) * (image_width // SHRUNK)
         blocks = ((9 * width + 1) * 2 * width, (18 * width + 1) * 4 * width, (4 * width * area + 1) * 8 * width)
         return (9 * channels + 1) * width + sum(blocks[:count]) + (2**count * width + 1) * classes
 
@@ -57,10 +59,10 @@ class SmallCNN(Architecture):
         The maps have half the size of the images at site 0, and a quarter at sites 1 and 2. A smaller num_blocks removes the last
         layers. With fewer than 3 blocks, the input of the head is the mean of the maps over positions.
         """
-        channels, height, breadth = image_shape
+        channels, height, image_width = image_shape
         count, width = int(options["num_blocks"]), int(options["width"])
         low, middle, high, features = widths = [width, 2 * width, 4 * width, 8 * width]
-        flat = high * (height // SHRUNK) * (breadth // SHRUNK)
+        flat = high * (height // SHRUNK) * (image_width // SHRUNK)
         embed = nn.Sequential(conv(channels, low, generator), nn.ReLU(), nn.MaxPool2d(2))
         blocks = [
             nn.Sequential(conv(low, middle, generator), nn.ReLU(), nn.MaxPool2d(2)),

@@ -152,19 +152,19 @@ class VitMini(Architecture):
 
         `patch` must divide the height and the width of images (C, H, W), and `heads` must divide d_hidden.
         """
-        _, height, breadth = image_shape
+        _, height, image_width = image_shape
         width, heads, patch = int(options["d_hidden"]), int(options["heads"]), int(options["patch"])
         problems = []
-        if height % patch or breadth % patch:
-            problems.append(f"patch: expected a divisor of the image size {height}×{breadth}, found {patch}")
+        if height % patch or image_width % patch:
+            problems.append(f"patch: expected a divisor of the image size {height}×{image_width}, found {patch}")
         if width % heads:
             problems.append(f"heads: expected a divisor of d_hidden {width}, found {heads}")
         return problems
 
     def parameters(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int) -> int:
         width, patch = int(options["d_hidden"]), int(options["patch"])
-        channels, height, breadth = image_shape
-        tokens = 1 + (height // patch) * (breadth // patch)
+        channels, height, image_width = image_shape
+        tokens = 1 + (height // patch) * (image_width // patch)
         embed = (channels * patch * patch + 1) * width + (1 + tokens) * width
         block = (4 + 2 * MLP_RATIO) * width * width + (9 + MLP_RATIO) * width
         return embed + int(options["num_blocks"]) * block + 2 * width + (width + 1) * classes
@@ -177,8 +177,8 @@ class VitMini(Architecture):
         The first token is the class token, and the input of the head is the class token (N, d_hidden).
         """
         width, heads, patch = int(options["d_hidden"]), int(options["heads"]), int(options["patch"])
-        channels, height, breadth = image_shape
-        count = (height // patch) * (breadth // patch)
+        channels, height, image_width = image_shape
+        count = (height // patch) * (image_width // patch)
         # drawn in this order, the embedding first: the shallow control starts with the same one
         return VisionTransformer(
             patch_embed=patches(channels, width, patch, generator),
@@ -201,9 +201,9 @@ def _positions(count: int, width: int, generator: torch.Generator) -> nn.Paramet
     The bounds ±2 of trunc_normal_ are absolute values, here 100 standard deviations, so no value is cut. With bounds of two
     standard deviations, the parameters would be 12 % smaller.
     """
-    drawn = nn.Parameter(torch.empty(1, count, width))
-    nn.init.trunc_normal_(drawn, std=POSITION_STD, a=-POSITION_BOUND, b=POSITION_BOUND, generator=generator)
-    return drawn
+    parameter = nn.Parameter(torch.empty(1, count, width))
+    nn.init.trunc_normal_(parameter, std=POSITION_STD, a=-POSITION_BOUND, b=POSITION_BOUND, generator=generator)
+    return parameter
 
 
 PLUGIN = VitMini()

@@ -17,9 +17,9 @@ def get(name: str) -> Dataset:
         UnknownName: If no data set has this name.
     """
     family, colon, argument = name.partition(":")
-    member = CATALOG.get(family)
-    if isinstance(member, DatasetFamily):
-        return member.of(argument)
+    dataset = CATALOG.get(family)
+    if isinstance(dataset, DatasetFamily):
+        return dataset.of(argument)
     if colon:
         raise UnknownName("data set", name, CATALOG.names())
-    return member
+    return dataset

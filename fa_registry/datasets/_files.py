@@ -162,12 +162,12 @@ def file_fault(path: Path, md5: str, unpacked_md5: str = "") -> str:
         return f"expected a file with MD5 {md5}, found no file"
     try:
         with path.open("rb") as file:
-            found = _md5(file)
+            actual_md5 = _md5(file)
     except OSError as error:
         return f"cannot be read: {error.strerror}"
-    if found == md5 or (path.suffix == ".gz" and unpacked_md5 and _content_md5(path) == unpacked_md5):
+    if actual_md5 == md5 or (path.suffix == ".gz" and unpacked_md5 and _content_md5(path) == unpacked_md5):
         return ""
-    return f"expected MD5 {md5}, found {found}; the file has {path.stat().st_size:,} bytes and is truncated or changed"
+    return f"expected MD5 {md5}, found {actual_md5}; the file has {path.stat().st_size:,} bytes and is truncated or changed"
 
 
 def _md5(file: BinaryIO) -> str:

@@ -99,18 +99,18 @@ def _alone(path: Path) -> Iterator[None]:
     Raises:
         UsageError: If another process has held the lock for more than PATIENCE seconds.
     """
-    place = Path(f"{path}.lock")
-    lock = FileLock(place)
+    lock_path = Path(f"{path}.lock")
+    lock = FileLock(lock_path)
     try:
         lock.acquire(timeout=PATIENCE)
     except Timeout as error:
-        holder = place.read_text(errors="replace")[:200] or "another process"
+        holder = lock_path.read_text(errors="replace")[:200] or "another process"
         raise UsageError(
-            f"{place} has been locked by {holder} for {PATIENCE:.0f} seconds; nothing was changed. "
+            f"{lock_path} has been locked by {holder} for {PATIENCE:.0f} seconds; nothing was changed. "
             "Wait until this process ends, or stop it, and repeat the command"
         ) from error
     try:
-        place.write_text(f"process {os.getpid()} on {platform.node()}")
+        lock_path.write_text(f"process {os.getpid()} on {platform.node()}")
         yield
     finally:
         lock.release()
@@ -158,11 +158,11 @@ def _sources(card: DatasetCard) -> str:
     return jsonio.canonical({source.path: source.md5 for source in card.files})
 
 
-def _stale(path: Path, expected: str, written: str) -> str:
-    return f"{path}: expected {expected}, found {written}; delete this cache file, and the next run creates a new one"
+def _stale(path: Path, expected: str, actual: str) -> str:
+    return f"{path}: expected {expected}, found {actual}; delete this cache file, and the next run creates a new one"
 
 
-def _check(card: DatasetCard, raw: RawImages, where: str) -> None:
+def _check(card: DatasetCard, raw: RawImages, location: str) -> None:
     """Raise IntegrityError with all differences between the arrays and the card."""
     problems = []
     for split in ("train", "test"):
@@ -181,5 +181,5 @@ def _check(card: DatasetCard, raw: RawImages, where: str) -> None:
     if problems:
         mend = "these files differ from the published files"
         raise IntegrityError(
-            "\n".join([f"data set {card.name}, {where}: {mend}", *(f"  - {problem}" for problem in problems)])
+            "\n".join([f"data set {card.name}, {location}: {mend}", *(f"  - {problem}" for problem in problems)])
         )

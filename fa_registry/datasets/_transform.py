@@ -32,9 +32,9 @@ def random_crop(images: Tensor, generator: torch.Generator, size: int) -> Tensor
 def random_crop_and_flip(images: Tensor, generator: torch.Generator, size: int) -> Tensor:
     """Crop a random window from each image, and flip it left to right with probability ½."""
     top, left = _corners(images, size, generator)
-    mirrored = torch.rand(len(images), 1, generator=generator, device=images.device) < 0.5
-    forth = torch.arange(size, device=images.device)
-    return _windows(images, size, top, left[:, None] + torch.where(mirrored, size - 1 - forth, forth))
+    is_flipped = torch.rand(len(images), 1, generator=generator, device=images.device) < 0.5
+    offsets = torch.arange(size, device=images.device)
+    return _windows(images, size, top, left[:, None] + torch.where(is_flipped, size - 1 - offsets, offsets))
 
 
 def _corners(images: Tensor, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -49,8 +49,8 @@ def _windows(images: Tensor, size: int, top: Tensor, columns: Tensor) -> Tensor:
     """Return the windows that start in row `top` (batch,) and consist of `columns` (batch, size)."""
     batch, channels, _, width = images.shape
     rows = top[:, None] + torch.arange(size, device=images.device)
-    places = torch.add(columns[:, None, :], rows[:, :, None], alpha=width).view(batch, 1, size * size)
-    pixels = images.flatten(2).gather(2, places.expand(batch, channels, size * size))
+    pixel_indices = torch.add(columns[:, None, :], rows[:, :, None], alpha=width).view(batch, 1, size * size)
+    pixels = images.flatten(2).gather(2, pixel_indices.expand(batch, channels, size * size))
     return pixels.view(batch, channels, size, size)
 
 
@@ -85,11 +85,11 @@ class Transform:
         train = normalised(raw.train_images, mean, std, self.padding)
         test = normalised(raw.test_images, mean, std)
         parts = (train, raw.train_labels, test, raw.test_labels)
-        how = f"{raw.digest} {moments} {self.padding}"
+        identity = f"{raw.digest} {moments} {self.padding}"
         return Splits(
             *(part.to(device) for part in parts),
             augment=partial(random_crop_and_flip, size=test.shape[-1]) if self.padding else unaugmented,
-            digest=hashlib.sha256(how.encode()).hexdigest(),
+            digest=hashlib.sha256(identity.encode()).hexdigest(),
         )
 
 
@@ -126,8 +126,8 @@ def channel_moments(images: Tensor) -> tuple[Sequence[float], Sequence[float]]:
     levels = torch.arange(LEVELS, dtype=torch.float64) / (LEVELS - 1)
     means, deviations = [], []
     for channel in images.unbind(1):
-        share = torch.bincount(channel.flatten(), minlength=LEVELS).double() / channel.numel()  # (256,)
-        mean = (share * levels).sum()
+        shares = torch.bincount(channel.flatten(), minlength=LEVELS).double() / channel.numel()  # (256,)
+        mean = (shares * levels).sum()
         means.append(mean.item())
-        deviations.append((share * (levels - mean).square()).sum().sqrt().item())
+        deviations.append((shares * (levels - mean).square()).sum().sqrt().item())
     return tuple(means), tuple(deviations)

@@ -153,14 +153,16 @@ def shared_samples(splits: Splits) -> int:
     """
     if splits not in SHARED:
         test = splits.test_images.flatten(1)
-        keys, draw = set(_bytes(_keys(test))), torch.Generator(splits.train_images.device).manual_seed(0)
-        found: set[bytes] = set()
+        keys, generator = set(_bytes(_keys(test))), torch.Generator(splits.train_images.device).manual_seed(0)
+        shared_digests: set[bytes] = set()
         for images in splits.train_images.split(ROWS):
-            seen = [images] if splits.augment is unaugmented else [images, splits.augment(images, draw)]
-            for rows in (one.flatten(1) for one in seen if one.shape[1:] == splits.test_images.shape[1:]):
-                alike = [index for index, key in enumerate(_bytes(_keys(rows))) if key in keys]
-                found |= {hashlib.sha256(row).digest() for row in _bytes(rows[alike])}
-        SHARED[splits] = sum(hashlib.sha256(row).digest() in found for row in _bytes(test)) if found else 0
+            batches = [images] if splits.augment is unaugmented else [images, splits.augment(images, generator)]
+            for rows in (batch.flatten(1) for batch in batches if batch.shape[1:] == splits.test_images.shape[1:]):
+                candidate_indices = [index for index, key in enumerate(_bytes(_keys(rows))) if key in keys]
+                shared_digests |= {hashlib.sha256(row).digest() for row in _bytes(rows[candidate_indices])}
+        SHARED[splits] = (
+            sum(hashlib.sha256(row).digest() in shared_digests for row in _bytes(test)) if shared_digests else 0
+        )
     return SHARED[splits]
 
 

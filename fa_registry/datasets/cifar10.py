@@ -45,9 +45,11 @@ class CifarBatches:
         kind = self._expecting(tuple(files))
         parts = []
         for train in (True, False):
-            read = kind(str(root), train=train)
-            images = torch.from_numpy(read.data).permute(0, 3, 1, 2).contiguous()  # (samples, channels, height, width)
-            parts += [images, torch.tensor(read.targets, dtype=torch.int64)]
+            samples = kind(str(root), train=train)
+            images = (
+                torch.from_numpy(samples.data).permute(0, 3, 1, 2).contiguous()
+            )  # (samples, channels, height, width)
+            parts += [images, torch.tensor(samples.targets, dtype=torch.int64)]
         return RawImages(*parts)
 
     def download(self, root: Path, sources: tuple[SourceFile, ...]) -> None:
@@ -60,12 +62,12 @@ class CifarBatches:
         """Return a subclass of torchvision's class that requires the MD5 values of `sources`."""
         published = getattr(torchvision_datasets(), self.kind)
         md5 = {Path(source.path).name: source.md5 for source in sources}
-        demands = {
+        attributes = {
             "train_list": [[name, md5[name]] for name, _ in published.train_list],
             "test_list": [[name, md5[name]] for name, _ in published.test_list],
             "meta": {**published.meta, "md5": md5[published.meta["filename"]]},
         }
-        return type(published.__name__, (published,), demands)
+        return type(published.__name__, (published,), attributes)
 
 
 FOLDER = "cifar-10-batches-py"

@@ -62,21 +62,23 @@ class CifarShaped(DatasetFamily):
         return CifarShaped(int(argument or TRAIN))
 
     def load(self, device: torch.device, root: Path | None = None, seed: int = 0) -> Splits:
-        draw = torch.Generator().manual_seed(SEED)
+        generator = torch.Generator().manual_seed(SEED)
         train, test = self.samples, self.samples // PER_TEST
-        raw = RawImages(_pixels(train, draw), _classes(train, draw), _pixels(test, draw), _classes(test, draw))
+        raw = RawImages(
+            _pixels(train, generator), _classes(train, generator), _pixels(test, generator), _classes(test, generator)
+        )
         return cifar10.PLUGIN.transform.splits(raw, device)
 
 
-def _pixels(samples: int, draw: torch.Generator) -> Tensor:
+def _pixels(samples: int, generator: torch.Generator) -> Tensor:
     """Return random pixels, uint8 (samples, *SHAPE); eight pixels come from one 64-bit random number."""
     channels, height, width = SHAPE
-    text = torch.randint(-(2**63), 2**63 - 1, (samples, channels, height, width // 8), generator=draw)
-    return text.view(torch.uint8)  # (samples, channels, height, width)
+    numbers = torch.randint(-(2**63), 2**63 - 1, (samples, channels, height, width // 8), generator=generator)
+    return numbers.view(torch.uint8)  # (samples, channels, height, width)
 
 
-def _classes(samples: int, draw: torch.Generator) -> Tensor:
-    return torch.randint(CLASSES, (samples,), generator=draw)
+def _classes(samples: int, generator: torch.Generator) -> Tensor:
+    return torch.randint(CLASSES, (samples,), generator=generator)
 
 
 PLUGIN = CifarShaped()

@@ -40,9 +40,9 @@ def scans(expected: str = SHA256) -> tuple[Tensor, Tensor]:
     """
     from sklearn.datasets import load_digits  # imported here because it takes longer than reading a card
 
-    bunch = load_digits()
-    images = torch.from_numpy(bunch.images).float().unsqueeze(1)  # (samples, 1, 8, 8)
-    labels = torch.from_numpy(bunch.target).long()
+    dataset = load_digits()
+    images = torch.from_numpy(dataset.images).float().unsqueeze(1)  # (samples, 1, 8, 8)
+    labels = torch.from_numpy(dataset.target).long()
     digest = tensors_digest(images, labels)
     if digest != expected:
         raise IntegrityError(

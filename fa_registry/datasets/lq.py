@@ -33,9 +33,9 @@ class LinearQuadratic(Dataset):
     )
 
     def load(self, device: torch.device, root: Path | None = None, seed: int = 0) -> Splits:
-        draw = torch.Generator().manual_seed(SEED)
-        states = torch.randn(TRAIN + TEST, *self.card.image_shape, generator=draw)
-        targets = torch.randn(TRAIN + TEST, self.card.classes, generator=draw)
+        generator = torch.Generator().manual_seed(SEED)
+        states = torch.randn(TRAIN + TEST, *self.card.image_shape, generator=generator)
+        targets = torch.randn(TRAIN + TEST, self.card.classes, generator=generator)
         parts = (states[:TRAIN], targets[:TRAIN], states[TRAIN:], targets[TRAIN:])
         return Splits(*(part.to(device) for part in parts), augment=unaugmented, digest=tensors_digest(*parts))
 

@@ -40,8 +40,8 @@ class IdxFiles:
                 _unpack(path, (Path(folder) / source.path).with_suffix(""))
             parts = []
             for train in (True, False):
-                read = getattr(torchvision_datasets(), self.kind)(folder, train=train)
-                parts += [read.data.unsqueeze(1), read.targets]  # (samples, 1, height, width), (samples,)
+                samples = getattr(torchvision_datasets(), self.kind)(folder, train=train)
+                parts += [samples.data.unsqueeze(1), samples.targets]  # (samples, 1, height, width), (samples,)
         return RawImages(*parts)
 
     def download(self, root: Path, sources: tuple[SourceFile, ...]) -> None:
@@ -64,12 +64,12 @@ def _first_that_works(mirrors: list[str], path: Path, md5: str) -> None:
     raise RuntimeError("; ".join(failures))
 
 
-def _unpack(packed: Path, to: Path) -> None:
-    to.parent.mkdir(parents=True, exist_ok=True)
+def _unpack(packed: Path, target_path: Path) -> None:
+    target_path.parent.mkdir(parents=True, exist_ok=True)
     if packed.suffix != ".gz":
-        shutil.copyfile(packed, to)
+        shutil.copyfile(packed, target_path)
         return
-    with gzip.open(packed) as source, to.open("wb") as target:
+    with gzip.open(packed) as source, target_path.open("wb") as target:
         shutil.copyfileobj(source, target)
 
 

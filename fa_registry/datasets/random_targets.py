@@ -67,8 +67,11 @@ class RandomTargets(DatasetFamily):
         permutation is computed on the CPU, and therefore does not depend on the device.
         """
         splits = self.source.load(device, root, seed)
-        draw = generator(seed, STREAM)
-        orders = [torch.randperm(len(labels), generator=draw) for labels in (splits.train_labels, splits.test_labels)]
+        label_generator = generator(seed, STREAM)
+        orders = [
+            torch.randperm(len(labels), generator=label_generator)
+            for labels in (splits.train_labels, splits.test_labels)
+        ]
         train, test = (order.to(device) for order in orders)
         return dataclasses.replace(
             splits,

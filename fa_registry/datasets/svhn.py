@@ -47,8 +47,8 @@ class MatFiles:
         kind = _expecting(tuple(files))
         parts = []
         for split in SPLITS:
-            read = kind(str(root), split=split)
-            parts += [torch.from_numpy(read.data).contiguous(), torch.from_numpy(read.labels)]
+            samples = kind(str(root), split=split)
+            parts += [torch.from_numpy(samples.data).contiguous(), torch.from_numpy(samples.labels)]
         return RawImages(*parts)
 
     def download(self, root: Path, sources: tuple[SourceFile, ...]) -> None:
@@ -60,8 +60,8 @@ def _expecting(sources: tuple[SourceFile, ...]) -> Any:
     """Return a subclass of torchvision's class that requires the MD5 values of `sources`."""
     published = torchvision_datasets().SVHN
     md5 = {source.path: source.md5 for source in sources}
-    demands = {split: [url, name, md5[name]] for split in SPLITS for url, name, _ in [published.split_list[split]]}
-    return type(published.__name__, (published,), {"split_list": demands})
+    split_list = {split: [url, name, md5[name]] for split in SPLITS for url, name, _ in [published.split_list[split]]}
+    return type(published.__name__, (published,), {"split_list": split_list})
 
 
 PLUGIN = ImageFiles(card=CARD, format=MatFiles())

@@ -58,25 +58,25 @@ class TeacherStudent(DatasetFamily):
         Raises:
             UnknownName: If the argument is another value.
         """
-        named = {f"{alpha:g}": alpha for alpha in ALPHAS}
+        alphas_by_name = {f"{alpha:g}": alpha for alpha in ALPHAS}
         try:
             text = f"{float(argument or 1):g}"
         except ValueError:
             text = argument
-        if text not in named:
-            raise UnknownName("α of teacher_student", argument, named)
-        return TeacherStudent(named[text])
+        if text not in alphas_by_name:
+            raise UnknownName("α of teacher_student", argument, alphas_by_name)
+        return TeacherStudent(alphas_by_name[text])
 
     def load(self, device: torch.device, root: Path | None = None, seed: int = 0) -> Splits:
-        draw = torch.Generator().manual_seed(SEED)
-        inputs = torch.randn(TRAIN + TEST, FEATURES, generator=draw)
-        labels = teach(inputs, self.alpha, draw)
+        generator = torch.Generator().manual_seed(SEED)
+        inputs = torch.randn(TRAIN + TEST, FEATURES, generator=generator)
+        labels = teach(inputs, self.alpha, generator)
         images = inputs.view(-1, *SHAPE)
         parts = (images[:TRAIN], labels[:TRAIN], images[TRAIN:], labels[TRAIN:])
         return Splits(*(part.to(device) for part in parts), augment=unaugmented, digest=tensors_digest(*parts))
 
 
-def teach(inputs: Tensor, alpha: float, draw: torch.Generator) -> Tensor:
+def teach(inputs: Tensor, alpha: float, generator: torch.Generator) -> Tensor:
     """Return the class that the teacher assigns to each input.
 
     The computation uses float64, because a label must not depend on the order in which a machine adds.
@@ -84,12 +84,12 @@ def teach(inputs: Tensor, alpha: float, draw: torch.Generator) -> Tensor:
     Args:
         inputs: Inputs (samples, features).
         alpha: Weight α of tanh in the activation.
-        draw: Random number generator of the teacher's weights. The weights are equal for every α.
+        generator: Random number generator of the teacher's weights. The weights are equal for every α.
     """
     state = inputs.double()
     for _ in range(HIDDEN_LAYERS):
-        state = activation(state @ _weight(FEATURES, draw), alpha)  # (samples, features)
-    return (state @ _weight(CLASSES, draw)).argmax(dim=1)
+        state = activation(state @ _weight(FEATURES, generator), alpha)  # (samples, features)
+    return (state @ _weight(CLASSES, generator)).argmax(dim=1)
 
 
 def activation(z: Tensor, alpha: float) -> Tensor:
@@ -97,9 +97,9 @@ def activation(z: Tensor, alpha: float) -> Tensor:
     return (1 - alpha) * z + alpha * z.tanh()
 
 
-def _weight(units: int, draw: torch.Generator) -> Tensor:
+def _weight(units: int, generator: torch.Generator) -> Tensor:
     """Return random weights (features, units); unit inputs give outputs of standard deviation GAIN."""
-    return torch.randn(FEATURES, units, generator=draw).double() * (GAIN / FEATURES**0.5)
+    return torch.randn(FEATURES, units, generator=generator).double() * (GAIN / FEATURES**0.5)
 
 
 PLUGIN = TeacherStudent()

@@ -79,21 +79,23 @@ class ForwardBackward:
     source: str = ""
     widths: Sequence[float] = ()
 
-    def observation(self, credits: Sequence[Tensor] | None, **known: Any) -> Observation:
+    def observation(self, credits: Sequence[Tensor] | None, **other_fields: Any) -> Observation:
         """Convert the passes to an Observation with one vector per sample and site.
 
         Args:
             credits: the credits of the method, one tensor per site, or None.
-            known: the other fields of the Observation.
+            other_fields: the other fields of the Observation.
         """
-        doubled = None if self.double is None else [gradient_vectors(gradient) for gradient in self.double.gradients]
+        double_gradients = (
+            None if self.double is None else [gradient_vectors(gradient) for gradient in self.double.gradients]
+        )
         return Observation(
             hidden=[state_vectors(state) for state in self.single.hidden],
             gradients=[gradient_vectors(gradient) for gradient in self.single.gradients],
             error=self.error,
-            gradients_double=doubled,
+            gradients_double=double_gradients,
             credits=None if credits is None else [gradient_vectors(credit) for credit in credits],
-            **known,
+            **other_fields,
         )
 
 
@@ -131,9 +133,9 @@ def run_forward_backward(
             single = _pass(network, images, labels, precision, task)
             return _look(single, _pass(network, images, labels, torch.float64, task) if double else None, labels, task)
         passes: list[BatchPass] = []
-        drawn = draws_numbers(lambda: passes.append(_pass(network, images, labels, precision, task)))
+        draws_random = draws_numbers(lambda: passes.append(_pass(network, images, labels, precision, task)))
         with fixed_draws(), suppress(RuntimeError):  # raised by a forward pass that supports only one precision
-            passes += [_pass(network, images, labels, torch.float64, task)] if double and not drawn else []
+            passes += [_pass(network, images, labels, torch.float64, task)] if double and not draws_random else []
     return _look(passes[0], passes[1] if len(passes) > 1 else None, labels, task)
 
 
@@ -158,29 +160,29 @@ def _forward_look(
     directions: Directions | None,
     task: Task,
 ) -> ForwardBackward:
-    found: list[Any] = []
-    drawn = draws_numbers(lambda: found.extend(_plain_pass(network, images, precision)))
-    logits, states = found
+    outputs: list[Any] = []
+    draws_random = draws_numbers(lambda: outputs.extend(_plain_pass(network, images, precision)))
+    logits, states = outputs
     try:
         single = BatchPass(*traced_pass(network, images, labels, states, precision, task))
     except TraceError as error:
         return estimated_look(network, images, labels, f"the trace failed: {error}", directions, task)
-    doubled = None
+    double_pass = None
     with suppress(TraceError):  # raised by a forward pass that supports only one precision
-        wide = [state.double() for state in states]
-        doubled = (
-            BatchPass(*traced_pass(network, images, labels, wide, torch.float64, task))
-            if double and not drawn
+        double_states = [state.double() for state in states]
+        double_pass = (
+            BatchPass(*traced_pass(network, images, labels, double_states, torch.float64, task))
+            if double and not draws_random
             else None
         )
-    return _look(single, doubled, labels, task, TRACED)
+    return _look(single, double_pass, labels, task, TRACED)
 
 
 def _plain_pass(network: nn.Module, images: Tensor, precision: torch.dtype) -> tuple[Tensor, list[Tensor]]:
-    given = (as_precision(images, precision).clone(),)
+    inputs = (as_precision(images, precision).clone(),)
     with torch.no_grad():
         logits, states, *_ = torch.func.functional_call(
-            network, cast(network, precision), given, {"return_hidden": True}
+            network, cast(network, precision), inputs, {"return_hidden": True}
         )
     return logits, states
 
@@ -208,25 +210,25 @@ def estimated_look(
     precision = images.dtype if images.is_floating_point() else weight_dtype(network)
     with eval_mode(network), fixed_draws():
         logits, states = _plain_pass(network, images, precision)
-    wide, watch = [state.double() for state in states], PrecisionWatch(torch.float64)
+    double_states, watch = [state.double() for state in states], PrecisionWatch(torch.float64)
     with eval_mode(network):
         try:
             losses = shifted_losses(network, images, labels, torch.float64, task)
             with watch:
-                plain = losses([torch.zeros_like(state) for state in wide])
+                unshifted_losses = losses([torch.zeros_like(state) for state in double_states])
             problem = "" if watch.coarsest == torch.float64 else f"it computes in {watch.coarsest}"
         except RuntimeError as error:
             problem = f"{type(error).__name__}: {str(error)[:200]}"
-        if not problem and not is_repeated(losses, plain, wide, torch.float64):
+        if not problem and not is_repeated(losses, unshifted_losses, double_states, torch.float64):
             problem = OWN_DRAWS
-        if not problem and are_samples_mixed(losses, wide, torch.float64):
+        if not problem and are_samples_mixed(losses, double_states, torch.float64):
             problem = "the loss of a sample depends on other samples"
         if problem:
             raise UsageError(
                 "gradient='forward': expected a forward pass that torch can trace, or a forward pass in float64 in which the loss "
                 f"of a sample does not depend on other samples; neither is possible: {reason}; {problem}"
             )
-        gradients, widths = differenced_gradients(losses, wide, directions(states) if directions else None)
+        gradients, widths = differenced_gradients(losses, double_states, directions(states) if directions else None)
     single = BatchPass(logits, states, [gradient.to(precision) for gradient in gradients])
     return _look(single, None, labels, task, f"{ESTIMATED}: {reason}", widths)
 
@@ -252,11 +254,16 @@ def observe(
         exact: for every site, whether the credit equals the gradient by construction.
         double: also run in float64.
     """
-    seen = run_forward_backward(network, images, labels, double, task=task)
+    forward_backward = run_forward_backward(network, images, labels, double, task=task)
     credits = None
     if credit_rule:
-        credits = credit_rule(seen.single.hidden, seen.single.gradients, seen.error, seen.onehot)
-    return seen.observation(credits, no_credits=no_credits, exact=exact)
+        credits = credit_rule(
+            forward_backward.single.hidden,
+            forward_backward.single.gradients,
+            forward_backward.error,
+            forward_backward.onehot,
+        )
+    return forward_backward.observation(credits, no_credits=no_credits, exact=exact)
 
 
 def weight_dtype(network: nn.Module) -> torch.dtype:
@@ -264,8 +271,8 @@ def weight_dtype(network: nn.Module) -> torch.dtype:
 
     If the network has no floating parameter, return torch's default dtype.
     """
-    kinds = (weight.dtype for weight in network.parameters() if weight.is_floating_point())
-    return next(kinds, torch.get_default_dtype())
+    dtypes = (weight.dtype for weight in network.parameters() if weight.is_floating_point())
+    return next(dtypes, torch.get_default_dtype())
 
 
 def site_gradients(logits: Tensor, hidden: Sequence[Tensor], labels: Tensor, task: Task | None = None) -> list[Tensor]:
@@ -294,8 +301,8 @@ def _pass(network: nn.Module, images: Tensor, labels: Tensor, precision: torch.d
     if isinstance(network, Network):
         logits, hidden, *_ = torch.func.functional_call(network, tensors, (inputs,), {"return_hidden": True})
         return _differentiated(logits, hidden, hidden, labels, task)
-    inside = {f"network.{name}": held for name, held in tensors.items()}
-    return torch.func.functional_call(_Differentiated(network, task), inside, (inputs, labels))
+    prefixed_tensors = {f"network.{name}": tensor for name, tensor in tensors.items()}
+    return torch.func.functional_call(_Differentiated(network, task), prefixed_tensors, (inputs, labels))
 
 
 class _Differentiated(nn.Module):

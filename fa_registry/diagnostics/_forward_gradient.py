@@ -48,7 +48,11 @@ class PrecisionWatch(TorchDispatchMode):
     def __torch_dispatch__(self, function: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
         """Run the operation, and compare the dtypes of its inputs and its output."""
         out = function(*args, **(kwargs or {}))
-        eps = [torch.finfo(held.dtype).eps for held in args if isinstance(held, Tensor) and held.is_floating_point()]
+        eps = [
+            torch.finfo(tensor.dtype).eps
+            for tensor in args
+            if isinstance(tensor, Tensor) and tensor.is_floating_point()
+        ]
         if isinstance(out, Tensor) and out.is_floating_point() and eps and torch.finfo(out.dtype).eps > min(eps):
             self.coarsest = max(self.coarsest, out.dtype, key=lambda kind: torch.finfo(kind).eps)
         return out
@@ -60,23 +64,23 @@ def fixed_draws() -> Iterator[None]:
 
     At the end, the previous states of the generators are restored.
     """
-    cards = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
-    with torch.random.fork_rng(devices=cards):
+    device_indices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    with torch.random.fork_rng(devices=device_indices):
         torch.manual_seed(SEED)
         yield
 
 
 def draws_numbers(run: Callable[[], Any]) -> bool:
     """Return whether `run` draws random numbers from torch's global generators."""
-    cards = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    device_indices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
 
     def states() -> list[Tensor]:
-        return [torch.get_rng_state(), *map(torch.cuda.get_rng_state, cards)]
+        return [torch.get_rng_state(), *map(torch.cuda.get_rng_state, device_indices)]
 
     with fixed_draws():
-        before = states()
+        initial_states = states()
         run()
-        return not all(map(torch.equal, before, states()))
+        return not all(map(torch.equal, initial_states, states()))
 
 
 def cast(network: nn.Module, precision: torch.dtype) -> dict[str, Tensor]:
@@ -85,8 +89,8 @@ def cast(network: nn.Module, precision: torch.dtype) -> dict[str, Tensor]:
     Integer tensors are not cast. Buffers are copied, because a forward pass may write to them.
     """
 
-    def converted(held: Tensor) -> Tensor:
-        return held.detach().to(precision) if held.is_floating_point() else held.detach()
+    def converted(tensor: Tensor) -> Tensor:
+        return tensor.detach().to(precision) if tensor.is_floating_point() else tensor.detach()
 
     parameters = {name: converted(weight) for name, weight in network.named_parameters()}
     return parameters | {name: converted(buffer).clone() for name, buffer in network.named_buffers()}
@@ -143,8 +147,8 @@ def traced_pass(
     except UsageError:
         raise
     except Exception as error:  # third-party forward passes may raise anything on a traced tensor
-        line = next(iter(str(error).strip().splitlines()), "")
-        raise TraceError(f"{type(error).__name__}: {line[:200]}") from error
+        first_line = next(iter(str(error).strip().splitlines()), "")
+        raise TraceError(f"{type(error).__name__}: {first_line[:200]}") from error
     return logits.detach(), [state.detach() for state in hidden], list(gradients)
 
 
@@ -167,7 +171,7 @@ def _refuse_earlier_reads(graph: torch.fx.GraphModule, sites: int) -> None:
 
     The gradient would lack the contribution of that operation.
     """
-    order = {node: place for place, node in enumerate(graph.graph.nodes)}
+    order = {node: index for index, node in enumerate(graph.graph.nodes)}
     shift = [node for node in order if node.op == "placeholder"][-sites]  # of h_0: the shifts come last
     for node in shift.users:
         if node.target == ATEN.add_.Tensor:
@@ -184,15 +188,15 @@ def shifted_losses(
     The function takes L+1 shifts, one per state, and returns losses (N,) in float64. The network must be in eval mode.
     """
     tensors, inputs = cast(network, precision), as_precision(images, precision)
-    # whether a pass draws numbers, known after the first pass; fixing the seeds takes a tenth of the time of a small pass
-    draws: list[bool] = []
+    # [whether a pass draws random numbers], known after the first pass; fixing the seeds takes a tenth of the time of a small pass
+    draws_random: list[bool] = []
 
     def losses(shifts: Sequence[Tensor]) -> Tensor:
         options = {"return_hidden": True, "shifts": list(shifts)}
-        with nullcontext() if draws == [False] else fixed_draws(), torch.no_grad():
-            before = torch.get_rng_state()
+        with nullcontext() if draws_random == [False] else fixed_draws(), torch.no_grad():
+            generator_state = torch.get_rng_state()
             logits, *_ = torch.func.functional_call(network, tensors, (inputs.clone(),), options)
-            draws[:] = [inputs.device.type != "cpu" or not torch.equal(before, torch.get_rng_state())]
+            draws_random[:] = [inputs.device.type != "cpu" or not torch.equal(generator_state, torch.get_rng_state())]
             return (task or task_of(labels)).sample_losses(logits.double(), labels)
 
     return losses
@@ -204,18 +208,18 @@ OWN_DRAWS = (
 )
 
 
-def is_repeated(losses: Shifted, plain: Tensor, states: Sequence[Tensor], precision: torch.dtype) -> bool:
+def is_repeated(losses: Shifted, first_losses: Tensor, states: Sequence[Tensor], precision: torch.dtype) -> bool:
     """Return whether a second pass without shifts reproduces the losses.
 
     Args:
         losses: function from L+1 shifts to the losses, (N,), see `shifted_losses`.
-        plain: losses of the first pass without shifts, (N,).
+        first_losses: losses of the first pass without shifts, (N,).
         states: h_0..h_L, each (N, …).
         precision: the coarsest precision in which the passes compute; it determines the tolerance.
     """
     resolution = 100 * torch.finfo(precision).eps
-    again = losses([torch.zeros_like(state) for state in states])
-    return torch.allclose(plain, again, resolution, resolution, equal_nan=True)
+    second_losses = losses([torch.zeros_like(state) for state in states])
+    return torch.allclose(first_losses, second_losses, resolution, resolution, equal_nan=True)
 
 
 def are_samples_mixed(losses: Shifted, states: Sequence[Tensor], precision: torch.dtype) -> bool:
@@ -223,15 +227,15 @@ def are_samples_mixed(losses: Shifted, states: Sequence[Tensor], precision: torc
 
     The test shifts the states of the first sample by 1 % and compares the losses of the other samples.
     """
-    draw = torch.Generator().manual_seed(SEED)
+    generator = torch.Generator().manual_seed(SEED)
     if len(states[0]) < 2:
         return False
     zeros = [torch.zeros_like(state) for state in states]
-    first = [zero.clone() for zero in zeros]
-    for shift, state in zip(first, states, strict=True):
-        shift[0] = steps_of(state, 0.01)[0] * torch.randn(state.shape[1:], generator=draw).to(state.device)
+    shifts = [zero.clone() for zero in zeros]
+    for shift, state in zip(shifts, states, strict=True):
+        shift[0] = steps_of(state, 0.01)[0] * torch.randn(state.shape[1:], generator=generator).to(state.device)
     tolerance = 100 * torch.finfo(precision).eps
-    return not torch.allclose(losses(first)[1:], losses(zeros)[1:], rtol=tolerance, atol=0)
+    return not torch.allclose(losses(shifts)[1:], losses(zeros)[1:], rtol=tolerance, atol=0)
 
 
 def steps_of(state: Tensor, step: float = STEP) -> Tensor:
@@ -309,8 +313,8 @@ def _basis(entries: int, count: int, device: torch.device) -> Tensor:
     """Return `count` orthonormal directions, (count, entries)."""
     if count == entries:
         return torch.eye(entries, dtype=torch.float64, device=device)
-    draw = torch.randn(entries, count, dtype=torch.float64, generator=torch.Generator().manual_seed(SEED))
-    return torch.linalg.qr(draw).Q.T.contiguous().to(device)
+    gaussian = torch.randn(entries, count, dtype=torch.float64, generator=torch.Generator().manual_seed(SEED))
+    return torch.linalg.qr(gaussian).Q.T.contiguous().to(device)
 
 
 def _unit(rows: Tensor) -> Tensor:

@@ -72,13 +72,15 @@ def perturbed_samples(bench: ProbeContext) -> ProbeContext:
     """
     if all(state.dim() == 2 for state in bench.states):
         return bench
-    few = slice(SAMPLES_OF_POSITIONS)
-    credits = bench.credits if isinstance(bench.credits, Unavailable) else [credit[few] for credit in bench.credits]
+    selection = slice(SAMPLES_OF_POSITIONS)
+    credits = (
+        bench.credits if isinstance(bench.credits, Unavailable) else [credit[selection] for credit in bench.credits]
+    )
     return dataclasses.replace(
         bench,
-        states=[state[few] for state in bench.states],
-        gradients=[gradient[few] for gradient in bench.gradients],
-        losses=bench.losses[few],
+        states=[state[selection] for state in bench.states],
+        gradients=[gradient[selection] for gradient in bench.gradients],
+        losses=bench.losses[selection],
         credits=credits,
     )
 

@@ -63,27 +63,43 @@ def check_reference(
     """
     count, samples = len(states), len(states[0])
     rounds = max(ROUNDS, -(-ROUNDS * count // samples)) // (1 if precision == torch.float64 else 2)
-    draw = torch.Generator().manual_seed(SEED)
+    generator = torch.Generator().manual_seed(SEED)
     pairs: list[list[tuple[Tensor, Tensor, Tensor]]] = [[] for _ in states]
-    plain = losses([torch.zeros_like(state) for state in states])
+    unshifted_losses = losses([torch.zeros_like(state) for state in states])
     limit = TOLERANCE[precision]
-    for number in range(rounds):
-        site_of = (torch.arange(samples) + number) % count
-        directions = [_direction(state, credits, site, number, draw) for site, state in enumerate(states)]
+    for round_index in range(rounds):
+        site_of = (torch.arange(samples) + round_index) % count
+        directions = [_direction(state, credits, site, round_index, generator) for site, state in enumerate(states)]
         masked = [direction * _column(site_of == site, direction) for site, direction in enumerate(directions)]
-        found, bent, size = _differences(losses, plain, states, masked, precision)
-        rounding = torch.finfo(precision).eps * plain.abs().clamp(min=1) / size[site_of, torch.arange(samples)]
+        slopes, has_kink, step_sizes = _differences(losses, unshifted_losses, states, masked, precision)
+        rounding = (
+            torch.finfo(precision).eps
+            * unshifted_losses.abs().clamp(min=1)
+            / step_sizes[site_of, torch.arange(samples)]
+        )
         for site, direction in enumerate(directions):
-            chosen = site_of.to(plain.device) == site
+            is_at_site = site_of.to(unshifted_losses.device) == site
             expected = (gradients[site].double() * direction).flatten(1).sum(1)
-            pairs[site].append((found[chosen], expected[chosen], rounding.to(plain.device)[chosen], bent[chosen]))
+            pairs[site].append(
+                (
+                    slopes[is_at_site],
+                    expected[is_at_site],
+                    rounding.to(unshifted_losses.device)[is_at_site],
+                    has_kink[is_at_site],
+                )
+            )
     sites = [tuple(map(torch.cat, zip(*rows, strict=True))) for rows in pairs]
     deviations = [_deviation(*site, limit) for site in sites]
     if _wrong(deviations, limit) and are_samples_mixed(losses, states, precision):
-        sites = [_whole_batch(losses, plain, states, gradients, site, precision, draw) for site in range(count)]
+        sites = [
+            _whole_batch(losses, unshifted_losses, states, gradients, site, precision, generator)
+            for site in range(count)
+        ]
         deviations = [_deviation(*site, limit) for site in sites]
-    wrong = _wrong(deviations, limit)
-    return ReferenceCheck(tuple(deviations), _objection(wrong, deviations, sites) if wrong else "", tuple(wrong))
+    wrong_sites = _wrong(deviations, limit)
+    return ReferenceCheck(
+        tuple(deviations), _objection(wrong_sites, deviations, sites) if wrong_sites else "", tuple(wrong_sites)
+    )
 
 
 def _wrong(deviations: Sequence[Reading], limit: float) -> list[int]:
@@ -95,36 +111,36 @@ def _wrong(deviations: Sequence[Reading], limit: float) -> list[int]:
     ]
 
 
-def _objection(wrong: Sequence[int], deviations: Sequence[Reading], sites: Sequence[Sequence[Tensor]]) -> str:
-    worst = max(wrong, key=lambda site: deviations[site].value or 0)
+def _objection(wrong_sites: Sequence[int], deviations: Sequence[Reading], sites: Sequence[Sequence[Tensor]]) -> str:
+    worst = max(wrong_sites, key=lambda site: deviations[site].value or 0)
     if deviations[worst].value is None:
         return f"{NOT_CHECKED} at site {worst} by differences of the loss: {KINKS}"
-    measured, expected, _, bent = sites[worst]
-    at = int((measured - expected).abs().masked_fill(bent, 0).argmax())
-    named = ", ".join(map(str, wrong))
+    measured, expected, _, has_kink = sites[worst]
+    index = int((measured - expected).abs().masked_fill(has_kink, 0).argmax())
+    sites_text = ", ".join(map(str, wrong_sites))
     return (
-        f"{NOT_ITS_GRADIENT} at site{'s' * (len(wrong) > 1)} {named}: at site {worst} a directional "
-        f"derivative of the loss is {measured[at]:.3g} by differences, but {expected[at]:.3g} by the backward pass; {ADVICE}"
+        f"{NOT_ITS_GRADIENT} at site{'s' * (len(wrong_sites) > 1)} {sites_text}: at site {worst} a directional "
+        f"derivative of the loss is {measured[index]:.3g} by differences, but {expected[index]:.3g} by the backward pass; {ADVICE}"
     )
 
 
 def _direction(
-    state: Tensor, credits: Sequence[Tensor] | None, site: int, number: int, draw: torch.Generator
+    state: Tensor, credits: Sequence[Tensor] | None, site: int, round_index: int, generator: torch.Generator
 ) -> Tensor:
     """Return a direction for every sample in the state's shape, with rms about 1.
 
     In every other round, entries of the state that are exactly zero, such as outputs of a ReLU, are not moved. A later pooling
     or ReLU has a kink at zero, so the loss may have no derivative along such an entry.
     """
-    direction = torch.randn(state.shape, dtype=torch.float64, generator=draw).to(state.device)
-    if credits is not None and number == 0 and credits[site].isfinite().all():
+    direction = torch.randn(state.shape, dtype=torch.float64, generator=generator).to(state.device)
+    if credits is not None and round_index == 0 and credits[site].isfinite().all():
         rows = in_state(credits[site].double(), state)
-        size = rows.square().flatten(1).mean(1).sqrt().view(-1, *[1] * (state.dim() - 1))
-        direction = torch.where(size > 0, rows / size, direction)
-    if number % 2:
+        rms = rows.square().flatten(1).mean(1).sqrt().view(-1, *[1] * (state.dim() - 1))
+        direction = torch.where(rms > 0, rows / rms, direction)
+    if round_index % 2:
         return direction
-    kept = direction * (state != 0)
-    return torch.where(_column(kept.flatten(1).any(1), state), kept, direction)
+    masked_direction = direction * (state != 0)
+    return torch.where(_column(masked_direction.flatten(1).any(1), state), masked_direction, direction)
 
 
 def _column(mask: Tensor, like: Tensor) -> Tensor:
@@ -132,7 +148,11 @@ def _column(mask: Tensor, like: Tensor) -> Tensor:
 
 
 def _differences(
-    losses: Shifted, plain: Tensor, states: Sequence[Tensor], directions: Sequence[Tensor], precision: torch.dtype
+    losses: Shifted,
+    unshifted_losses: Tensor,
+    states: Sequence[Tensor],
+    directions: Sequence[Tensor],
+    precision: torch.dtype,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Compute central differences of the loss along the directions.
 
@@ -145,16 +165,20 @@ def _differences(
             (step * direction).to(state.dtype) for step, direction, state in zip(steps, directions, states, strict=True)
         ]
         sizes = torch.stack([step.flatten() for step in steps])
-        moved = torch.stack([direction.flatten(1).any(1) for direction in directions])
-        size = (sizes * moved).sum(0)
-        return (losses(shifts) - plain) / size, (plain - losses([-shift for shift in shifts])) / size, sizes.cpu()
+        is_moved = torch.stack([direction.flatten(1).any(1) for direction in directions])
+        size = (sizes * is_moved).sum(0)
+        return (
+            (losses(shifts) - unshifted_losses) / size,
+            (unshifted_losses - losses([-shift for shift in shifts])) / size,
+            sizes.cpu(),
+        )
 
     up, down, sizes = one_sided(STEPS[precision])
-    slope, bent = (up + down) / 2, _is_bent(up, down, precision)
+    slope, has_kink = (up + down) / 2, _is_bent(up, down, precision)
     if precision != torch.float64:
-        wide = sum(one_sided(2 * STEPS[precision])[:2]) / 2
-        slope = (4 * slope - wide) / 3
-    return slope, bent, sizes
+        wide_slope = sum(one_sided(2 * STEPS[precision])[:2]) / 2
+        slope = (4 * slope - wide_slope) / 3
+    return slope, has_kink, sizes
 
 
 def _is_bent(up: Tensor, down: Tensor, precision: torch.dtype) -> Tensor:
@@ -165,40 +189,42 @@ def _is_bent(up: Tensor, down: Tensor, precision: torch.dtype) -> Tensor:
     return (up - down).abs() > TOLERANCE[precision] * torch.maximum(up.abs(), down.abs())
 
 
-def _deviation(measured: Tensor, expected: Tensor, rounding: Tensor, bent: Tensor, limit: float) -> Reading:
-    least = RESOLVED / limit * rounding
-    resolved = torch.maximum(measured.abs(), expected.abs()) > least
-    resolved |= ~(measured.isfinite() & expected.isfinite())
-    if not resolved.any():
-        flat = not expected.any() and not (measured.abs() > least).any()
+def _deviation(measured: Tensor, expected: Tensor, rounding: Tensor, has_kink: Tensor, limit: float) -> Reading:
+    smallest_slope = RESOLVED / limit * rounding
+    is_resolved = torch.maximum(measured.abs(), expected.abs()) > smallest_slope
+    is_resolved |= ~(measured.isfinite() & expected.isfinite())
+    if not is_resolved.any():
+        is_flat = not expected.any() and not (measured.abs() > smallest_slope).any()
         return (
-            Reading(0.0) if flat else Reading(None, "all differences of the loss are smaller than its rounding error")
+            Reading(0.0)
+            if is_flat
+            else Reading(None, "all differences of the loss are smaller than its rounding error")
         )
-    resolved &= ~bent
-    if not resolved.any():
+    is_resolved &= ~has_kink
+    if not is_resolved.any():
         return Reading(None, KINKS)
-    scale = measured[resolved].norm()
-    error = (measured - expected)[resolved].norm() / (scale if scale > 0 else expected[resolved].norm())
+    scale = measured[is_resolved].norm()
+    error = (measured - expected)[is_resolved].norm() / (scale if scale > 0 else expected[is_resolved].norm())
     return Reading.of(error.item())
 
 
 def _whole_batch(
     losses: Shifted,
-    plain: Tensor,
+    unshifted_losses: Tensor,
     states: Sequence[Tensor],
     gradients: Sequence[Tensor],
     site: int,
     precision: torch.dtype,
-    draw: torch.Generator,
+    generator: torch.Generator,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Compute differences of the summed loss of the batch at one site.
 
     This function is for networks whose samples depend on each other. All sites together need 2 · ROUNDS passes; if there are many
     sites, each site needs four passes.
     """
-    rows, total = [], plain.sum()
-    for number in range(max(2, ROUNDS // len(states))):
-        direction = _direction(states[site], None, site, number, draw)
+    rows, total = [], unshifted_losses.sum()
+    for round_index in range(max(2, ROUNDS // len(states))):
+        direction = _direction(states[site], None, site, round_index, generator)
         step = steps_of(states[site], STEPS[precision]).mean()
         shifts = [torch.zeros_like(state) for state in states]
         shifts[site] = (step * direction).to(states[site].dtype)

@@ -42,18 +42,22 @@ class Aggregates(Diagnostic):
 
         Sites whose credit is exact by construction are excluded.
         """
-        if absent := no_gamma(observation):
-            return Measured(scalars=dict.fromkeys(QUANTITIES, Reading(None, absent)))
+        if absence_reason := no_gamma(observation):
+            return Measured(scalars=dict.fromkeys(QUANTITIES, Reading(None, absence_reason)))
         refusals = gamma_refusals(observation)
         sites = range(observation.first_credited, observation.sites)
-        counted = [site for site in sites if not (observation.exact and observation.exact[site])]
-        if not counted:
+        counted_sites = [site for site in sites if not (observation.exact and observation.exact[site])]
+        if not counted_sites:
             reason = "the credit is exact by construction at every site" if sites else NOT_CREDITED
             return Measured(scalars=dict.fromkeys(QUANTITIES, Reading(None, reason)))
-        reduced = {site: _reduced(observation.alignments[site]) for site in counted if not refusals[site]}
-        values = {name: _aggregate(name, reduced, counted, refusals) for name in NAMES}
-        known = [reading.value for reading in values.values() if reading.value is not None]
-        spread = Reading(max(known) - min(known)) if known else Reading(None, "no aggregate has a value")
+        reduced = {site: _reduced(observation.alignments[site]) for site in counted_sites if not refusals[site]}
+        values = {name: _aggregate(name, reduced, counted_sites, refusals) for name in NAMES}
+        defined_values = [reading.value for reading in values.values() if reading.value is not None]
+        spread = (
+            Reading(max(defined_values) - min(defined_values))
+            if defined_values
+            else Reading(None, "no aggregate has a value")
+        )
         return Measured(scalars={"gamma_deep_mean": values["gamma_deep_mean_mean"], **values, "gamma_spread": spread})
 
 
@@ -62,19 +66,19 @@ def _reduced(cosines: np.ndarray) -> dict[str, float]:
 
 
 def _aggregate(
-    name: str, reduced: Mapping[int, Mapping[str, float]], counted: Sequence[int], refusals: Sequence[str]
+    name: str, reduced: Mapping[int, Mapping[str, float]], counted_sites: Sequence[int], refusals: Sequence[str]
 ) -> Reading:
     """Aggregate Γ over samples, then over the counted sites.
 
     The aggregate is N/A if one of these sites is N/A. `reduced` contains the means and medians of the counted sites with a value.
     """
     _, scope, over_sites, over_samples = name.split("_")
-    sites = [site for site in counted if scope == "all" or site > 0]
+    sites = [site for site in counted_sites if scope == "all" or site > 0]
     if not sites:
         return Reading(None, "no site remains, because the credit of all other sites is exact by construction")
-    refused = [f"site {site}: {refusals[site]}" for site in sites if refusals[site]]
-    if refused:
-        return Reading(None, refused[0])
+    refusal_texts = [f"site {site}: {refusals[site]}" for site in sites if refusals[site]]
+    if refusal_texts:
+        return Reading(None, refusal_texts[0])
     return Reading.of(REDUCE[over_sites](np.array([reduced[site][over_samples] for site in sites])))
 
 

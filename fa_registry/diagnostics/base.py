@@ -69,7 +69,7 @@ class DiagnosticCard:
 
     def __post_init__(self):
         text = ("name", "symbol", "line", "quantities", "unit", "range", "cannot_tell", "source")
-        problems = [word for word in text if not getattr(self, word)]
+        problems = [field_name for field_name in text if not getattr(self, field_name)]
         if self.when not in MOMENTS:
             problems.append(f"when (one of {', '.join(MOMENTS)}, found {self.when!r})")
         problems += [f"the metric {name!r} that is listed in needs_credit" for name in self._third_party()]
@@ -84,7 +84,7 @@ class DiagnosticCard:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the diagnostic's metrics, in their declared order."""
-        return tuple(quantity if isinstance(quantity, str) else quantity.name for quantity in self.quantities)
+        return tuple(metric if isinstance(metric, str) else metric.name for metric in self.quantities)
 
     @property
     def described(self) -> tuple[Metric, ...]:
@@ -94,19 +94,19 @@ class DiagnosticCard:
         """
         return tuple(map(self._described, self.quantities))
 
-    def _described(self, given: Metric | str) -> Metric:
-        quantity = DECLARED.get(given, Metric(given)) if isinstance(given, str) else given
-        symbol = self.symbol if len(self.quantities) == 1 else quantity.name
+    def _described(self, declared: Metric | str) -> Metric:
+        metric = DECLARED.get(declared, Metric(declared)) if isinstance(declared, str) else declared
+        symbol = self.symbol if len(self.quantities) == 1 else metric.name
         return replace(
-            quantity,
-            symbol=quantity.symbol or symbol,
-            words=quantity.words or self.line,
-            unit=quantity.unit or self.unit,
+            metric,
+            symbol=metric.symbol or symbol,
+            words=metric.words or self.line,
+            unit=metric.unit or self.unit,
         )
 
     def covers(self, quantity: str) -> bool:
         """Return whether the card declares a metric with this name."""
-        families = tuple(held.family for held in self.described if held.family)
+        families = tuple(metric.family for metric in self.described if metric.family)
         return quantity in self.names or quantity.startswith(families)
 
     def __json__(self) -> dict[str, Any]:
@@ -114,8 +114,8 @@ class DiagnosticCard:
 
         In the dictionary, `quantities` contains metric names, and the additional key `described` contains the described metrics.
         """
-        own = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {**own, "quantities": self.names, "described": self.described}
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**values, "quantities": self.names, "described": self.described}
 
 
 @dataclass(frozen=True)

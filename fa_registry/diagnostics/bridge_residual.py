@@ -29,8 +29,8 @@ class BridgeResidual(Diagnostic):
         The unit is that of the loss. The metric is N/A for a method without a value network. The absolute value is needed because
         residuals of opposite signs would cancel in the mean (tests/diagnostics/test_bridge_residual.py).
         """
-        if absent := absence(observation, "bridge_residuals"):
-            return Measured(sites={"bridge_residual": missing(observation.sites, absent)})
+        if reason := absence(observation, "bridge_residuals"):
+            return Measured(sites={"bridge_residual": missing(observation.sites, reason)})
         residuals = observation.bench.bridge_residuals()
         return Measured(sites={"bridge_residual": tuple(_reading(rows) for rows in residuals)})
 

@@ -44,12 +44,12 @@ class CostateCosine(Diagnostic):
         complete state (N, …), without averages over tokens or pixels. λ_l is the gradient, not its negative, so +1 means a perfect
         credit (tests/architectures/test_base.py).
         """
-        if absent := absence(observation, "costates", "credits"):
-            return _measured(missing(observation.sites, absent), Reading(None, absent))
+        if reason := absence(observation, "costates", "credits"):
+            return _measured(missing(observation.sites, reason), Reading(None, reason))
         pairs = zip(observation.bench.credits, observation.bench.costates(), strict=True)
         rows = tuple(_reading(*pair) for pair in pairs)
         exact = observation.exact or (False,) * len(rows)
-        return _measured(rows, _mean([row for row, known in zip(rows, exact, strict=True) if not known]))
+        return _measured(rows, _mean([row for row, is_exact in zip(rows, exact, strict=True) if not is_exact]))
 
 
 def _measured(rows: SiteReadings, mean: Reading) -> Measured:
@@ -66,9 +66,9 @@ def _mean(rows: Sequence[Reading]) -> Reading:
 
 def _reading(credit: Tensor, costate: Tensor) -> Reading:
     cosines = sample_cosines(flat(credit), flat(costate))
-    known = cosines[~cosines.isnan()]
-    if len(known):
-        return Reading.of(known.mean())
+    defined_cosines = cosines[~cosines.isnan()]
+    if len(defined_cosines):
+        return Reading.of(defined_cosines.mean())
     if not (credit.isfinite().all() and costate.isfinite().all()):
         return Reading(None, f"{NOT_FINITE}: credit or costate of every sample")
     return Reading(None, "credit or costate is exactly zero for every sample")

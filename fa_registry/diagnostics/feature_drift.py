@@ -40,8 +40,8 @@ class FeatureDrift(Diagnostic):
 
         The metrics are N/A if the initial weights are unavailable.
         """
-        if absent := absence(observation, "weights"):
-            return Measured(scalars={OF_BLOCKS: Reading(None, absent)})
+        if reason := absence(observation, "weights"):
+            return Measured(scalars={OF_BLOCKS: Reading(None, reason)})
         weights, initial = observation.bench.weights, observation.bench.initial_weights
         if isinstance(initial, Unavailable):
             names = (*(f"{PREFIX}/{name}" for name in weights), OF_BLOCKS)
@@ -54,15 +54,15 @@ class FeatureDrift(Diagnostic):
 
 def drift(weights: Mapping[str, Tensor], initial: Mapping[str, Tensor], names: Iterable[str]) -> Reading:
     """Compute ‖W − W_0‖/‖W_0‖, where the named parameters form one vector."""
-    moved, start = [], []
+    changes, initial_parts = [], []
     for name in names:
-        before = initial.get(name)
-        if before is None or before.shape != weights[name].shape:
+        initial_weight = initial.get(name)
+        if initial_weight is None or initial_weight.shape != weights[name].shape:
             return Reading(None, f"the initial weights contain no {name} of shape {tuple(weights[name].shape)}")
-        before = before.to(weights[name].device, torch.float64)
-        moved.append((weights[name].double() - before).flatten())
-        start.append(before.flatten())
-    distance, norm = (torch.linalg.vector_norm(torch.cat(parts)).item() for parts in (moved, start))
+        initial_weight = initial_weight.to(weights[name].device, torch.float64)
+        changes.append((weights[name].double() - initial_weight).flatten())
+        initial_parts.append(initial_weight.flatten())
+    distance, norm = (torch.linalg.vector_norm(torch.cat(parts)).item() for parts in (changes, initial_parts))
     return Reading.of(distance / norm) if norm else Reading(None, "the initial weights are exactly zero")
 
 

@@ -36,11 +36,11 @@ class Fidelity(Diagnostic):
             absent = missing(observation.sites, "the network was not run in float64")
             names = ("fidelity_min", "fidelity_left_out")
             return Measured({"fidelity": absent, "fidelity_batch": absent}, dict.fromkeys(names, absent[0]))
-        means = tuple(fidelity_reading(observation, site) for site in range(observation.sites))
-        known = [reading.value for reading in means if reading.value is not None]
-        lowest = Reading(min(known)) if known else Reading(None, means[0].reason)
+        mean_readings = tuple(fidelity_reading(observation, site) for site in range(observation.sites))
+        defined_values = [reading.value for reading in mean_readings if reading.value is not None]
+        lowest = Reading(min(defined_values)) if defined_values else Reading(None, mean_readings[0].reason)
         left_out = Reading.of(observation.samples - observation.resolved.sum())
-        sites = {"fidelity": means, "fidelity_batch": _batch(observation)}
+        sites = {"fidelity": mean_readings, "fidelity_batch": _batch(observation)}
         return Measured(sites, {"fidelity_min": lowest, "fidelity_left_out": left_out})
 
 
@@ -52,10 +52,10 @@ def fidelity_reading(observation: Observation, site: int) -> Reading:
     values = observation.fidelities[site]
     if np.isnan(values).all():
         return Reading(None, NO_DIRECTION)
-    counted = values[~np.isnan(values) & observation.resolved]
-    if len(counted) == 0:
+    counted_values = values[~np.isnan(values) & observation.resolved]
+    if len(counted_values) == 0:
         return Reading(None, ALL_FITTED if not observation.resolved.any() else NO_DIRECTION)
-    return Reading.of(counted.mean())
+    return Reading.of(counted_values.mean())
 
 
 def _batch(observation: Observation) -> tuple[Reading, ...]:

@@ -25,12 +25,12 @@ class Gain(Diagnostic):
         Samples whose output error e is exactly zero are excluded.
         """
         errors = observation.error_norms
-        wrong = ~(errors == 0)  # keeps nan; an error of exactly zero (softmax saturated) has no gain
-        if not wrong.any():
+        has_error = ~(errors == 0)  # keeps nan; an error of exactly zero (softmax saturated) has no gain
+        if not has_error.any():
             return Measured(
                 sites={"gain": missing(observation.sites, "the output error is exactly zero for every sample")}
             )
-        gains = observation.gradient_norms[:, wrong] / errors[wrong]
+        gains = observation.gradient_norms[:, has_error] / errors[has_error]
         return Measured(sites={"gain": readings(np.median(gains, axis=1))})
 
 

@@ -92,8 +92,8 @@ class Gamma(Diagnostic):
 
         The cosines are computed in float64. At a site where Γ is not valid, the reading contains the reason instead of a value.
         """
-        if absent := no_gamma(observation):
-            return Measured(sites={name: missing(observation.sites, absent) for name in self.card.quantities})
+        if reason := no_gamma(observation):
+            return Measured(sites={name: missing(observation.sites, reason) for name in self.card.quantities})
         rows: dict[str, list[Reading]] = {name: [] for name in self.card.quantities}
         for site, refusal in enumerate(gamma_refusals(observation)):
             row = _absent(refusal) if refusal else _site(observation, site)

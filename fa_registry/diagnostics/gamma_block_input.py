@@ -36,8 +36,8 @@ class GammaBlockInput(Diagnostic):
         index l−1 is intended, as in the published code. tests/diagnostics/test_gamma.py checks which rows are compared, and that
         `gamma` has other values.
         """
-        if absent := no_gamma(observation):
-            return _measured(missing(observation.sites, absent), Reading(None, absent))
+        if reason := no_gamma(observation):
+            return _measured(missing(observation.sites, reason), Reading(None, reason))
         blocks = tuple(_block(observation, site) for site in range(1, observation.sites))
         row = (Reading(None, "site 0 is no block's output"), *blocks)
         return _measured(row, _mean(blocks))

@@ -51,8 +51,8 @@ class GammaNull(Diagnostic):
         At every site, Γ is computed for new draws of the feedback state. The third metric is the rank p-value of the run,
         (1 + number of draws with at least the observed Γ)/(draws + 1).
         """
-        if absent := no_gamma(observation) or absence(observation, "fresh_credits"):
-            return Measured(sites={name: missing(observation.sites, absent) for name in NAMES})
+        if reason := no_gamma(observation) or absence(observation, "fresh_credits"):
+            return Measured(sites={name: missing(observation.sites, reason) for name in NAMES})
         refusals = gamma_refusals(observation)
         exact = observation.exact or (False,) * observation.sites
         refusals = [
@@ -63,7 +63,7 @@ class GammaNull(Diagnostic):
             _readings(defined(observation.alignments[site]), null[:, site], refusal)
             for site, refusal in enumerate(refusals)
         ]
-        return Measured(sites={name: tuple(row[place] for row in rows) for place, name in enumerate(NAMES)})
+        return Measured(sites={name: tuple(row[index] for row in rows) for index, name in enumerate(NAMES)})
 
 
 def _null(observation: Observation) -> np.ndarray:
@@ -78,10 +78,12 @@ def _null(observation: Observation) -> np.ndarray:
 
 def _gammas(observation: Observation, indices: range) -> np.ndarray:
     """Compute Γ of the draws in `indices`, (draws, sites)."""
-    drawn = [[gradient_vectors(credit) for credit in observation.bench.fresh_credits(index)] for index in indices]
+    fresh_credits = [
+        [gradient_vectors(credit) for credit in observation.bench.fresh_credits(index)] for index in indices
+    ]
     columns = []
     for site, gradient in enumerate(observation.gradients):
-        credits = torch.stack([credit[site] for credit in drawn]).double()  # (draws, N, D)
+        credits = torch.stack([credit[site] for credit in fresh_credits]).double()  # (draws, N, D)
         norms = torch.as_tensor(observation.gradient_norms[site], device=credits.device)
         columns.append(_means(_cosines(credits, gradient.double(), norms).cpu().numpy()))
     return np.stack(columns, axis=1)

@@ -51,11 +51,11 @@ class HiddenNorm(Diagnostic):
         norms = median_norms(observation.hidden_norms)
         with np.errstate(invalid="ignore"):  # inf / inf is also a result: nan, recorded as not finite
             growth = norms[1:] / np.maximum(norms[:-1], FLOOR)
-        start = Reading(None, f"{symbol_of('growth')} starts at site 1")
-        since, most = _since_initialisation(norms, observation)
+        no_growth = Reading(None, f"{symbol_of('growth')} starts at site 1")
+        growth_init, growth_init_max = _since_initialisation(norms, observation)
         return Measured(
-            sites={"h_norm": readings(norms), "growth": (start, *readings(growth)), "growth_init": since},
-            scalars={"h_L": Reading.of(norms[-1]), "growth_max": largest(growth), "growth_init_max": most},
+            sites={"h_norm": readings(norms), "growth": (no_growth, *readings(growth)), "growth_init": growth_init},
+            scalars={"h_L": Reading.of(norms[-1]), "growth_max": largest(growth), "growth_init_max": growth_init_max},
         )
 
 

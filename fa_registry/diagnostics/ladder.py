@@ -35,14 +35,14 @@ class Ladder(Diagnostic):
 
     def measure(self, observation: Observation) -> Measured:
         """Count the blocks with a weight that has changed by more than rounding."""
-        if absent := absence(observation, "weights", "initial_weights"):
-            return Measured(scalars={"blocks_trained": Reading(None, absent)})
+        if reason := absence(observation, "weights", "initial_weights"):
+            return Measured(scalars={"blocks_trained": Reading(None, reason)})
         bench = observation.bench
-        trained = [
+        is_trained = [
             _has_moved(bench.weights, bench.initial_weights, f"blocks.{block}.")
             for block in range(observation.sites - 1)
         ]
-        return Measured(scalars={"blocks_trained": Reading(float(sum(trained)))})
+        return Measured(scalars={"blocks_trained": Reading(float(sum(is_trained)))})
 
 
 def _has_moved(weights: Mapping[str, Tensor], initial: Mapping[str, Tensor], block: str) -> bool:

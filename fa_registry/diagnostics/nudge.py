@@ -45,8 +45,8 @@ class Nudge(Diagnostic):
         are those of the sample. tests/diagnostics/test_nudge.py compares with closed forms, which would fail with the opposite sign
         or with norms of the batch.
         """
-        if absent := absence(observation):
-            return Measured(sites={name: missing(observation.sites, absent) for name in self.card.quantities})
+        if reason := absence(observation):
+            return Measured(sites={name: missing(observation.sites, reason) for name in self.card.quantities})
         bench = perturbed_samples(observation.bench)
         rows = [_site(bench, site) for site in range(len(bench.states))]
         return Measured(sites={name: tuple(row[name] for row in rows) for name in self.card.quantities})
@@ -67,7 +67,7 @@ def _site(bench: ProbeContext, site: int) -> dict[str, Reading]:
     nudged = torch.stack([state - step for step in steps.values()], dim=1)  # (N, 3, features)
     losses = bench.losses_from(site, nudged.reshape(*nudged.shape[:2], *bench.states[site].shape[1:]))  # (N, 3)
     changes = losses - bench.losses.unsqueeze(1)
-    readings = {name: _mean(step, changes[:, place], bench.losses) for place, (name, step) in enumerate(steps.items())}
+    readings = {name: _mean(step, changes[:, index], bench.losses) for index, (name, step) in enumerate(steps.items())}
     if isinstance(bench.credits, Unavailable):
         readings |= dict.fromkeys(OF_CREDIT, Reading(None, bench.credits.reason))
     return readings
@@ -89,12 +89,12 @@ def rms_step(credit: Tensor) -> Tensor:
 
 def _mean(steps: Tensor, changes: Tensor, losses: Tensor) -> Reading:
     """Compute the mean change of the loss over the samples whose step is not zero."""
-    moved = ~(steps == 0).all(dim=1)  # nan counts as a move and makes the mean not finite
-    if not moved.any():
+    is_moved = ~(steps == 0).all(dim=1)  # nan counts as a move and makes the mean not finite
+    if not is_moved.any():
         return Reading(None, "the credit or the state is exactly zero for every sample")
-    if changes[moved].isfinite().all() and not is_resolved(changes[moved].abs(), losses[moved]).any():
+    if changes[is_moved].isfinite().all() and not is_resolved(changes[is_moved].abs(), losses[is_moved]).any():
         return Reading(None, "the change of the loss is within the rounding of float64")
-    return Reading.of(changes[moved].mean())
+    return Reading.of(changes[is_moved].mean())
 
 
 PLUGIN = Nudge()

@@ -66,9 +66,11 @@ def _chunks(bench: ProbeContext) -> Iterator[tuple[slice, Callable[[torch.Size],
     streams: dict[torch.Size, torch.Generator] = {}
     for first in range(0, count, size):
         samples = slice(first, min(first + size, count))
-        drawn: dict[torch.Size, Tensor] = {}
+        directions_by_shape: dict[torch.Size, Tensor] = {}
 
-        def directions(shape: torch.Size, samples: slice = samples, drawn: dict[torch.Size, Tensor] = drawn) -> Tensor:
+        def directions(
+            shape: torch.Size, samples: slice = samples, drawn: dict[torch.Size, Tensor] = directions_by_shape
+        ) -> Tensor:
             if shape not in drawn:
                 stream = streams.setdefault(shape, bench.generator(STREAM))
                 drawn[shape] = unit_directions(samples.stop - samples.start, shape, stream, bench.losses.device)
@@ -82,8 +84,8 @@ def unit_directions(count: int, shape: torch.Size, stream: torch.Generator, devi
 
     The directions are drawn in float32, which takes a fifth of the time, and normalised in float64.
     """
-    drawn = torch.randn(count, DIRECTIONS, shape.numel(), generator=stream).to(device, torch.float64)
-    return drawn / torch.linalg.vector_norm(drawn, dim=2, keepdim=True)
+    gaussian = torch.randn(count, DIRECTIONS, shape.numel(), generator=stream).to(device, torch.float64)
+    return gaussian / torch.linalg.vector_norm(gaussian, dim=2, keepdim=True)
 
 
 def _changes(bench: ProbeContext, site: int, samples: slice, units: Tensor, step: float) -> Tensor:
@@ -144,8 +146,8 @@ class PerturbationCorrelation(Diagnostic):
 
         ρ is the correlation of ⟨c_l, εv⟩ with the change of the loss.
         """
-        if absent := absence(observation):
-            return Measured(sites={name: missing(observation.sites, absent) for name in self.card.quantities})
+        if reason := absence(observation):
+            return Measured(sites={name: missing(observation.sites, reason) for name in self.card.quantities})
         norms = [typical_norm(state) for state in observation.bench.states]
         bench = perturbed_samples(observation.bench)
         candidates = [_candidates(bench, site) for site in range(len(norms))]
@@ -167,10 +169,10 @@ def _candidates(bench: ProbeContext, site: int) -> Tensor:
     change the controls.
     """
     exact = flat(bench.gradients[site])
-    drawn = torch.randn(exact.shape, generator=bench.generator(f"rho/random/{site}"), dtype=torch.float64)
-    random = (drawn / torch.linalg.vector_norm(drawn, dim=1, keepdim=True)).to(exact.device)
+    gaussian = torch.randn(exact.shape, generator=bench.generator(f"rho/random/{site}"), dtype=torch.float64)
+    random_credit = (gaussian / torch.linalg.vector_norm(gaussian, dim=1, keepdim=True)).to(exact.device)
     credit = torch.zeros_like(exact) if isinstance(bench.credits, Unavailable) else flat(bench.credits[site])
-    return torch.stack([exact, random, credit], dim=2)
+    return torch.stack([exact, random_credit, credit], dim=2)
 
 
 def _site(bench: ProbeContext, norm: float, predicted: Tensor, changes: Tensor) -> dict[str, Reading]:
@@ -223,9 +225,9 @@ def correlations(
 
 
 def _pooled(predicted: Tensor, changes: Tensor, losses: Tensor) -> Reading:
-    broken = ~(predicted.isfinite() & changes.isfinite()).all(dim=1)
-    if broken.any():
-        return Reading(None, f"{NOT_FINITE}: credit or loss of {int(broken.sum())} of {len(broken)} samples")
+    is_broken = ~(predicted.isfinite() & changes.isfinite()).all(dim=1)
+    if is_broken.any():
+        return Reading(None, f"{NOT_FINITE}: credit or loss of {int(is_broken.sum())} of {len(is_broken)} samples")
     typical = losses.abs().clamp(min=1.0).square().mean().sqrt()
     if not is_resolved(changes.std(correction=0), typical):
         return Reading(None, "the change of the loss is within the rounding of float64")

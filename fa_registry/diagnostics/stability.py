@@ -34,10 +34,10 @@ class Stability(Diagnostic):
         embedding, so L is the number of sites − 1. For an odd L, site ⌊L/2⌋ is the lower of the two middle sites, as published
         (tests/diagnostics/test_fidelity.py).
         """
-        absent = absence(observation, "batch_gradients")
+        reason = absence(observation, "batch_gradients")
         row = (
-            missing(observation.sites, absent)
-            if absent
+            missing(observation.sites, reason)
+            if reason
             else tuple(mean_pairwise_cosine(rows) for rows in observation.bench.batch_gradients())
         )
         return Measured(sites={"stability": row}, scalars={"stability_mid": row[(observation.sites - 1) // 2]})

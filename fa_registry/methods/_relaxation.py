@@ -59,8 +59,8 @@ def prediction_errors(inputs: CreditInputs, branches: Sequence[Tensor], shifts: 
         shifts: δ_0..δ_L.
     """
     network, errors = inputs.network, [shifts[0]]
-    below = zip(network.blocks, inputs.hidden[:-1], branches, shifts[:-1], shifts[1:], strict=True)
-    for block, state, branch, shift, above in below:
+    block_inputs = zip(network.blocks, inputs.hidden[:-1], branches, shifts[:-1], shifts[1:], strict=True)
+    for block, state, branch, shift, above in block_inputs:
         errors.append(above - network.step(shift, block(state + shift) - branch))
     return errors
 
@@ -85,11 +85,11 @@ def quiet(network: NetworkView) -> Iterator[None]:
     The prediction errors are differences of two block outputs. Noise would cancel in the difference only if it were the same in
     both outputs.
     """
-    lent = [(module, module.noise) for module in network.modules() if isinstance(module, Noisy)]
-    for module, _ in lent:
+    noise_sources = [(module, module.noise) for module in network.modules() if isinstance(module, Noisy)]
+    for module, _ in noise_sources:
         module.noise = None
     try:
         yield
     finally:
-        for module, noise in lent:
+        for module, noise in noise_sources:
             module.noise = noise

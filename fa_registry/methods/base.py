@@ -411,9 +411,9 @@ def check_credits(name: str, credits: Sequence[Tensor], hidden: Sequence[Tensor]
             f"method {name!r} returned {len(credits)} credits for {len(hidden)} sites (0..{len(hidden) - 1})"
         )
     for site, (credit, state) in enumerate(zip(credits, hidden, strict=True)):
-        fits = list(dict.fromkeys([tuple(state.shape), (len(state), features(state))]))
-        if tuple(credit.shape) not in fits:
-            expected = " or ".join(map(str, fits))
+        allowed_shapes = list(dict.fromkeys([tuple(state.shape), (len(state), features(state))]))
+        if tuple(credit.shape) not in allowed_shapes:
+            expected = " or ".join(map(str, allowed_shapes))
             raise PluginError(
                 f"method {name!r}, site {site}: credit of shape {tuple(credit.shape)}, expected {expected}"
             )

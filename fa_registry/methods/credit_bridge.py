@@ -108,10 +108,10 @@ class CreditBridge(Method, LearnsFeedbackByLoss, HasFeedbackRule, Bridge):
         states, times, signal = all_sites(inputs, feedback.value.conditioning_signal(inputs))
         with torch.enable_grad():
             (slopes,) = torch.autograd.grad(feedback.value(states.requires_grad_(), times, signal).sum(), states)
-        warming = feedback.progress < feedback.options["warmup"]
+        is_warmup = feedback.progress < feedback.options["warmup"]
         direct = direct_credits(feedback.direct, inputs.error, inputs.hidden)
         pairs = zip(direct, by_site(slopes, inputs), strict=True)
-        return [torch.where(warming, *pair) for pair in pairs]
+        return [torch.where(is_warmup, *pair) for pair in pairs]
 
     def feedback_loss(self, feedback: nn.Module, inputs: CreditInputs) -> Tensor:
         """Compute the loss of V_φ.
@@ -124,23 +124,23 @@ class CreditBridge(Method, LearnsFeedbackByLoss, HasFeedbackRule, Bridge):
         top = site_rows(inputs)[-1].detach().clone().requires_grad_()
         value = _top_value(feedback, inputs, top)
         (slope,) = torch.autograd.grad(value.sum(), top, create_graph=True)
-        wanted = sum_over_positions(inputs.output_gradient)  # (batch, hidden)
-        mismatch = ((slope[:, : wanted.shape[1]] - wanted) * feedback.value.scales[-1]).square().sum(dim=1)
+        top_gradient = sum_over_positions(inputs.output_gradient)  # (batch, hidden)
+        mismatch = ((slope[:, : top_gradient.shape[1]] - top_gradient) * feedback.value.scales[-1]).square().sum(dim=1)
         terminal = (value - inputs.losses).square() + feedback.options["gradient_weight"] * mismatch
         return recursion.square().mean() + terminal.mean()
 
     def update_feedback(self, feedback: nn.Module, inputs: CreditInputs) -> None:
         """Update V̄ ← ema V̄ + (1 − ema) V_φ, the sites' scales, and the progress."""
-        slow, fast = list(feedback.average.parameters()), list(feedback.value.parameters())
-        torch._foreach_lerp_(slow, fast, 1 - feedback.options["ema"])
+        average_parameters, value_parameters = list(feedback.average.parameters()), list(feedback.value.parameters())
+        torch._foreach_lerp_(average_parameters, value_parameters, 1 - feedback.options["ema"])
         scales = site_scales(inputs.hidden)
         for net in (feedback.value, feedback.average):
             net.scales.copy_(scales)
         feedback.progress.fill_(inputs.progress)
 
     def bridge_residuals(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-        below = _recursion_errors(feedback, inputs, 1).split(len(inputs.error))
-        return [*below, _top_value(feedback, inputs, site_rows(inputs)[-1]) - inputs.losses]
+        recursion_errors = _recursion_errors(feedback, inputs, 1).split(len(inputs.error))
+        return [*recursion_errors, _top_value(feedback, inputs, site_rows(inputs)[-1]) - inputs.losses]
 
 
 def _recursion_errors(feedback: ValueState, inputs: CreditInputs, thinning: int) -> Tensor:
@@ -150,13 +150,15 @@ def _recursion_errors(feedback: ValueState, inputs: CreditInputs, thinning: int)
     """
     signal, hidden, times = feedback.value.conditioning_signal(inputs), site_rows(inputs), site_times(inputs)
     blocks = len(hidden) - 1
-    chosen = [slice(site % thinning, None, thinning) for site in range(blocks)]
-    at = [times[site].expand(len(signal[rows])) for site, rows in enumerate(chosen)]
-    lower = torch.cat([hidden[site][rows] for site, rows in enumerate(chosen)])  # (rows, hidden)
-    upper = torch.cat([hidden[site + 1][rows] for site, rows in enumerate(chosen)])
-    signal = torch.cat([signal[rows] for rows in chosen])
-    at = torch.cat(at)
-    return feedback.value(lower, at, signal) - _softmin(feedback, upper, at + 1 / blocks, signal, inputs.generator)
+    row_slices = [slice(site % thinning, None, thinning) for site in range(blocks)]
+    row_times = [times[site].expand(len(signal[rows])) for site, rows in enumerate(row_slices)]
+    lower = torch.cat([hidden[site][rows] for site, rows in enumerate(row_slices)])  # (rows, hidden)
+    upper = torch.cat([hidden[site + 1][rows] for site, rows in enumerate(row_slices)])
+    signal = torch.cat([signal[rows] for rows in row_slices])
+    row_times = torch.cat(row_times)
+    return feedback.value(lower, row_times, signal) - _softmin(
+        feedback, upper, row_times + 1 / blocks, signal, inputs.generator
+    )
 
 
 @torch.no_grad()
@@ -166,8 +168,8 @@ def _softmin(
     """Compute −λ_b log mean_k exp(−V̄(h + σξ_k, t, s)/λ_b) for every row, (R,)."""
     draws, temperature = feedback.options["draws"], feedback.options["temperature"]
     noise = torch.randn(draws, *states.shape, generator=generator, device=states.device, dtype=states.dtype)
-    near = (states + feedback.options["noise"] * noise).flatten(0, 1)  # (draws * rows, hidden)
-    values = feedback.average(near, times.repeat(draws), signal.repeat(draws, 1)).view(draws, len(states))
+    noisy_states = (states + feedback.options["noise"] * noise).flatten(0, 1)  # (draws * rows, hidden)
+    values = feedback.average(noisy_states, times.repeat(draws), signal.repeat(draws, 1)).view(draws, len(states))
     return temperature * (math.log(draws) - torch.logsumexp(-values / temperature, dim=0))
 
 

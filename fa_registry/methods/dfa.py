@@ -23,8 +23,8 @@ def direct_matrices(shape: NetworkShape, generator: torch.Generator) -> FixedMat
     widths = list(shape.sites[1:])
     matrices = FixedMatrices([torch.randn(width, shape.classes, generator=generator) * scale for width in widths])
     if widths and shape.sites[0] != widths[0]:
-        drawn = torch.randn(shape.sites[0], shape.classes, generator=generator) * scale
-        matrices.register_buffer("B_00", drawn)
+        embedding_matrix = torch.randn(shape.sites[0], shape.classes, generator=generator) * scale
+        matrices.register_buffer("B_00", embedding_matrix)
     return matrices
 
 
@@ -33,8 +33,8 @@ def direct_credits(feedback: FixedMatrices, rows: Tensor, hidden: Sequence[Tenso
 
     Site 0 uses B_1 if there is no B_00.
     """
-    first = 0 if hasattr(feedback, "B_00") else 1
-    return [rows @ feedback.matrix(max(site, first)).T for site in range(len(hidden))]  # each (batch, hidden)
+    lowest_block = 0 if hasattr(feedback, "B_00") else 1
+    return [rows @ feedback.matrix(max(site, lowest_block)).T for site in range(len(hidden))]  # each (batch, hidden)
 
 
 class DirectFeedbackAlignment(Method):

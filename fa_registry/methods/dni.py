@@ -37,9 +37,9 @@ class SyntheticGradients(nn.Module):
 
     def predict(self, inputs: CreditInputs) -> list[Tensor]:
         """Compute the predicted gradients ĝ_0..ĝ_{L-1}."""
-        seen = [inputs.onehot] if self.sees_label else []
+        label_inputs = [inputs.onehot] if self.sees_label else []
         states = [nn.functional.layer_norm(state, state.shape[1:]) for state in inputs.hidden[:-1]]
-        return [net(torch.cat([state, *seen], dim=1)) for net, state in zip(self.nets, states, strict=True)]
+        return [net(torch.cat([state, *label_inputs], dim=1)) for net, state in zip(self.nets, states, strict=True)]
 
 
 class DecoupledNeuralInterfaces(Method, LearnsFeedbackByLoss):

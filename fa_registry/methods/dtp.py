@@ -88,12 +88,12 @@ class DifferenceTargetPropagation(Method, LearnsFeedbackByLoss):
         The code computes the credits from site L down to site 0. Each credit has the shape of its state. (State − target)/η̂
         has the sign and scale of the gradient for every η̂ (tests/methods/test_dtp.py).
         """
-        credits, reach = [inputs.output_gradient], feedback.target_step
+        credits, target_step = [inputs.output_gradient], feedback.target_step
         for block in range(len(inputs.hidden) - 1, 0, -1):
             state = inputs.hidden[block]
-            target = state - reach * credits[-1]
-            moved = feedback.invert(block, state) - feedback.invert(block, target)  # (batch, above) -> (batch, below)
-            credits.append(moved / reach)
+            target = state - target_step * credits[-1]
+            change = feedback.invert(block, state) - feedback.invert(block, target)  # (batch, above) -> (batch, below)
+            credits.append(change / target_step)
         return credits[::-1]
 
     def feedback_loss(self, feedback: nn.Module, inputs: CreditInputs) -> Tensor:

@@ -89,8 +89,8 @@ class ForwardForward(Method):
         if inputs.labels.is_floating_point():
             raise UsageError("method 'forward_forward' needs class labels, but the targets of the data set are values")
         positive, negative = inputs.onehot, hardest_wrong(inputs)
-        shown = [with_label(inputs.images, rows) for rows in (positive, negative)]
-        states = states_of(inputs.network, torch.cat(shown))  # each (2 batch, hidden)
+        labelled_images = [with_label(inputs.images, rows) for rows in (positive, negative)]
+        states = states_of(inputs.network, torch.cat(labelled_images))  # each (2 batch, hidden)
         return [local_slope(*state.chunk(2), feedback.threshold) for state in states]
 
 
@@ -99,10 +99,10 @@ def hardest_wrong(inputs: CreditInputs) -> Tensor:
 
     The probabilities are those of the forward pass without a label in the image.
     """
-    probable = inputs.error + inputs.onehot
-    wrong = (probable - 2 * inputs.onehot).argmax(dim=1)  # the true class is at most −1 there
+    probabilities = inputs.error + inputs.onehot
+    wrong_classes = (probabilities - 2 * inputs.onehot).argmax(dim=1)  # the true class is at most −1 there
     # one_hot would copy the classes to the host to check them
-    return torch.zeros_like(inputs.onehot).scatter_(1, wrong[:, None], 1)
+    return torch.zeros_like(inputs.onehot).scatter_(1, wrong_classes[:, None], 1)
 
 
 def with_label(images: Tensor, rows: Tensor) -> Tensor:
@@ -119,8 +119,10 @@ def local_slope(positive: Tensor, negative: Tensor, threshold: float) -> Tensor:
         negative: states h⁻ with a wrong label, (N, D).
         threshold: θ.
     """
-    active, quiet = (state.square().mean(dim=1, keepdim=True) for state in (positive, negative))  # goodness (batch, 1)
-    push = (quiet - threshold).sigmoid() * negative - (threshold - active).sigmoid() * positive
+    positive_goodness, negative_goodness = (
+        state.square().mean(dim=1, keepdim=True) for state in (positive, negative)
+    )  # goodness (batch, 1)
+    push = (negative_goodness - threshold).sigmoid() * negative - (threshold - positive_goodness).sigmoid() * positive
     return push * (2 / positive.shape[1])
 
 

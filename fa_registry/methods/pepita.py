@@ -72,7 +72,7 @@ class ErrorDrivenInputModulation(Method):
         # clean minus modulated, so that −c_l moves a state towards its value at x + F e: tests/methods/test_pepita.py
         shift = (inputs.error @ feedback.F.T).reshape(inputs.images.shape)  # (batch, classes) -> (batch, *image)
         modulated = states_of(inputs.network, inputs.images + shift)
-        return [clean - other for clean, other in zip(inputs.hidden, modulated, strict=True)]
+        return [clean - modulated_state for clean, modulated_state in zip(inputs.hidden, modulated, strict=True)]
 
 
 PLUGIN = ErrorDrivenInputModulation()

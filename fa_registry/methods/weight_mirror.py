@@ -85,8 +85,8 @@ class WeightMirror(Method, UsesBackwardWeights, HasFeedbackRule):
         weights = layer_weights(inputs.network, feedback.layers)
         for name, matrix in feedback.matrices().items():
             noise = matrix.new_empty(feedback.samples, matrix.shape[1]).normal_(generator=inputs.generator)  # (n, in)
-            answer = noise @ weights[name].T  # (n, out)
-            matrix.lerp_(answer.T @ noise / feedback.samples, feedback.rate)  # (out, in)
+            response = noise @ weights[name].T  # (n, out)
+            matrix.lerp_(response.T @ noise / feedback.samples, feedback.rate)  # (out, in)
 
     def backward_weights(self, feedback: nn.Module, network: NetworkView) -> Mapping[str, Tensor]:
         return feedback.matrices()

@@ -59,16 +59,16 @@ def claimed(name: str) -> str:
     Return an empty string if there is no such edition. The comparison ignores the variant, case, blanks, invisible characters,
     kinds of hyphens, and letters that look like digits.
     """
-    plain = unicodedata.normalize("NFKD", name).translate(COLONS).partition(":")[0]
-    stems = {_skeleton(known): known for known in digests() if ":" not in known}
-    return stems.get(_skeleton(plain), "")
+    normalized = unicodedata.normalize("NFKD", name).translate(COLONS).partition(":")[0]
+    stems = {_skeleton(edition_name): edition_name for edition_name in digests() if ":" not in edition_name}
+    return stems.get(_skeleton(normalized), "")
 
 
 def _skeleton(text: str) -> str:
     """Reduce the text to letters and digits; letters that look like digits become digits."""
-    looks = unicodedata.normalize("NFKD", text).casefold().translate(DIGITS)
-    kept = (letter for letter in looks if unicodedata.category(letter)[0] in "LN")
-    return "".join(str(unicodedata.digit(letter, letter)) for letter in kept)
+    folded = unicodedata.normalize("NFKD", text).casefold().translate(DIGITS)
+    letters = (letter for letter in folded if unicodedata.category(letter)[0] in "LN")
+    return "".join(str(unicodedata.digit(letter, letter)) for letter in letters)
 
 
 def name_conflict(name: str, digest: str) -> str:
@@ -80,13 +80,13 @@ def name_conflict(name: str, digest: str) -> str:
         name: name of the edition.
         digest: SHA-256 of the edition's file.
     """
-    taken = claimed(name)
-    if not taken or digests()[taken] == digest:
+    builtin = claimed(name)
+    if not builtin or digests()[builtin] == digest:
         return ""
-    shown = repr(name) if name.isascii() else f"{name!r} ({ascii(name)})"
+    quoted = repr(name) if name.isascii() else f"{name!r} ({ascii(name)})"
     return (
-        f"name: {shown} may be confused with the built-in edition {taken}, but the file's SHA-256 is {digest[:DIGEST]}…, not "
-        f'{digests()[taken][:DIGEST]}…; choose another name (and set `based_on = "{taken}"` if your edition is based on it)'
+        f"name: {quoted} may be confused with the built-in edition {builtin}, but the file's SHA-256 is {digest[:DIGEST]}…, not "
+        f'{digests()[builtin][:DIGEST]}…; choose another name (and set `based_on = "{builtin}"` if your edition is based on it)'
     )
 
 
@@ -110,11 +110,11 @@ def describe_edition(edition: EditionReference) -> str:
         return edition.name
     if provenance_of(edition) == FOREIGN:  # only the name is that of a built-in edition
         return f"{edition.name} (not this installation's: digest {edition.digest[:DIGEST]})"
-    whose = "mine" if edition.name == "mine" else f"{edition.name}, mine"
+    label = "mine" if edition.name == "mine" else f"{edition.name}, mine"
     if edition.based_on:
-        return f"{whose} (based on {edition.based_on})"
+        return f"{label} (based on {edition.based_on})"
     # None: an older release wrote the reference and did not determine what the edition is based on
-    return f"{whose} ({'not a shipped edition' if edition.shipped is None else 'own rules'})"
+    return f"{label} ({'not a shipped edition' if edition.shipped is None else 'own rules'})"
 
 
 def verdict_mark(edition: EditionReference) -> str:
@@ -122,8 +122,8 @@ def verdict_mark(edition: EditionReference) -> str:
 
     For an unmodified built-in edition, return an empty string.
     """
-    whose = {SHIPPED: "", OWN: f"mine {edition.digest[:DIGEST]}", FOREIGN: f"not shipped {edition.digest[:DIGEST]}"}
-    mark = whose[provenance_of(edition)]
+    marks = {SHIPPED: "", OWN: f"mine {edition.digest[:DIGEST]}", FOREIGN: f"not shipped {edition.digest[:DIGEST]}"}
+    mark = marks[provenance_of(edition)]
     if not edition.overrides:
         return mark
     return f"{mark} modified" if mark else "modified edition"
@@ -143,11 +143,20 @@ def nearest(rules: Sequence[Rule], editions: Iterable[Edition]) -> str:
     """
 
     def shared(edition: Edition) -> tuple[int, int, int, int, float]:
-        theirs = {rule.code: rule for rule in edition.rules}
-        pairs = [(rule, theirs[rule.code]) for rule in rules if rule.code in theirs]
-        fields = [_equal_fields(mine, its) for mine, its in pairs]
-        same_limits = sum(all(getattr(mine, name) == getattr(its, name) for name in LIMIT) for mine, its in pairs)
-        return sum(mine == its for mine, its in pairs), same_limits, sum(fields), -len(theirs), -sum(map(_apart, pairs))
+        builtin_rules = {rule.code: rule for rule in edition.rules}
+        pairs = [(rule, builtin_rules[rule.code]) for rule in rules if rule.code in builtin_rules]
+        fields = [_equal_fields(user_rule, builtin_rule) for user_rule, builtin_rule in pairs]
+        same_limits = sum(
+            all(getattr(user_rule, name) == getattr(builtin_rule, name) for name in LIMIT)
+            for user_rule, builtin_rule in pairs
+        )
+        return (
+            sum(user_rule == builtin_rule for user_rule, builtin_rule in pairs),
+            same_limits,
+            sum(fields),
+            -len(builtin_rules),
+            -sum(map(_apart, pairs)),
+        )
 
     newest_first = sorted(editions, key=lambda edition: edition.name.partition(":")[0], reverse=True)
     best = max(newest_first, key=shared, default=None)  # max keeps the first of equals
@@ -156,12 +165,12 @@ def nearest(rules: Sequence[Rule], editions: Iterable[Edition]) -> str:
 
 def _apart(pair: tuple[Rule, Rule]) -> float:
     """Return the distance between two limits relative to their size, 0 to 1."""
-    mine, its = (rule.threshold for rule in pair)
-    return abs(mine - its) / (abs(mine) + abs(its)) if mine != its else 0.0
+    limit, builtin_limit = (rule.threshold for rule in pair)
+    return abs(limit - builtin_limit) / (abs(limit) + abs(builtin_limit)) if limit != builtin_limit else 0.0
 
 
-def _equal_fields(rule: Rule, other: Rule) -> int:
-    return sum(getattr(rule, field.name) == getattr(other, field.name) for field in dataclasses.fields(rule))
+def _equal_fields(rule: Rule, builtin_rule: Rule) -> int:
+    return sum(getattr(rule, field.name) == getattr(builtin_rule, field.name) for field in dataclasses.fields(rule))
 
 
 def differences(edition: Edition, base: Edition | None) -> Iterator[RuleDifference]:
@@ -169,28 +178,30 @@ def differences(edition: Edition, base: Edition | None) -> Iterator[RuleDifferen
 
     If `base` is None, every rule of the edition is a difference.
     """
-    own, shipped = (_fields_of_edition(side) if side else {} for side in (edition, base))
-    yield from _differing("", shipped, own)
-    mine = {rule.code: rule for rule in edition.rules}
-    its = {rule.code: rule for rule in base.rules} if base else {}
-    for code in dict.fromkeys((*its, *mine)):
-        if code in mine and code in its:
-            yield from _differing(code, _fields_of_rule(its[code]), _fields_of_rule(mine[code]))
+    user_fields, builtin_fields = (_fields_of_edition(side) if side else {} for side in (edition, base))
+    yield from _differing("", builtin_fields, user_fields)
+    user_rules = {rule.code: rule for rule in edition.rules}
+    builtin_rules = {rule.code: rule for rule in base.rules} if base else {}
+    for code in dict.fromkeys((*builtin_rules, *user_rules)):
+        if code in user_rules and code in builtin_rules:
+            yield from _differing(code, _fields_of_rule(builtin_rules[code]), _fields_of_rule(user_rules[code]))
         else:
-            yield RuleDifference(code, WHOLE, _rule_text(its.get(code)), _rule_text(mine.get(code)))
+            yield RuleDifference(code, WHOLE, _rule_text(builtin_rules.get(code)), _rule_text(user_rules.get(code)))
 
 
-def _differing(rule: str, shipped: Mapping[str, Scalar], own: Mapping[str, Scalar]) -> Iterator[RuleDifference]:
-    for name in dict.fromkeys((*shipped, *own)):
-        if shipped.get(name) != own.get(name):
-            yield RuleDifference(rule, name, shipped.get(name), own.get(name))
+def _differing(
+    code: str, builtin_fields: Mapping[str, Scalar], user_fields: Mapping[str, Scalar]
+) -> Iterator[RuleDifference]:
+    for name in dict.fromkeys((*builtin_fields, *user_fields)):
+        if builtin_fields.get(name) != user_fields.get(name):
+            yield RuleDifference(code, name, builtin_fields.get(name), user_fields.get(name))
 
 
 def _fields_of_edition(edition: Edition) -> dict[str, Scalar]:
     """Return the fields of an edition that, besides its rules, determine a verdict."""
     groups = (" and ".join(group) for group in edition.fail_if)
-    text = {f"labels.{outcome}": word for outcome, word in edition.labels.items()}
-    return {"fail_if": " or ".join(f"({group})" for group in groups), "strict": edition.strict, **text}
+    label_fields = {f"labels.{outcome}": label for outcome, label in edition.labels.items()}
+    return {"fail_if": " or ".join(f"({group})" for group in groups), "strict": edition.strict, **label_fields}
 
 
 def _fields_of_rule(rule: Rule) -> dict[str, Scalar]:
@@ -200,15 +211,15 @@ def _fields_of_rule(rule: Rule) -> dict[str, Scalar]:
     """
     fields = _plain(rule)
     del fields["code"]
-    for place, conditions in (
+    for part, conditions in (
         ("either", rule.either),
         ("also", rule.also),
         ("guard", rule.guards[:1]),
         ("guard_also", rule.guards[1:]),
     ):
         for condition in conditions:
-            named = _plain(condition)
-            fields |= {f"{place} {condition.quantity} {name}": value for name, value in named.items()}
+            condition_fields = _plain(condition)
+            fields |= {f"{part} {condition.quantity} {name}": value for name, value in condition_fields.items()}
     return fields
 
 

@@ -49,28 +49,28 @@ def judge_credit(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
         return skipped_control(rule, case, Reading(None, "the credit of a control is not judged"), limits=_limits(rule))
     names = tuple(dict.fromkeys(condition.quantity for condition in (rule.conditions[0], *rule.guards)))
     rows = [case.record.measurements.sites.get(name, ()) for name in names]
-    counted, masked = _counted(names, case.record.measurements)
-    if not counted:
+    counted_sites, masked = _counted(names, case.record.measurements)
+    if not counted_sites:
         reason = "; ".join(_absence(name, row) for name, row in zip(names, rows, strict=True))
         absent = Reading(None, reason)
         return finding(rule, case, "not_applicable", absent, f"no site counts ({reason})", _limits(rule))
     observed, site = take(rule.quantity, rule.take, masked)
-    unspecific = compare(rule.conditions[0], observed).fires
+    leading_fires = compare(rule.conditions[0], observed).fires
     alternative = next(_fired_alternatives(rule.either, case.record.measurements), None)
     guard = _guard(rule.guard, masked) if rule.guard else None
-    collapse = f"; {rule.guard.fired}: {carried_text(guard)}" if guard else ""
+    guard_text = f"; {rule.guard.fired}: {carried_text(guard)}" if guard else ""
     total = max(len(row) for row in rows)
-    text = f"{observed.value:.3g}, the largest value of {len(counted)} counted sites out of {total}"
-    outcome = rule.outcome if unspecific or alternative or guard else "pass"
-    state = rule.fired if unspecific else rule.clear
-    facts = {"site": site, "state": state, "crossed": rule.fires if unspecific else "", "guard": guard}
-    if alternative and not unspecific:
+    text = f"{observed.value:.3g}, the largest value of {len(counted_sites)} counted sites out of {total}"
+    outcome = rule.outcome if leading_fires or alternative or guard else "pass"
+    state = rule.fired if leading_fires else rule.clear
+    facts = {"site": site, "state": state, "crossed": rule.fires if leading_fires else "", "guard": guard}
+    if alternative and not leading_fires:
         condition, observed = alternative
         state = condition.fired or rule.fired
         text = f"{quantity_of(condition.quantity).label} {observed.value:.3g} (p {text})"
         facts |= {"site": None, "state": state, "crossed": condition.fires, "quantity": condition.quantity}
         facts |= {"threshold": condition.threshold, "further": other_limits(rule, 1 + rule.either.index(condition))}
-    return finding(rule, case, outcome, observed, f"{text}: {state}{collapse}", _limits(rule), **facts)
+    return finding(rule, case, outcome, observed, f"{text}: {state}{guard_text}", _limits(rule), **facts)
 
 
 def _fired_alternatives(
@@ -84,8 +84,8 @@ def _fired_alternatives(
 
 
 def _limits(rule: Rule) -> str:
-    kept = " and ".join([f"{limit(rule.conditions[0])} at every site", *map(named_limit, rule.either)])
-    return kept + (f", and no {rule.guard.fired}" if rule.guard else "")
+    limits = " and ".join([f"{limit(rule.conditions[0])} at every site", *map(named_limit, rule.either)])
+    return limits + (f", and no {rule.guard.fired}" if rule.guard else "")
 
 
 def carried_text(guard: GuardReading) -> str:
@@ -93,9 +93,9 @@ def carried_text(guard: GuardReading) -> str:
 
     An example is `without site 0, the mean gamma over all counted sites, +0.2000, changes by 80% of its value`.
     """
-    size = f"{guard.observed.value:.0%} of its value" if guard.observed.value is not None else "an infinite multiple"
-    what = f"the mean {guard.quantity} over all counted sites, {guard.mean:+.4f},"
-    return f"without site {guard.site}, {what} changes by {size}"
+    change = f"{guard.observed.value:.0%} of its value" if guard.observed.value is not None else "an infinite multiple"
+    mean_text = f"the mean {guard.quantity} over all counted sites, {guard.mean:+.4f},"
+    return f"without site {guard.site}, {mean_text} changes by {change}"
 
 
 def guard_of(finding: Finding, measurements: Measurements) -> GuardReading | None:
@@ -104,8 +104,8 @@ def guard_of(finding: Finding, measurements: Measurements) -> GuardReading | Non
     limits = [further.threshold for further in finding.further if further.quantity == GAMMA]
     if finding.guard or finding.limit or finding.quantity != RANK or not limits:
         return finding.guard
-    counted, masked = _counted(finding.quantities, measurements)
-    return _guard(Condition(GAMMA, "end_share", "above", limits[-1], ""), masked) if counted else None
+    counted_sites, masked = _counted(finding.quantities, measurements)
+    return _guard(Condition(GAMMA, "end_share", "above", limits[-1], ""), masked) if counted_sites else None
 
 
 def _guard(guard: Condition, masked: Measurements) -> GuardReading | None:
@@ -120,13 +120,15 @@ def _guard(guard: Condition, masked: Measurements) -> GuardReading | None:
 def _counted(names: Sequence[str], measurements: Measurements) -> tuple[list[int], Measurements]:
     """Return the sites at which all metrics have a value, and their measurements."""
     rows = [measurements.sites.get(name, ()) for name in names]
-    counted = [
+    counted_sites = [
         site
         for site, readings in enumerate(zip(*rows, strict=False))
         if all(reading.value is not None for reading in readings)
     ]
-    kept = (tuple(reading if site in counted else NOT_COUNTED for site, reading in enumerate(row)) for row in rows)
-    return counted, dataclasses.replace(measurements, sites=dict(zip(names, kept, strict=True)))
+    masked_rows = (
+        tuple(reading if site in counted_sites else NOT_COUNTED for site, reading in enumerate(row)) for row in rows
+    )
+    return counted_sites, dataclasses.replace(measurements, sites=dict(zip(names, masked_rows, strict=True)))
 
 
 def _absence(name: str, row: Sequence[Reading]) -> str:

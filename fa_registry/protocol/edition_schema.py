@@ -172,10 +172,10 @@ def checked_edition(raw: Mapping[str, Any], subject: str, variant: str | None, d
     if variant is not None:
         if variant not in variants:
             raise UnknownName(f"variant of edition {raw.get('name', subject)}", variant, variants)
-        table, more = _laid_over(table, variants[variant], f"variant.{variant}")
-        problems += more
-    edition, wrong = jsonio.try_decode(EditionFile, table)
-    problems += wrong
+        table, variant_problems = _laid_over(table, variants[variant], f"variant.{variant}")
+        problems += variant_problems
+    edition, decoding_problems = jsonio.try_decode(EditionFile, table)
+    problems += decoding_problems
     problems += _edition_problems(table)
     problems += _standing_problems(table, digest)
     if problems:
@@ -184,13 +184,13 @@ def checked_edition(raw: Mapping[str, Any], subject: str, variant: str | None, d
 
 
 def checked_overrides(
-    overrides: Mapping[str, Any], places: Mapping[str, Iterable[str]], edition: str
+    overrides: Mapping[str, Any], metrics_of_rule: Mapping[str, Iterable[str]], edition: str
 ) -> dict[tuple[str, str], float]:
     """Check changed thresholds and return them by rule and metric.
 
     Args:
         overrides: `D1`, `D1.threshold` or `D2.gain` → value.
-        places: rule → metrics of its conditions, starting with the leading condition.
+        metrics_of_rule: rule → metrics of its conditions, starting with the leading condition.
         edition: name of the edition in error messages.
 
     Returns:
@@ -203,39 +203,39 @@ def checked_overrides(
     thresholds: dict[tuple[str, str], float] = {}
     for key, value in overrides.items():
         code, _, name = str(key).partition(".")
-        leading, *further = places.get(code, ("",))
-        place = (code, "" if name in ("", "threshold", leading) else name)
-        if code not in places:
-            problems.append(f"{key}: {unknown_name_text('rule', code, places)}")
-        elif place[1] and name not in further:
+        leading, *further = metrics_of_rule.get(code, ("",))
+        limit_key = (code, "" if name in ("", "threshold", leading) else name)
+        if code not in metrics_of_rule:
+            problems.append(f"{key}: {unknown_name_text('rule', code, metrics_of_rule)}")
+        elif limit_key[1] and name not in further:
             problems.append(f"{key}: {unknown_name_text(f'limit of {code}', name, ['threshold', *further])}")
         elif not jsonio.is_finite(value):
             problems.append(f"{key}: expected a finite number, found {jsonio.describe_value(value)}")
-        elif place in thresholds:
+        elif limit_key in thresholds:
             problems.append(f"{key}: two overrides for the same limit")
         else:
-            thresholds[place] = float(value)
+            thresholds[limit_key] = float(value)
     if problems:
         raise InvalidFields(f"overrides of edition {edition}", problems)
     return thresholds
 
 
-def _laid_over(table: dict[str, Any], changes: Any, where: str) -> tuple[dict[str, Any], list[str]]:
+def _laid_over(table: dict[str, Any], changes: Any, location: str) -> tuple[dict[str, Any], list[str]]:
     """Apply the changes of a variant; return the table and the variant's problems."""
     if not isinstance(changes, dict):
-        return table, [f"{where}: expected a table, found {jsonio.describe_value(changes)}"]
+        return table, [f"{location}: expected a table, found {jsonio.describe_value(changes)}"]
     rules = [dict(rule) for rule in _tables(table.get("rule"))]
-    known = [str(rule.get("code")) for rule in rules]
+    codes = [str(rule.get("code")) for rule in rules]
     problems = []
-    given = changes.get("rule", [])
-    if not isinstance(given, list):
-        return table, [f"{where}.rule: expected a list, found {jsonio.describe_value(given)}"]
-    for index, change in enumerate(given):  # a variant names the rules that it changes by their code
+    rule_changes = changes.get("rule", [])
+    if not isinstance(rule_changes, list):
+        return table, [f"{location}.rule: expected a list, found {jsonio.describe_value(rule_changes)}"]
+    for index, change in enumerate(rule_changes):  # a variant names the rules that it changes by their code
         code = change.get("code") if isinstance(change, dict) else None
-        if code in known:
-            rules[known.index(code)] |= change
+        if code in codes:
+            rules[codes.index(code)] |= change
         else:
-            problems.append(f"{where}.rule[{index}].code: {unknown_name_text('rule', code, known)}")
+            problems.append(f"{location}.rule[{index}].code: {unknown_name_text('rule', code, codes)}")
     return {**table, **changes, "rule": rules}, problems
 
 
@@ -264,70 +264,70 @@ def _edition_problems(table: dict[str, Any]) -> Iterator[str]:
         unknown = [code for code in group if code not in gating] if isinstance(group, list) else []
         yield from (f"fail_if: {unknown_name_text('gating rule', code, gating)}" for code in unknown)
     labels = table.get("labels") if isinstance(table.get("labels"), dict) else {}
-    for name, word in labels.items():
-        if "(" in str(word) or ":" in str(word)[:-1]:
+    for name, label in labels.items():
+        if "(" in str(label) or ":" in str(label)[:-1]:
             yield (
                 f"labels.{name}: expected a label without brackets, and with a colon only at its end (before the flags), "
-                f"found {jsonio.describe_value(word)}"
+                f"found {jsonio.describe_value(label)}"
             )
 
 
-def _empty(table: Mapping[str, Any], names: Iterable[str], where: str) -> Iterator[str]:
+def _empty(table: Mapping[str, Any], names: Iterable[str], prefix: str) -> Iterator[str]:
     """Yield a problem for every field that is present but empty."""
-    yield from (f"{where}{name}: missing" for name in names if table.get(name) in ("", []))
+    yield from (f"{prefix}{name}: missing" for name in names if table.get(name) in ("", []))
 
 
 def _standing_problems(table: dict[str, Any], digest: str) -> Iterator[str]:
     """Yield the problems of the fields `name` and `based_on`."""
     name = table["name"] if isinstance(table.get("name"), str) else ""
-    unseen = [f"U+{ord(letter):04X}" for letter in name if unicodedata.category(letter)[0] == "C"]
-    if wrong := name_conflict(name, digest):
-        yield wrong
-    elif unseen:  # a control character can reverse the text direction: the name would look like another name
-        yield f"name: expected only visible characters, found {', '.join(unseen)} in {ascii(name)}"
+    invisible = [f"U+{ord(letter):04X}" for letter in name if unicodedata.category(letter)[0] == "C"]
+    if conflict := name_conflict(name, digest):
+        yield conflict
+    elif invisible:  # a control character can reverse the text direction: the name would look like another name
+        yield f"name: expected only visible characters, found {', '.join(invisible)} in {ascii(name)}"
     base = table.get("based_on")
     if isinstance(base, str) and base not in digests():
         yield f"based_on: {unknown_name_text('shipped edition', base, digests())}"
 
 
-def _rule_problems(table: dict[str, Any], where: str) -> Iterator[str]:
-    yield from _empty(table, ("code", "title", *NEEDED, "source", "rationale"), where)
+def _rule_problems(table: dict[str, Any], prefix: str) -> Iterator[str]:
+    yield from _empty(table, ("code", "title", *NEEDED, "source", "rationale"), prefix)
     if isinstance(table.get("code"), str) and not CODE.fullmatch(table["code"]):
-        yield f"{where}code: expected a letter, then letters, digits, - or _, found {jsonio.describe_value(table['code'])}"
+        yield f"{prefix}code: expected a letter, then letters, digits, - or _, found {jsonio.describe_value(table['code'])}"
     operator = OPERATORS.get(str(table.get("fires")))
     if operator and operator.needs_reference != bool(table.get("reference")):
-        yield f"{where}reference: " + (
+        yield f"{prefix}reference: " + (
             "missing" if operator.needs_reference else f"{table['fires']} does not use a reference"
         )
     if table.get("judge") == SEEDS and (table.get("quantity"), table.get("reference")) != (ACCURACY, ACCURACY):
-        yield f"{where}quantity: the judge {SEEDS} needs accuracy in both `quantity` and `reference`"
+        yield f"{prefix}quantity: the judge {SEEDS} needs accuracy in both `quantity` and `reference`"
     judge = str(table.get("judge", LIMIT))
     for name in UNREAD.get(judge, ()):
         if table.get(name):
-            yield f"{where}{name}: the judge {judge} does not use this field; remove it"
-    far = table.get("far_seed")
-    if isinstance(far, dict) and jsonio.is_finite(far.get("level")) and not 0 < far["level"] < 1:
-        yield f"{where}far_seed.level: expected a level between 0 and 1, found {jsonio.describe_value(far['level'])}"
-    for name, word in (("either", ""), ("also", "clear")):
-        listed = table.get(name) if isinstance(table.get(name), list) else []
-        for index, condition in enumerate(listed):
-            yield from _condition_problems(condition, word, f"{where}{name}[{index}].")
+            yield f"{prefix}{name}: the judge {judge} does not use this field; remove it"
+    far_seed = table.get("far_seed")
+    if isinstance(far_seed, dict) and jsonio.is_finite(far_seed.get("level")) and not 0 < far_seed["level"] < 1:
+        yield f"{prefix}far_seed.level: expected a level between 0 and 1, found {jsonio.describe_value(far_seed['level'])}"
+    for name, required_field in (("either", ""), ("also", "clear")):
+        conditions = table.get(name) if isinstance(table.get(name), list) else []
+        for index, condition in enumerate(conditions):
+            yield from _condition_problems(condition, required_field, f"{prefix}{name}[{index}].")
     if table.get("either") and operator and operator.needs_reference:
-        yield f"{where}either: a rule with a reference cannot have alternatives"
-    yield from _condition_problems(table.get("guard"), "fired", f"{where}guard.")
-    yield from _condition_problems(table.get("guard_also"), "", f"{where}guard_also.")
+        yield f"{prefix}either: a rule with a reference cannot have alternatives"
+    yield from _condition_problems(table.get("guard"), "fired", f"{prefix}guard.")
+    yield from _condition_problems(table.get("guard_also"), "", f"{prefix}guard_also.")
     if table.get("guard_also") and not table.get("guard"):
-        yield f"{where}guard: missing; guard_also is only allowed together with guard"
+        yield f"{prefix}guard: missing; guard_also is only allowed together with guard"
 
 
-def _condition_problems(table: Any, word: str, where: str) -> Iterator[str]:
+def _condition_problems(table: Any, required_field: str, prefix: str) -> Iterator[str]:
     """Yield the problems of a condition.
 
-    `word` is the name of the field that the condition must have: "clear", "fired" or "" for none.
+    `required_field` is the name of the field that the condition must have: "clear", "fired" or "" for none.
     """
     if not isinstance(table, dict):
         return
-    yield from _empty({word: "", **table}, (*NEEDED, *([word] if word else [])), where)
+    yield from _empty({required_field: "", **table}, (*NEEDED, *([required_field] if required_field else [])), prefix)
     operator = OPERATORS.get(str(table.get("fires")))
     if operator and operator.needs_reference:
-        yield f"{where}fires: only the leading condition of a rule can be compared with a reference"
+        yield f"{prefix}fires: only the leading condition of a rule can be compared with a reference"

@@ -49,7 +49,7 @@ def judge_all(
     records: Sequence[RunRecord],
     edition: Edition,
     waivers: Sequence[Waiver] = (),
-    looks: Mapping[str, int] = MappingProxyType({}),
+    interim_analyses: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[RunAudit, ...]:
     """Judge every run with its frozen control and the other seeds of its group.
 
@@ -57,13 +57,15 @@ def judge_all(
         records: runs, oldest first. If a seed was trained several times, the newest complete run counts.
         edition: the edition whose rules judge the runs.
         waivers: a waiver that has not expired turns a failed or warned finding into a waived finding.
-        looks: `grouping.seeds_key` of a group → number of this interim analysis of the group's seeds, default 1.
+        interim_analyses: `grouping.seeds_key` of a group → number of this interim analysis of the group's seeds, default 1.
 
     Returns:
         One RunAudit per run, in the order of the records.
     """
     return tuple(
-        SpillFile().spill_all(_audit(case, group, edition, waivers) for case, group in _grouped(records, looks))
+        SpillFile().spill_all(
+            _audit(case, group, edition, waivers) for case, group in _grouped(records, interim_analyses)
+        )
     )
 
 
@@ -71,7 +73,7 @@ def second_opinions(
     records: Sequence[RunRecord],
     editions: Sequence[Edition],
     waivers: Sequence[Waiver] = (),
-    looks: Mapping[str, int] = MappingProxyType({}),
+    interim_analyses: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[SecondOpinion, ...]:
     """Judge every run by several editions in addition to the leading edition.
 
@@ -79,12 +81,12 @@ def second_opinions(
         records: see `judge_all`.
         editions: the additional editions.
         waivers: see `judge_all`. A waiver applies to every edition that contains its rule.
-        looks: see `judge_all`.
+        interim_analyses: see `judge_all`.
 
     Returns:
         One opinion per edition, each with one judgement per run in the order of the records.
     """
-    cases = _grouped(records, looks)
+    cases = _grouped(records, interim_analyses)
     opinions = []
     for edition in editions:
         audits = (_audit(case, group, edition, waivers) for case, group in cases)
@@ -93,19 +95,21 @@ def second_opinions(
     return tuple(opinions)
 
 
-def _grouped(records: Sequence[RunRecord], looks: Mapping[str, int]) -> list[tuple[RunWithControl, SeedGroup]]:
+def _grouped(
+    records: Sequence[RunRecord], interim_analyses: Mapping[str, int]
+) -> list[tuple[RunWithControl, SeedGroup]]:
     """Combine each run with its frozen control and its group of seeds, in linear time."""
     controls, last_blocks = frozen_controls(records), last_block_controls(records)
-    places = ((record.spec.setting.identity, record.spec.seed) for record in records)
+    control_keys = ((record.spec.setting.identity, record.spec.seed) for record in records)
     cases = [
-        _case(record, controls.get(place, ()), last_blocks.get(place))
-        for record, place in zip(records, places, strict=True)
+        _case(record, controls.get(control_key, ()), last_blocks.get(control_key))
+        for record, control_key in zip(records, control_keys, strict=True)
     ]
-    members: dict[str, list[RunWithControl]] = {}
+    cases_of_group: dict[str, list[RunWithControl]] = {}
     keys = [seeds_key(record.spec) for record in records]
     for key, case in zip(keys, cases, strict=True):
-        members.setdefault(key, []).append(case)
-    groups = {key: SeedGroup(tuple(cases), looks.get(key, 1)) for key, cases in members.items()}
+        cases_of_group.setdefault(key, []).append(case)
+    groups = {key: SeedGroup(tuple(cases), interim_analyses.get(key, 1)) for key, cases in cases_of_group.items()}
     return [(case, groups[key]) for key, case in zip(keys, cases, strict=True)]
 
 
@@ -132,8 +136,8 @@ def _not_alone(case: RunWithControl, group: SeedGroup) -> Iterator[Finding]:
         return
     if case.rivals:
         yield several_controls(case.record, case.doubt)
-    if counted := group.superseded_by(case):
-        yield superseded(case.record, counted)
+    if counted_run := group.superseded_by(case):
+        yield superseded(case.record, counted_run)
 
 
 def _judge_safely(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:

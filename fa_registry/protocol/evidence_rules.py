@@ -80,12 +80,17 @@ def evidence(record: RunRecord) -> Iterator[Finding]:
         text = "the run was trained by another program and adopted, so no audit can determine which code trained it"
         yield _finding(record, ADOPTED, "warn", "STATED", required, text)
     # an author can write another configuration into a run's files: inconclusive checks are a warning, never a pass
-    if untold := [f"{check.subject}: {check.detail}" for check in checks if is_undecidable(check)]:
+    if undecided := [f"{check.subject}: {check.detail}" for check in checks if is_undecidable(check)]:
         required = "the metrics recomputed with this configuration equal the recorded metrics within the tolerances"
-        yield _finding(record, MEASURING, "warn", "CANNOT TELL HERE", required, "; ".join(untold))
-    if shared := shared_samples(record):
+        yield _finding(record, MEASURING, "warn", "CANNOT TELL HERE", required, "; ".join(undecided))
+    if shared_text := shared_samples(record):
         yield _finding(
-            record, DATA, "warn", "TEST IN TRAIN", f"at most {MOST_SHARED:.0%} of the test set is training data", shared
+            record,
+            DATA,
+            "warn",
+            "TEST IN TRAIN",
+            f"at most {MOST_SHARED:.0%} of the test set is training data",
+            shared_text,
         )
 
 
@@ -109,21 +114,21 @@ def several_controls(record: RunRecord, reason: str) -> Finding:
     return _finding(record, CONTROLS, "not_applicable", "SEVERAL CONTROLS", required, reason)
 
 
-def superseded(record: RunRecord, counted: RunRecord) -> Finding:
+def superseded(record: RunRecord, counted_run: RunRecord) -> Finding:
     """Return the finding that another run of the same seed counts instead of this run.
 
     With this finding, the run cannot pass.
     """
     required = "every seed counts once, with its newest complete run"
-    return _finding(record, DUPLICATE, "warn", "SUPERSEDED", required, not_counted(counted))
+    return _finding(record, DUPLICATE, "warn", "SUPERSEDED", required, not_counted(counted_run))
 
 
-def not_counted(counted: RunRecord) -> str:
+def not_counted(counted_run: RunRecord) -> str:
     """Return a sentence about the run that counts instead of another run of its seed."""
-    return f"for seed {counted.spec.seed}, run {counted.run_id} counts, because it is the newest {counted.status} run"
+    return f"for seed {counted_run.spec.seed}, run {counted_run.run_id} counts, because it is the newest {counted_run.status} run"
 
 
-def control_doubt(control: RunRecord, trusts: bool = False) -> str:
+def control_doubt(control: RunRecord, trusts_logged: bool = False) -> str:
     """Return the reason why a frozen control is not proven, or an empty string.
 
     A control is proven by the same checks as a run of a method: its metrics are recomputed, its initial weights are re-initialised
@@ -131,12 +136,12 @@ def control_doubt(control: RunRecord, trusts: bool = False) -> str:
 
     Args:
         control: the frozen control.
-        trusts: whether the audit trusts logged metrics. In this case, the metrics of the control are not recomputed either.
+        trusts_logged: whether the audit trusts logged metrics. In this case, the metrics of the control are not recomputed either.
     """
-    return "; ".join(dict.fromkeys(_doubts(control, trusts)))
+    return "; ".join(dict.fromkeys(_doubts(control, trusts_logged)))
 
 
-def _doubts(control: RunRecord, trusts: bool) -> Iterator[str]:
+def _doubts(control: RunRecord, trusts_logged: bool) -> Iterator[str]:
     integrity = control.integrity
     if control.status != "complete":
         yield f"the status of the control is {control.status.replace('_', ' ')}"
@@ -146,7 +151,7 @@ def _doubts(control: RunRecord, trusts: bool) -> Iterator[str]:
         yield "a user-supplied training loop trained the control"
     if control.conformance and control.conformance.state == "failed":
         yield f"the method {control.spec.method} of the control failed conformance"
-    if trusts and integrity.state == "trusted":
+    if trusts_logged and integrity.state == "trusted":
         return
     if control.spec.method != "bp":
         yield f"method {control.spec.method} trained the control, expected bp"
@@ -164,8 +169,8 @@ def _is_open(subject: str, checks: Mapping[str, Check]) -> bool:
     # agree prove these weights, because the replay starts from them.
     check = checks.get(subject)
     replayed = STEPS in checks and checks[STEPS].outcome == "agrees"
-    by_steps = subject == INITIAL and replayed and check is not None and check.outcome == "not possible"
-    return check is not None and check.outcome != "agrees" and not by_steps
+    is_proven_by_steps = subject == INITIAL and replayed and check is not None and check.outcome == "not possible"
+    return check is not None and check.outcome != "agrees" and not is_proven_by_steps
 
 
 def fails_outright(finding: Finding) -> bool:
@@ -186,21 +191,21 @@ def speaks_for_nothing(findings: tuple[Finding, ...]) -> bool:
 
 def _of_method(record: RunRecord) -> Finding:
     conformance, method = record.conformance, record.spec.method
-    where = f" on {conformance.architecture}" if conformance.architecture else ""
-    why = "; ".join(conformance.failures)
+    scope = f" on {conformance.architecture}" if conformance.architecture else ""
+    reason = "; ".join(conformance.failures)
     outcome, state, text = {
         "passed": (
             "pass",
             "CONFORMS",
-            f"method {method} has every property of its card{where}, as measured by this audit",
+            f"method {method} has every property of its card{scope}, as measured by this audit",
         ),
-        "failed": ("fail", FAILED, f"method {method} does not match its card{where}: {why}"),
+        "failed": ("fail", FAILED, f"method {method} does not match its card{scope}: {reason}"),
         "stated": (
             "warn",
             "STATED",
-            f"method {method} matches its card{where} according to the run's files, but this audit did not check it: {why}",
+            f"method {method} matches its card{scope} according to the run's files, but this audit did not check it: {reason}",
         ),
-        "unchecked": ("warn", "UNCHECKED", f"no audit has checked whether method {method} matches its card: {why}"),
+        "unchecked": ("warn", "UNCHECKED", f"no audit has checked whether method {method} matches its card: {reason}"),
     }[conformance.state]
     return _finding(record, METHOD, outcome, state, "the method has every property of its card", text)
 

@@ -42,23 +42,26 @@ def frozen_controls(records: Iterable[RunRecord]) -> dict[tuple[str, int], tuple
     Args:
         records: runs, oldest first.
     """
-    found: dict[tuple[str, int], tuple[RunRecord, ...]] = {}
+    controls: dict[tuple[str, int], tuple[RunRecord, ...]] = {}
     for record in records:
         if record.spec.control == "frozen" and record.status == "complete" and is_intact(record):
             key = (record.spec.setting.identity, record.spec.seed)
-            found[key] = (*(one for one in found.get(key, ()) if not is_repetition(one, record)), record)
-    return found
+            controls[key] = (
+                *(control for control in controls.get(key, ()) if not is_repetition(control, record)),
+                record,
+            )
+    return controls
 
 
-def is_repetition(one: RunRecord, other: RunRecord) -> bool:
+def is_repetition(run: RunRecord, other: RunRecord) -> bool:
     """Return whether two runs have equal final weights and equal accuracy.
 
     If neither run has a digest of its weights, because an older release recorded it, all metrics must be equal.
     """
-    digests = [record.provenance.get("final_weights") for record in (one, other)]
+    digests = [record.provenance.get("final_weights") for record in (run, other)]
     if not any(digests):
-        return one.measurements == other.measurements
-    accuracies = [record.measurements.scalars.get("accuracy") for record in (one, other)]
+        return run.measurements == other.measurements
+    accuracies = [record.measurements.scalars.get("accuracy") for record in (run, other)]
     return digests[0] == digests[1] and accuracies[0] == accuracies[1]
 
 
@@ -72,12 +75,12 @@ def one_a_seed(items: Iterable[Item], record_of: Callable[[Item], RunRecord]) ->
         items: runs, or objects with a run, oldest first.
         record_of: function that returns the run of an item.
     """
-    counted: dict[int, Item] = {}
+    counted_items: dict[int, Item] = {}
     for item in items:
         seed = record_of(item).spec.seed
-        if seed not in counted or _rank(record_of(item)) >= _rank(record_of(counted[seed])):
-            counted[seed] = item
-    return counted
+        if seed not in counted_items or _rank(record_of(item)) >= _rank(record_of(counted_items[seed])):
+            counted_items[seed] = item
+    return counted_items
 
 
 def _rank(record: RunRecord) -> tuple[bool, int]:
@@ -97,19 +100,19 @@ def groups(report: AuditReport) -> tuple[Group, ...]:
 
     Settings have the order of the report. Within a setting, methods come before controls.
     """
-    members: dict[str, list[RunAudit]] = {}
+    runs_of_group: dict[str, list[RunAudit]] = {}
     for run in report.runs:
-        members.setdefault(seeds_key(run.record.spec), []).append(run)
-    specs = {key: runs[0].record.spec for key, runs in members.items()}
+        runs_of_group.setdefault(seeds_key(run.record.spec), []).append(run)
+    specs = {key: runs[0].record.spec for key, runs in runs_of_group.items()}
     settings = {key: spec.setting.identity for key, spec in specs.items()}
-    order = {setting: place for place, setting in enumerate(dict.fromkeys(settings.values()))}
-    ordered = sorted(members, key=lambda key: (order[settings[key]], specs[key].control != "none"))
-    return tuple(_group(members[key]) for key in ordered)
+    order = {setting: index for index, setting in enumerate(dict.fromkeys(settings.values()))}
+    ordered = sorted(runs_of_group, key=lambda key: (order[settings[key]], specs[key].control != "none"))
+    return tuple(_group(runs_of_group[key]) for key in ordered)
 
 
 def _group(runs: Sequence[RunAudit]) -> Group:
-    counted = one_a_seed(runs, lambda run: run.record)
-    by_seed = tuple(counted[seed] for seed in sorted(counted))
+    counted_runs = one_a_seed(runs, lambda run: run.record)
+    by_seed = tuple(counted_runs[seed] for seed in sorted(counted_runs))
     first = by_seed[0].record
     return Group(
         method=first.spec.method_label,
@@ -117,7 +120,7 @@ def _group(runs: Sequence[RunAudit]) -> Group:
         control=first.spec.control != "none",
         runs=by_seed,
         verdict=combine_verdicts(run.verdict for run in by_seed),
-        duplicates=tuple(run for run in runs if counted[run.record.spec.seed] is not run),
+        duplicates=tuple(run for run in runs if counted_runs[run.record.spec.seed] is not run),
     )
 
 
@@ -126,15 +129,15 @@ def duplicate_remarks(records: Iterable[RunRecord]) -> Iterator[str]:
 
     The remark names the run that counts and the runs that do not count.
     """
-    members: dict[str, list[RunRecord]] = {}
+    runs_of_group: dict[str, list[RunRecord]] = {}
     for record in records:
-        members.setdefault(seeds_key(record.spec), []).append(record)
-    for runs in members.values():
-        for seed, counted in one_a_seed(runs, lambda record: record).items():
-            others = [run for run in runs if run.spec.seed == seed and run is not counted]
-            if others:
-                named = ", ".join(f"{run.run_id} ({run.status})" for run in others)
+        runs_of_group.setdefault(seeds_key(record.spec), []).append(record)
+    for runs in runs_of_group.values():
+        for seed, newest in one_a_seed(runs, lambda record: record).items():
+            duplicates = [run for run in runs if run.spec.seed == seed and run is not newest]
+            if duplicates:
+                duplicates_text = ", ".join(f"{run.run_id} ({run.status})" for run in duplicates)
                 yield (
-                    f"Seed {seed} of {counted.spec.label}, {counted.setting}, has {len(others) + 1} runs but counts once. Run "
-                    f"{counted.run_id} counts, because it is the newest {counted.status} run; not counted: {named}."
+                    f"Seed {seed} of {newest.spec.label}, {newest.setting}, has {len(duplicates) + 1} runs but counts once. Run "
+                    f"{newest.run_id} counts, because it is the newest {newest.status} run; not counted: {duplicates_text}."
                 )

@@ -24,24 +24,30 @@ def compare(logged: Measurements, recomputed: Measurements) -> Integrity:
         An Integrity with one of three states. "verified": all recomputed metrics agree. "mismatch": some metrics differ; the
         details contain both values. "unverifiable": some metrics cannot be recomputed, or differ inconclusively.
     """
-    elsewhere = described_difference(logged.conventions, recomputed.conventions)
+    configuration_difference = described_difference(logged.conventions, recomputed.conventions)
     differences, absent = [], []
-    for name, site, before, after in pairs(logged, recomputed):
-        if before.value is not None and after.value is None:
-            absent.append(f"{_place(name, site)}: logged {before.value!r}, cannot be recomputed: {after.reason}")
-        elif not _equal(name, before, after, exact=not elsewhere):
-            differences.append(FigureDifference(name, site, before, after))
-    if differences and (not elsewhere or any(map(_is_gross, differences))):
+    for name, site, logged_reading, recomputed_reading in pairs(logged, recomputed):
+        if logged_reading.value is not None and recomputed_reading.value is None:
+            absent.append(
+                f"{_place(name, site)}: logged {logged_reading.value!r}, cannot be recomputed: {recomputed_reading.reason}"
+            )
+        elif not _equal(name, logged_reading, recomputed_reading, exact=not configuration_difference):
+            differences.append(FigureDifference(name, site, logged_reading, recomputed_reading))
+    if differences and (not configuration_difference or any(map(_is_gross, differences))):
         mismatch = _integrity("mismatch", difference_text(differences))
         return dataclasses.replace(mismatch, differences=tuple(differences))
     if differences:
-        found = "; ".join(difference_text(differences))
-        check = undecidable(FIGURES, elsewhere, "; ".join([found, *_shortened(absent)]))
+        differences_text = "; ".join(difference_text(differences))
+        check = undecidable(FIGURES, configuration_difference, "; ".join([differences_text, *_shortened(absent)]))
         return Integrity("unverifiable", (check.detail,), (check,))
     if absent:
         return _integrity("unverifiable", _shortened(absent))
-    how = f"within the tolerances of another configuration: {elsewhere}" if elsewhere else "bit-equal"
-    return _integrity("verified", [f"every recomputed metric agrees, {how}"])
+    agreement = (
+        f"within the tolerances of another configuration: {configuration_difference}"
+        if configuration_difference
+        else "bit-equal"
+    )
+    return _integrity("verified", [f"every recomputed metric agrees, {agreement}"])
 
 
 def difference_text(differences: Sequence[FigureDifference]) -> list[str]:
@@ -74,17 +80,17 @@ def with_checks(integrity: Integrity, checks: Sequence[Check]) -> Integrity:
     "verified" becomes "unverifiable". The problems of the checks come first in the details.
     """
     differing = tuple(f"{check.subject}: {check.detail}" for check in checks if check.outcome == "differs")
-    untold = tuple(f"{check.subject}: {check.detail}" for check in checks if is_undecidable(check))
+    undecided = tuple(f"{check.subject}: {check.detail}" for check in checks if is_undecidable(check))
     earlier = integrity.details if not differing or integrity.state == "mismatch" else ()
-    state = "unverifiable" if untold and integrity.state == "verified" else integrity.state
+    state = "unverifiable" if undecided and integrity.state == "verified" else integrity.state
     state = "mismatch" if differing else state
-    return Integrity(state, (*differing, *untold, *earlier), (*integrity.checks, *checks), integrity.differences)
+    return Integrity(state, (*differing, *undecided, *earlier), (*integrity.checks, *checks), integrity.differences)
 
 
 def merged(logged: Measurements, recomputed: Measurements) -> Measurements:
     """Add the logged metrics of ONLY_IN_TRAINING to the recomputed metrics."""
-    kept = {name: logged.scalars[name] for name in ONLY_IN_TRAINING if name in logged.scalars}
-    return dataclasses.replace(recomputed, scalars={**kept, **recomputed.scalars})
+    training_scalars = {name: logged.scalars[name] for name in ONLY_IN_TRAINING if name in logged.scalars}
+    return dataclasses.replace(recomputed, scalars={**training_scalars, **recomputed.scalars})
 
 
 def pairs(logged: Measurements, recomputed: Measurements) -> Iterator[tuple[str, int | None, Reading, Reading]]:
@@ -94,26 +100,26 @@ def pairs(logged: Measurements, recomputed: Measurements) -> Iterator[tuple[str,
     """
     absent = Reading(None, "not recomputed")
     for name, row in logged.sites.items():
-        again = recomputed.sites.get(name, ())
+        recomputed_row = recomputed.sites.get(name, ())
         for site, reading in enumerate(row):
-            yield name, site, reading, again[site] if site < len(again) else absent
+            yield name, site, reading, recomputed_row[site] if site < len(recomputed_row) else absent
     for name, reading in logged.scalars.items():
         if name not in ONLY_IN_TRAINING:
             yield name, None, reading, recomputed.scalars.get(name, absent)
 
 
-def _equal(name: str, before: Reading, after: Reading, exact: bool) -> bool:
-    if before.value is None or after.value is None:
-        return before.value is after.value
+def _equal(name: str, logged: Reading, recomputed: Reading, exact: bool) -> bool:
+    if logged.value is None or recomputed.value is None:
+        return logged.value is recomputed.value
     if exact:
-        return before.value == after.value
-    return tolerance_of(name).allows(before.value, after.value)
+        return logged.value == recomputed.value
+    return tolerance_of(name).allows(logged.value, recomputed.value)
 
 
 def _is_gross(difference: FigureDifference) -> bool:
     """Return whether two values differ by more than any configuration can explain."""
-    before, after = difference.logged.value, difference.recomputed.value
-    return None not in (before, after) and tolerance_of(difference.quantity).is_gross(before, after)
+    logged, recomputed = difference.logged.value, difference.recomputed.value
+    return None not in (logged, recomputed) and tolerance_of(difference.quantity).is_gross(logged, recomputed)
 
 
 def _text(reading: Reading) -> str:
@@ -121,5 +127,5 @@ def _text(reading: Reading) -> str:
 
 
 def _shortened(lines: list[str]) -> list[str]:
-    rest = len(lines) - SHOWN
-    return lines if rest <= 0 else [*lines[:SHOWN], f"and {rest} more ({len(lines)} in all)"]
+    hidden_count = len(lines) - SHOWN
+    return lines if hidden_count <= 0 else [*lines[:SHOWN], f"and {hidden_count} more ({len(lines)} in all)"]

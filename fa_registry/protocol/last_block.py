@@ -32,35 +32,35 @@ def last_block_controls(records: Iterable[RunRecord]) -> Controls:
 
     The control must be proven and trained with bp. If there are several, the one with the highest accuracy is used.
     """
-    found: dict[tuple[str, int], RunRecord] = {}
+    controls: dict[tuple[str, int], RunRecord] = {}
     for record in records:
         spec, key = record.spec, (record.spec.setting.identity, record.spec.seed)
-        trains_it = (spec.control, spec.method, spec.penalty) == (CONTROL, "bp", 0.0)
-        if trains_it and is_intact(record) and not _doubt(record):
-            found[key] = max(record, found.get(key, record), key=_accuracy)
-    return found
+        is_last_block_control = (spec.control, spec.method, spec.penalty) == (CONTROL, "bp", 0.0)
+        if is_last_block_control and is_intact(record) and not _doubt(record):
+            controls[key] = max(record, controls.get(key, record), key=_accuracy)
+    return controls
 
 
 def is_exact_on_top(record: RunRecord) -> bool:
     """Return whether the credit equals the gradient at site L, but not at every site."""
     row = record.measurements.sites.get("gamma_batch", ())
-    known = [reading.value for reading in row if reading.value is not None]
+    cosines = [reading.value for reading in row if reading.value is not None]
     if record.spec.method == "bp" or not row or row[-1].value is None or row[-1].value <= EXACT:
         return False
-    return len(known) == 1 or min(known) <= EXACT  # a cosine at only one site does not show backpropagation
+    return len(cosines) == 1 or min(cosines) <= EXACT  # a cosine at only one site does not show backpropagation
 
 
-def higher(frozen: Reading, case: RunWithControl, quantity: str) -> Reading | None:
+def higher(frozen: Reading, case: RunWithControl, metric: str) -> Reading | None:
     """Return the reading of the ladder_1 control if it replaces the frozen control.
 
-    This is the case if the metric `quantity` is higher for the ladder_1 control than `frozen`, the reading of the frozen
+    This is the case if `metric` is higher for the ladder_1 control than `frozen`, the reading of the frozen
     control, and if the credit of the run at site L equals the gradient. Otherwise return None.
     """
     if case.last_block is None or not is_exact_on_top(case.record):
         return None
-    trained = case.last_block.measurements.scalars.get(quantity, Reading(None, "not measured"))
-    is_higher = None not in (trained.value, frozen.value) and trained.value > frozen.value
-    return trained if is_higher else None
+    last_block_reading = case.last_block.measurements.scalars.get(metric, Reading(None, "not measured"))
+    is_higher = None not in (last_block_reading.value, frozen.value) and last_block_reading.value > frozen.value
+    return last_block_reading if is_higher else None
 
 
 def without_control(finding: Finding, case: RunWithControl, group: SeedGroup) -> Finding:
@@ -68,11 +68,15 @@ def without_control(finding: Finding, case: RunWithControl, group: SeedGroup) ->
 
     Only runs whose credit at site L equals the gradient need this control.
     """
-    judged = group.counted.values() if finding.interval else (case,)
-    lacking = [one.record.spec.seed for one in judged if one.last_block is None and is_exact_on_top(one.record)]
-    if finding.outcome != "pass" or not lacking or not (finding.reference_run_id or finding.interval):
+    judged_cases = group.counted.values() if finding.interval else (case,)
+    seeds_without_control = [
+        judged_case.record.spec.seed
+        for judged_case in judged_cases
+        if judged_case.last_block is None and is_exact_on_top(judged_case.record)
+    ]
+    if finding.outcome != "pass" or not seeds_without_control or not (finding.reference_run_id or finding.interval):
         return finding
-    seeds = ", ".join(str(seed) for seed in sorted(set(lacking))[:SHOWN])
+    seeds = ", ".join(str(seed) for seed in sorted(set(seeds_without_control))[:SHOWN])
     reason = (
         f"{STATE}: the credit at the last block is the gradient, so the margin may come from the last block only; seed {seeds} "
         f"needs the control {CONTROL} trained with bp (fa-registry train --method bp --control {CONTROL})"
@@ -83,12 +87,12 @@ def without_control(finding: Finding, case: RunWithControl, group: SeedGroup) ->
 def remarks(seeds: Sequence[int]) -> Iterator[str]:
     """Yield a remark that lists the seeds whose margin is over the ladder_1 control."""
     if seeds:
-        named = ", ".join(map(str, sorted(set(seeds))[:SHOWN]))
-        yield f"the margin of seed {named} is over the accuracy {TEXT}, which exceeds that of the frozen control"
+        seed_text = ", ".join(map(str, sorted(set(seeds))[:SHOWN]))
+        yield f"the margin of seed {seed_text} is over the accuracy {TEXT}, which exceeds that of the frozen control"
 
 
 def _doubt(control: RunRecord) -> str:
-    return control_doubt(control, trusts=control.integrity.state == "trusted")
+    return control_doubt(control, trusts_logged=control.integrity.state == "trusted")
 
 
 def _accuracy(record: RunRecord) -> float:

@@ -57,15 +57,18 @@ def compared_methods(runs: Sequence[RunAudit]) -> Iterator[str]:
 def _p_value(finding: Finding) -> float:
     """Compute the one-sided p-value of the margin against the limit."""
     df = finding.seeds - 1
-    half = (finding.interval[1] - finding.interval[0]) / 2
+    half_width = (finding.interval[1] - finding.interval[0]) / 2
     distance = finding.observed.value - finding.threshold
-    if not half:
+    if not half_width:
         return 0.0 if distance >= 0 else 1.0
-    return min(1.0, upper_tail(distance * quantile(df, finding.confidence or CONFIDENCE) / half, df))
+    return min(1.0, upper_tail(distance * quantile(df, finding.confidence or CONFIDENCE) / half_width, df))
 
 
 def _named(runs: Sequence[RunAudit]) -> str:
-    several = len({run.record.setting for run in runs}) > 1
-    names = [f"{run.record.spec.label}, {run.record.setting}" if several else run.record.spec.label for run in runs]
-    rest = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ("; " if several else ", ").join(names[:SHOWN]) + rest
+    has_several_settings = len({run.record.setting for run in runs}) > 1
+    names = [
+        f"{run.record.spec.label}, {run.record.setting}" if has_several_settings else run.record.spec.label
+        for run in runs
+    ]
+    suffix = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ("; " if has_several_settings else ", ").join(names[:SHOWN]) + suffix

@@ -15,12 +15,12 @@ NEAR = 0.01  # largest difference, as a share of the larger number
 SEEDED = ("seed", "weights")  # fields that may differ between the runs of one setting
 
 
-def differing_numbers(one: RunSpec, other: RunSpec) -> dict[str, tuple[float, float]]:
-    """Return field → (number of `one`, number of `other`) for the fields that differ.
+def differing_numbers(spec: RunSpec, other: RunSpec) -> dict[str, tuple[float, float]]:
+    """Return field → (number of `spec`, number of `other`) for the fields that differ.
 
     Return an empty mapping if another field differs, or if a number differs by more than the fraction NEAR.
     """
-    first, second = dict(_fields(one)), dict(_fields(other))
+    first, second = dict(_fields(spec)), dict(_fields(other))
     if first.keys() != second.keys():
         return {}
     # the seed is not a field here, so specifications that differ only in the seed have no differences
@@ -35,19 +35,19 @@ def skeleton(spec: RunSpec) -> tuple[tuple[str, Any], ...]:
 
 def by_skeleton(specs: Iterable[RunSpec]) -> Mapping[tuple[tuple[str, Any], ...], list[RunSpec]]:
     """Group specifications by skeleton, with one per method and setting."""
-    found: dict[tuple[tuple[str, Any], ...], dict[str, RunSpec]] = {}
+    specs_by_skeleton: dict[tuple[tuple[str, Any], ...], dict[str, RunSpec]] = {}
     for spec in specs:
-        found.setdefault(skeleton(spec), {}).setdefault(spec.seeds, spec)
-    return {key: list(alike.values()) for key, alike in found.items()}
+        specs_by_skeleton.setdefault(skeleton(spec), {}).setdefault(spec.seeds, spec)
+    return {key: list(similar_specs.values()) for key, similar_specs in specs_by_skeleton.items()}
 
 
 def _fields(spec: RunSpec) -> Iterator[tuple[str, Any]]:
     for field in dataclasses.fields(spec):
         value = getattr(spec, field.name)
         if field.name == "recipe":
-            yield from (("recipe." + name, held) for name, held in vars(value).items())
+            yield from (("recipe." + name, item_value) for name, item_value in vars(value).items())
         elif isinstance(value, Mapping):
-            yield from ((f"{field.name}.{name}", held) for name, held in sorted(value.items()))
+            yield from ((f"{field.name}.{name}", item_value) for name, item_value in sorted(value.items()))
         elif field.name not in SEEDED:
             yield field.name, value
     yield "adopted", bool(spec.weights)
@@ -57,8 +57,8 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _is_near(one: Any, other: Any) -> bool:
-    return _is_number(one) and _is_number(other) and abs(one - other) <= NEAR * max(abs(one), abs(other))
+def _is_near(first: Any, second: Any) -> bool:
+    return _is_number(first) and _is_number(second) and abs(first - second) <= NEAR * max(abs(first), abs(second))
 
 
 def describe_difference(differing: Mapping[str, tuple[float, float]]) -> str:
@@ -66,5 +66,5 @@ def describe_difference(differing: Mapping[str, tuple[float, float]]) -> str:
 
     The number of the other specification comes first.
     """
-    named = {name.rpartition(".")[2]: pair for name, pair in differing.items()}
-    return ", ".join(f"{name} {second!r} instead of {first!r}" for name, (first, second) in named.items())
+    pairs_by_name = {name.rpartition(".")[2]: pair for name, pair in differing.items()}
+    return ", ".join(f"{name} {second!r} instead of {first!r}" for name, (first, second) in pairs_by_name.items())

@@ -103,19 +103,19 @@ class RunWithControl:
         trained = last_block.higher(frozen.reading, self, quantity)
         return ControlReference(trained, self.last_block.run_id, last_block.TEXT, frozen.doubt) if trained else frozen
 
-    def _frozen_reference(self, quantity: str) -> ControlReference:
+    def _frozen_reference(self, metric: str) -> ControlReference:
         """Return the frozen control's value, or the author's value if there is no control."""
         if self.rivals:
             return ControlReference(Reading(None, self.doubt))
         if self.frozen:
-            absent = Reading(None, f"{quantity} was not measured on the frozen control")
+            absent = Reading(None, f"{metric} was not measured on the frozen control")
             text = NOT_PROVEN.format(doubt=self.doubt) if self.doubt else ControlReference.text
-            reading = self.frozen.measurements.scalars.get(quantity, absent)
+            reading = self.frozen.measurements.scalars.get(metric, absent)
             return ControlReference(reading, self.frozen.run_id, text, self.doubt)
-        given = self.record.measurements.scalars.get(f"frozen_{quantity}", Reading(None, NO_CONTROL))
-        if given.value is None:
+        stated_reading = self.record.measurements.scalars.get(f"frozen_{metric}", Reading(None, NO_CONTROL))
+        if stated_reading.value is None:
             return ControlReference(Reading(None, NO_CONTROL))
-        return ControlReference(given, text=f"frozen, {BY_HAND}")
+        return ControlReference(stated_reading, text=f"frozen, {BY_HAND}")
 
 
 @dataclass(frozen=True)
@@ -173,16 +173,18 @@ class SeedGroup:
 
         None means that this run counts, or that it has the same result as the run that counts.
         """
-        counted = self.counted[case.record.spec.seed].record
-        same = counted is case.record or (counted.status == case.record.status and is_repetition(counted, case.record))
-        return None if same else counted
+        counted_run = self.counted[case.record.spec.seed].record
+        is_same_result = counted_run is case.record or (
+            counted_run.status == case.record.status and is_repetition(counted_run, case.record)
+        )
+        return None if is_same_result else counted_run
 
     @cached_property
     def margins(self) -> Margins:
         """Margin over the controls: seeds that count, mean and interval."""
         accuracies: dict[int, float] = {}
         references: dict[int, ControlReference] = {}
-        left_out, doubts, trained_alone = [], [], []
+        left_out, doubts, last_block_seeds = [], [], []
         weights: dict[str, int] = {}
         for seed, case in self.counted.items():
             accuracy = case.record.measurements.scalars.get("accuracy", Reading(None, "accuracy was not measured"))
@@ -193,47 +195,49 @@ class SeedGroup:
                 continue
             accuracies[seed], references[seed] = accuracy.value, reference
             doubts += [f"seed {seed}: {case.other_set}"] if case.other_set else []
-            trained_alone += [seed] if reference.text == last_block.TEXT else []
+            last_block_seeds += [seed] if reference.text == last_block.TEXT else []
         notes = [
             *shortened(left_out, "left out"),
             *shortened(list(self._repeated()), "seeds with several runs"),
             *shortened(list(_stated(references))),
-            *last_block.remarks(trained_alone),
+            *last_block.remarks(last_block_seeds),
             *shortened(doubts),
         ]
         stated = any(reference.stated for reference in references.values())
         one_sample = _one_sample(self.cases) if stated else None
         values = {seed: reference.reading.value for seed, reference in references.items()}
         margins = _estimated(accuracies, values, notes, one_sample, look_confidence(self.look))
-        known = [accuracies[seed] for seed in margins.seeds]
+        counted_accuracies = [accuracies[seed] for seed in margins.seeds]
         return dataclasses.replace(
             margins,
             other_set=bool(doubts),
             by_seed={seed: margin_pp(accuracies[seed], values[seed]) for seed in margins.seeds},
-            accuracy=math.fsum(known) / len(known) if known else 0.0,
+            accuracy=math.fsum(counted_accuracies) / len(counted_accuracies) if counted_accuracies else 0.0,
             chance=next(filter(None, (chance_of(case.record) for case in self.cases)), None),
         )
 
     def _repeated(self) -> Iterator[str]:
         """Yield a sentence about each seed with several runs: which run counts."""
-        others: dict[int, list[str]] = {}
+        superseded_runs: dict[int, list[str]] = {}
         for case in self.cases:
             if self.counted[case.record.spec.seed] is not case:
-                others.setdefault(case.record.spec.seed, []).append(f"{case.record.run_id} ({case.record.status})")
-        for seed, run_ids in sorted(others.items()):
+                superseded_runs.setdefault(case.record.spec.seed, []).append(
+                    f"{case.record.run_id} ({case.record.status})"
+                )
+        for seed, run_ids in sorted(superseded_runs.items()):
             yield f"{not_counted(self.counted[seed].record)}; these runs do not count: {', '.join(shortened(run_ids))}"
 
 
-def shortened(items: Sequence[object], what: str = "") -> list[str]:
+def shortened(items: Sequence[object], description: str = "") -> list[str]:
     """Return the first SHOWN items as text, followed by the number of further items.
 
     Args:
         items: the items.
-        what: text after the number of further items.
+        description: text after the number of further items.
     """
-    rest = len(items) - SHOWN
+    hidden_count = len(items) - SHOWN
     text = [str(item) for item in items[:SHOWN]]
-    return [*text, f"{rest} more {what}".strip()] if rest > 0 else text
+    return [*text, f"{hidden_count} more {description}".strip()] if hidden_count > 0 else text
 
 
 def _uncounted(case: RunWithControl, accuracy: Reading, reference: ControlReference) -> str:
@@ -266,11 +270,11 @@ def _stated(references: Mapping[int, ControlReference]) -> Iterator[str]:
         if reference.stated:
             by_reason.setdefault(reference.doubt, []).append(seed)
     for doubt, seeds in by_reason.items():
-        named = ", ".join(shortened(seeds))
+        seed_text = ", ".join(shortened(seeds))
         if doubt:
-            yield f"the frozen control of seed {named} is not proven, so its accuracy counts as stated: {doubt}"
+            yield f"the frozen control of seed {seed_text} is not proven, so its accuracy counts as stated: {doubt}"
         else:
-            yield f"the frozen accuracy of seed {named} was {BY_HAND}"
+            yield f"the frozen accuracy of seed {seed_text} was {BY_HAND}"
 
 
 def _estimated(
@@ -283,13 +287,13 @@ def _estimated(
     if not accuracies:
         return Margins(None, None, (), tuple(notes), confidence=confidence)
     seeds = tuple(sorted(accuracies))
-    ours = {seed: 100 * accuracies[seed] for seed in seeds}
-    theirs = {seed: 100 * references[seed] for seed in seeds}
+    method_values = {seed: 100 * accuracies[seed] for seed in seeds}
+    control_values = {seed: 100 * references[seed] for seed in seeds}
     # one_sample is None if every reference was measured here, else the accuracy that one test sample contributes
     if one_sample is None:
-        difference = paired_difference(ours, theirs, confidence)
+        difference = paired_difference(method_values, control_values, confidence)
     else:
-        difference = stated_difference(ours.values(), theirs.values(), 100 * one_sample, confidence)
+        difference = stated_difference(method_values.values(), control_values.values(), 100 * one_sample, confidence)
     remark = (difference.remark,) if difference.remark and difference.interval else ()
     mean = margin_pp(difference.mean / 100, 0.0)
     ends = _ends(difference.interval)

@@ -10,29 +10,29 @@ LEAST_NORM = 1e-12  # lower bound of a divisor, as for growth in protocol.md §1
 SiteReading = tuple[Reading, int | None]  # the reading and its site
 
 
-def take(quantity: str, how: str, measurements: Measurements) -> SiteReading:
-    """Reduce the metric `quantity` of a run to one reading.
+def take(metric: str, reduction: str, measurements: Measurements) -> SiteReading:
+    """Reduce a metric of a run to one reading.
 
-    `how` is the name of the reduction, one of NAMES. Editions cannot contain other names.
+    `reduction` is the name of the reduction, one of NAMES. Editions cannot contain other names.
 
     Returns:
         The reading, in the unit of the metric, and its site 0..L. If the metric was not measured, the reading is N/A. The site is
         None for a scalar metric and for a metric that was not measured.
     """
-    absent = Reading(None, f"{quantity} was not measured")
-    if how == "scalar":
-        return measurements.scalars.get(quantity, absent), None
-    row = measurements.sites.get(quantity, ())
-    return TAKES[how](row) if row else (absent, None)
+    absent = Reading(None, f"{metric} was not measured")
+    if reduction == "scalar":
+        return measurements.scalars.get(metric, absent), None
+    row = measurements.sites.get(metric, ())
+    return TAKES[reduction](row) if row else (absent, None)
 
 
-def trajectory(quantity: str, how: str) -> str:
+def trajectory(metric: str, reduction: str) -> str:
     """Return the key in RunRecord.trajectory of a reduced metric by epoch.
 
-    `quantity` is the metric and `how` is the reduction, one of NAMES. If the reduced metric is not logged by epoch, return an empty
+    `reduction` is one of NAMES. If the reduced metric is not logged by epoch, return an empty
     string.
     """
-    name = TRAJECTORIES.get(how, "").format(quantity)
+    name = TRAJECTORIES.get(reduction, "").format(metric)
     return HEADLINES.get(name, name)
 
 
@@ -46,11 +46,11 @@ def max_over_sites(row: Sequence[Reading]) -> SiteReading:
 
     Sites without a value are skipped.
     """
-    broken = [site for site, reading in enumerate(row) if reading.not_finite]
-    known = [site for site, reading in enumerate(row) if reading.value is not None]
-    if broken:
-        return row[broken[0]], broken[0]
-    site = max(known, key=lambda index: row[index].value, default=len(row) - 1)
+    non_finite_sites = [site for site, reading in enumerate(row) if reading.not_finite]
+    sites_with_value = [site for site, reading in enumerate(row) if reading.value is not None]
+    if non_finite_sites:
+        return row[non_finite_sites[0]], non_finite_sites[0]
+    site = max(sites_with_value, key=lambda index: row[index].value, default=len(row) - 1)
     return row[site], site
 
 
@@ -62,9 +62,9 @@ def max_relative_to_first(row: Sequence[Reading]) -> SiteReading:
     metrics). Source: the release before arXiv 2606.21126.
     """
     largest, site = max_over_sites(row)
-    for place, reading in ((site, largest), *enumerate(row)):
+    for reading_site, reading in ((site, largest), *enumerate(row)):
         if reading.value is None:
-            return reading, place
+            return reading, reading_site
     return Reading.of(largest.value / max(row[0].value, LEAST_NORM)), site
 
 
@@ -76,14 +76,14 @@ def end_share(row: Sequence[Reading]) -> SiteReading:
     L. For fa and dfa of the paper, the results are .996 at site 3 and 1.005 at site 0, numbered from the first block
     (tests/protocol/test_reductions.py).
     """
-    known = [(site, reading.value) for site, reading in enumerate(row) if reading.value is not None]
-    if len(known) < 2:
-        return Reading(None, f"{len(known)} sites with a value: at least 2 are needed to leave one out"), None
-    values = [value for _, value in known]
+    site_values = [(site, reading.value) for site, reading in enumerate(row) if reading.value is not None]
+    if len(site_values) < 2:
+        return Reading(None, f"{len(site_values)} sites with a value: at least 2 are needed to leave one out"), None
+    values = [value for _, value in site_values]
     mean = sum(values) / len(values)
     shares = []
-    for site, rest in ((known[0][0], values[1:]), (known[-1][0], values[:-1])):
-        change = abs(sum(rest) / len(rest) - mean)
+    for site, remaining_values in ((site_values[0][0], values[1:]), (site_values[-1][0], values[:-1])):
+        change = abs(sum(remaining_values) / len(remaining_values) - mean)
         shares.append((change / abs(mean) if mean else float("inf") if change else 0.0, site))
     share, site = max(shares)
     return Reading.of(share), site

@@ -18,18 +18,21 @@ def proof(integrities: Sequence[Integrity]) -> str:
 
     An example is `1 of 3 seeds replayed whole; first 8 steps of all`.
     """
-    first = [
-        check for one in integrities for check in one.checks if (check.subject, check.outcome) == (FIRST, "agrees")
+    first_step_checks = [
+        check
+        for integrity in integrities
+        for check in integrity.checks
+        if (check.subject, check.outcome) == (FIRST, "agrees")
     ]
-    whole = sum(_whole(one) is not None for one in integrities)
+    complete_count = sum(_whole(integrity) is not None for integrity in integrities)
     seeds = f"{len(integrities)} seed{'' if len(integrities) == 1 else 's'}"
-    replayed = f"{whole or 'none'} of {seeds} replayed whole"
-    if whole == len(integrities) and whole:
+    replayed = f"{complete_count or 'none'} of {seeds} replayed whole"
+    if complete_count == len(integrities) and complete_count:
         return replayed
-    if not first:
+    if not first_step_checks:
         return f"{replayed}; no first steps replayed"
-    share = "all" if len(first) == len(integrities) else f"{len(first)} of {len(integrities)}"
-    steps = min(check.steps for check in first)
+    share = "all" if len(first_step_checks) == len(integrities) else f"{len(first_step_checks)} of {len(integrities)}"
+    steps = min(check.steps for check in first_step_checks)
     return f"{replayed}; first {f'{steps} ' if steps else ''}steps of {share}"
 
 
@@ -38,14 +41,14 @@ def series_label(integrities: Sequence[Integrity]) -> str:
 
     Return an empty string if replays recomputed every epoch of every run.
     """
-    found = [_whole(one) for one in integrities]
-    if all(check is not None and check.rows > check.epochs for check in found):
+    checks = [_whole(integrity) for integrity in integrities]
+    if all(check is not None and check.rows > check.epochs for check in checks):
         return ""
-    rows = sum(check.rows for check in found if check)
+    rows = sum(check.rows for check in checks if check)
     if not rows:
         return AS_LOGGED
-    partly = sum(bool(check and check.rows) for check in found)
-    return f"{AS_LOGGED}, except for {rows} epochs of {partly} of {len(found)} runs and the last epoch of each run"
+    partly_recomputed = sum(bool(check and check.rows) for check in checks)
+    return f"{AS_LOGGED}, except for {rows} epochs of {partly_recomputed} of {len(checks)} runs and the last epoch of each run"
 
 
 def series_sentence(integrities: Sequence[Integrity]) -> str:
@@ -64,4 +67,4 @@ def as_logged(record: RunRecord) -> str:
 
 def _whole(integrity: Integrity) -> Check | None:
     """Return the check of the replay of the complete training if it agrees, or None."""
-    return next((one for one in integrity.checks if (one.subject, one.outcome) == (WHOLE, "agrees")), None)
+    return next((check for check in integrity.checks if (check.subject, check.outcome) == (WHOLE, "agrees")), None)

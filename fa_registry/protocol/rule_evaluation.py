@@ -65,23 +65,24 @@ def decide(rule: Rule, readings: Sequence[Reading], reference: Reading | None = 
         OPERATORS[rule.fires].compare(readings[0], rule.threshold, reference),
         *map(compare, rule.either, readings[1:]),
     ]
-    shown = next((place for place, one in enumerate(alternatives) if one.fires), 0)
-    first = alternatives[shown]
-    unknown = [place for place, one in enumerate(alternatives) if one.fires is None]
+    shown_index = next((index for index, item in enumerate(alternatives) if item.fires), 0)
+    first = alternatives[shown_index]
+    unknown = [index for index, item in enumerate(alternatives) if item.fires is None]
     if unknown and not first.fires:
         leading = alternatives[0]
         if leading.fires is None:
             return RuleOutcome("not_applicable", "", None, leading.reason)
         return _unknown(readings[0], rule.conditions[unknown[0]], alternatives[unknown[0]])
-    readings = [readings[shown], *readings[len(alternatives) :]]  # order: leading, also, guards
+    readings = [readings[shown_index], *readings[len(alternatives) :]]  # order: leading, also, guards
     guards = [
-        (one, seen, compare(one, seen)) for one, seen in zip(rule.guards, readings[1 + len(rule.also) :], strict=False)
+        (item, guard_reading, compare(item, guard_reading))
+        for item, guard_reading in zip(rule.guards, readings[1 + len(rule.also) :], strict=False)
     ]
-    known = [one for one in guards if one[2].fires is not None]
-    if guards and not known:  # without its guard the reading may be noise, so the rule neither passes nor fails
+    valued_guards = [item for item in guards if item[2].fires is not None]
+    if guards and not valued_guards:  # without its guard the reading may be noise, so the rule neither passes nor fails
         return _unknown(readings[0], guards[0][0], guards[0][2])
-    if known and all(comparison.fires for *_, comparison in known):
-        condition, reading, _ = known[0]
+    if valued_guards and all(comparison.fires for *_, comparison in valued_guards):
+        condition, reading, _ = valued_guards[0]
         return RuleOutcome(
             "warn", rule.guard.fired, False, guard=GuardReading(condition.quantity, condition.fires, reading)
         )
@@ -93,12 +94,12 @@ def decide(rule: Rule, readings: Sequence[Reading], reference: Reading | None = 
             return _unknown(readings[0], condition, further)
         if not further.fires:
             return RuleOutcome("pass", condition.clear, False)
-    return RuleOutcome(rule.outcome, fired_word(rule, shown), True, shown=shown)
+    return RuleOutcome(rule.outcome, fired_word(rule, shown_index), True, shown=shown_index)
 
 
-def fired_word(rule: Rule, shown: int) -> str:
-    """Return the state of the rule if the condition with index `shown` fires."""
-    return (shown and rule.conditions[shown].fired) or rule.fired
+def fired_word(rule: Rule, shown_index: int) -> str:
+    """Return the state of the rule if the condition with index `shown_index` fires."""
+    return (shown_index and rule.conditions[shown_index].fired) or rule.fired
 
 
 def evaluate_rule(rule: Rule, measurements: Measurements) -> list[Reading]:
@@ -112,8 +113,8 @@ def compare(condition: Condition, reading: Reading) -> LimitCheck:
 
 
 def _unknown(observed: Reading, condition: Condition, comparison: LimitCheck) -> RuleOutcome:
-    shown = observed.reason if observed.value is None else f"{observed.value:.4g}"
-    reason = f"{shown}, but {quantity_of(condition.quantity).symbol} is N/A: {comparison.reason}"
+    observed_text = observed.reason if observed.value is None else f"{observed.value:.4g}"
+    reason = f"{observed_text}, but {quantity_of(condition.quantity).symbol} is N/A: {comparison.reason}"
     return RuleOutcome("not_applicable", "", None, reason)
 
 
@@ -133,8 +134,8 @@ def first_fire(rule: Rule, record: RunRecord) -> int | None:
     )
     if leading is None:
         return None
-    lines = (leading, *(repeat(NOT_FOLLOWED) if line is None else line for line in further))
-    for epoch, readings in enumerate(zip(*lines, strict=False)):
+    trajectories = (leading, *(repeat(NOT_FOLLOWED) if values is None else values for values in further))
+    for epoch, readings in enumerate(zip(*trajectories, strict=False)):
         if decide(rule, readings).fires:
             return epoch
     return None
@@ -153,7 +154,13 @@ def _by_epoch(rule: Rule) -> bool:
 
 
 def finding(
-    rule: Rule, case: RunWithControl, outcome: str, observed: Reading, text: str, limits: str = "", **more: object
+    rule: Rule,
+    case: RunWithControl,
+    outcome: str,
+    observed: Reading,
+    text: str,
+    limits: str = "",
+    **other_fields: object,
 ) -> Finding:
     """Return the Finding of a rule about a run.
 
@@ -164,7 +171,7 @@ def finding(
         observed: the observed reading.
         text: text of the observed value in the finding's sentence.
         limits: text of the requirement; the default is that of the rule's conditions.
-        more: other fields of the Finding.
+        other_fields: other fields of the Finding.
     """
     limits = limits or required(rule)
     reference = case.reference(rule.reference) if rule.reference else None
@@ -185,22 +192,22 @@ def finding(
         "first_fire": first_fire(rule, case.record),
         "further": other_limits(rule, 0),
     }
-    return Finding(**{**fields, **more})
+    return Finding(**{**fields, **other_fields})
 
 
-def other_limits(rule: Rule, shown: int) -> tuple[FurtherLimit, ...]:
-    """Return the limits of all conditions except the condition with index `shown`."""
-    others = [condition for place, condition in enumerate(rule.conditions) if place != shown]
-    return tuple(FurtherLimit(condition.quantity, condition.threshold) for condition in others)
+def other_limits(rule: Rule, shown_index: int) -> tuple[FurtherLimit, ...]:
+    """Return the limits of all conditions except the condition with index `shown_index`."""
+    other_conditions = [condition for index, condition in enumerate(rule.conditions) if index != shown_index]
+    return tuple(FurtherLimit(condition.quantity, condition.threshold) for condition in other_conditions)
 
 
 def required(rule: Rule) -> str:
     """Return the requirement of a rule as text."""
     # the leading condition and all alternatives must be kept, or one of the further conditions; the guard always
-    kept = " and ".join([limit(rule.conditions[0]), *map(named_limit, rule.either)])
-    either = " or ".join([kept, *map(named_limit, rule.also)])
-    guarded = " or ".join(map(named_limit, rule.guards))
-    return f"{either}, and {guarded}" if guarded else either
+    leading_limits = " and ".join([limit(rule.conditions[0]), *map(named_limit, rule.either)])
+    alternatives = " or ".join([leading_limits, *map(named_limit, rule.also)])
+    guard_limits = " or ".join(map(named_limit, rule.guards))
+    return f"{alternatives}, and {guard_limits}" if guard_limits else alternatives
 
 
 def named_limit(condition: Condition) -> str:
@@ -212,10 +219,10 @@ def limit(condition: Condition) -> str:
     return OPERATORS[condition.fires].describe.format(threshold=condition.threshold)
 
 
-def skipped_control(rule: Rule, case: RunWithControl, observed: Reading, **more: object) -> Finding:
+def skipped_control(rule: Rule, case: RunWithControl, observed: Reading, **other_fields: object) -> Finding:
     """Return the finding "skipped" for a control, which is not compared with itself."""
     reason = f"this run is the {case.record.spec.control} control"
-    return finding(rule, case, "skipped", observed, reason, **more)
+    return finding(rule, case, "skipped", observed, reason, **other_fields)
 
 
 UNDECIDED, STATED, OTHER_SET, AT_CHANCE = "UNDECIDED", "STATED", "OTHER SET", "AT CHANCE"
@@ -271,10 +278,10 @@ def _observed(rule: Rule, readings: Sequence[Reading], reference: ControlReferen
         margin = margin_pp(observed.value, reference.reading.value)
         return f"{observed.value:.4f} against {reference.reading.value:.4f} {reference.text} ({margin:+.2f} pp)"
     names = [quantity_of(condition.quantity).symbol for condition in rule.conditions[1:]]
-    known = [
+    value_texts = [
         f"{name} {reading.value:.6g}" for name, reading in zip(names, further, strict=True) if reading.value is not None
     ]
-    return f"{observed.value:.4g}" + (f" ({', '.join(known)}): {state}" if names else "")
+    return f"{observed.value:.4g}" + (f" ({', '.join(value_texts)}): {state}" if names else "")
 
 
 def judge_over_seeds(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
@@ -284,8 +291,8 @@ def judge_over_seeds(rule: Rule, case: RunWithControl, group: SeedGroup) -> Find
     )
     if case.control:
         return skipped_control(rule, case, Reading(None, "a control has no margin"), quantity=MARGIN, limits=limits)
-    if counted := group.superseded_by(case):
-        reason = not_counted(counted)
+    if counted_run := group.superseded_by(case):
+        reason = not_counted(counted_run)
         return finding(rule, case, "skipped", Reading(None, reason), reason, quantity=MARGIN, limits=limits, seeds=0)
     margins = group.margins
     if margins.mean is None or case.record.spec.seed not in margins.seeds:  # other seeds' margins do not count
@@ -295,9 +302,9 @@ def judge_over_seeds(rule: Rule, case: RunWithControl, group: SeedGroup) -> Find
         )
     outcome, state, text = _seeds_outcome(rule, margins, group.look)
     notes = list(margins.notes)
-    if rule.far_seed and margins.interval and (far := _far_seed(rule.far_seed, margins)):
+    if rule.far_seed and margins.interval and (outlier_text := _far_seed(rule.far_seed, margins)):
         outcome, state = "warn", UNDECIDED
-        notes.append(far)
+        notes.append(outlier_text)
     if rule.chance and margins.interval and margins.chance and margins.accuracy <= margins.chance:
         outcome, state = rule.outcome, AT_CHANCE
         notes.append(f"the mean accuracy {margins.accuracy:.4f} does not exceed chance, {margins.chance:.4f}")
@@ -334,15 +341,19 @@ def _far_seed(criterion: FarSeed, margins: Margins) -> str:
     )
 
 
-def _seeds_outcome(rule: Rule, margins: Margins, look: int) -> tuple[str, str, str]:
+def _seeds_outcome(rule: Rule, margins: Margins, interim_analysis: int) -> tuple[str, str, str]:
     """Return outcome, state, and a text about the interval of the margin."""
     seeds = ", ".join(shortened(margins.seeds))
     if margins.interval is None:
         side = "below" if margins.mean < rule.threshold else "not below"
         return "warn", PROVISIONAL, f" for the only seed {seeds}, {side} {rule.threshold:g} pp, but without an interval"
     low, high = margins.interval
-    why = f", because this is interim analysis {look} (the seed set changed after an audit);" if look > 1 else ""
-    text = f" ({level_text(margins.confidence)} interval{why} {low:+.2f} to {high:+.2f} pp over seeds {seeds})"
+    reason = (
+        f", because this is interim analysis {interim_analysis} (the seed set changed after an audit);"
+        if interim_analysis > 1
+        else ""
+    )
+    text = f" ({level_text(margins.confidence)} interval{reason} {low:+.2f} to {high:+.2f} pp over seeds {seeds})"
     if high < rule.threshold:
         return rule.outcome, rule.fired, text
     return ("pass", rule.clear, text) if low >= rule.threshold else ("warn", UNDECIDED, text)

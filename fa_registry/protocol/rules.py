@@ -142,8 +142,8 @@ def overridden(edition: Edition, overrides: Mapping[str, float]) -> Edition:
     Raises:
         InvalidFields: lists every override that matches no rule.
     """
-    places = {rule.code: [condition.quantity for condition in rule.conditions] for rule in edition.rules}
-    changes = checked_overrides(overrides, places, edition.name)
+    metrics_of_rule = {rule.code: [condition.quantity for condition in rule.conditions] for rule in edition.rules}
+    changes = checked_overrides(overrides, metrics_of_rule, edition.name)
     rules = tuple(_changed(rule, changes) for rule in edition.rules)
     recorded = {f"{code}.{name or 'threshold'}": value for (code, name), value in changes.items()}
     return dataclasses.replace(edition, rules=rules, overrides={**edition.overrides, **recorded})
@@ -158,7 +158,9 @@ def _located(name: str) -> tuple[Path, str | None]:
         return Path(stem), variant
     path = bundled_files.editions() / f"{stem}.toml"
     if not os.path.isfile(path):  # Path.is_file raises for a name that is too long
-        raise UnknownName("edition", stem, [known.stem for known in bundled_files.editions().glob("*.toml")])
+        raise UnknownName(
+            "edition", stem, [edition_path.stem for edition_path in bundled_files.editions().glob("*.toml")]
+        )
     return path, variant
 
 

@@ -22,20 +22,20 @@ class Tolerance:
     relative: float = 1e-6
     absolute: float = 0.0
 
-    def allowed(self, before: float, after: float) -> float:
+    def allowed(self, logged: float, recomputed: float) -> float:
         """Return the largest allowed deviation between two values."""
-        return max(self.relative * max(abs(before), abs(after)), self.absolute)
+        return max(self.relative * max(abs(logged), abs(recomputed)), self.absolute)
 
-    def allows(self, before: float, after: float) -> bool:
-        return abs(before - after) <= self.allowed(before, after)
+    def allows(self, logged: float, recomputed: float) -> bool:
+        return abs(logged - recomputed) <= self.allowed(logged, recomputed)
 
-    def is_gross(self, before: float, after: float) -> bool:
+    def is_gross(self, logged: float, recomputed: float) -> bool:
         """Return whether the deviation is too large for any configuration.
 
         In this case, the files of the run were changed.
         """
         near_zero = min(GROSS * self.absolute, MOST_GROSS)
-        return abs(before - after) > max(GROSS_SHARE * max(abs(before), abs(after)), near_zero)
+        return abs(logged - recomputed) > max(GROSS_SHARE * max(abs(logged), abs(recomputed)), near_zero)
 
 
 # Prefix of a metric's name → its tolerance; the first prefix that fits is used. Each tolerance is SAFETY times the

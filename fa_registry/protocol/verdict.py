@@ -38,20 +38,20 @@ def verdict(record: RunRecord, findings: Sequence[Finding], edition: Edition) ->
     fired = {finding.rule for finding in gating if finding.outcome == "fail"}
     fails = any(set(group) <= fired for group in edition.fail_if) or (edition.strict and bool(fired))
     fails = fails or any(map(fails_outright, gating))
-    missing = any(finding.outcome in ("not_applicable", "error") for finding in gating)
+    is_incomplete = any(finding.outcome in ("not_applicable", "error") for finding in gating)
     flags = tuple(_flag(finding) for finding in gating if finding.outcome in ("fail", "warn", "waived"))
-    text = {**TEXT, **edition.labels}
+    labels = {**TEXT, **edition.labels}
     if record.spec.control != "none":
-        return Verdict("control", text["control"])
+        return Verdict("control", labels["control"])
     if record.status == "diverged":
-        return Verdict("fail", verdict_label(text["diverged"], flags), flags)
+        return Verdict("fail", verdict_label(labels["diverged"], flags), flags)
     if fails:
         outcome = "fail"
-    elif missing or record.status != "complete":
+    elif is_incomplete or record.status != "complete":
         outcome = "incomplete"
     else:
         outcome = "warn" if flags else "pass"
-    return Verdict(outcome, verdict_label(text[outcome], flags), flags)
+    return Verdict(outcome, verdict_label(labels[outcome], flags), flags)
 
 
 def is_intact(record: RunRecord) -> bool:
@@ -70,8 +70,8 @@ def _flag(finding: Finding) -> str:
     # FAProtocol may replace a metric by a substitute: the rule is then marked too, `D3 provisional`
     if finding.outcome == "fail" and finding.state != PROVISIONAL:
         return finding.rule
-    word = "waived" if finding.outcome == "waived" else finding.state
-    return f"{finding.rule} {word.lower()}".strip()
+    state = "waived" if finding.outcome == "waived" else finding.state
+    return f"{finding.rule} {state.lower()}".strip()
 
 
 def combine_verdicts(verdicts: Iterable[Verdict]) -> Verdict:
@@ -81,20 +81,20 @@ def combine_verdicts(verdicts: Iterable[Verdict]) -> Verdict:
         return Verdict("incomplete", TEXT["incomplete"])
     worst = max(of_seeds, key=lambda verdict: SEVERITY.index(verdict.outcome))
     flags = tuple(sorted({flag for verdict in of_seeds for flag in verdict.flags}))
-    word = re.match(r"[^(:]*:?", worst.label)[0]
-    return Verdict(worst.outcome, verdict_label(word, flags), flags)
+    label = re.match(r"[^(:]*:?", worst.label)[0]
+    return Verdict(worst.outcome, verdict_label(label, flags), flags)
 
 
-def verdict_label(word: str, flags: Sequence[str]) -> str:
+def verdict_label(label: str, flags: Sequence[str]) -> str:
     """Combine a verdict's label with its flags.
 
     Examples are `FAIL(D1+D3)`, `WARN(D1; D3 waived)` and `needs walk-back: a, d`.
     """
-    if word.endswith(":"):
-        return f"{word} {', '.join(flags)}" if flags else word[:-1]
-    fired, others = [flag for flag in flags if " " not in flag], [flag for flag in flags if " " in flag]
-    parts = [*(["+".join(fired)] if fired else []), *others]
-    return f"{word}({'; '.join(parts)})" if parts else word
+    if label.endswith(":"):
+        return f"{label} {', '.join(flags)}" if flags else label[:-1]
+    fired, flags_with_state = [flag for flag in flags if " " not in flag], [flag for flag in flags if " " in flag]
+    parts = [*(["+".join(fired)] if fired else []), *flags_with_state]
+    return f"{label}({'; '.join(parts)})" if parts else label
 
 
 def exit_code(verdicts: Iterable[Verdict], integrity_failed: bool) -> int:

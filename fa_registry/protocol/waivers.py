@@ -60,9 +60,9 @@ def unknown_rules(waivers: Iterable[Waiver], editions: Sequence[Edition]) -> tup
 
     A typical cause is a misspelt rule.
     """
-    known = {rule.code for edition in editions for rule in edition.rules}
-    names = dict.fromkeys(waiver.rule for waiver in waivers if waiver.rule not in known)
-    return tuple(f"a waiver has no effect: {unknown_name_text('rule', name, known)}" for name in names)
+    known_codes = {rule.code for edition in editions for rule in edition.rules}
+    names = dict.fromkeys(waiver.rule for waiver in waivers if waiver.rule not in known_codes)
+    return tuple(f"a waiver has no effect: {unknown_name_text('rule', name, known_codes)}" for name in names)
 
 
 def without_runs(waivers: Iterable[Waiver], records: Sequence[RunRecord]) -> tuple[str, ...]:
@@ -71,13 +71,13 @@ def without_runs(waivers: Iterable[Waiver], records: Sequence[RunRecord]) -> tup
     A typical cause is a misspelt run id.
     """
     methods = {record.spec.method_label for record in records}
-    idle = [
+    unmatched = [
         waiver for waiver in waivers if not waiver.expired and not any(_speaks_of(waiver, record) for record in records)
     ]
     return tuple(
         f"a waiver of {waiver.rule} has no effect: "
         + (f"no run id begins with {waiver.run}" if waiver.run else unknown_name_text("method", waiver.method, methods))
-        for waiver in idle
+        for waiver in unmatched
     )
 
 
@@ -93,17 +93,17 @@ def _problems(table: Any, today: datetime.date) -> Iterator[str]:
     if not isinstance(table, Mapping):
         yield f"table: expected a table, found {jsonio.describe_value(table)}"
         return
-    known = (*TEXTS, *DATES, *WHERE)
-    yield from (unknown_field_text("", "field", name, known) for name in table if name not in known)
+    known_fields = (*TEXTS, *DATES, *WHERE)
+    yield from (unknown_field_text("", "field", name, known_fields) for name in table if name not in known_fields)
     for name in (*TEXTS, *WHERE):
         value = table.get(name)
         if name in TEXTS and (value is None or not str(value).strip()):
             yield f"{name}: missing"
         elif value is not None and not isinstance(value, str):
             yield f"{name}: expected text, found {jsonio.describe_value(value)}"
-    given = [name for name in WHERE if table.get(name)]
-    if len(given) != 1:
-        yield f"run: expected either a run or a method, found {' and '.join(given) or 'neither'}"
+    target_fields = [name for name in WHERE if table.get(name)]
+    if len(target_fields) != 1:
+        yield f"run: expected either a run or a method, found {' and '.join(target_fields) or 'neither'}"
     if isinstance(table.get("run"), str) and 0 < len(table["run"]) < LEAST_RUN:
         yield f"run: expected at least {LEAST_RUN} characters of the run id, found {table['run']!r}"
     yield from _date_problems(table, today)

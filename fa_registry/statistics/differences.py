@@ -163,23 +163,25 @@ def stated_difference(
     Raises:
         ValueError: a side has no value, or a value is not finite.
     """
-    values, given = finite(a, "side a"), finite(b, "a stated side")
-    numbers = {round(value / resolution) if resolution else value: value for value in given}
-    mean = math.fsum(values) / len(values) - math.fsum(given) / len(given)
+    values, stated = finite(a, "side a"), finite(b, "a stated side")
+    distinct_values = {round(value / resolution) if resolution else value: value for value in stated}
+    mean = math.fsum(values) / len(values) - math.fsum(stated) / len(stated)
     if len(values) < 2:
-        return StatedDifference(mean, None, len(numbers), "provisional: no interval, because there is only one value")
+        return StatedDifference(
+            mean, None, len(distinct_values), "provisional: no interval, because there is only one value"
+        )
     first = reported(values, "a stated difference")
-    if len(numbers) == 1:
+    if len(distinct_values) == 1:
         raw, df = first.std * math.sqrt(1 + 1 / first.n), float(first.n - 1)
-    elif len(numbers) == len(given):
-        raw, df = welch_error(first, reported(given, "a stated side"))
+    elif len(distinct_values) == len(stated):
+        raw, df = welch_error(first, reported(stated, "a stated side"))
     else:
-        counts = Counter(round(value / resolution) if resolution else value for value in given)
-        weight = math.hypot(*counts.values()) / len(given)  # √Σw², which is 1/√n for equal ones
-        raw = math.hypot(standard_error(first), reported(numbers.values()).std * weight)
-        df = float(min(first.n, len(numbers)) - 1)
-    error, remark = steady_error(raw, rounding(*values, *given), first.n)
-    return StatedDifference(mean, around(mean, error, df, confidence), len(numbers), remark)
+        counts = Counter(round(value / resolution) if resolution else value for value in stated)
+        weight = math.hypot(*counts.values()) / len(stated)  # √Σw², which is 1/√n for equal ones
+        raw = math.hypot(standard_error(first), reported(distinct_values.values()).std * weight)
+        df = float(min(first.n, len(distinct_values)) - 1)
+    error, remark = steady_error(raw, rounding(*values, *stated), first.n)
+    return StatedDifference(mean, around(mean, error, df, confidence), len(distinct_values), remark)
 
 
 def welch_error(a: Reported, b: Reported) -> tuple[float, float]:

@@ -45,8 +45,8 @@ def excludes(interval: Interval, value: float) -> bool:
 
 def around(centre: float, error: float, df: float, confidence: float = CONFIDENCE) -> Interval:
     """Return the interval centre ± t quantile × standard error."""
-    half = quantile(df, confidence) * error
-    return Interval(centre - half, centre + half, confidence, "t")
+    half_width = quantile(df, confidence) * error
+    return Interval(centre - half_width, centre + half_width, confidence, "t")
 
 
 def t_interval(values: Iterable[float], confidence: float = CONFIDENCE) -> Interval:
@@ -122,12 +122,12 @@ def wilson_interval(share: float, n: int, confidence: float = CONFIDENCE) -> Int
         )
     z = float(special.ndtri((1 + _proper(confidence)) / 2))
     centre = (share + z**2 / (2 * n)) / (1 + z**2 / n)
-    half = z / (1 + z**2 / n) * math.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
-    return Interval(max(0.0, centre - half), min(1.0, centre + half), confidence, "wilson")
+    half_width = z / (1 + z**2 / n) * math.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
+    return Interval(max(0.0, centre - half_width), min(1.0, centre + half_width), confidence, "wilson")
 
 
-def look_confidence(look: int, confidence: float = CONFIDENCE) -> float:
-    """Return the confidence level at interim analysis number `look`.
+def look_confidence(interim_analysis: int, confidence: float = CONFIDENCE) -> float:
+    """Return the confidence level at interim analysis number `interim_analysis`.
 
     The levels are 95 %, 97.5 %, 99.17 %, 99.58 %, … At analysis k ≥ 2, the error probability is α/(k(k−1)). The sum of 1/(k(k−1))
     over k ≥ 2 is 1, so all later analyses together have the same error probability as the first analysis.
@@ -137,15 +137,15 @@ def look_confidence(look: int, confidence: float = CONFIDENCE) -> float:
     any dependence between the analyses.
 
     Args:
-        look: number of the interim analysis, starting at 1.
+        interim_analysis: number of the interim analysis, starting at 1.
         confidence: confidence level of a single analysis.
 
     Raises:
-        ValueError: `look` is below 1.
+        ValueError: `interim_analysis` is below 1.
     """
-    if look < 1:
-        raise ValueError(f"expected the number of the interim analysis, 1 or more, found {look!r}")
-    return 1 - (1 - _proper(confidence)) / max(1, look * (look - 1))
+    if interim_analysis < 1:
+        raise ValueError(f"expected the number of the interim analysis, 1 or more, found {interim_analysis!r}")
+    return 1 - (1 - _proper(confidence)) / max(1, interim_analysis * (interim_analysis - 1))
 
 
 def seeds_to_plan(distance: float, std: float, power: float = POWER) -> int | None:
@@ -160,10 +160,10 @@ def seeds_to_plan(distance: float, std: float, power: float = POWER) -> int | No
         power: probability of a decision.
     """
     counts = np.arange(2, MOST_SEEDS + 1)
-    reached = special.stdtrit(counts - 1, (1 + CONFIDENCE) / 2)
-    missed = special.nctdtr(counts - 1, np.minimum(distance * np.sqrt(counts) / std, NONCENTRAL), reached)
-    enough = np.flatnonzero(1 - missed >= power)
-    return int(counts[enough[0]]) if len(enough) else None
+    critical_t = special.stdtrit(counts - 1, (1 + CONFIDENCE) / 2)
+    miss_probability = special.nctdtr(counts - 1, np.minimum(distance * np.sqrt(counts) / std, NONCENTRAL), critical_t)
+    sufficient_indices = np.flatnonzero(1 - miss_probability >= power)
+    return int(counts[sufficient_indices[0]]) if len(sufficient_indices) else None
 
 
 def level_text(confidence: float) -> str:

@@ -73,12 +73,12 @@ class OverSeeds:
             return Reading(None, "one seed: no interval")
         if not self.terms:
             return Reading(None, "no interval, because a value is 0 and has no logarithm")
-        found = self._summary
+        sample_summary = self._summary
         if self.average == ARITHMETIC:
-            return Reading(getattr(found, name))
-        if max(abs(found.low), abs(found.high), found.std) > LARGEST_DECADES:
+            return Reading(getattr(sample_summary, name))
+        if max(abs(sample_summary.low), abs(sample_summary.high), sample_summary.std) > LARGEST_DECADES:
             return Reading(None, "no interval, because its ends exceed the range of float64")
-        return Reading(10.0 ** getattr(found, name))
+        return Reading(10.0 ** getattr(sample_summary, name))
 
 
 def mean_over(readings: Iterable[tuple[int, Reading]], average: str) -> OverSeeds:
@@ -91,20 +91,25 @@ def mean_over(readings: Iterable[tuple[int, Reading]], average: str) -> OverSeed
         readings: pairs of seed and Reading.
         average: ARITHMETIC or GEOMETRIC.
     """
-    given = tuple(readings)
-    of = len({seed for seed, _ in given})
-    broken = [reading for _, reading in given if reading.not_finite]
-    known = [reading.value for _, reading in given if reading.value is not None]
-    if broken or not known:
-        return OverSeeds(average, next(iter((*broken, *(one for _, one in given))), Reading(None, "no run")), 0, of)
-    low, high = min(known), max(known)
+    seed_readings = tuple(readings)
+    seed_count = len({seed for seed, _ in seed_readings})
+    non_finite = [reading for _, reading in seed_readings if reading.not_finite]
+    defined_values = [reading.value for _, reading in seed_readings if reading.value is not None]
+    if non_finite or not defined_values:
+        return OverSeeds(
+            average,
+            next(iter((*non_finite, *(any_reading for _, any_reading in seed_readings))), Reading(None, "no run")),
+            0,
+            seed_count,
+        )
+    low, high = min(defined_values), max(defined_values)
     if (average == GEOMETRIC and low <= 0 < high - low) or (average == ARITHMETIC and max(-low, high) > LARGEST):
         return OverSeeds(
-            average, Reading(None, f"no {average} mean exists for values from {low:.3g} to {high:.3g}"), 0, of
+            average, Reading(None, f"no {average} mean exists for values from {low:.3g} to {high:.3g}"), 0, seed_count
         )
-    values = tuple(seed_values(given, average).values())
+    values = tuple(seed_values(seed_readings, average).values())
     terms = values if average == ARITHMETIC else tuple(map(math.log10, values)) if low > 0 else ()
-    return OverSeeds(average, Reading(_mean(values, average)), len(values), of, terms)
+    return OverSeeds(average, Reading(_mean(values, average)), len(values), seed_count, terms)
 
 
 def seed_values(readings: Iterable[tuple[int, Reading]], average: str) -> dict[int, float]:
@@ -112,11 +117,11 @@ def seed_values(readings: Iterable[tuple[int, Reading]], average: str) -> dict[i
 
     Several runs with the same seed are averaged.
     """
-    several: dict[int, list[float]] = {}
+    values_of_seed: dict[int, list[float]] = {}
     for seed, reading in readings:
         if reading.value is not None:
-            several.setdefault(seed, []).append(reading.value)
-    return {seed: _mean(values, average) for seed, values in several.items()}
+            values_of_seed.setdefault(seed, []).append(reading.value)
+    return {seed: _mean(values, average) for seed, values in values_of_seed.items()}
 
 
 def _mean(values: Sequence[float], average: str) -> float:

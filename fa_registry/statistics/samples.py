@@ -61,8 +61,8 @@ def summary(values: Iterable[float]) -> Summary:
     if len(numbers) == 1:
         return Summary(1, numbers[0], None, None, None)
     sample = _figures(numbers)
-    half = quantile(sample.n - 1) * standard_error(sample)
-    return Summary(sample.n, sample.mean, sample.std, sample.mean - half, sample.mean + half)
+    half_width = quantile(sample.n - 1) * standard_error(sample)
+    return Summary(sample.n, sample.mean, sample.std, sample.mean - half_width, sample.mean + half_width)
 
 
 def reported(values: Iterable[float], purpose: str = "a sample with a spread") -> Reported:
@@ -104,15 +104,15 @@ def finite(values: Iterable[float], purpose: str, least: int = 1) -> tuple[float
         raise ValueError(f"{purpose}: expected a list of values, found a mapping {dict(values)!r}; pass its .values()")
     numbers = tuple(values)
     if len(numbers) < least:
-        needed = "one value" if least == 1 else f"{least} values"
+        minimum_text = "one value" if least == 1 else f"{least} values"
         raise ValueError(
-            f"{purpose} needs at least {needed}, found {len(numbers) or 'none'}; train or select more seeds"
+            f"{purpose} needs at least {minimum_text}, found {len(numbers) or 'none'}; train or select more seeds"
         )
     # float() first: a comparison in float32 would convert the limit to inf
-    wrong = [repr(value) for value in numbers if not (isinstance(value, Real) and abs(float(value)) <= LARGEST)]
-    if wrong:
+    invalid = [repr(value) for value in numbers if not (isinstance(value, Real) and abs(float(value)) <= LARGEST)]
+    if invalid:
         raise ValueError(
-            f"{purpose}: expected finite values up to {LARGEST:g}, found {', '.join(wrong[:5])} among {len(numbers)} values; "
+            f"{purpose}: expected finite values up to {LARGEST:g}, found {', '.join(invalid[:5])} among {len(numbers)} values; "
             "exclude diverged runs by name, and report the exclusion"
         )
     return tuple(float(value) for value in numbers)
@@ -183,10 +183,10 @@ def holm(p_values: Iterable[float]) -> tuple[float, ...]:
         ValueError: a p-value is outside 0..1.
     """
     values = tuple(p_values)
-    if wrong := [value for value in values if not 0 <= value <= 1]:
-        raise ValueError(f"expected p-values from 0 to 1, found {wrong!r}")
-    adjusted, least = [0.0] * len(values), 0.0
-    for rank, place in enumerate(sorted(range(len(values)), key=values.__getitem__)):
-        least = max(least, min(1.0, round((len(values) - rank) * values[place], 12)))
-        adjusted[place] = least
+    if invalid := [value for value in values if not 0 <= value <= 1]:
+        raise ValueError(f"expected p-values from 0 to 1, found {invalid!r}")
+    adjusted, running_maximum = [0.0] * len(values), 0.0
+    for rank, index in enumerate(sorted(range(len(values)), key=values.__getitem__)):
+        running_maximum = max(running_maximum, min(1.0, round((len(values) - rank) * values[index], 12)))
+        adjusted[index] = running_maximum
     return tuple(adjusted)

@@ -14,13 +14,13 @@ from fa_registry.statistics.samples import CONFIDENCE, finite, reported
 TESTED = 8  # Shapiro and Wilk's test rejects log-normal scatter in 48 % of samples of 8, in 9 % of samples of 3
 
 
-def far_value(values: Sequence[float], level: float, least: float) -> int | None:
+def far_value(values: Sequence[float], level: float, gap: float) -> int | None:
     """Return the index of an outlier, or None if there is no outlier.
 
     Args:
         values: one value per seed. Return None if there are fewer than three values.
         level: level of Grubbs' two-sided test for one outlier (Grubbs 1969, Technometrics 11, 1), 0 to 1.
-        least: smallest distance of an outlier from the nearest other value, in the unit of the values. Without this minimum, three
+        gap: smallest distance of an outlier from the nearest other value, in the unit of the values. Without this minimum, three
             values of which two are equal would always have an outlier.
 
     Raises:
@@ -31,8 +31,8 @@ def far_value(values: Sequence[float], level: float, least: float) -> int | None
         return None
     sample, n = reported(numbers), len(numbers)
     index = max(range(n), key=lambda place: abs(numbers[place] - sample.mean))
-    nearest = min(abs(numbers[index] - other) for place, other in enumerate(numbers) if place != index)
-    if nearest < least or not sample.std:
+    nearest = min(abs(numbers[index] - other) for position, other in enumerate(numbers) if position != index)
+    if nearest < gap or not sample.std:
         return None
     t = float(special.stdtrit(n - 2, 1 - level / (2 * n)))
     critical = (n - 1) / math.sqrt(n) * t / math.hypot(t, math.sqrt(n - 2))
@@ -61,5 +61,5 @@ def scatter_text(values: Sequence[float]) -> str:
     from scipy import stats  # imported here: it takes half a second, which a report of few seeds does not need
 
     p = float(stats.shapiro(values).pvalue)
-    found = "not compatible" if p < 1 - CONFIDENCE else "compatible"
-    return f"{assumed}; the values are {found} with this assumption (Shapiro-Wilk test, {n} seeds, p = {p:.2g})"
+    compatibility = "not compatible" if p < 1 - CONFIDENCE else "compatible"
+    return f"{assumed}; the values are {compatibility} with this assumption (Shapiro-Wilk test, {n} seeds, p = {p:.2g})"

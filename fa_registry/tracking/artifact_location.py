@@ -63,11 +63,11 @@ def local_folder(uri: str, store: str, run_id: str) -> Path | None:
         )
     folder, database = _path(uri), sqlite_path(store)
     _check_own(folder, run_id)
-    experiment, own, rest = str(folder).partition(f"/{run_id}/artifacts")
+    experiment, run_part, remainder = str(folder).partition(f"/{run_id}/artifacts")
     sibling = _neighbour(experiment, database) if database else None
     if sibling:
         root, name = sibling
-        folder = join_safely(root, f"{name}{own}{rest}")  # the root may itself be a link, to a larger disk
+        folder = join_safely(root, f"{name}{run_part}{remainder}")  # the root may itself be a link, to a larger disk
     _check_own(Path(os.path.realpath(folder)), run_id)
     return folder
 
@@ -85,13 +85,13 @@ def check_inside_store(folder: Path, store: str) -> None:
     database = sqlite_path(store)
     if database is None:
         return
-    place = os.path.realpath(folder)
-    allowed = [str(database.parent), *filter(None, os.environ.get(ALLOWED, "").split(os.pathsep))]
-    if not any(Path(place).is_relative_to(os.path.realpath(root)) for root in allowed):
+    target = os.path.realpath(folder)
+    allowed_folders = [str(database.parent), *filter(None, os.environ.get(ALLOWED, "").split(os.pathsep))]
+    if not any(Path(target).is_relative_to(os.path.realpath(root)) for root in allowed_folders):
         raise OutsideStore(
-            f"store {store}: the artifact folder {place} is outside the folder {database.parent}. Nothing was written, because the "
-            f"creator of the store chose that artifact folder. If that folder is yours, set the environment variable "
-            f"{ALLOWED}={shlex.quote(place)} and repeat the command. Separate several folders by {os.pathsep!r}. "
+            f"store {store}: the artifact folder {target} is outside the folder {database.parent}. Nothing was written, because "
+            f"the creator of the store chose that artifact folder. If that folder is yours, set the environment variable "
+            f"{ALLOWED}={shlex.quote(target)} and repeat the command. Separate several folders by {os.pathsep!r}. "
             "`fa-registry verify` needs no permission, because it writes nothing"
         )
 
@@ -137,13 +137,15 @@ def _neighbour(experiment: str, database: Path) -> tuple[Path, str] | None:
     if not match:
         return None
     root = database.parent / match["name"]
-    is_ours = match["name"] == ARTIFACTS or os.path.isdir(root) or os.path.exists(f"{match['folder']}/{database.name}")
-    return (root, match["experiment"]) if is_ours else None
+    is_in_store = (
+        match["name"] == ARTIFACTS or os.path.isdir(root) or os.path.exists(f"{match['folder']}/{database.name}")
+    )
+    return (root, match["experiment"]) if is_in_store else None
 
 
 def _check_own(folder: Path, run_id: str) -> None:
-    own = RUN_ID.fullmatch(run_id) and f"/{run_id}/artifacts/" in f"{folder}/"
-    if not own or ".." in folder.parts or folder.parts[1] in KERNELS or "\0" in str(folder):
+    is_run_folder = RUN_ID.fullmatch(run_id) and f"/{run_id}/artifacts/" in f"{folder}/"
+    if not is_run_folder or ".." in folder.parts or folder.parts[1] in KERNELS or "\0" in str(folder):
         raise UnreadableFile(
             folder, f"is not the artifact folder of run {run_id}: expected a path that ends with {run_id}/artifacts"
         )
@@ -168,19 +170,19 @@ def placed(database: Path) -> ArtifactLocations:
     """Compare the addresses in a database with the files on disk, read-only."""
     with probe_sqlite(database) as connection:
         locations = connection.execute("SELECT DISTINCT CAST(artifact_location AS TEXT) FROM experiments").fetchall()
-        sealed = connection.execute(
+        recorded_runs = connection.execute(
             "SELECT run_uuid, CAST(artifact_uri AS TEXT) FROM runs JOIN tags USING (run_uuid) "
             "WHERE key = ? AND lifecycle_stage = 'active'",
             (TAG_ARTIFACTS,),
         ).fetchall()
-    lacking = {}
-    for run_id, uri in sealed:
+    missing_folders = {}
+    for run_id, uri in recorded_runs:
         with contextlib.suppress(UnreadableFile):  # reported when that run is read
             folder = local_folder(uri or "", f"sqlite:///{database}", run_id)
             if folder and not os.path.isdir(folder):
-                lacking[run_id] = resolve_artifact(folder, uri)
+                missing_folders[run_id] = resolve_artifact(folder, uri)
     return ArtifactLocations(
-        dict(filter(None, (_moved(uri or "", database) for (uri,) in locations))), lacking, len(sealed)
+        dict(filter(None, (_moved(uri or "", database) for (uri,) in locations))), missing_folders, len(recorded_runs)
     )
 
 
@@ -196,14 +198,14 @@ def _moved(uri: str, database: Path) -> tuple[str, str] | None:
     return f"{old}/", f"{root.as_uri() if uri.startswith('file:') else root}/"
 
 
-def rewrite_addresses(database: Path, moved: Mapping[str, str]) -> Path:
+def rewrite_addresses(database: Path, prefixes: Mapping[str, str]) -> Path:
     """Replace address prefixes in the database of a moved store, in one transaction.
 
     MLflow's client cannot change an address, and MLflow's pages read only the recorded address.
 
     Args:
         database: sqlite file of the store.
-        moved: recorded address prefix → current address prefix.
+        prefixes: recorded address prefix → current address prefix.
 
     Returns:
         The path of the backup that was made before the change.
@@ -212,18 +214,18 @@ def rewrite_addresses(database: Path, moved: Mapping[str, str]) -> Path:
         StoreError: the database cannot be written.
     """
     check_writable(f"sqlite:///{database}")
-    before = database.with_name(f"{database.name}.before-{datetime.datetime.now():%Y%m%dT%H%M%S}")
-    temporary = database.with_name(f".{before.name}{process_ownership.owner_suffix()}")
+    backup = database.with_name(f"{database.name}.before-{datetime.datetime.now():%Y%m%dT%H%M%S}")
+    temporary = database.with_name(f".{backup.name}{process_ownership.owner_suffix()}")
     try:
         with refused(f"store {database}"), contextlib.closing(_opened(database)) as connection:
             connection.execute("BEGIN IMMEDIATE")  # no other process writes between the copy and the change
             with contextlib.closing(_opened(database)) as source, contextlib.closing(_opened(temporary)) as copy:
                 source.backup(copy)
-            os.replace(temporary, before)
+            os.replace(temporary, backup)
             tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             for table in ADDRESSES.keys() & tables:
                 for column in ADDRESSES[table]:
-                    for old, new in moved.items():
+                    for old, new in prefixes.items():
                         connection.execute(
                             f"UPDATE {table} SET {column} = ? || substr({column}, ?) WHERE substr({column}, 1, ?) = ?",
                             (new, len(old) + 1, len(old), old),
@@ -231,7 +233,7 @@ def rewrite_addresses(database: Path, moved: Mapping[str, str]) -> Path:
             connection.execute("COMMIT")
     finally:
         temporary.unlink(missing_ok=True)
-    return before
+    return backup
 
 
 def _opened(path: Path) -> sqlite3.Connection:

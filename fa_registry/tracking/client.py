@@ -68,36 +68,36 @@ class Client:
 
     def at_once(self) -> Client:
         """Return a copy of this client that does not wait for an unreachable server."""
-        other = copy.copy(self)
-        other._waits = False
-        return other
+        client = copy.copy(self)
+        client._waits = False
+        return client
 
-    def experiments(self, new: bool = False) -> list[Experiment]:
+    def experiments(self, refresh: bool = False) -> list[Experiment]:
         """Return all experiments that are not deleted.
 
         The list is at most 60 seconds old.
 
         Args:
-            new: whether to request the list from the store even if a recent list is available.
+            refresh: whether to request the list from the store even if a recent list is available.
         """
-        when, listed = self._listed[0]
-        if new or time.monotonic() - when > FRESH:
+        listed_at, listed = self._listed[0]
+        if refresh or time.monotonic() - listed_at > FRESH:
             listed = self.ask(lambda: _all_experiments(self._client))
             self._listed[0] = (time.monotonic(), listed)
         return listed
 
-    def ask(self, question: Callable[[], T]) -> T:
-        """Call `question`, which queries this store, and return its result.
+    def ask(self, query: Callable[[], T]) -> T:
+        """Call `query`, which queries this store, and return its result.
 
         Wait for a locked database or an unreachable server, and convert errors to StoreRefusal.
         """
-        return _present(self.uri, lambda: _patiently(self.uri, question), self._waits)
+        return _present(self.uri, lambda: _patiently(self.uri, query), self._waits)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("_"):
             raise AttributeError(name)  # on a copy that is not complete yet
         method = getattr(self._client, name)
-        return functools.wraps(method)(lambda *given, **named: self.ask(lambda: method(*given, **named)))
+        return functools.wraps(method)(lambda *arguments, **keywords: self.ask(lambda: method(*arguments, **keywords)))
 
 
 def answering(uri: str) -> contextlib.AbstractContextManager[None]:
@@ -127,18 +127,18 @@ def _opened(uri: str, make: bool) -> tuple[str, MlflowClient, list[Experiment]]:
 
 
 def _all_experiments(client: MlflowClient) -> list[Experiment]:
-    found, page = [], client.search_experiments()
+    experiments, page = [], client.search_experiments()
     while page.token:
-        found += page
+        experiments += page
         page = client.search_experiments(page_token=page.token)
-    return [*found, *page]
+    return [*experiments, *page]
 
 
-def _present(uri: str, ask: Callable[[], T], waits: bool) -> T:
-    """Call `ask`, which must be idempotent, until a server is reachable."""
+def _present(uri: str, query: Callable[[], T], waits: bool) -> T:
+    """Call `query`, which must be idempotent, until a server is reachable."""
     if sqlite_path(uri):
-        return ask()
-    begun: dict[
+        return query()
+    refused_since: dict[
         str, float
     ] = {}  # kind of refusal → since when: a server that starts may first be unreachable and then return errors
     reported = False
@@ -147,9 +147,9 @@ def _present(uri: str, ask: Callable[[], T], waits: bool) -> T:
             with _of_mlflow(waits):
                 if not waits and uri.startswith("http"):
                     _check_reached(uri)
-                return ask()
+                return query()
         except StoreRefusal as refusal:
-            waited = time.monotonic() - begun.setdefault(refusal.kind, time.monotonic())
+            waited = time.monotonic() - refused_since.setdefault(refusal.kind, time.monotonic())
             patience = WAITED_FOR.get(refusal.kind, 0.0) if waits else 0.0
             if waited > patience or not patience:
                 raise
@@ -166,17 +166,17 @@ def _of_mlflow(waits: bool) -> Iterator[None]:
     By default, MLflow repeats a failed request for minutes. Variables that the user has set do not change. If two threads use the
     context at the same time, the variables may stay set, which does no harm.
     """
-    wanted = {
+    settings = {
         "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
         "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # saves a request per run, and keeps JSON output clean
         **({} if waits else {"MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}),
     }
-    ours = {name: value for name, value in wanted.items() if name not in os.environ}
-    os.environ.update(ours)
+    added_settings = {name: value for name, value in settings.items() if name not in os.environ}
+    os.environ.update(added_settings)
     try:
         yield
     finally:
-        for name in ours:
+        for name in added_settings:
             os.environ.pop(name, None)
 
 
@@ -184,40 +184,40 @@ def _check_reached(uri: str) -> None:
     """Raise StoreRefusal if no server accepts connections at `uri`."""
     proxy = requests.utils.select_proxy(uri, requests.utils.get_environ_proxies(uri))
     with answering(uri):
-        asked = urllib3.util.parse_url(proxy or uri)
-        port = asked.port or (443 if asked.scheme == "https" else 80)
-        socket.create_connection(((asked.host or "").strip("[]"), port), AT_ONCE).close()
+        parsed_url = urllib3.util.parse_url(proxy or uri)
+        port = parsed_url.port or (443 if parsed_url.scheme == "https" else 80)
+        socket.create_connection(((parsed_url.host or "").strip("[]"), port), AT_ONCE).close()
 
 
-def _patiently(uri: str, ask: Callable[[], T]) -> T:
-    """Call `ask` until no other process locks the database; return its result."""
-    answers: list[T] = []
+def _patiently(uri: str, query: Callable[[], T]) -> T:
+    """Call `query` until no other process locks the database; return its result."""
+    results: list[T] = []
 
     def answered() -> bool:
         try:
             with answering(uri):
-                answers.append(ask())
+                results.append(query())
         except StoreRefusal as refusal:
             if refusal.kind != HELD:
                 raise
-        return bool(answers)
+        return bool(results)
 
     _wait(answered, f"store {uri}: the database", lambda: "another process that writes to the store")
-    return answers[0]
+    return results[0]
 
 
-def _wait(attempt: Callable[[], bool], what: str, holder: Callable[[], str]) -> None:
+def _wait(attempt: Callable[[], bool], subject: str, holder: Callable[[], str]) -> None:
     """Call `attempt` until it returns True. Raise StoreError after 120 seconds."""
-    begun, reported = time.monotonic(), False
+    start, reported = time.monotonic(), False
     while not attempt():
-        waited = time.monotonic() - begun
+        waited = time.monotonic() - start
         if waited > PATIENCE:
             raise StoreError(
-                f"{what} has been locked by {holder()} for {waited:.0f} seconds; nothing was changed. "
+                f"{subject} has been locked by {holder()} for {waited:.0f} seconds; nothing was changed. "
                 "Wait for that process or end it, then repeat the command"
             )
         if waited > SILENT and not reported:
-            LOG.warning("%s is locked by %s; waiting for at most %.0f seconds", what, holder(), PATIENCE)
+            LOG.warning("%s is locked by %s; waiting for at most %.0f seconds", subject, holder(), PATIENCE)
             reported = True
         time.sleep(PAUSE)
 
@@ -229,11 +229,11 @@ def _made_once(uri: str, address: str) -> Iterator[None]:
     Without the lock, several processes that create one store at the same time fail, and a killed process leaves incomplete tables.
     """
     path = sqlite_path(address)
-    with contextlib.ExitStack() as alone:
+    with contextlib.ExitStack() as lock_stack:
         if path is None and sqlalchemy.make_url(address).get_backend_name() == "postgresql":
-            alone.enter_context(_advisory_lock(uri))
+            lock_stack.enter_context(_advisory_lock(uri))
         elif path is not None and revision(path) != _newest_revision():
-            alone.enter_context(_file_lock(path))
+            lock_stack.enter_context(_file_lock(path))
             if revision(path) is None:
                 _make(path)
         yield
@@ -241,17 +241,21 @@ def _made_once(uri: str, address: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _file_lock(path: Path) -> Iterator[None]:
-    place = Path(f"{path}.lock")
-    lock = FileLock(place)
+    lock_path = Path(f"{path}.lock")
+    lock = FileLock(lock_path)
 
     def acquired() -> bool:
         with contextlib.suppress(Timeout):
             lock.acquire(timeout=0)
         return lock.is_locked
 
-    _wait(acquired, f"store {path}: {place.name}", lambda: place.read_text(errors="replace")[:200] or "another process")
+    _wait(
+        acquired,
+        f"store {path}: {lock_path.name}",
+        lambda: lock_path.read_text(errors="replace")[:200] or "another process",
+    )
     try:
-        place.write_text(f"process {os.getpid()} on {platform.node()}")
+        lock_path.write_text(f"process {os.getpid()} on {platform.node()}")
         yield
     finally:
         lock.release()
@@ -265,16 +269,16 @@ def _advisory_lock(uri: str) -> Iterator[None]:
         StoreError: a newer MLflow created the database.
     """
     engine = sqlalchemy.create_engine(uri, poolclass=sqlalchemy.NullPool)
-    wanted = sqlalchemy.text("SELECT pg_try_advisory_xact_lock(:number)").bindparams(number=ADVISORY)
+    lock_query = sqlalchemy.text("SELECT pg_try_advisory_xact_lock(:number)").bindparams(number=ADVISORY)
     with engine.begin() as connection:
         _wait(
-            lambda: connection.execute(wanted).scalar_one(),
+            lambda: connection.execute(lock_query).scalar_one(),
             f"store {uri}",
             lambda: "another process that opens the store",
         )
         if sqlalchemy.inspect(connection).has_table(VERSION):
-            found = connection.execute(sqlalchemy.text(f"SELECT version_num FROM {VERSION}")).scalar()
-            check_revision(uri, found, known_revisions())
+            found_revision = connection.execute(sqlalchemy.text(f"SELECT version_num FROM {VERSION}")).scalar()
+            check_revision(uri, found_revision, known_revisions())
         yield
 
 
@@ -282,9 +286,9 @@ def _make(path: Path) -> None:
     """Create the database under a temporary name, write it to disk, and rename it."""
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore  # takes a second, which a server's client saves
 
-    beginning = f".{path.name}{MAKING}"
-    temporary = path.with_name(f"{beginning}.{os.getpid()}")
-    _clear(path.parent, beginning)  # stale files of killed processes: the holder of the lock is the only creator
+    prefix = f".{path.name}{MAKING}"
+    temporary = path.with_name(f"{prefix}.{os.getpid()}")
+    _clear(path.parent, prefix)  # stale files of killed processes: the holder of the lock is the only creator
     try:
         store = SqlAlchemyStore(f"sqlite:///{temporary}", DEFAULT_LOCAL_FILE_AND_ARTIFACT_PATH)
         store.engine.dispose()  # later connections must not use the temporary name
@@ -293,7 +297,7 @@ def _make(path: Path) -> None:
             os.replace(temporary, path)
             _to_disk(path.parent)
     finally:
-        _clear(path.parent, beginning)
+        _clear(path.parent, prefix)
 
 
 def _to_disk(path: Path) -> None:
@@ -304,10 +308,10 @@ def _to_disk(path: Path) -> None:
         os.close(descriptor)
 
 
-def _clear(folder: Path, beginning: str) -> None:
-    for left in folder.iterdir():
-        if left.name.startswith(beginning):
-            left.unlink()
+def _clear(folder: Path, prefix: str) -> None:
+    for stale_file in folder.iterdir():
+        if stale_file.name.startswith(prefix):
+            stale_file.unlink()
 
 
 @functools.cache

@@ -72,8 +72,12 @@ class SealedRun:
 
         Newer releases log only some epochs; older releases logged every epoch.
         """
-        shown = schema.shown_epochs(self.spec.epochs, self.provenance.get("points", 0))
-        return [point for point in points(self.rows, self.charts) if point.step in shown or point.step == self.epochs]
+        logged_epochs = schema.shown_epochs(self.spec.epochs, self.provenance.get("points", 0))
+        return [
+            point
+            for point in points(self.rows, self.charts)
+            if point.step in logged_epochs or point.step == self.epochs
+        ]
 
     @cached_property  # because every row needs it
     def epochs(self) -> int:
@@ -113,12 +117,12 @@ def checks(sealed: SealedRun, run: StoredRun) -> tuple[Check, ...]:
         Two checks: one of the files, one of tags, parameters and last metric values in the tables.
     """
     tables = [*_tags(sealed, run.tags), *_params(sealed, run.params), *_last_values(sealed, run.metrics)]
-    agrees = f"{sealed.status} after epoch {sealed.epochs} of {sealed.spec.epochs}"
+    ending_text = f"{sealed.status} after epoch {sealed.epochs} of {sealed.spec.epochs}"
     return (
         check(
             FILES,
             list(_among_files(sealed)),
-            f"spec, series, measurements and provenance describe the same run: {agrees}",
+            f"spec, series, measurements and provenance describe the same run: {ending_text}",
         ),
         check(
             TABLES, tables, "status, method, study, parameters and last metrics in the store equal the recorded ones"
@@ -126,19 +130,19 @@ def checks(sealed: SealedRun, run: StoredRun) -> tuple[Check, ...]:
     )
 
 
-def check(subject: str, differences: Sequence[str], agrees: str) -> Check:
+def check(subject: str, differences: Sequence[str], agreement_text: str) -> Check:
     """Return a Check that reports agreement or lists the first five differences.
 
     Args:
         subject: what was checked: FILES or TABLES.
         differences: descriptions of the differences; empty if everything agrees.
-        agrees: text of the check if there is no difference.
+        agreement_text: text of the check if there is no difference.
     """
     if not differences:
-        return Check(subject, "agrees", agrees)
-    rest = len(differences) - SHOWN
-    more = [f"and {rest} more ({len(differences)} in all)"] if rest > 0 else []
-    return Check(subject, "differs", "; ".join([*differences[:SHOWN], *more]))
+        return Check(subject, "agrees", agreement_text)
+    remaining = len(differences) - SHOWN
+    remaining_text = [f"and {remaining} more ({len(differences)} in all)"] if remaining > 0 else []
+    return Check(subject, "differs", "; ".join([*differences[:SHOWN], *remaining_text]))
 
 
 def history_check(sealed: SealedRun, tracker: Tracker, run: StoredRun) -> Check:
@@ -148,15 +152,17 @@ def history_check(sealed: SealedRun, tracker: Tracker, run: StoredRun) -> Check:
     """
     expected = {(point.key, point.step): point.value for point in sealed.points}
     keys = {key for key, _ in expected} | {key for key in run.metrics if _is_ours(key, sealed.charts)}
-    differences, seen = [], set()
+    differences, stored_positions = [], set()
     for point in tracker.history(run.run_id, sorted(keys)):
-        place = point.key, point.step
-        seen.add(place)
-        if not _is_logged(point.value, expected.get(place)):
-            differences.append(_differs(f"metric {point.key} at epoch {point.step}", point.value, expected.get(place)))
+        position = point.key, point.step
+        stored_positions.add(position)
+        if not _is_logged(point.value, expected.get(position)):
+            differences.append(
+                _differs(f"metric {point.key} at epoch {point.step}", point.value, expected.get(position))
+            )
     differences += [
         _differs(f"metric {key} at epoch {step}", "nothing", expected[key, step])
-        for key, step in sorted(expected.keys() - seen)
+        for key, step in sorted(expected.keys() - stored_positions)
     ]
     return check(
         TABLES, differences, f"{len(expected)} points of {len(keys)} metrics equal those of the recorded series"
@@ -165,25 +171,26 @@ def history_check(sealed: SealedRun, tracker: Tracker, run: StoredRun) -> Check:
 
 def _among_files(sealed: SealedRun) -> Iterator[str]:
     provenance, spec = sealed.provenance, sealed.spec
-    ran = 0 if spec.weights else sealed.epochs  # an adopted run was not trained here
-    if provenance.get("epochs_run", ran) != ran:
-        yield f"{schema.PROVENANCE} contains {provenance['epochs_run']} as number of epochs, but {schema.SERIES} ends at {ran}"
+    epochs_run = 0 if spec.weights else sealed.epochs  # an adopted run was not trained here
+    if provenance.get("epochs_run", epochs_run) != epochs_run:
+        recorded = provenance["epochs_run"]
+        yield f"{schema.PROVENANCE} contains {recorded} as number of epochs, but {schema.SERIES} ends at {epochs_run}"
     if provenance.get("status", sealed.status) != sealed.status:
         yield f"{schema.PROVENANCE} contains the status {provenance['status']}, but {schema.SERIES} {_how_it_ended(sealed)}"
     if sealed.epochs > spec.epochs:
         yield f"{schema.SERIES} ends at epoch {sealed.epochs}, but the number of epochs in {schema.SPEC} is {spec.epochs}"
-    known = {row[0] for row in sealed.rows}
-    missing = [] if spec.weights else [str(epoch) for epoch in range(sealed.epochs) if epoch not in known]
+    known_epochs = {row[0] for row in sealed.rows}
+    missing = [] if spec.weights else [str(epoch) for epoch in range(sealed.epochs) if epoch not in known_epochs]
     if missing:
         yield f"{schema.SERIES} has no epoch {', '.join(missing[:SHOWN])}{' …' if len(missing) > SHOWN else ''}"
     # The final measurement uses more samples than that of an epoch, so it may withdraw the epoch's value.
     is_withdrawn = bool(objection_in(sealed.measurements))
-    for quantity, site, value in _at_the_end(sealed):
-        final = _final_figure(sealed.measurements, quantity, site)
-        is_explained = quantity == REFERENCE_CHECK or (is_withdrawn and final == (None,))
+    for metric, site, value in _at_the_end(sealed):
+        final = _final_figure(sealed.measurements, metric, site)
+        is_explained = metric == REFERENCE_CHECK or (is_withdrawn and final == (None,))
         if final is not None and final[0] != value and not is_explained:
-            where = f"{quantity}[{site}]" if site >= 0 else quantity
-            yield f"{schema.MEASUREMENTS} contains {where} = {final[0]!r}, but {schema.SERIES} {value!r} at its last epoch"
+            label = f"{metric}[{site}]" if site >= 0 else metric
+            yield f"{schema.MEASUREMENTS} contains {label} = {final[0]!r}, but {schema.SERIES} {value!r} at its last epoch"
 
 
 def _how_it_ended(sealed: SealedRun) -> str:
@@ -196,12 +203,12 @@ def _at_the_end(sealed: SealedRun) -> Iterator[tuple[str, int, float | None]]:
     return ((row[1], row[2], row[3]) for row in sealed.rows if row[0] == sealed.epochs)
 
 
-def _final_figure(measurements: Measurements, quantity: str, site: int) -> tuple[float | None] | None:
+def _final_figure(measurements: Measurements, metric: str, site: int) -> tuple[float | None] | None:
     if site < 0:
-        reading = measurements.scalars.get(quantity)
+        reading = measurements.scalars.get(metric)
     else:
-        line = measurements.sites.get(quantity, ())
-        reading = line[site] if site < len(line) else None
+        row = measurements.sites.get(metric, ())
+        reading = row[site] if site < len(row) else None
     return None if reading is None else (reading.value,)
 
 
@@ -226,8 +233,8 @@ def _params(sealed: SealedRun, params: Mapping[str, str]) -> Iterator[str]:
 
 
 def _names(source: Mapping[str, Any], path: str) -> bool:
-    first, _, rest = path.partition("/")
-    return first in source and (not rest or rest in source[first])
+    first, _, remainder = path.partition("/")
+    return first in source and (not remainder or remainder in source[first])
 
 
 def _last_values(sealed: SealedRun, metrics: Mapping[str, float]) -> Iterator[str]:
@@ -235,9 +242,9 @@ def _last_values(sealed: SealedRun, metrics: Mapping[str, float]) -> Iterator[st
         point.key: point.value for point in sealed.points
     }  # points are in order of epochs: the last one remains
     for key in sorted(expected.keys() | {key for key in metrics if _is_ours(key, sealed.charts)}):
-        known = key in metrics and key in expected
+        is_in_both = key in metrics and key in expected
         if not _is_logged(metrics.get(key), expected.get(key)) and (
-            known or sealed.complete
+            is_in_both or sealed.complete
         ):  # older releases had other metrics
             yield _differs(f"metric {key}", metrics.get(key, "nothing"), expected.get(key))
 
@@ -247,11 +254,11 @@ def _is_logged(stored: float | None, exact: float | None) -> bool:
     return stored == exact or (stored is not None and exact is not None and stored == schema.shown(exact))
 
 
-def _is_ours(key: str, further: Sequence[str]) -> bool:
+def _is_ours(key: str, extra_metrics: Sequence[str]) -> bool:
     """Return whether training writes this metric."""
-    by_site = (*schema.SITE_METRICS, *further)
-    return key in schema.scalar_metrics(further).values() or key.partition("/site_")[0] in by_site
+    by_site = (*schema.SITE_METRICS, *extra_metrics)
+    return key in schema.scalar_metrics(extra_metrics).values() or key.partition("/site_")[0] in by_site
 
 
-def _differs(what: str, stored: object, sealed: object) -> str:
-    return f"{what} is {stored} in the store, but the recorded files contain {'nothing' if sealed is None else sealed}"
+def _differs(subject: str, stored: object, recorded: object) -> str:
+    return f"{subject} is {stored} in the store, but the recorded files contain {'nothing' if recorded is None else recorded}"

@@ -76,13 +76,13 @@ class HeartbeatMonitor:
         unreachable for the run's process too.
         """
         now, text = self._clock(), run.tags.get(schema.TAG_SIGN, "")
-        seen, silent, looked = self._seen.get(run.run_id, (text, 0.0, now))
-        silent += min(now - looked, GAP)
-        if seen != text:
+        previous_text, silent_seconds, previous_time = self._seen.get(run.run_id, (text, 0.0, now))
+        silent_seconds += min(now - previous_time, GAP)
+        if previous_text != text:
             self._moving.add(run.run_id)
-            silent = 0.0
-        self._seen[run.run_id] = (text, silent, now)
-        return silent
+            silent_seconds = 0.0
+        self._seen[run.run_id] = (text, silent_seconds, now)
+        return silent_seconds
 
     def has_moved(self, run: StoredRun) -> bool:
         """Return whether this process has observed a new heartbeat of the run."""
@@ -94,27 +94,27 @@ class HeartbeatMonitor:
 
         A process is dead if its heartbeat is older than its lease, or if it ran on this machine and no longer exists.
         """
-        written = SIGN.fullmatch(run.tags.get(schema.TAG_SIGN, ""))
-        lease = min(max(int(written[2]), SHORTEST), LONGEST) if written else float("inf")
+        match = SIGN.fullmatch(run.tags.get(schema.TAG_SIGN, ""))
+        lease = min(max(int(match[2]), SHORTEST), LONGEST) if match else float("inf")
         return self.seconds_since_heartbeat(run) > lease or process_ownership.is_dead(
             run.tags.get(schema.TAG_PROCESS, "")
         )
 
 
-def lease_owner(attempts: Sequence[StoredRun], signs: HeartbeatMonitor) -> StoredRun | None:
+def lease_owner(attempts: Sequence[StoredRun], monitor: HeartbeatMonitor) -> StoredRun | None:
     """Return the first run whose process has or requests the lease, or None.
 
     Args:
         attempts: all runs of one specification.
-        signs: observed heartbeats.
+        monitor: observed heartbeats.
     """
-    return next(_alive(attempts, signs, ASKS, HELD), None)
+    return next(_alive(attempts, monitor, ASKS, HELD), None)
 
 
-def _alive(attempts: Sequence[StoredRun], signs: HeartbeatMonitor, *states: str) -> Iterator[StoredRun]:
+def _alive(attempts: Sequence[StoredRun], monitor: HeartbeatMonitor, *states: str) -> Iterator[StoredRun]:
     """Yield the runs in one of the lease states whose process may be alive."""
     running = (run for run in attempts if run.state == "RUNNING" and run.tags.get(schema.TAG_CLAIM) in states)
-    return (run for run in running if not signs.is_dead(run))
+    return (run for run in running if not monitor.is_dead(run))
 
 
 def set_lease_state(tracker: Tracker, run_id: str, params: Mapping[str, str], state: str = HELD) -> None:
@@ -127,7 +127,7 @@ def acquire(
     run_id: str,
     attempts: Callable[[], Sequence[StoredRun]],
     finished: Callable[[Sequence[StoredRun]], StoredRun | None] = lambda runs: None,
-    signs: HeartbeatMonitor | None = None,
+    monitor: HeartbeatMonitor | None = None,
     params: Mapping[str, str] = MappingProxyType({}),
 ) -> StoredRun | None:
     """Try to acquire the lease for a run.
@@ -136,23 +136,25 @@ def acquire(
         run_id: id of a run that was created with `initial_tags` and without parameters.
         attempts: function that queries the store for all runs of the specification.
         finished: function that returns a run among the other attempts that makes this run unnecessary, or None.
-        signs: observed heartbeats.
+        monitor: observed heartbeats.
         params: parameters of the run, logged together with the lease state.
 
     Returns:
         None if the lease was acquired, otherwise the run that has priority.
     """
-    signs = signs or HeartbeatMonitor()
-    before = _others(run_id, attempts())
-    if needless := finished(before) or lease_owner(before, signs):
-        return needless
-    contended = any(_alive(before, signs, CHOOSING))
-    set_lease_state(tracker, run_id, params, ASKS if contended else HELD)
-    while contended:
+    monitor = monitor or HeartbeatMonitor()
+    first_others = _others(run_id, attempts())
+    if priority_run := finished(first_others) or lease_owner(first_others, monitor):
+        return priority_run
+    is_contended = any(_alive(first_others, monitor, CHOOSING))
+    set_lease_state(tracker, run_id, params, ASKS if is_contended else HELD)
+    while is_contended:
         others = _others(run_id, attempts())
         smaller = [run for run in others if run.run_id < run_id]
-        first = finished(others) or next(_alive(others, signs, HELD), None) or next(_alive(smaller, signs, ASKS), None)
-        if first or not any(_alive(others, signs, CHOOSING)):
+        first = (
+            finished(others) or next(_alive(others, monitor, HELD), None) or next(_alive(smaller, monitor, ASKS), None)
+        )
+        if first or not any(_alive(others, monitor, CHOOSING)):
             return first
         time.sleep(LOOKS)
     return None

@@ -59,9 +59,9 @@ class MemoryTracker(Tracker):
         )
 
     def remove_tags(self, run_id: str, names: Iterable[str]) -> None:
-        run, gone = self.get(run_id), set(names)
-        kept = {name: value for name, value in run.tags.items() if name not in gone}
-        self.runs[run_id] = dataclasses.replace(run, tags=kept)
+        run, removed_names = self.get(run_id), set(names)
+        remaining_tags = {name: value for name, value in run.tags.items() if name not in removed_names}
+        self.runs[run_id] = dataclasses.replace(run, tags=remaining_tags)
 
     def log_dataset(self, run_id: str, dataset: DatasetReference) -> None:
         self.datasets[run_id].append(dataset)
@@ -95,8 +95,8 @@ class MemoryTracker(Tracker):
         return sorted(matching, key=lambda run: -run.started)[: most or None]
 
     def history(self, run_id: str, keys: Iterable[str]) -> list[Point]:
-        wanted = set(keys)
-        return [point for point in self.points[run_id] if point.key in wanted]
+        selected_keys = set(keys)
+        return [point for point in self.points[run_id] if point.key in selected_keys]
 
     def search_everywhere(self, params: Mapping[str, str], tags: Mapping[str, str]) -> Iterator[StoredRun]:
         return (run for run in self.search(tags) if params.items() <= run.params.items())

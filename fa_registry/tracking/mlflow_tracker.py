@@ -126,25 +126,27 @@ class MlflowTracker(Tracker):
 
         The new tracker shares the connection and the cache of this tracker.
         """
-        other = copy.copy(self)
-        other._experiment, other._experiment_id = experiment, ""
-        vars(other).pop("experiment_id", None)
-        return other
+        tracker = copy.copy(self)
+        tracker._experiment, tracker._experiment_id = experiment, ""
+        vars(tracker).pop("experiment_id", None)
+        return tracker
 
     def without_retry(self) -> MlflowTracker:
-        other = copy.copy(self)
-        other._client = self._client.at_once()
-        return other
+        tracker = copy.copy(self)
+        tracker._client = self._client.at_once()
+        return tracker
 
     @cached_property
     def experiment_id(self) -> str:
         """Id of the experiment of new runs. A missing experiment is created."""
         if self._experiment_id:
             return self._experiment_id
-        known = next((listed for listed in self._client.experiments() if listed.name == self._experiment), None)
-        if known is None:  # it may be deleted, or newer than the list
-            known = self._client.get_experiment_by_name(self._experiment)
-        if known is None:
+        existing = next(
+            (experiment for experiment in self._client.experiments() if experiment.name == self._experiment), None
+        )
+        if existing is None:  # it may be deleted, or newer than the list
+            existing = self._client.get_experiment_by_name(self._experiment)
+        if existing is None:
             if problem := name_problem(self._experiment):
                 raise StoreError(f"experiment: {problem}")
             try:
@@ -152,10 +154,10 @@ class MlflowTracker(Tracker):
             except StoreRefusal as refusal:
                 if refusal.code != ErrorCode.Name(RESOURCE_ALREADY_EXISTS):
                     raise
-            known = self._client.get_experiment_by_name(self._experiment)  # another process was faster
-        if known.lifecycle_stage == LifecycleStage.DELETED:
+            existing = self._client.get_experiment_by_name(self._experiment)  # another process was faster
+        if existing.lifecycle_stage == LifecycleStage.DELETED:
             raise StoreError(f"{self.experiment_deleted_message()}, or choose another experiment with --experiment")
-        return known.experiment_id
+        return existing.experiment_id
 
     def check_place(self) -> None:
         """Raise OutsideStore if files of new runs would be written outside the store.
@@ -163,8 +165,10 @@ class MlflowTracker(Tracker):
         See docs/decisions/0056.
         """
         if self._database:
-            listed = {known.experiment_id: known.artifact_location for known in self._client.experiments()}
-            check_location(listed.get(self.experiment_id, ""), self.uri)
+            locations = {
+                experiment.experiment_id: experiment.artifact_location for experiment in self._client.experiments()
+            }
+            check_location(locations.get(self.experiment_id, ""), self.uri)
 
     def _location(self) -> str | None:
         """Return the URI of a new experiment's folder; None if a server chooses it."""
@@ -192,14 +196,14 @@ class MlflowTracker(Tracker):
     def create(self, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
         """Create a run as Tracker.create does, with MLflow's tags for user and source."""
         self.check_place()
-        started = self._writer.create_run(
+        run = self._writer.create_run(
             self.experiment_id,
             run_name=name,
             tags={**tags, "mlflow.user": _user(), "mlflow.source.name": "fa_registry"},
         )
-        self._places[started.info.run_id] = _Place.of(started.info)
-        self.log(started.info.run_id, params=params)
-        return started.info.run_id
+        self._places[run.info.run_id] = _Place.of(run.info)
+        self.log(run.info.run_id, params=params)
+        return run.info.run_id
 
     def adopt(self, run_id: str, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
         self.get(run_id)
@@ -222,13 +226,15 @@ class MlflowTracker(Tracker):
         # equal points of an equal time are stored once: points whose response was lost may be sent again
         timed = (Metric(point.key, point.value, point.time or now, point.step) for point in points)
         other_items = sum(min(len(names or ()), BATCH_NAMES) for names in (tags, params))
-        metrics = list(_batches(timed, BATCH - other_items))
-        named = list(_batches((RunTag(name, value) for name, value in (tags or {}).items()), BATCH_NAMES))
-        named = [[]] * (len(metrics) - len(named)) + named
-        given = _batches((Param(name, value) for name, value in (params or {}).items()), BATCH_NAMES)
+        metric_batches = list(_batches(timed, BATCH - other_items))
+        tag_batches = list(_batches((RunTag(name, value) for name, value in (tags or {}).items()), BATCH_NAMES))
+        tag_batches = [[]] * (len(metric_batches) - len(tag_batches)) + tag_batches
+        param_batches = _batches((Param(name, value) for name, value in (params or {}).items()), BATCH_NAMES)
         # a call costs the store as much as its content
-        for some, few, values in zip_longest(metrics, named, given, fillvalue=()):
-            self._writer.log_batch(run_id, metrics=some, tags=few, params=values)
+        for metric_batch, tag_batch, param_batch in zip_longest(
+            metric_batches, tag_batches, param_batches, fillvalue=()
+        ):
+            self._writer.log_batch(run_id, metrics=metric_batch, tags=tag_batch, params=param_batch)
 
     def remove_tags(self, run_id: str, names: Iterable[str]) -> None:
         for name in names:
@@ -297,9 +303,9 @@ class MlflowTracker(Tracker):
             terms.append(f"attributes.run_id LIKE '{pattern(start)}%'")
         if state:
             terms.append(term("attributes.status", state))
-        found = self._pages(self._experiment_ids(experiment), " and ".join(terms), most=most)
+        candidates = self._pages(self._experiment_ids(experiment), " and ".join(terms), most=most)
         # a pattern matches too much: LIKE knows wildcards and ignores case
-        matching = (run for run in found if tags.items() <= run.tags.items() and run.run_id.startswith(start))
+        matching = (run for run in candidates if tags.items() <= run.tags.items() and run.run_id.startswith(start))
         return SpillFile().spill_all(islice(matching, most or None))
 
     def history(self, run_id: str, keys: Iterable[str]) -> list[Point]:
@@ -311,18 +317,18 @@ class MlflowTracker(Tracker):
         terms = [term(f"params.`{name}`", value) for name, value in params.items()]
         terms += [term(f"tags.`{name}`", value) for name, value in tags.items()]
         ids = [experiment.experiment_id for experiment in self._client.search_experiments(view_type=ViewType.ALL)]
-        found = self._pages(ids, " and ".join(terms), ViewType.ALL)
-        return (run for run in found if params.items() <= run.params.items() and tags.items() <= run.tags.items())
+        candidates = self._pages(ids, " and ".join(terms), ViewType.ALL)
+        return (run for run in candidates if params.items() <= run.params.items() and tags.items() <= run.tags.items())
 
     def link(self, run_id: str, path: str) -> str:
         """Return a link as Tracker.link does, relative to the address of the server."""
         return f"#/experiments/{self._place(run_id).experiment_id}/runs/{run_id}/artifacts/{quote(path)}"
 
     def experiment_deleted_message(self) -> str:
-        known = self._client.get_experiment_by_name(self._experiment)
-        if known is None or known.lifecycle_stage != LifecycleStage.DELETED:
+        existing = self._client.get_experiment_by_name(self._experiment)
+        if existing is None or existing.lifecycle_stage != LifecycleStage.DELETED:
             return ""
-        restore = f"MLFLOW_TRACKING_URI={shlex.quote(self.uri)} mlflow experiments restore --experiment-id {known.experiment_id}"
+        restore = f"MLFLOW_TRACKING_URI={shlex.quote(self.uri)} mlflow experiments restore --experiment-id {existing.experiment_id}"
         return f"experiment {self._experiment!r} was deleted in MLflow. To restore the experiment and its runs, run `{restore}`"
 
     def comparison(self, run_ids: Sequence[str]) -> str:
@@ -333,18 +339,18 @@ class MlflowTracker(Tracker):
 
         Views and note are tags of the experiment.
         """
-        why_not = self.why_no_views() if views else ""
-        if why_not:
-            LOG.warning("cannot publish views for MLflow's pages: %s", why_not)
-        if not views or why_not:
+        reason = self.why_no_views() if views else ""
+        if reason:
+            LOG.warning("cannot publish views for MLflow's pages: %s", reason)
+        if not views or reason:
             return ""
         pages = {view.key: f"#/experiments/{self.experiment_id}{view.address}" for view in views[:2]}  # charts, table
         try:
             tags = self._client.get_experiment(self.experiment_id).tags
-            wanted = [(TAG + view.key, view.text, is_ours) for view in views]
-            for tag, text, written_here in (*wanted, (TAG_NOTE, note_of(pages), is_our_note)):
-                stands = tags.get(tag)  # a user may have emptied it; then it stays empty
-                if stands != text and (stands is None or written_here(stands)):
+            view_tags = [(TAG + view.key, view.text, is_ours) for view in views]
+            for tag, text, is_unchanged in (*view_tags, (TAG_NOTE, note_of(pages), is_our_note)):
+                stored_text = tags.get(tag)  # a user may have emptied it; then it stays empty
+                if stored_text != text and (stored_text is None or is_unchanged(stored_text)):
                     self._writer.set_experiment_tag(self.experiment_id, tag, text)
         except StoreRefusal as error:
             LOG.warning(
@@ -362,11 +368,11 @@ class MlflowTracker(Tracker):
         """
         release = mlflow.__version__
         if self.uri.startswith("http"):
-            known_as = get_default_host_creds(self.uri)  # a server with users requires a login for this
+            credentials = get_default_host_creds(self.uri)  # a server with users requires a login for this
             try:
-                answer = http_request(known_as, "/version", "GET", max_retries=0, timeout=VERSION_SECONDS)
-                answer.raise_for_status()
-                release = answer.text[:100].strip()
+                response = http_request(credentials, "/version", "GET", max_retries=0, timeout=VERSION_SECONDS)
+                response.raise_for_status()
+                release = response.text[:100].strip()
             except (MlflowException, OSError) as error:
                 return f"{self.uri} does not report its version: {error}"
         return "" if release.startswith(RELEASE) else f"found MLflow {release}, but views need MLflow {RELEASE}*"
@@ -401,7 +407,7 @@ class MlflowTracker(Tracker):
 
     def _remote_size(self, run_id: str, folder: str | None = None) -> int:
         entries = self._client.list_artifacts(run_id, folder)
-        return sum(self._remote_size(run_id, one.path) if one.is_dir else one.file_size or 0 for one in entries)
+        return sum(self._remote_size(run_id, entry.path) if entry.is_dir else entry.file_size or 0 for entry in entries)
 
     def describe_location(self, run_id: str) -> str:
         recorded, local = self._place(run_id).artifact_uri, self._local_root(run_id)
@@ -422,26 +428,29 @@ class MlflowTracker(Tracker):
 
     def experiment_name(self, experiment_id: str) -> str:
         if experiment_id not in self._experiment_names:
-            self._experiment_names |= {listed.experiment_id: listed.name for listed in self._client.experiments()}
+            self._experiment_names |= {
+                experiment.experiment_id: experiment.name for experiment in self._client.experiments()
+            }
         if experiment_id not in self._experiment_names:
             self._experiment_names[experiment_id] = self._client.get_experiment(experiment_id).name
         return self._experiment_names[experiment_id]
 
     def _experiment_ids(self, name: str) -> list[str]:
-        for new in (False, True):
-            experiments = self._client.experiments(new)
-            known = {listed.experiment_id: listed.name for listed in experiments}
-            chosen = [key for key, listed in known.items() if name in ("", listed)]
-            if chosen and (
-                self._experiment_id in known or (not self._experiment_id and self._experiment in known.values())
+        for refresh in (False, True):
+            experiments = self._client.experiments(refresh)
+            names_by_id = {entry.experiment_id: entry.name for entry in experiments}
+            selected_ids = [key for key, entry in names_by_id.items() if name in ("", entry)]
+            if selected_ids and (
+                self._experiment_id in names_by_id
+                or (not self._experiment_id and self._experiment in names_by_id.values())
             ):
                 break
-        if not chosen:
+        if not selected_ids:
             raise StoreError(
                 self.with_experiment(name).experiment_deleted_message()
-                or f"no experiment {name!r} in the store {self.uri}; known experiments: {', '.join(known.values())}"
+                or f"no experiment {name!r} in the store {self.uri}; known experiments: {', '.join(names_by_id.values())}"
             )
-        return chosen
+        return selected_ids
 
     def _pages(
         self, experiment_ids: list[str], query: str, view: int = ViewType.ACTIVE_ONLY, most: int = 0
@@ -495,17 +504,17 @@ def _apart() -> Iterator[None]:
     MLflow creates reference cycles of about 100 KiB per run. With collection enabled, reading a page of runs takes three times
     as long.
     """
-    collecting, frozen = gc.isenabled(), gc.get_freeze_count()
+    was_enabled, frozen_count = gc.isenabled(), gc.get_freeze_count()
     gc.disable()
-    if not frozen:  # else other code froze objects, which must stay frozen
+    if not frozen_count:  # else other code froze objects, which must stay frozen
         gc.freeze()
     try:
         yield
     finally:
-        if not frozen:
+        if not frozen_count:
             gc.collect()
             gc.unfreeze()
-        if collecting:
+        if was_enabled:
             gc.enable()
 
 
@@ -527,5 +536,5 @@ def _batches(items: Iterable, size: int) -> Iterator[list]:
 
 
 def _folder(name: str) -> str:
-    plain = re.sub(r"[^\w .+=-]", "_", name).encode()[:LONGEST].decode(errors="ignore")
-    return plain if plain.strip(". ") else "_"
+    folder_name = re.sub(r"[^\w .+=-]", "_", name).encode()[:LONGEST].decode(errors="ignore")
+    return folder_name if folder_name.strip(". ") else "_"

@@ -108,21 +108,21 @@ def note_of(links: Mapping[str, str]) -> str:
 
 def is_our_note(text: str) -> bool:
     """Return whether fa_registry wrote this note and no user has changed it."""
-    before, after = map(re.escape, NOTE.split("{links}"))
-    return re.fullmatch(rf"{before}{LINK}( · {LINK})*{after}", text) is not None
+    prefix, suffix = map(re.escape, NOTE.split("{links}"))
+    return re.fullmatch(rf"{prefix}{LINK}( · {LINK})*{suffix}", text) is not None
 
 
 def is_ours(text: str) -> bool:
     """Return whether fa_registry wrote this view tag and no user has changed it."""
     try:
-        plain = zlib.decompress(base64.b64decode(text.removeprefix(COMPRESSED))) if COMPRESSED in text else text
-        state = json.loads(plain)
+        state_text = zlib.decompress(base64.b64decode(text.removeprefix(COMPRESSED))) if COMPRESSED in text else text
+        state = json.loads(state_text)
         return state.pop(MADE_BY, "") == jsonio.digest_of(state)
     except (ValueError, zlib.error, AttributeError, TypeError, RegistryError):
         return False
 
 
-def views_of(study: str, runs: Sequence[StoredRun], about: Collection[str] = ()) -> tuple[View, ...]:
+def views_of(study: str, runs: Sequence[StoredRun], first_run_ids: Collection[str] = ()) -> tuple[View, ...]:
     """Return the views of a study's runs: charts, then a table.
 
     If the study has several settings, the views of each setting come first.
@@ -130,16 +130,21 @@ def views_of(study: str, runs: Sequence[StoredRun], about: Collection[str] = ())
     Args:
         study: name of the study; empty means all runs.
         runs: runs of the study. Charts show only metrics that at least one of these runs has.
-        about: ids of the runs that were just trained or audited. The views of their settings come first.
+        first_run_ids: ids of the runs that were just trained or audited. The views of their settings come first.
     """
     by_setting: dict[str, _Contents] = {}
-    for run in sorted(runs, key=lambda run: (bool(about) and run.run_id not in about, run.started)):
+    for run in sorted(runs, key=lambda run: (bool(first_run_ids) and run.run_id not in first_run_ids, run.started)):
         by_setting.setdefault(run.tags.get(TAG_SETTING, ""), _Contents()).add(run)
     settings = [setting for setting in by_setting if setting]
-    whole, views = {TAG_KIND: "run"} | ({TAG_STUDY: study} if study else {}), []
+    study_tags, views = {TAG_KIND: "run"} | ({TAG_STUDY: study} if study else {}), []
     for setting in settings if study and len(settings) > 1 else ():
-        views += _both(f"{study} {setting}", whole | {TAG_SETTING: setting}, by_setting[setting])
-    return (*views, *_both(study or "runs", whole, _Contents.all(by_setting.values()), apart=not study or bool(views)))
+        views += _both(f"{study} {setting}", study_tags | {TAG_SETTING: setting}, by_setting[setting])
+    return (
+        *views,
+        *_both(
+            study or "runs", study_tags, _Contents.all(by_setting.values()), group_by_setting=not study or bool(views)
+        ),
+    )
 
 
 @dataclass
@@ -159,31 +164,33 @@ class _Contents:
 
     @classmethod
     def all(cls, parts: Iterable[_Contents]) -> _Contents:
-        whole = cls()
+        union = cls()
         for part in parts:
-            whole.count += part.count
-            whole.metrics |= part.metrics
-            whole.groups |= part.groups
-            whole.first_fires |= part.first_fires
-        return whole
+            union.count += part.count
+            union.metrics |= part.metrics
+            union.groups |= part.groups
+            union.first_fires |= part.first_fires
+        return union
 
 
-def _both(title: str, wanted: Mapping[str, str], runs: _Contents, apart: bool = False) -> tuple[View, View]:
+def _both(
+    title: str, required_tags: Mapping[str, str], runs: _Contents, group_by_setting: bool = False
+) -> tuple[View, View]:
     key = re.sub(r"[^A-Za-z0-9_.]+", "-", title).strip("-")
-    shown = {"searchFilter": " and ".join(term(f"tags.`{tag}`", value) for tag, value in wanted.items())}
+    search_filter = {"searchFilter": " and ".join(term(f"tags.`{tag}`", value) for tag, value in required_tags.items())}
     return (
-        View(key, shown | _charts(runs, apart), charts=True),
-        View(f"{key}-table", shown | _table(runs)),
+        View(key, search_filter | _charts(runs, group_by_setting), charts=True),
+        View(f"{key}-table", search_filter | _table(runs)),
     )
 
 
-def _charts(runs: _Contents, apart: bool) -> dict[str, Any]:
-    logged, grouped_by = runs.metrics, [TAG_SETTING, TAG_METHOD] if apart else [TAG_METHOD]
+def _charts(runs: _Contents, group_by_setting: bool) -> dict[str, Any]:
+    logged, grouped_by = runs.metrics, [TAG_SETTING, TAG_METHOD] if group_by_setting else [TAG_METHOD]
     headline = [_chart("headline", name, [key]) for name in HEADLINE if (key := SCALAR_METRICS[name]) in logged]
     sites = {name: sorted(key for key in logged if key.startswith(f"{name}/site_")) for name in BY_SITE}
     by_site = [_chart("sites", name, keys) for name, keys in sites.items() if keys]
-    placed = [dict(zip((TAG_SETTING, TAG_METHOD), group, strict=True)) for group in runs.groups]
-    groups = {",".join(f"tag.{tag}.{place[tag]}" for tag in grouped_by) for place in placed}
+    tags_of_groups = [dict(zip((TAG_SETTING, TAG_METHOD), group, strict=True)) for group in runs.groups]
+    groups = {",".join(f"tag.{tag}.{group_tags[tag]}" for tag in grouped_by) for group_tags in tags_of_groups}
     return {
         # In the study's order of methods. Of many runs, those of the first seeds: groups are made of the loaded runs only.
         "orderByKey": "attributes.start_time" if runs.count <= LOADED else f"params.`{PARAM}seed`",
@@ -206,14 +213,14 @@ def _charts(runs: _Contents, apart: bool) -> dict[str, Any]:
     }
 
 
-def _chart(section: str, quantity: str, keys: Sequence[str]) -> dict[str, Any]:
+def _chart(section: str, metric: str, keys: Sequence[str]) -> dict[str, Any]:
     return {
-        "uuid": f"{section}-{quantity}",
+        "uuid": f"{section}-{metric}",
         "type": "LINE",
         "metricSectionId": section,
         "metricKey": keys[0],
         **({"selectedMetricKeys": list(keys)} if len(keys) > 1 else {}),
-        "scaleType": "log" if quantity_of(quantity).mean == GEOMETRIC else "linear",
+        "scaleType": "log" if quantity_of(metric).mean == GEOMETRIC else "linear",
         "xAxisKey": "step",
         "xAxisScaleType": "linear",
         "selectedXAxisMetricKey": "",
@@ -243,14 +250,14 @@ def _section(uuid: str, name: str, height: int) -> dict[str, Any]:
 
 
 def _table(runs: _Contents) -> dict[str, Any]:
-    wanted = [SCALAR_METRICS.get(name, name) for name in COLUMNS]
-    columns = [TAG_VERDICT, *(key for key in wanted if key in runs.metrics), *sorted(runs.first_fires)]
-    named = [f"metrics.`{key}`" if key in runs.metrics else f"tags.`{key}`" for key in columns]
+    keys = [SCALAR_METRICS.get(name, name) for name in COLUMNS]
+    columns = [TAG_VERDICT, *(key for key in keys if key in runs.metrics), *sorted(runs.first_fires)]
+    column_names = [f"metrics.`{key}`" if key in runs.metrics else f"tags.`{key}`" for key in columns]
     return {
         "orderByKey": "attributes.start_time",
         "orderByAsc": True,
         "groupBy": None,
-        "selectedColumns": named,
-        "columnOrder": [RUN_NAME, *named],
-        "columnWidths": dict.fromkeys(named, COLUMN_WIDTH) | WIDTHS,
+        "selectedColumns": column_names,
+        "columnOrder": [RUN_NAME, *column_names],
+        "columnWidths": dict.fromkeys(column_names, COLUMN_WIDTH) | WIDTHS,
     }

@@ -100,10 +100,10 @@ def check_version(tracker: Tracker, version: RegisteredVersion, card: ModelCard)
     path = tracker.artifact(run.run_id, schema.PROVENANCE)
     recorded = read_provenance(path)["digests"] if path else {}
     check_seal(tracker, run, recorded)
-    other = [name for name, artifact in FILES.items() if card.digests.get(name) != recorded.get(artifact)]
-    if other:
+    differing = [name for name, artifact in FILES.items() if card.digests.get(name) != recorded.get(artifact)]
+    if differing:
         raise IntegrityError(
-            f"{version.reference}: {', '.join(other)}: differs from the files that run {run.run_id} recorded"
+            f"{version.reference}: {', '.join(differing)}: differs from the files that run {run.run_id} recorded"
         )
 
 
@@ -184,10 +184,10 @@ class ModelRegistry:
             if refusal.code != ErrorCode.Name(RESOURCE_ALREADY_EXISTS):
                 raise
         source = f"{self._client.get_run(run_id).info.artifact_uri}/{path}"
-        made = self._client.create_model_version(
+        version = self._client.create_model_version(
             name, source, run_id, dict(tags), description=_bounded(description), await_creation_for=0
         )
-        return _registered(made, ())
+        return _registered(version, ())
 
     def set_alias(self, version: RegisteredVersion, alias: str) -> None:
         """Make `alias` refer to this version and to no other version of the model."""
@@ -208,10 +208,10 @@ class ModelRegistry:
         if not versions:
             raise UnknownName(f"registered model of {self.uri}", name, self.names())
         if alias:
-            pointing = {alias: version for version in versions for alias in version.aliases}
-            if alias not in pointing:
-                raise UnknownName(f"alias of {name}", alias, pointing)
-            return pointing[alias]
+            by_alias = {alias: version for version in versions for alias in version.aliases}
+            if alias not in by_alias:
+                raise UnknownName(f"alias of {name}", alias, by_alias)
+            return by_alias[alias]
         by_number = {version.version: version for version in versions}
         if number not in by_number:
             raise UnknownName(f"version of {name}", number, by_number)

@@ -55,10 +55,10 @@ def check_audit_pages(tracker: Tracker, audit: StoredRun, names: Sequence[str] =
     seal = audit.tags.get(schema.TAG_PAGES)
     if not seal:
         return {}
-    checked = check_files(tracker, audit.run_id, {SEAL: seal})
+    sizes = check_files(tracker, audit.run_id, {SEAL: seal})
     recorded = jsonio.decode(dict[str, str], jsonio.read_json(tracker.artifact(audit.run_id, SEAL)), SEAL)
-    wanted = {name: recorded.get(name, "none") for name in names} if names else recorded
-    return checked | check_files(tracker, audit.run_id, wanted)
+    page_digests = {name: recorded.get(name, "none") for name in names} if names else recorded
+    return sizes | check_files(tracker, audit.run_id, page_digests)
 
 
 def check_run_pages(tracker: Tracker, run: StoredRun) -> dict[str, int]:

@@ -76,9 +76,9 @@ def _check_sizes(run_id: str, spec: RunSpec, measurements: Measurements) -> None
         (f"{schema.SPEC}, recipe", manifest_checks.RECIPE, vars(spec.recipe)),
         (f"{schema.MEASUREMENTS}, conventions", manifest_checks.CONVENTIONS, measurements.conventions),
     )
-    for name, fields, held in tables:
+    for name, fields, values in tables:
         try:
-            manifest_checks.check(name, fields, held)
+            manifest_checks.check(name, fields, values)
         except ValueError as error:
             raise IntegrityError(f"run {run_id}: {error}") from error
 
@@ -148,19 +148,19 @@ def check_files(
     Raises:
         IntegrityError: a file is missing or was changed. The message lists all such files.
     """
-    sizes, wrong = {}, []
+    sizes, problems = {}, []
     for name, recorded in digests.items():
         path = tracker.artifact(run_id, name)
         if path is None:
-            wrong += [] if name in may_be_lost else [f"{name} is missing"]
+            problems += [] if name in may_be_lost else [f"{name} is missing"]
         elif (digest := jsonio.file_digest(path)) != recorded:
-            wrong.append(
+            problems.append(
                 f"{name}: expected SHA-256 {recorded}, found {digest}; the file was changed after it was recorded"
             )
         else:
             sizes[name] = path.stat().st_size
-    if wrong:
-        raise IntegrityError(f"run {run_id}: {'; '.join(wrong)}")
+    if problems:
+        raise IntegrityError(f"run {run_id}: {'; '.join(problems)}")
     return sizes
 
 
@@ -180,20 +180,20 @@ def read_provenance(path: Path) -> Mapping[str, Any]:
 
 def _checked(path: Path, name: str, fields: Mapping[str, manifest_checks.Is], needed: str = "") -> Mapping[str, Any]:
     """Return the contents of a JSON file after a check of the types of its fields."""
-    held = jsonio.read_json(path)
+    content = jsonio.read_json(path)
     try:
-        manifest_checks.check(name, fields, held)
+        manifest_checks.check(name, fields, content)
     except ValueError as error:
         raise UnreadableFile(path, f"has contents that no run writes: {error}") from error
-    if needed and needed not in held:
+    if needed and needed not in content:
         raise UnreadableFile(path, f"lacks the field {needed}")
-    return held
+    return content
 
 
 def _read(path: Path, kind: type) -> tuple[Any, Any]:
-    held = jsonio.read_json(path)
+    content = jsonio.read_json(path)
     try:
-        return held, jsonio.decode(kind, held, path.name)
+        return content, jsonio.decode(kind, content, path.name)
     except InvalidFields as error:
         raise IntegrityError(str(error)) from error
 
@@ -210,17 +210,19 @@ def runs_by_spec(tracker: Tracker, identities: Iterable[str]) -> dict[str, list[
     return runs_by_tag(tracker, schema.TAG_SPEC, identities)
 
 
-def runs_by_tag(tracker: Tracker, tag: str, values: Iterable[str], few: int = FEW) -> dict[str, list[StoredRun]]:
+def runs_by_tag(
+    tracker: Tracker, tag: str, values: Iterable[str], search_limit: int = FEW
+) -> dict[str, list[StoredRun]]:
     """Return the runs that have each value of a tag, newest first.
 
     Args:
-        few: maximum number of values for which the store is searched once per value. For more values, all runs are read once.
+        search_limit: maximum number of values for which the store is searched once per value. For more values, all runs are read.
 
     Returns:
         Value → runs; an empty list if no run has the value.
     """
     runs: dict[str, list[StoredRun]] = {value: [] for value in values}
-    if len(runs) <= few:
+    if len(runs) <= search_limit:
         return {value: tracker.search({tag: value}) for value in runs}
     for run in tracker.search({schema.TAG_KIND: "run"}):
         runs.get(run.tags.get(tag, ""), []).append(run)

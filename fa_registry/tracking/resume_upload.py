@@ -53,18 +53,22 @@ class KeptState:
 
         Do nothing if the epoch of this state is not greater than `beyond`.
         """
-        places = [(run, PLACE.fullmatch(run.tags[schema.TAG_STATE])) for run in self._left]
-        known = [(int(place[1]), run, place) for run, place in places if place and place[3] == path.stem]
-        if not self._needed or not (further := [entry for entry in known if entry[0] > beyond]):
+        matches = [(run, PLACE.fullmatch(run.tags[schema.TAG_STATE])) for run in self._left]
+        states = [
+            (int(state_match[1]), run, state_match)
+            for run, state_match in matches
+            if state_match and state_match[3] == path.stem
+        ]
+        if not self._needed or not (later_states := [entry for entry in states if entry[0] > beyond]):
             return
-        epoch, run, place = max(further, key=lambda entry: entry[0])
+        epoch, run, match = max(later_states, key=lambda entry: entry[0])
         try:
-            held = self._tracker.artifact(run.run_id, _artifact(place[2], place[3]))
-            held = check_file(held, TENSORS) if held else None
+            state_file = self._tracker.artifact(run.run_id, _artifact(match[2], match[3]))
+            state_file = check_file(state_file, TENSORS) if state_file else None
         except UnreadableFile as error:
             LOG.warning("cannot resume from the state that run %s uploaded: %s", run.run_id, error)
             return
-        if held is None:
+        if state_file is None:
             LOG.warning(
                 "the resume state of epoch %d that run %s uploaded to %s is missing",
                 epoch,
@@ -73,7 +77,7 @@ class KeptState:
             )
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(held, path)
+        shutil.copyfile(state_file, path)
         LOG.info("resuming from epoch %d, at which run %s on %s ended", epoch, run.run_id, _host(run))
 
     def offer(self, path: Path, epoch: int, now: bool = False) -> None:
@@ -85,8 +89,8 @@ class KeptState:
             epoch: epoch after which the file was written.
             now: whether to upload regardless of the time.
         """
-        began = self._clock()
-        if not self._needed or (began < self._next and not now):
+        start = self._clock()
+        if not self._needed or (start < self._next and not now):
             return
         try:
             self._upload(path, epoch)
@@ -95,16 +99,16 @@ class KeptState:
                 not isinstance(error, StoreRefusal) or error.kind not in WAITED_FOR
             ):  # an unreachable server was logged already; it gets a later state
                 LOG.warning("the resume state could not be uploaded and is on this machine only: %s", error)
-        self._next = self._clock() + max(SECONDS_BETWEEN, SHARE * (self._clock() - began))
+        self._next = self._clock() + max(SECONDS_BETWEEN, SHARE * (self._clock() - start))
 
     def _upload(self, path: Path, epoch: int) -> None:
-        place, tracker = str(self._count % 2), self._tracker.without_retry()
+        slot, tracker = str(self._count % 2), self._tracker.without_retry()
         with process_ownership.temp_dir("fa_registry-state-") as folder:
-            copy = folder / _artifact(place, path.stem)
+            copy = folder / _artifact(slot, path.stem)
             copy.parent.mkdir(parents=True)
             shutil.copyfile(path, copy)
             tracker.upload(self._run_id, folder)
-        tracker.log(self._run_id, tags={schema.TAG_STATE: f"{epoch} {place} {path.stem}"})
+        tracker.log(self._run_id, tags={schema.TAG_STATE: f"{epoch} {slot} {path.stem}"})
         self._count += 1
 
     def remove(self) -> None:
@@ -118,8 +122,8 @@ class KeptState:
                 self._tracker.remove_tags(run_id, [schema.TAG_STATE])
 
 
-def _artifact(place: str, name: str) -> str:
-    return f"{schema.STATE}/{place}/{name}.resume"
+def _artifact(slot: str, name: str) -> str:
+    return f"{schema.STATE}/{slot}/{name}.resume"
 
 
 def _host(run: StoredRun) -> str:

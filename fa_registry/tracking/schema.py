@@ -158,29 +158,31 @@ def after_kept_state(epoch: int) -> str:
     return f"checkpoints/state_{epoch:04d}_next.safetensors"
 
 
-def charts(quantities: Iterable[Metric]) -> tuple[str, ...]:
+def charts(metrics: Iterable[Metric]) -> tuple[str, ...]:
     """Return the names of the third-party metrics that have charts.
 
     Metric families have no charts, because a family contains many metrics.
     """
-    third_party = (one for one in quantities if one.name not in DECLARED and not one.family and not one.about)
-    return tuple(one.name for one in third_party if CHARTABLE.fullmatch(one.name))[:MOST_CHARTS]
+    third_party = (
+        metric for metric in metrics if metric.name not in DECLARED and not metric.family and not metric.about
+    )
+    return tuple(metric.name for metric in third_party if CHARTABLE.fullmatch(metric.name))[:MOST_CHARTS]
 
 
-def metrics(measurements: Measurements, further: Sequence[str] = ()) -> Iterator[tuple[str, Reading]]:
+def metrics(measurements: Measurements, extra_metrics: Sequence[str] = ()) -> Iterator[tuple[str, Reading]]:
     """Yield metric key and reading of one epoch for each metric that has a chart.
 
     Test accuracy is the first metric, because MLflow's page of two runs first plots the metric that was logged first.
 
     Args:
-        further: names of third-party metrics, as returned by `charts`.
+        extra_metrics: names of third-party metrics, as returned by `charts`.
     """
-    for name, key in scalar_metrics(further).items():
+    for name, key in scalar_metrics(extra_metrics).items():
         if name in measurements.scalars:
             yield key, measurements.scalars[name]
-    for name in (*SITE_METRICS, *further):
+    for name in (*SITE_METRICS, *extra_metrics):
         readings = measurements.sites.get(name, ())
-        for site in shown_sites(len(readings), further):
+        for site in shown_sites(len(readings), extra_metrics):
             yield site_metric(name, site, len(readings)), readings[site]
 
 
@@ -189,13 +191,13 @@ def shown(value: float) -> float:
     return float(f"{value:.4g}")
 
 
-def scalar_metrics(further: Sequence[str] = ()) -> dict[str, str]:
+def scalar_metrics(extra_metrics: Sequence[str] = ()) -> dict[str, str]:
     """Return metric name → metric key for all scalar metrics.
 
     Args:
-        further: names of third-party metrics. The metric key of a third-party metric is its name.
+        extra_metrics: names of third-party metrics. The metric key of a third-party metric is its name.
     """
-    return {**SCALAR_METRICS, **{name: name for name in further}}
+    return {**SCALAR_METRICS, **{name: name for name in extra_metrics}}
 
 
 def site_metric(name: str, site: int, count: int) -> str:
@@ -206,62 +208,64 @@ def site_metric(name: str, site: int, count: int) -> str:
     return f"{name}/site_{site:0{max(2, len(str(count - 1)))}d}"
 
 
-def shown_sites(count: int, further: Sequence[str] = ()) -> tuple[int, ...]:
+def shown_sites(count: int, extra_metrics: Sequence[str] = ()) -> tuple[int, ...]:
     """Return the sites that have charts: all, or evenly spaced sites.
 
     Args:
-        further: names of third-party metrics with charts.
+        extra_metrics: names of third-party metrics with charts.
     """
-    return spread(count - 1, most_sites(further))
+    return spread(count - 1, most_sites(extra_metrics))
 
 
-def most_sites(further: Sequence[str] = ()) -> int:
+def most_sites(extra_metrics: Sequence[str] = ()) -> int:
     """Return the maximum number of charts per site metric.
 
     A run has at most 100 metric keys.
 
     Args:
-        further: names of third-party metrics with charts.
+        extra_metrics: names of third-party metrics with charts.
     """
-    room = (
-        MAX_METRICS - 1 - len(SCALAR_METRICS) - len(further)
-    )  # counted twice: which of `further` are by site is unknown
-    return room // (len(SITE_METRICS) + len(further))
+    key_count = (
+        MAX_METRICS - 1 - len(SCALAR_METRICS) - len(extra_metrics)
+    )  # counted twice: which of `extra_metrics` are by site is unknown
+    return key_count // (len(SITE_METRICS) + len(extra_metrics))
 
 
-def shown_epochs(epochs: int, most: int = MOST_POINTS) -> Collection[int]:
+def shown_epochs(epochs: int, limit: int = MOST_POINTS) -> Collection[int]:
     """Return the epochs for which the store's tables contain points.
 
     Args:
         epochs: number of epochs of the run.
-        most: maximum number of points; 0 means all epochs.
+        limit: maximum number of points; 0 means all epochs.
     """
-    return frozenset(spread(epochs, most)) if most else range(epochs + 1)
+    return frozenset(spread(epochs, limit)) if limit else range(epochs + 1)
 
 
-def spread(last: int, most: int) -> tuple[int, ...]:
-    """Return at most `most` evenly spaced integers from 0 to `last`.
+def spread(last: int, limit: int) -> tuple[int, ...]:
+    """Return at most `limit` evenly spaced integers from 0 to `last`.
 
-    The first and the last integer are included if `most` is at least 2.
+    The first and the last integer are included if `limit` is at least 2.
     """
-    count = min(last + 1, most)
+    count = min(last + 1, limit)
     return tuple(round(index * last / (count - 1)) for index in range(count)) if count > 1 else tuple(range(count))
 
 
-def sites_tag(measurements: Measurements, further: Sequence[str] = ()) -> dict[str, str]:
+def sites_tag(measurements: Measurements, extra_metrics: Sequence[str] = ()) -> dict[str, str]:
     """Return the tag that lists the sites with charts.
 
     Return an empty dict if all sites have charts.
     """
     count = max((len(measurements.sites.get(name, ())) for name in SITE_METRICS), default=0)
-    if count <= most_sites(further):
+    if count <= most_sites(extra_metrics):
         return {}
-    return {TAG_SITES: f"{', '.join(map(str, shown_sites(count, further)))} of 0..{count - 1}; all are in {SERIES}"}
+    return {
+        TAG_SITES: f"{', '.join(map(str, shown_sites(count, extra_metrics)))} of 0..{count - 1}; all are in {SERIES}"
+    }
 
 
 def params(spec: RunSpec) -> dict[str, str]:
     """Return the specification as MLflow parameters with names such as `cfg/seed`."""
-    flat = {
+    fields = {
         "method": spec.method,
         "architecture": spec.architecture,
         "dataset": spec.dataset,
@@ -272,17 +276,17 @@ def params(spec: RunSpec) -> dict[str, str]:
         "precision": spec.precision,
         "device_class": spec.device_class,
     }
-    flat |= {f"recipe/{name}": value for name, value in vars(spec.recipe).items()}
-    flat |= {f"method_options/{name}": value for name, value in spec.method_options.items()}
-    flat |= {f"architecture_options/{name}": value for name, value in spec.architecture_options.items()}
-    flat |= {"weights": spec.weights} if spec.weights else {}
-    return {f"{PARAM}{name}": str(value) for name, value in flat.items()}
+    fields |= {f"recipe/{name}": value for name, value in vars(spec.recipe).items()}
+    fields |= {f"method_options/{name}": value for name, value in spec.method_options.items()}
+    fields |= {f"architecture_options/{name}": value for name, value in spec.architecture_options.items()}
+    fields |= {"weights": spec.weights} if spec.weights else {}
+    return {f"{PARAM}{name}": str(value) for name, value in fields.items()}
 
 
 def seed_of(params: Mapping[str, str]) -> int | None:
     """Return the seed from a run's parameters, or None if it is missing or invalid."""
-    written = params.get(f"{PARAM}seed", "")
-    seed = int(written) if SEED.fullmatch(written) else None
+    seed_text = params.get(f"{PARAM}seed", "")
+    seed = int(seed_text) if SEED.fullmatch(seed_text) else None
     return seed if seed is not None and seed.bit_length() < 64 else None
 
 

@@ -52,8 +52,8 @@ def write_series(path: Path, rows: Sequence[tuple[int, Measurements]]) -> None:
     for epoch, measurements in rows:
         flat += [
             (epoch, name, site, reading.value, reading.reason)
-            for name, line in sorted(measurements.sites.items())
-            for site, reading in enumerate(line)
+            for name, readings in sorted(measurements.sites.items())
+            for site, reading in enumerate(readings)
         ]
         flat += [
             (epoch, name, SCALAR_SITE, reading.value, reading.reason)
@@ -76,9 +76,9 @@ def read_rows(path: Path) -> list[SeriesRow]:
     try:
         with pq.ParquetFile(pa.BufferReader(data), read_dictionary=TEXTS) as file:
             metadata = file.metadata
-            unpacked = sum(metadata.row_group(place).total_byte_size for place in range(metadata.num_row_groups))
-            if not file.schema_arrow.equals(HELD) or metadata.num_rows > MOST_ROWS or unpacked > MOST_BYTES:
-                raise ValueError(f"{metadata.num_rows:,} rows of {file.schema_arrow.names}, {unpacked:,} bytes")
+            unpacked_bytes = sum(metadata.row_group(index).total_byte_size for index in range(metadata.num_row_groups))
+            if not file.schema_arrow.equals(HELD) or metadata.num_rows > MOST_ROWS or unpacked_bytes > MOST_BYTES:
+                raise ValueError(f"{metadata.num_rows:,} rows of {file.schema_arrow.names}, {unpacked_bytes:,} bytes")
             table = file.read(use_threads=False)  # the file is small: threads cost more than they save
         table.validate(full=True)
         columns = (_texts(table[name]) if name in TEXTS else table[name].to_pylist() for name in SCHEMA.names)
@@ -86,41 +86,43 @@ def read_rows(path: Path) -> list[SeriesRow]:
     # a bad encoding raises UnicodeDecodeError, a ValueError; a damaged name of a text column raises KeyError
     except (pa.ArrowException, ValueError, KeyError, OSError, MemoryError) as error:
         raise UnreadableFile(path, f"is not a series that a run wrote: {str(error).splitlines()[0]}") from error
-    wrong = next((row for row in rows if not _is_row(row)), None)
-    if wrong:
-        raise UnreadableFile(path, f"is not a series that a run wrote: it contains the invalid row {shortened(wrong)}")
+    invalid_row = next((row for row in rows if not _is_row(row)), None)
+    if invalid_row:
+        raise UnreadableFile(
+            path, f"is not a series that a run wrote: it contains the invalid row {shortened(invalid_row)}"
+        )
     return rows
 
 
 def _texts(column: pa.ChunkedArray) -> Iterator[str | None]:
     for chunk in column.chunks:
-        known = chunk.dictionary.to_pylist()
-        yield from (None if place is None else known[place] for place in chunk.indices.to_pylist())
+        dictionary = chunk.dictionary.to_pylist()
+        yield from (None if index is None else dictionary[index] for index in chunk.indices.to_pylist())
 
 
 def _is_row(row: Sequence[Any]) -> bool:
     """Return whether all fields of the row are valid."""
-    epoch, quantity, site, value, reason = row
-    placed = epoch is not None and 0 <= epoch <= LAST_EPOCH and site is not None and site >= SCALAR_SITE
-    whole = quantity is not None and reason is not None and (value is None) == bool(reason)
-    return placed and whole and (value is None or math.isfinite(value))
+    epoch, metric, site, value, reason = row
+    has_position = epoch is not None and 0 <= epoch <= LAST_EPOCH and site is not None and site >= SCALAR_SITE
+    is_complete = metric is not None and reason is not None and (value is None) == bool(reason)
+    return has_position and is_complete and (value is None or math.isfinite(value))
 
 
-def points(rows: Sequence[SeriesRow], further: Sequence[str] = ()) -> Iterator[Point]:
+def points(rows: Sequence[SeriesRow], extra_metrics: Sequence[str] = ()) -> Iterator[Point]:
     """Yield the metric points that the rows contain, in order of epochs.
 
     Args:
-        further: names of third-party metrics with charts.
+        extra_metrics: names of third-party metrics with charts.
     """
     last: dict[str, int] = {}
-    for _, quantity, site, *_ in rows:
-        last[quantity] = max(site, last.get(quantity, SCALAR_SITE))
-    keys = {(name, SCALAR_SITE): key for name, key in scalar_metrics(further).items()}
-    for name in (*SITE_METRICS, *further):
+    for _, metric, site, *_ in rows:
+        last[metric] = max(site, last.get(metric, SCALAR_SITE))
+    keys = {(name, SCALAR_SITE): key for name, key in scalar_metrics(extra_metrics).items()}
+    for name in (*SITE_METRICS, *extra_metrics):
         count = 1 + last.get(name, SCALAR_SITE)
-        keys |= {(name, site): site_metric(name, site, count) for site in shown_sites(count, further)}
-    for epoch, quantity, site, value, _ in rows:
-        key = keys.get((quantity, site))
+        keys |= {(name, site): site_metric(name, site, count) for site in shown_sites(count, extra_metrics)}
+    for epoch, metric, site, value, _ in rows:
+        key = keys.get((metric, site))
         if key and value is not None:
             yield Point(key, value, epoch)
 
@@ -133,10 +135,10 @@ def trajectory(rows: Sequence[SeriesRow]) -> Mapping[str, Series]:
     epochs = 1 + max((row[0] for row in rows), default=-1)
     last = max((row[2] for row in rows), default=SCALAR_SITE)
     by_site = {name: at_last_site(name) for name in TRAJECTORY}
-    wanted = {(base, last) if base else (name, SCALAR_SITE): name for name, base in by_site.items()}
-    lines: dict[str, list[Reading]] = {name: [ABSENT] * epochs for name in wanted.values()}
-    for epoch, quantity, site, value, reason in rows:
-        name = wanted.get((quantity, site))
+    headline_names = {(base, last) if base else (name, SCALAR_SITE): name for name, base in by_site.items()}
+    lines: dict[str, list[Reading]] = {name: [ABSENT] * epochs for name in headline_names.values()}
+    for epoch, metric, site, value, reason in rows:
+        name = headline_names.get((metric, site))
         if name:
             lines[name][epoch] = Reading(value, reason)
     return {name: Series(line) for name, line in lines.items()}
@@ -147,13 +149,13 @@ def by_site(rows: Sequence[SeriesRow]) -> Mapping[str, SiteSeries]:
 
     The first and the last epoch are included.
     """
-    own = [row for row in rows if row[1] in TRAJECTORY_BY_SITE]
-    epochs = spread(max((row[0] for row in own), default=-1), MOST_EPOCHS)
-    place = {epoch: index for index, epoch in enumerate(epochs)}
+    site_rows = [row for row in rows if row[1] in TRAJECTORY_BY_SITE]
+    epochs = spread(max((row[0] for row in site_rows), default=-1), MOST_EPOCHS)
+    positions = {epoch: index for index, epoch in enumerate(epochs)}
     lines: dict[str, dict[int, list[Reading]]] = {name: {} for name in TRAJECTORY_BY_SITE}
-    for epoch, quantity, site, value, reason in own:
-        if epoch in place:
-            lines[quantity].setdefault(site, [ABSENT] * len(epochs))[place[epoch]] = Reading(value, reason)
+    for epoch, metric, site, value, reason in site_rows:
+        if epoch in positions:
+            lines[metric].setdefault(site, [ABSENT] * len(epochs))[positions[epoch]] = Reading(value, reason)
     return {
         name: SiteSeries(epochs, tuple(Series(sites[site]) for site in sorted(sites)))
         for name, sites in lines.items()

@@ -37,14 +37,14 @@ def resolve_uri(uri: str = "") -> str:
     Raises:
         StoreError: the URI is that of MLflow's file store, which is not supported.
     """
-    chosen = uri or os.environ.get("MLFLOW_TRACKING_URI", "") or DEFAULT
-    if chosen.startswith("file:") or "://" not in chosen:
+    resolved_uri = uri or os.environ.get("MLFLOW_TRACKING_URI", "") or DEFAULT
+    if resolved_uri.startswith("file:") or "://" not in resolved_uri:
         raise StoreError(
-            f"store {chosen!r}: expected a database or a server (sqlite:///mlflow.db, postgresql://…, http://…); "
+            f"store {resolved_uri!r}: expected a database or a server (sqlite:///mlflow.db, postgresql://…, http://…); "
             "MLflow's file store is no longer supported"
         )
-    path = sqlite_path(chosen)
-    return f"{SQLITE}{path}" if path else chosen
+    path = sqlite_path(resolved_uri)
+    return f"{SQLITE}{path}" if path else resolved_uri
 
 
 def sqlite_path(uri: str) -> Path | None:
@@ -88,25 +88,25 @@ def check_store(uri: str, known_revisions: set[str], make: bool = True) -> str:
             f"store {uri}: the rollback journal {_journal(path).name} of an interrupted write exists, but its database is missing. "
             "Restore the database next to the journal, or delete the journal if the database is lost"
         )
-    found = revision(path)
-    if found is None and not make:
+    current_revision = revision(path)
+    if current_revision is None and not make:
         raise StoreError(f"store {uri} does not exist yet; `fa-registry study` creates the store with its first run")
-    check_revision(uri, found, known_revisions)
+    check_revision(uri, current_revision, known_revisions)
     if make:
         check_writable(uri)
     return _reading(path) if _obstacle(path) else uri
 
 
-def check_revision(uri: str, found: str | None, known: set[str]) -> None:
+def check_revision(uri: str, current_revision: str | None, known_revisions: set[str]) -> None:
     """Raise StoreError if a newer MLflow created the database schema.
 
     Args:
-        found: schema revision of the database.
-        known: schema revisions that the installed MLflow can read.
+        current_revision: schema revision of the database.
+        known_revisions: schema revisions that the installed MLflow can read.
     """
-    if found and found not in known:
+    if current_revision and current_revision not in known_revisions:
         raise StoreError(
-            f"store {uri}: the installed MLflow cannot read the schema {found!r}, because a newer MLflow created it. "
+            f"store {uri}: the installed MLflow cannot read the schema {current_revision!r}, because a newer MLflow created it. "
             "Install that version of MLflow, or choose a new store with --store"
         )
 
@@ -126,8 +126,10 @@ def _obstacle(path: Path) -> str:
     artifacts = path.parent / ARTIFACTS
     if artifacts.exists() and not artifacts.is_dir():
         return f"{artifacts} is not a folder"
-    places = (place for place in (path.parent, path, artifacts) if place.exists())
-    return next((f"{place} cannot be written" for place in places if not os.access(place, os.W_OK)), "")
+    paths = (existing_path for existing_path in (path.parent, path, artifacts) if existing_path.exists())
+    return next(
+        (f"{existing_path} cannot be written" for existing_path in paths if not os.access(existing_path, os.W_OK)), ""
+    )
 
 
 def revision(path: Path) -> str | None:

@@ -115,15 +115,15 @@ def _root(error: BaseException) -> tuple[BaseException, str]:
     """Return the first error with a known kind in the chain of causes, and its kind."""
     cause: BaseException | None = error
     while cause is not None:
-        reported = getattr(cause, "orig", None) or cause  # SQLAlchemy's errors hold the driver's
-        kind = _of_server(reported) or _of_bucket(reported) or _of_database(reported)
-        code = getattr(reported, "sqlite_errorcode", 0) & 0xFF  # the lower byte; the rest is the variant
-        kind = kind or OF_SQLITE.get(code) or OF_SYSTEM.get(getattr(reported, "errno", None) or 0)
+        driver_error = getattr(cause, "orig", None) or cause  # SQLAlchemy's errors hold the driver's
+        kind = _of_server(driver_error) or _of_bucket(driver_error) or _of_database(driver_error)
+        code = getattr(driver_error, "sqlite_errorcode", 0) & 0xFF  # the lower byte; the rest is the variant
+        kind = kind or OF_SQLITE.get(code) or OF_SYSTEM.get(getattr(driver_error, "errno", None) or 0)
         kind = (
-            LACKING if isinstance(reported, ImportError) else kind
+            LACKING if isinstance(driver_error, ImportError) else kind
         )  # MLflow imports a bucket's library when it first uses the bucket
         if kind:
-            return reported, kind
+            return driver_error, kind
         cause = cause.__cause__ or cause.__context__
     return error, ""
 
@@ -131,17 +131,17 @@ def _root(error: BaseException) -> tuple[BaseException, str]:
 def _of_server(error: BaseException) -> str:
     """Return the kind of a server's error; AWAY if the server cannot be reached."""
     status = getattr(getattr(error, "response", None), "status_code", 0)
-    answers = isinstance(error, MlflowException) and str(error).startswith("API request")
-    if isinstance(error, RestException) or answers:  # MLflow uses these codes for a database too
+    is_response = isinstance(error, MlflowException) and str(error).startswith("API request")
+    if isinstance(error, RestException) or is_response:  # MLflow uses these codes for a database too
         kind = OF_MLFLOW.get(error.error_code, "")
         return KEYLESS if kind in (UNKNOWN, FORBIDDEN) and OF_FILES.search(str(error)) else kind
     if status in OF_HTTP:
         return OF_HTTP[status]
     if isinstance(error, requests.exceptions.RetryError) and BROKEN in str(error):
         return FAULTY
-    untrusted = isinstance(error, requests.exceptions.SSLError)  # waiting does not repair a certificate
-    printing = isinstance(error, BrokenPipeError)  # of a standard stream; a server's is wrapped by its library
-    return AWAY if isinstance(error, NOT_THERE) and not (untrusted or printing) else ""
+    is_untrusted = isinstance(error, requests.exceptions.SSLError)  # waiting does not repair a certificate
+    is_broken_pipe = isinstance(error, BrokenPipeError)  # of a standard stream; a server's is wrapped by its library
+    return AWAY if isinstance(error, NOT_THERE) and not (is_untrusted or is_broken_pipe) else ""
 
 
 def _of_bucket(error: BaseException) -> str:
@@ -166,12 +166,14 @@ def _statement(error: BaseException, kind: str = "") -> str:
     """Return the error message on one line, without the additions of SQLAlchemy."""
     if kind in (UNKNOWN, FORBIDDEN):
         user = read_mlflow_creds().username
-        asked = ASKED.search(str(error))
-        unknown = f"it has no user {user!r} with this password" if user else "it requires a user name and a password"
+        endpoint = ASKED.search(str(error))
+        login_problem = (
+            f"it has no user {user!r} with this password" if user else "it requires a user name and a password"
+        )
         return (
-            unknown
+            login_problem
             if kind == UNKNOWN
-            else f"user {user!r} has no permission for {asked[1] if asked else 'this request'}"
+            else f"user {user!r} has no permission for {endpoint[1] if endpoint else 'this request'}"
         )
     if kind in WAITED_FOR and isinstance(error, requests.exceptions.RequestException) and error.args:
         reason = getattr(error.args[0], "reason", None)  # urllib3's, which begins with the object that failed

@@ -129,7 +129,7 @@ class RunWriter:
         self._kept_after = kept_epochs(keep.states, setup.spec.epochs)
         self._origin = origin
         cards = (diagnostic.card for diagnostic in diagnostics.CATALOG.members().values())
-        self._charts = schema.charts(quantity for card in cards for quantity in card.described)
+        self._charts = schema.charts(metric for card in cards for metric in card.described)
         self._sealed = {**setup.sealed, **({"conformance": dict(conformance)} if conformance else {})}
         self._sealed |= {schema.CHARTS: list(self._charts)} if self._charts else {}
         self._folder = process_ownership.create_temp_dir("fa_registry-run-")
@@ -208,8 +208,8 @@ class RunWriter:
         self.write_series(row)
         if self.claim:
             self.claim.check_if_late()
-        every = self._keep.checkpoint_every
-        if every and row.epoch and row.epoch % every == 0:
+        checkpoint_every = self._keep.checkpoint_every
+        if checkpoint_every and row.epoch and row.epoch % checkpoint_every == 0:
             save_tensors(self._folder / schema.epoch_checkpoint(row.epoch), self._task.network.state_dict())
         if trainer and row.epoch in self._kept_after:
             save_tensors(self._folder / schema.kept_state(row.epoch), full_state(trainer))
@@ -234,8 +234,10 @@ class RunWriter:
         chain = trainer.chain.digests
         self._sealed |= {"no_epoch_chain": OLDER_FILE} if chain is None else {schema.EPOCH_CHAIN: chain}
         if self._keep.states:
-            kept = [epoch for epoch in self._kept_after if (self._folder / schema.after_kept_state(epoch)).exists()]
-            self._sealed[schema.KEPT_STATES] = kept
+            written_epochs = [
+                epoch for epoch in self._kept_after if (self._folder / schema.after_kept_state(epoch)).exists()
+            ]
+            self._sealed[schema.KEPT_STATES] = written_epochs
 
     def restore_rows(self, rows: list[EpochRow]) -> None:
         """Write the epochs that an interrupted run has measured.
@@ -261,8 +263,8 @@ class RunWriter:
     def _show(self, row: EpochRow) -> None:
         now = int(time.time() * 1000)
         readings = schema.metrics(row.measurements, self._charts)
-        shown = ((key, reading.value) for key, reading in readings if reading.value is not None)
-        points = [Point(key, schema.shown(value), row.epoch, now) for key, value in shown]
+        values = ((key, reading.value) for key, reading in readings if reading.value is not None)
+        points = [Point(key, schema.shown(value), row.epoch, now) for key, value in values]
         if len(self._points) + len(points) > FLUSH_POINTS:
             self.flush()
         self._points += points
@@ -322,15 +324,15 @@ class RunWriter:
         ending = self._ending(outcome)
         provenance = {**self._provenance(outcome, digests), **ending}
         (folder / schema.PROVENANCE).write_text(jsonio.pretty(provenance), encoding="utf-8")
-        sealed = {**digests, schema.PROVENANCE: jsonio.file_digest(folder / schema.PROVENANCE)}
-        tags = {schema.TAG_STATUS: outcome.status, schema.TAG_ARTIFACTS: jsonio.digest_of(sealed)}
+        all_digests = {**digests, schema.PROVENANCE: jsonio.file_digest(folder / schema.PROVENANCE)}
+        tags = {schema.TAG_STATUS: outcome.status, schema.TAG_ARTIFACTS: jsonio.digest_of(all_digests)}
         tags |= schema.sites_tag(outcome.final, self._charts)
-        repeated = {schema.TAG_STOPPED_ON: ending["ended_by"], schema.TAG_WEIGHTS: ending["final_weights"]}
-        tags |= {tag: value for tag, value in repeated.items() if value}
+        repeated_tags = {schema.TAG_STOPPED_ON: ending["ended_by"], schema.TAG_WEIGHTS: ending["final_weights"]}
+        tags |= {tag: value for tag, value in repeated_tags.items() if value}
         if self._not_finite:
-            tags[schema.TAG_NOT_FINITE] = "; ".join(f"{key} from {when}" for key, when in self._not_finite.items())[
-                :4000
-            ]
+            tags[schema.TAG_NOT_FINITE] = "; ".join(
+                f"{key} from {first_epoch}" for key, first_epoch in self._not_finite.items()
+            )[:4000]
         self._tracker.upload(self.run_id, folder)
         if self.rows[-1].epoch not in self._shown:  # of a run that ended early
             self._show(self.rows[-1])

@@ -54,24 +54,24 @@ def backprop_check(setup: RunSetup, no_feedback: str = "") -> Check | None:
     if no_feedback:
         return Check(CREDIT_CHECK, "not possible", no_feedback)
     sites = counted_sites(setup)
-    own = _largest(_cosines(setup, sites, *batch) for batch in _batches(setup))
-    if objection := _objection(setup, sites, own):
+    cosines = _largest(_cosines(setup, sites, *batch) for batch in _batches(setup))
+    if objection := _objection(setup, sites, cosines):
         return Check(CREDIT_CHECK, "not possible", f"{ANOTHER_NAME}: {objection}")
     declared = (
         DECLARED if card.reaches_bp else f"not all cosines are above {NEAR}, the limit for undeclared backpropagation"
     )
-    return Check(CREDIT_CHECK, "agrees", f"{_text(own)}; {declared}")
+    return Check(CREDIT_CHECK, "agrees", f"{_text(cosines)}; {declared}")
 
 
-def _objection(setup: RunSetup, sites: Sequence[int], own: Cosines) -> str:
+def _objection(setup: RunSetup, sites: Sequence[int], cosines: Cosines) -> str:
     """Return the reason why the method is undeclared backpropagation, or an empty string."""
     card = setup.method.card
-    if own and min(own.values()) > NEAR and not card.reaches_bp:
-        return f"{_text(own)}, above {NEAR} at every counted site"
-    fresh = {} if "approaches_bp" in card.properties else _under_fresh_feedback(setup, sites)
-    if fresh and max(fresh.values()) >= NEAR_UNDER_FRESH_FEEDBACK:
+    if cosines and min(cosines.values()) > NEAR and not card.reaches_bp:
+        return f"{_text(cosines)}, above {NEAR} at every counted site"
+    fresh_cosines = {} if "approaches_bp" in card.properties else _under_fresh_feedback(setup, sites)
+    if fresh_cosines and max(fresh_cosines.values()) >= NEAR_UNDER_FRESH_FEEDBACK:
         limit = f"expected below {NEAR_UNDER_FRESH_FEEDBACK} at every counted site"
-        return f"under newly drawn feedback {_text(fresh)}; {limit}"
+        return f"under newly drawn feedback {_text(fresh_cosines)}; {limit}"
     return ""
 
 
@@ -91,36 +91,44 @@ def _batches(setup: RunSetup) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield the eval batch and a batch of training samples, both as (images, labels)."""
     yield setup.eval_batch
     splits = setup.splits
-    chosen = torch.randperm(len(splits.train_labels), generator=stream(setup, "backprop_batch"))[:EVAL_SAMPLES]
-    chosen = chosen.to(setup.device)
+    indices = torch.randperm(len(splits.train_labels), generator=stream(setup, "backprop_batch"))[:EVAL_SAMPLES]
+    indices = indices.to(setup.device)
     augmentation = stream(setup, "backprop_augmentation", setup.device)
-    yield splits.augment(splits.train_images[chosen], augmentation), splits.train_labels[chosen]
+    yield splits.augment(splits.train_images[indices], augmentation), splits.train_labels[indices]
 
 
 def _cosines(setup: RunSetup, sites: Sequence[int], images: Tensor, labels: Tensor) -> Cosines:
     """Return site → the larger of the credit's and the update's cosine, without sites where both are nan."""
     # without the penalty, whose gradient is the same under every method
-    plain = dataclasses.replace(setup, spec=dataclasses.replace(setup.spec, penalty=0.0))
+    without_penalty = dataclasses.replace(setup, spec=dataclasses.replace(setup.spec, penalty=0.0))
     noise = generator(setup.spec.seed, "noise", setup.device)
-    inputs, credits, states = measured_credits(Trial.copy_of(plain, noise), images, labels)
-    own = gradients_by_credits(Trial.copy_of(plain, noise), images, labels, credits, states)
-    exact = gradients_by_credits(Trial.copy_of(plain, noise), images, labels, inputs.gradients, replaced=False)
-    found = {}
+    inputs, credits, states = measured_credits(Trial.copy_of(without_penalty, noise), images, labels)
+    method_gradients = gradients_by_credits(Trial.copy_of(without_penalty, noise), images, labels, credits, states)
+    exact_gradients = gradients_by_credits(
+        Trial.copy_of(without_penalty, noise), images, labels, inputs.gradients, with_backward_weights=False
+    )
+    cosines = {}
     for site in sites:
         credit = setup.network.spread(credits[site], inputs.hidden[site])
-        both = (cosine(credit, inputs.gradients[site]), _update_cosine(own, exact, site))
-        if known := [value for value in both if math.isfinite(value)]:
-            found[site] = max(known)
-    return found
+        candidates = (cosine(credit, inputs.gradients[site]), _update_cosine(method_gradients, exact_gradients, site))
+        if finite_values := [value for value in candidates if math.isfinite(value)]:
+            cosines[site] = max(finite_values)
+    return cosines
 
 
-def _update_cosine(own: Gradients, exact: Gradients, site: int) -> float:
+def _update_cosine(method_gradients: Gradients, exact_gradients: Gradients, site: int) -> float:
     """Return the cosine of two updates of the block below `site`; site 0 means the embedding."""
     part = f"blocks.{site - 1}" if site else "embed"
-    names = [name for name in own if part_of(name) == part and own[name] is not None and exact[name] is not None]
+    names = [
+        name
+        for name in method_gradients
+        if part_of(name) == part and method_gradients[name] is not None and exact_gradients[name] is not None
+    ]
     if not names:
         return math.nan
-    return cosine(*(torch.cat([side[name].flatten() for name in names]) for side in (own, exact)))
+    return cosine(
+        *(torch.cat([side[name].flatten() for name in names]) for side in (method_gradients, exact_gradients))
+    )
 
 
 def _under_fresh_feedback(setup: RunSetup, sites: Sequence[int]) -> Cosines:
@@ -128,8 +136,8 @@ def _under_fresh_feedback(setup: RunSetup, sites: Sequence[int]) -> Cosines:
     if methods.CATALOG.location(setup.spec.method).is_builtin or not setup.feedback.state_dict():
         return {}
     shape = network_shape(setup.network, setup.splits.test_images[:1], setup.card.classes)
-    drawn = setup.method.feedback(shape, setup.spec.method_options, stream(setup, "backprop_fresh_feedback"))
-    return _cosines(dataclasses.replace(setup, feedback=drawn.to(setup.device)), sites, *setup.eval_batch)
+    fresh_feedback = setup.method.feedback(shape, setup.spec.method_options, stream(setup, "backprop_fresh_feedback"))
+    return _cosines(dataclasses.replace(setup, feedback=fresh_feedback.to(setup.device)), sites, *setup.eval_batch)
 
 
 def _largest(tables: Iterator[Cosines]) -> Cosines:
@@ -143,6 +151,6 @@ def _largest(tables: Iterator[Cosines]) -> Cosines:
 def _text(cosines: Cosines) -> str:
     if not cosines:
         return "at every counted site the credit or the gradient is zero"
-    each = [f"{value:.5f} at site {site}" for site, value in cosines.items()]
-    rest = f" (and {len(each) - SHOWN} more sites)" if len(each) > SHOWN else ""
-    return f"the cosine with the credit or update of backpropagation is {', '.join(each[:SHOWN])}{rest}"
+    site_texts = [f"{value:.5f} at site {site}" for site, value in cosines.items()]
+    omitted = f" (and {len(site_texts) - SHOWN} more sites)" if len(site_texts) > SHOWN else ""
+    return f"the cosine with the credit or update of backpropagation is {', '.join(site_texts[:SHOWN])}{omitted}"

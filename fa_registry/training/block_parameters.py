@@ -114,9 +114,9 @@ class _Site:
         """Raise UsageError if the pass did not make this call or the name is ambiguous."""
         path, mark, _ = self.name.partition(NAMED_CALL)
         if self.calls < self.number:
-            found = f"found {self.calls}" if self.calls else "found none"
+            found_text = f"found {self.calls}" if self.calls else "found none"
             raise UsageError(
-                f"sites: {self.name}: expected {self.number} or more calls of {path} in a forward pass, {found}"
+                f"sites: {self.name}: expected {self.number} or more calls of {path} in a forward pass, {found_text}"
             )
         if self.calls > 1 and not mark:
             raise UsageError(
@@ -148,18 +148,18 @@ class _ParameterReads(TorchDispatchMode):
                 self._computed[storage] = (frozenset(), buffer)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        answer = func(*args, **(kwargs or {}))
+        result = func(*args, **(kwargs or {}))
         inputs = [self._names(tensor) for tensor in _tensors((args, kwargs))]
         names = frozenset().union(*filter(None, inputs))
         if not func.is_view:  # a view of a weight reads nothing; the operation that computes with it does
             (self.between if self.is_between else self.elsewhere).update(names)
-        for tensor in _tensors(answer):
+        for tensor in _tensors(result):
             storage, _, _ = _bytes_of(tensor)
             if None in inputs:
                 self._computed.pop(storage, None)  # an in-place operation has written a state into it
             elif inputs and storage not in self._ranges:
                 self._computed[storage] = (names, tensor)
-        return answer
+        return result
 
     def _names(self, tensor: Tensor) -> frozenset[str] | None:
         """Return the parameters that this tensor views or is computed from, or None if it has other inputs."""
@@ -180,9 +180,9 @@ def _bytes_of(tensor: Tensor) -> tuple[int, float, float]:
     """Return a tensor's storage and byte range, or its `id` and an unlimited range if it is sparse."""
     try:
         storage = tensor.untyped_storage()._cdata
-        reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)) + 1
+        extent = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)) + 1
         start = tensor.storage_offset()
     except (RuntimeError, NotImplementedError, ValueError):
         return id(tensor), 0, inf
     width = tensor.element_size()
-    return storage, start * width, (start + reach if tensor.numel() else start) * width
+    return storage, start * width, (start + extent if tensor.numel() else start) * width

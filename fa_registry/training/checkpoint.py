@@ -52,21 +52,23 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
         f".{path.name}{process_ownership.owner_suffix()}"
     )  # with mkstemp only its owner could read it
     try:
-        held = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-        places = Counter(tensor.untyped_storage().data_ptr() for tensor in held.values())
+        cpu_tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+        storage_counts = Counter(tensor.untyped_storage().data_ptr() for tensor in cpu_tensors.values())
         # shared weights are written once for each layer: the format has no sharing
         tied = {
-            name: tensor.clone() for name, tensor in held.items() if places[tensor.untyped_storage().data_ptr()] > 1
+            name: tensor.clone()
+            for name, tensor in cpu_tensors.items()
+            if storage_counts[tensor.untyped_storage().data_ptr()] > 1
         }
-        written = {**held, **tied}
+        saved_tensors = {**cpu_tensors, **tied}
         # None, not {}: without tensors, safetensors writes an unreadable header for empty metadata
-        save_file(written, temporary, dict(metadata) if metadata else None)
+        save_file(saved_tensors, temporary, dict(metadata) if metadata else None)
         with temporary.open("rb+") as stream:
             os.fsync(stream.fileno())
         os.replace(temporary, path)
     except SafetensorError as error:
-        system = OF_SYSTEM.search(str(error))  # the end of Rust's text for a system error
-        raise OSError(int(system[1]), os.strerror(int(system[1])), str(path)) if system else error from error
+        os_error = OF_SYSTEM.search(str(error))  # the end of Rust's text for a system error
+        raise OSError(int(os_error[1]), os.strerror(int(os_error[1])), str(path)) if os_error else error from error
     finally:
         temporary.unlink(missing_ok=True)
     return file_digest(path)
@@ -85,17 +87,17 @@ def load_tensors(path: Path, expected_digest: str | None = None) -> dict[str, Te
     if not os.path.lexists(path):
         raise IntegrityError(f"{path.name} is missing")
     with open_file(path) as stream:
-        held = stream.read(AT_ONCE + 1)
-        small = len(held) <= AT_ONCE
+        content = stream.read(AT_ONCE + 1)
+        is_small = len(content) <= AT_ONCE
         stream.seek(0)
-        digest = hashlib.sha256(held).hexdigest() if small else hashlib.file_digest(stream, "sha256").hexdigest()
+        digest = hashlib.sha256(content).hexdigest() if is_small else hashlib.file_digest(stream, "sha256").hexdigest()
     if expected_digest not in (None, digest):
         raise IntegrityError(
             f"{path.name}: expected SHA-256 {expected_digest}, found {digest}; the file was changed after it was recorded"
         )
     try:
-        check_header(held)
-        return load(held) if small else load_file(path)
+        check_header(content)
+        return load(content) if is_small else load_file(path)
     except READING_FAILS as error:
         raise IntegrityError(f"{path.name} is not a readable safetensors file: {shortened(error)}") from error
 

@@ -78,10 +78,10 @@ def _read_torch(path: Path, limit: int) -> Any:
         # torch and zipfile warn about files that they then refuse
         with (
             warnings.catch_warnings(action="ignore", category=UserWarning),
-            process_ownership.temp_dir("fa_registry-pt-") as place,
+            process_ownership.temp_dir("fa_registry-pt-") as folder,
         ):
-            checked = _checked(resolve_user_path(path), place / "checked.pt", limit)
-            return torch.load(checked, map_location="cpu", weights_only=True)
+            checked_path = _checked(resolve_user_path(path), folder / "checked.pt", limit)
+            return torch.load(checked_path, map_location="cpu", weights_only=True)
     except _Refused as error:
         raise ValueError(f"{path.name}: {error}") from error
     except OSError as error:
@@ -89,8 +89,8 @@ def _read_torch(path: Path, limit: int) -> Any:
     except Exception as error:  # a broken byte makes torch raise any error: KeyError, EOFError, RuntimeError, …
         if "weights" not in str(error).lower():
             raise ValueError(f"{path.name}: not a file that torch.save wrote ({type(error).__name__})") from error
-        found = re.search(r"GLOBAL (\S+)", str(error))
-        raise ValueError(f"{path.name}: {_more_than_tensors(found[1] if found else '')}") from error
+        match = re.search(r"GLOBAL (\S+)", str(error))
+        raise ValueError(f"{path.name}: {_more_than_tensors(match[1] if match else '')}") from error
 
 
 class _Refused(Exception):
@@ -116,7 +116,7 @@ def _checked(path: Path, copy: Path, limit: int) -> Path:
             stream.seek(0)
             _check_names(stream)
             return path
-    with open_zip(path, limit) as archive, zipfile.ZipFile(copy, "w") as written:
+    with open_zip(path, limit) as archive, zipfile.ZipFile(copy, "w") as copy_archive:
         entries = archive.infolist()
         total = sum(entry.file_size for entry in entries)
         if total > limit or len(entries) > MOST_ENTRIES:
@@ -126,10 +126,10 @@ def _checked(path: Path, copy: Path, limit: int) -> Path:
             )
         for entry in entries:
             if entry.filename.endswith(".pkl"):
-                with archive.open(entry) as read:
-                    _check_names(read)
-            with archive.open(entry) as read, written.open(entry.filename, "w", force_zip64=True) as out:
-                shutil.copyfileobj(read, out)
+                with archive.open(entry) as source:
+                    _check_names(source)
+            with archive.open(entry) as source, copy_archive.open(entry.filename, "w", force_zip64=True) as target:
+                shutil.copyfileobj(source, target)
     return copy
 
 
@@ -137,91 +137,93 @@ def _check_names(stream: IO[bytes]) -> None:
     """Raise _Refused if a pickle names a function that builds large values from few bytes."""
     last = b""
     while chunk := stream.read(CHUNK):
-        if found := ENLARGING.search(last + chunk):
-            raise _Refused(_more_than_tensors(next(filter(None, found.groups())).decode()))
+        if match := ENLARGING.search(last + chunk):
+            raise _Refused(_more_than_tensors(next(filter(None, match.groups())).decode()))
         last = chunk[-OVERLAP:]
 
 
-def named_tensors(held: Any, nests: Sequence[str] = NESTS) -> dict[str, Any]:
+def named_tensors(content: Any, nests: Sequence[str] = NESTS) -> dict[str, Any]:
     """Return the tensors of a loaded file by name.
 
     The prefixes that DataParallel and torch.compile add to every name are removed.
 
     Args:
-        held: content of the file, as `read_foreign` returns it.
+        content: content of the file, as `read_foreign` returns it.
         nests: keys under which a training script may have stored the tensors.
 
     Raises:
         ValueError: if the file contains no mapping, or if several of the keys contain tensors.
     """
-    inside = unwrap(held, nests)
-    if not isinstance(inside, Mapping):
-        raise ValueError(f"expected a mapping from names to tensors, found a {type(inside).__name__}")
-    named = {str(name): value for name, value in inside.items()}
+    inner = unwrap(content, nests)
+    if not isinstance(inner, Mapping):
+        raise ValueError(f"expected a mapping from names to tensors, found a {type(inner).__name__}")
+    tensors = {str(name): value for name, value in inner.items()}
     for wrapper in WRAPPERS:
-        if named and all(name.startswith(wrapper) for name in named):
-            named = {name.removeprefix(wrapper): value for name, value in named.items()}
-    return named
+        if tensors and all(name.startswith(wrapper) for name in tensors):
+            tensors = {name.removeprefix(wrapper): value for name, value in tensors.items()}
+    return tensors
 
 
-def unwrap(held: Any, nests: Sequence[str]) -> Any:
-    """Return the value under the one key of `nests` that `held` contains.
+def unwrap(content: Any, nests: Sequence[str]) -> Any:
+    """Return the value under the one key of `nests` that `content` contains.
 
     Returns:
-        The value, or `held` itself if it is not a mapping or contains none of the keys.
+        The value, or `content` itself if it is not a mapping or contains none of the keys.
 
     Raises:
-        ValueError: if `held` contains several of the keys.
+        ValueError: if `content` contains several of the keys.
     """
-    if not isinstance(held, Mapping):
-        return held
-    inner = [name for name in nests if isinstance(held.get(name), (Mapping, list, tuple))]
-    if len(inner) > 1:
-        raise ValueError(f"expected one set of tensors, found several ({', '.join(inner)}); save only the set to load")
-    return held[inner[0]] if inner else held
+    if not isinstance(content, Mapping):
+        return content
+    present_names = [name for name in nests if isinstance(content.get(name), (Mapping, list, tuple))]
+    if len(present_names) > 1:
+        raise ValueError(
+            f"expected one set of tensors, found several ({', '.join(present_names)}); save only the set to load"
+        )
+    return content[present_names[0]] if present_names else content
 
 
-def match_tensors(expected: Mapping[str, Tensor], given: Mapping[str, Any]) -> tuple[dict[str, Tensor], list[str]]:
+def match_tensors(expected: Mapping[str, Tensor], candidates: Mapping[str, Any]) -> tuple[dict[str, Tensor], list[str]]:
     """Convert tensors to the types of the expected ones and list all problems.
 
     Args:
         expected: name → tensor of the setup.
-        given: name → value of the file.
+        candidates: name → value of the file.
 
     Returns:
         The converted tensors by name, and one text for each difference in name, shape or type.
     """
-    missing = [name for name in expected if name not in given]
-    unexpected = [name for name in given if name not in expected]
+    missing = [name for name in expected if name not in candidates]
+    unexpected = [name for name in candidates if name not in expected]
     problems = [
-        f"{word}: {join_names(names)}" for word, names in (("missing", missing), ("unexpected", unexpected)) if names
+        f"{label}: {join_names(names)}" for label, names in (("missing", missing), ("unexpected", unexpected)) if names
     ]
     tensors = {}
     for name in expected:
-        if name in given:
+        if name in candidates:
             try:
-                tensors[name] = _fitting(expected[name], given[name])
+                tensors[name] = _fitting(expected[name], candidates[name])
             except ValueError as error:
                 problems.append(f"{name}: {error}")
     return tensors, problems
 
 
-def _fitting(expected: Tensor, given: Any) -> Tensor:
-    if not isinstance(given, Tensor):
-        raise ValueError(f"expected a tensor, found a {type(given).__name__}")
-    if given.layout != torch.strided or given.is_quantized or given.is_meta:
+def _fitting(expected: Tensor, candidate: Any) -> Tensor:
+    if not isinstance(candidate, Tensor):
+        raise ValueError(f"expected a tensor, found a {type(candidate).__name__}")
+    if candidate.layout != torch.strided or candidate.is_quantized or candidate.is_meta:
         raise ValueError("expected a dense tensor with values, found a sparse, quantised or meta tensor")
-    if given.shape != expected.shape:
-        turned = given.dim() == 2 and given.T.shape == expected.shape
-        hint = "; its transpose would fit" if turned else ""
-        raise ValueError(f"expected shape {tuple(expected.shape)}, found {tuple(given.shape)}{hint}")
-    if given.is_floating_point() != expected.is_floating_point() or given.is_complex():
-        raise ValueError(f"expected {expected.dtype}, found {given.dtype}")
-    converted = given.detach().to(expected.dtype)
-    if not torch.equal(converted.double().nan_to_num(), given.detach().double().nan_to_num()):
+    if candidate.shape != expected.shape:
+        is_transposed = candidate.dim() == 2 and candidate.T.shape == expected.shape
+        hint = "; its transpose would fit" if is_transposed else ""
+        raise ValueError(f"expected shape {tuple(expected.shape)}, found {tuple(candidate.shape)}{hint}")
+    if candidate.is_floating_point() != expected.is_floating_point() or candidate.is_complex():
+        raise ValueError(f"expected {expected.dtype}, found {candidate.dtype}")
+    converted = candidate.detach().to(expected.dtype)
+    if not torch.equal(converted.double().nan_to_num(), candidate.detach().double().nan_to_num()):
         # rounded weights would not be the trained ones
         raise ValueError(
-            f"expected values that {expected.dtype} can store without rounding, found {given.dtype}; convert the tensor first"
+            f"expected values that {expected.dtype} can store without rounding, found {candidate.dtype}; convert the tensor first"
         )
     return converted
 
@@ -247,41 +249,41 @@ def load_foreign_weights(setup: RunSetup, weights: Any, feedback: Any | None) ->
     """
     network = setup.network.state_dict()
     state = setup.feedback.state_dict()
-    loaded, problems = _taken("weights", network, lambda: named_tensors(weights))
-    given: dict[str, Tensor] = {}
+    loaded_weights, problems = _taken("weights", network, lambda: named_tensors(weights))
+    loaded_feedback: dict[str, Tensor] = {}
     if feedback is not None and not state:
         problems.append(f"feedback: expected no file, because the method {setup.spec.method!r} has no feedback state")
     elif feedback is not None:
-        given, misfits = _taken("feedback", state, lambda: feedback_tensors(feedback, list(state)))
+        loaded_feedback, misfits = _taken("feedback", state, lambda: feedback_tensors(feedback, list(state)))
         problems += misfits
         problems += [
             f"feedback: {name}: expected finite numbers, found inf or nan"
-            for name, tensor in given.items()
+            for name, tensor in loaded_feedback.items()
             if not tensor.isfinite().all()
         ]
     if problems:
         raise InvalidFields("adopt", problems)
-    setup.network.load_state_dict(loaded)
-    if given:
-        setup.feedback.load_state_dict(given)
+    setup.network.load_state_dict(loaded_weights)
+    if loaded_feedback:
+        setup.feedback.load_state_dict(loaded_feedback)
     return NOT_GIVEN if state and feedback is None else ""
 
 
 def _taken(
-    field: str, expected: Mapping[str, Tensor], read: Callable[[], Mapping[str, Any]]
+    field: str, expected: Mapping[str, Tensor], read_tensors: Callable[[], Mapping[str, Any]]
 ) -> tuple[dict[str, Tensor], list[str]]:
     try:
-        tensors, problems = match_tensors(expected, read())
+        tensors, problems = match_tensors(expected, read_tensors())
     except ValueError as error:
         tensors, problems = {}, [str(error)]
     return tensors, [f"{field}: {problem}" for problem in problems]
 
 
-def feedback_tensors(held: Any, names: list[str]) -> dict[str, Any]:
+def feedback_tensors(content: Any, names: list[str]) -> dict[str, Any]:
     """Return the feedback tensors of a file under the built-in names.
 
     Args:
-        held: content of the file. It usually contains tensors under the built-in names. If the built-in names are B_01, B_02, …,
+        content: content of the file. It usually contains tensors under the built-in names. If the built-in names are B_01, B_02, …,
             the file may also contain a list B_1..B_L, or other names with one running number (`B.0`, `feedback.1`). These tensors
             are assigned in the order of their numbers.
         names: the built-in names.
@@ -289,14 +291,14 @@ def feedback_tensors(held: Any, names: list[str]) -> dict[str, Any]:
     Raises:
         ValueError: if the tensors cannot be assigned to the built-in names.
     """
-    inside = unwrap(held, FEEDBACK_NESTS)
-    numbered = all(OURS.fullmatch(name) for name in names)
-    if isinstance(inside, (list, tuple)):
-        if not numbered:
+    inner = unwrap(content, FEEDBACK_NESTS)
+    is_numbered = all(OURS.fullmatch(name) for name in names)
+    if isinstance(inner, (list, tuple)):
+        if not is_numbered:
             raise ValueError(f"expected a mapping from names ({join_names(names)}) to tensors, found a list")
-        return _in_order(list(inside), names)
-    tensors = named_tensors(inside, ())
-    if not numbered or set(tensors) & set(names):
+        return _in_order(list(inner), names)
+    tensors = named_tensors(inner, ())
+    if not is_numbered or set(tensors) & set(names):
         return tensors
     ordered = _by_number(tensors)
     return tensors if ordered is None else _in_order(ordered, names)

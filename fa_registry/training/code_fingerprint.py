@@ -69,7 +69,10 @@ def measuring_code() -> dict[str, dict[str, Any]]:
     catalog = diagnostics.CATALOG
     usable = [name for name in catalog.third_party() if not catalog.has_failed(name)]
     return {
-        **{f"diagnostics/{name}": catalog.code(name, member.card) for name, member in catalog.built_in().items()},
+        **{
+            f"diagnostics/{name}": catalog.code(name, diagnostic.card)
+            for name, diagnostic in catalog.built_in().items()
+        },
         **{f"diagnostics/{name}": catalog.code(name, None) for name in usable},
     }
 
@@ -90,59 +93,65 @@ def packages_of(spec: RunSpec) -> frozenset[str]:
     Raises:
         UnknownName: if the method, the architecture or the data set is not installed.
     """
-    members = (
+    plugins = (
         (methods.CATALOG, spec.method),
         (architectures.CATALOG, spec.architecture),
         (datasets.CATALOG, spec.dataset.partition(":")[0]),
     )
-    return frozenset(catalog.location(name).package for catalog, name in members) - {""}
+    return frozenset(catalog.location(name).package for catalog, name in plugins) - {""}
 
 
-def fingerprint_changes(sealed: Code | None, now: Code) -> tuple[str, ...]:
+def fingerprint_changes(recorded: Code | None, installed: Code) -> tuple[str, ...]:
     """Compare a run's recorded code with the installed code.
 
     A diagnostic that was installed or removed after the run is ignored, because it did not change the run's measurements.
 
     Args:
-        sealed: the fingerprint that is recorded with the run, or None for a run of an older release. For None, built-in plug-ins
+        recorded: the fingerprint that is recorded with the run, or None for a run of an older release. For None, built-in plug-ins
             count as version 1, and the source of third-party plug-ins counts as unknown.
-        now: the fingerprint of the installed code.
+        installed: the fingerprint of the installed code.
 
     Returns:
         One line per plug-in whose code differs.
     """
-    return tuple(_changes(sealed or {}, now))
+    return tuple(_changes(recorded or {}, installed))
 
 
-def _changes(sealed: Code, now: Code) -> Iterator[str]:
-    for key, today in now.items():
-        family, _, name = key.partition("/")
-        before = sealed.get(key) or ({} if "digest" in today else FIRST)
-        if "digest" in before and "digest" in today and before.get("files") != today.get("files"):
-            today = {
-                **today,
-                "digest": CATALOGS[family].recorded_digest(name.partition(":")[0], before.get("files", "")),
+def _changes(recorded: Code, installed: Code) -> Iterator[str]:
+    for key, installed_entry in installed.items():
+        kind, _, name = key.partition("/")
+        recorded_entry = recorded.get(key) or ({} if "digest" in installed_entry else FIRST)
+        if (
+            "digest" in recorded_entry
+            and "digest" in installed_entry
+            and recorded_entry.get("files") != installed_entry.get("files")
+        ):
+            installed_entry = {
+                **installed_entry,
+                "digest": CATALOGS[kind].recorded_digest(name.partition(":")[0], recorded_entry.get("files", "")),
             }
-        if _same(before, today) or (family == "diagnostics" and key not in sealed and "digest" in today):
+        if _same(recorded_entry, installed_entry) or (
+            kind == "diagnostics" and key not in recorded and "digest" in installed_entry
+        ):
             continue
-        yield f"{TEXT[family]} {name}: {_change(before, today)}"
+        yield f"{TEXT[kind]} {name}: {_change(recorded_entry, installed_entry)}"
 
 
-def _same(before: Mapping[str, Any], today: Mapping[str, Any]) -> bool:
+def _same(recorded: Mapping[str, Any], installed: Mapping[str, Any]) -> bool:
     """Return whether both entries have the same version or source, in any release of the package."""
-    name = "digest" if "digest" in today else "version"
-    return ("digest" in before) == ("digest" in today) and before.get(name) == today[name]
+    name = "digest" if "digest" in installed else "version"
+    return ("digest" in recorded) == ("digest" in installed) and recorded.get(name) == installed[name]
 
 
-def _change(before: Mapping[str, Any], today: Mapping[str, Any]) -> str:
-    if not before:
-        return f"its source was not recorded with the run; the installed source is {describe(today)}"
-    if "digest" not in before and "digest" not in today:
-        return f"version {before.get('version')} → {today['version']}"
-    if "digest" not in before or "digest" not in today:
-        return f"{describe(before)} → {describe(today)}"
-    digests = f"digest {_short(before['digest'])}… → {_short(today['digest'])}…"
-    old, new = (f"{provenance.get('package')} {provenance.get('version')}" for provenance in (before, today))
+def _change(recorded: Mapping[str, Any], installed: Mapping[str, Any]) -> str:
+    if not recorded:
+        return f"its source was not recorded with the run; the installed source is {describe(installed)}"
+    if "digest" not in recorded and "digest" not in installed:
+        return f"version {recorded.get('version')} → {installed['version']}"
+    if "digest" not in recorded or "digest" not in installed:
+        return f"{describe(recorded)} → {describe(installed)}"
+    digests = f"digest {_short(recorded['digest'])}… → {_short(installed['digest'])}…"
+    old, new = (f"{provenance.get('package')} {provenance.get('version')}" for provenance in (recorded, installed))
     return f"source edited ({digests})" if old == new else f"{old} → {new} ({digests})"
 
 

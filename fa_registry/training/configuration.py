@@ -84,9 +84,9 @@ def _fingerprint(threads: int, deterministic: bool) -> str:
 
 def _results() -> Iterator[Tensor]:
     """Yield random tensors and the results of applying the kernels of training and measuring to them."""
-    draw = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
     for rows, inner, columns in SHAPES:
-        left, right = torch.randn(rows, inner, generator=draw), torch.randn(columns, inner, generator=draw)
+        left, right = torch.randn(rows, inner, generator=generator), torch.randn(columns, inner, generator=generator)
         yield from (left, right, matmul(left, right), left.double() @ right.double().T)
         if AVAILABLE:
             yield product(left, right)
@@ -94,6 +94,6 @@ def _results() -> Iterator[Tensor]:
             yield function(left)
         yield from (left.softmax(1), left.log_softmax(1), left.sum(0), left.sum(), left.norm(dim=1))
         yield torch.nn.functional.layer_norm(left, (inner,))
-    image, kernel = torch.randn(4, 8, 8, 8, generator=draw), torch.randn(8, 8, 3, 3, generator=draw)
+    image, kernel = torch.randn(4, 8, 8, 8, generator=generator), torch.randn(8, 8, 3, 3, generator=generator)
     yield torch.nn.functional.conv2d(image, kernel, padding=1)
     yield torch.full((16,), 1e-38) * 0.5

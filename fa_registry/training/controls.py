@@ -54,8 +54,8 @@ def trainable_parameters(network: Network, control: str) -> list[nn.Parameter]:
     The function sets requires_grad to False for the parameters of frozen blocks.
     """
     blocks = len(network.blocks)
-    kept = {"none": blocks, "frozen": 0, "shallow": 0}.get(control, depth(control))
-    for block in network.blocks[: blocks - kept]:
+    trained_count = {"none": blocks, "frozen": 0, "shallow": 0}.get(control, depth(control))
+    for block in network.blocks[: blocks - trained_count]:
         block.requires_grad_(False)
     return [parameter for parameter in network.parameters() if parameter.requires_grad]
 

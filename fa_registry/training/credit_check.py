@@ -73,8 +73,8 @@ class Trial:
 class _MeasuredCredits(Method, HasOwnStates):
     """A method that returns given credits, which lets the usual training step train with them."""
 
-    def __init__(self, card: MethodCard, credits: Sequence[Tensor], moved: Sequence[Tensor] | None):
-        self.card, self._credits, self._moved = card, credits, moved
+    def __init__(self, card: MethodCard, credits: Sequence[Tensor], learning_states: Sequence[Tensor] | None):
+        self.card, self._credits, self._moved = card, credits, learning_states
 
     def feedback(self, shape, options, generator) -> nn.Module:
         return NoFeedback()
@@ -99,31 +99,33 @@ def gradients(network: nn.Module) -> dict[str, Tensor | None]:
     }
 
 
-def changed_weights(before: nn.Module, after: nn.Module) -> str:
+def changed_weights(network_before: nn.Module, network_after: nn.Module) -> str:
     """Return an error text if a method changed the network's weights.
 
     The text is empty if all weights are equal. Only the optimiser may change them, so a method must leave the weights unchanged
     while it computes credits.
 
     Args:
-        before: the network before the call of the method.
-        after: the network after the call.
+        network_before: the network before the call of the method.
+        network_after: the network after the call.
     """
-    pairs = zip(before.named_parameters(), after.parameters(), strict=True)
+    pairs = zip(network_before.named_parameters(), network_after.parameters(), strict=True)
     # a diverged run's weights are nan, which is no change
-    changed = [name for (name, weight), now in pairs if not torch.equal(weight.nan_to_num(), now.nan_to_num())]
+    changed = [
+        name for (name, weight), new_weight in pairs if not torch.equal(weight.nan_to_num(), new_weight.nan_to_num())
+    ]
     return (
         f"the method changes the network's weights while it computes credits: {', '.join(changed)}" if changed else ""
     )
 
 
 def trained_gradients(
-    trial: Trial, images: Tensor, labels: Tensor, draw: torch.Generator, progress: float
+    trial: Trial, images: Tensor, labels: Tensor, generator: torch.Generator, progress: float
 ) -> Gradients:
     """Return the gradients of all weights after one training step by local credits.
 
     Args:
-        draw: generator for the method's random numbers.
+        generator: generator for the method's random numbers.
         progress: trained fraction of the run, as in CreditInputs.
     """
     spec = trial.spec
@@ -136,7 +138,7 @@ def trained_gradients(
             labels,
             spec.penalty,
             spec.recipe.credit_norm,
-            draw,
+            generator,
             torch.tensor(progress, device=images.device),
             run,
         )
@@ -158,19 +160,21 @@ def objection(trial: Trial, images: Tensor, labels: Tensor, trained: Gradients, 
         The text, or an empty string if the check finds no fault.
     """
     method = trial.method
-    inputs, credits, moved = measured_credits(trial, images, labels)
+    inputs, credits, learning_states = measured_credits(trial, images, labels)
     if not all(credit.isfinite().all() for credit in credits):
         return ""  # a diverged run: nothing can be compared, and its metrics show it
-    full = [trial.network.spread(*pair) for pair in zip(credits, inputs.hidden, strict=True)]
+    full_credits = [trial.network.spread(*pair) for pair in zip(credits, inputs.hidden, strict=True)]
     if method.end_to_end:
-        worst = _worst({f"site {site}": ([credit], [inputs.gradients[site]]) for site, credit in enumerate(full)})
-        complaint = f"the method is trained end to end, but its credit differs from the gradient: {worst[1]}"
+        worst = _worst(
+            {f"site {site}": ([credit], [inputs.gradients[site]]) for site, credit in enumerate(full_credits)}
+        )
+        message = f"the method is trained end to end, but its credit differs from the gradient: {worst[1]}"
     else:
-        worst = _worst(_parts(trained, gradients_by_credits(trial, images, labels, credits, moved)))
-        complaint = f"{OTHERWISE}: {worst[1]}"
+        worst = _worst(_parts(trained, gradients_by_credits(trial, images, labels, credits, learning_states)))
+        message = f"{OTHERWISE}: {worst[1]}"
     if not worst[0] <= SAME_CREDIT:
-        return complaint
-    return _disguise(method.card, full, inputs.gradients) if judge_bp else ""
+        return message
+    return _disguise(method.card, full_credits, inputs.gradients) if judge_bp else ""
 
 
 def measured_credits(
@@ -194,13 +198,13 @@ def measured_credits(
             output, count = OutputError.of(logits, labels, trial.task), len(labels)
             # as in a training step, 1/N and back, to the last bit: a method that subtracts states, as dtp does,
             # turns a rounding into 1e-2 where a gradient is small compared with the states
-            exact = [mean * count for mean in torch.autograd.grad(logits, states, output.error / count)]
+            exact_gradients = [mean * count for mean in torch.autograd.grad(logits, states, output.error / count)]
         inputs = CreditInputs(
             hidden=[state.detach() for state in states],
             error=output.error,
             onehot=output.targets,
-            output_gradient=exact[-1],
-            gradients=exact,
+            output_gradient=exact_gradients[-1],
+            gradients=exact_gradients,
             images=images,
             labels=labels,
             losses=output.losses,
@@ -209,9 +213,9 @@ def measured_credits(
             task=output.task,
         )
         with nullcontext() if couples_samples(trial.network) else eval_mode(trial.network):
-            credits, places = credits_and_states_of(trial.method, trial.feedback, inputs)
+            credits, learning_states = credits_and_states_of(trial.method, trial.feedback, inputs)
     check_credits(trial.method.card.name, credits, inputs.hidden)
-    return inputs, credits, None if places is inputs.hidden else places
+    return inputs, credits, None if learning_states is inputs.hidden else learning_states
 
 
 def gradients_by_credits(
@@ -219,24 +223,24 @@ def gradients_by_credits(
     images: Tensor,
     labels: Tensor,
     credits: Sequence[Tensor],
-    moved: Sequence[Tensor] | None = None,
-    replaced: bool = True,
+    learning_states: Sequence[Tensor] | None = None,
+    with_backward_weights: bool = True,
 ) -> Gradients:
     """Return the weights' gradients of the objectives J_l with these credits.
 
     Args:
-        moved: the states at which the blocks learn, or None for the states of the forward pass.
-        replaced: whether the method's matrices replace weights inside a block in the backward pass. False ignores the matrices.
+        learning_states: the states at which the blocks learn, or None for the states of the forward pass.
+        with_backward_weights: whether the method's matrices replace weights inside a block in the backward pass.
     """
     network, method, spec = trial.network, trial.method, trial.spec
-    measured = _MeasuredCredits(method.card, credits, moved)
+    measured_method = _MeasuredCredits(method.card, credits, learning_states)
     network.zero_grad(set_to_none=True)
     with torch.no_grad():
-        replaces = replaced and isinstance(method, UsesBackwardWeights)
-        matrices = method.backward_weights(trial.feedback, network) if replaces else {}
+        has_matrices = with_backward_weights and isinstance(method, UsesBackwardWeights)
+        matrices = method.backward_weights(trial.feedback, network) if has_matrices else {}
     with _as_in_training(trial) as run, backward_through(network, matrices):
         local_credit_step(
-            network, measured, NoFeedback(), images, labels, spec.penalty, spec.recipe.credit_norm, run=run
+            network, measured_method, NoFeedback(), images, labels, spec.penalty, spec.recipe.credit_norm, run=run
         )
     return gradients(network)
 
@@ -276,10 +280,12 @@ def _worst(parts: Mapping[str, tuple[Sequence[Tensor], Sequence[Tensor]]]) -> tu
 
 
 def _distance(tensors: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
-    ours, expected_values = (torch.cat([tensor.flatten().double() for tensor in side]) for side in (tensors, expected))
-    if torch.equal(ours, expected_values):
+    values, expected_values = (
+        torch.cat([tensor.flatten().double() for tensor in side]) for side in (tensors, expected)
+    )
+    if torch.equal(values, expected_values):
         return 0.0
-    error = ((ours - expected_values).norm() / expected_values.norm()).item()
+    error = ((values - expected_values).norm() / expected_values.norm()).item()
     return error if error == error else float("inf")
 
 
@@ -298,5 +304,5 @@ def cosine(credit: Tensor, gradient: Tensor) -> float:
 
     The result is nan if one of the tensors is zero.
     """
-    ours, exact = credit.flatten().double(), gradient.flatten().double()
-    return (ours @ exact / (ours.norm() * exact.norm())).item()
+    credit_vector, gradient_vector = credit.flatten().double(), gradient.flatten().double()
+    return (credit_vector @ gradient_vector / (credit_vector.norm() * gradient_vector.norm())).item()

@@ -84,8 +84,8 @@ class CapturedStep:
         size.warm += 1
         if size.warm < WARM_UP:
             work()
-        elif waits := rehearsed(work, self._device):
-            self._refuse(waits)
+        elif reason := rehearsed(work, self._device):
+            self._refuse(reason)
 
     def _captured(self, work: GraphWork) -> GraphWork | None:
         try:
@@ -124,16 +124,16 @@ def rehearsed(work: GraphWork, device: torch.device) -> str:
     if device.type != "cuda":
         work()
         return ""
-    before = torch.cuda.get_sync_debug_mode()
-    with warnings.catch_warnings(record=True) as received:
+    previous_mode = torch.cuda.get_sync_debug_mode()
+    with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always")
         torch.cuda.set_sync_debug_mode("warn")  # not "error": a step must not stop halfway
         try:
             work()
         finally:
-            torch.cuda.set_sync_debug_mode(before)
-    waits = [warning for warning in received if WAITING in str(warning.message)]
-    for warning in received:
+            torch.cuda.set_sync_debug_mode(previous_mode)
+    waits = [warning for warning in caught_warnings if WAITING in str(warning.message)]
+    for warning in caught_warnings:
         if warning not in waits:
             warnings.warn_explicit(
                 warning.message, warning.category, warning.filename, warning.lineno, source=warning.source
@@ -149,7 +149,7 @@ def cuda_capture(generators: Iterable[torch.Generator]) -> Capture:
     Args:
         generators: the generators from which the step draws. Each replay advances them as the step would.
     """
-    on_card = [generator for generator in generators if generator.device.type == "cuda"]
+    cuda_generators = [generator for generator in generators if generator.device.type == "cuda"]
 
     def capture(work: GraphWork) -> GraphWork:
         """Record `work` without running it, and return the function that replays it.
@@ -158,13 +158,13 @@ def cuda_capture(generators: Iterable[torch.Generator]) -> Capture:
             RuntimeError: if CUDA cannot capture the work.
         """
         graph = torch.cuda.CUDAGraph()
-        for generator in on_card:
+        for generator in cuda_generators:
             graph.register_generator_state(generator)
         try:
             with torch.cuda.graph(graph, stream=torch.cuda.current_stream()):
                 work()
         except RuntimeError:
-            for generator in on_card:  # a broken capture does not reset them
+            for generator in cuda_generators:  # a broken capture does not reset them
                 generator.graphsafe_set_state(generator.clone_state())
             raise
         return graph.replay

@@ -33,20 +33,20 @@ class DetachedModule:
         object.__setattr__(self, "_module", module)
         object.__setattr__(self, "_method", method)
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
-        return self._values(self._module, arguments, named)
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        return self._values(self._module, arguments, keywords)
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._module, name)
         if name in READERS:
-            return lambda *arguments, **named: self._read(value(*arguments, **named))
+            return lambda *arguments, **keywords: self._read(value(*arguments, **keywords))
         if isinstance(value, (Tensor, nn.Module)):
             return self._read(value)
         if not callable(value):
             return value
         if hasattr(nn.Module, name) and name != "forward":
             raise PluginError(f"{self._subject} is read-only and does not provide {name!r}")
-        return lambda *arguments, **named: self._values(value, arguments, named)
+        return lambda *arguments, **keywords: self._values(value, arguments, keywords)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise PluginError(f"{self._subject} is read-only, so the attribute {name!r} cannot be set")
@@ -64,15 +64,15 @@ class DetachedModule:
     def _subject(self) -> str:
         return f"method {self._method!r}: inputs.network"
 
-    def _values(self, compute: Callable, arguments: tuple, named: Mapping[str, Any]) -> Any:
+    def _values(self, compute: Callable, arguments: tuple, keywords: Mapping[str, Any]) -> Any:
         """Return `compute(*arguments, **named)` with detached arguments; raise PluginError in grad mode."""
         if torch.is_grad_enabled():
             raise PluginError(
                 f"{self._subject} was called in grad mode, but the method's card does not declare autograd; "
                 "if the credit rule differentiates through the network, set needs_autograd=True on the card"
             )
-        given = {name: _detached(value) for name, value in named.items()}
-        return compute(*map(_detached, arguments), **given)
+        detached_keywords = {name: _detached(value) for name, value in keywords.items()}
+        return compute(*map(_detached, arguments), **detached_keywords)
 
     def _read(self, value: Any) -> Any:
         """Replace every module in `value` by a view and every tensor by a copy."""

@@ -37,10 +37,10 @@ def resolve(name: str) -> str:
         return "cuda" if torch.cuda.is_available() else "cpu"
     if name != "cpu" and not torch.cuda.is_available():
         raise ValueError(f"{name} was requested, but torch finds no CUDA device; use cpu or auto")
-    cards = [f"cuda:{index}" for index in range(torch.cuda.device_count())] if ":" in name else []
-    if ":" in name and name not in cards:
+    gpus = [f"cuda:{index}" for index in range(torch.cuda.device_count())] if ":" in name else []
+    if ":" in name and name not in gpus:
         raise ValueError(
-            f"{name} was requested, but torch finds only {', '.join(cards)}; use one of these GPUs, cuda or cpu"
+            f"{name} was requested, but torch finds only {', '.join(gpus)}; use one of these GPUs, cuda or cpu"
         )
     return name.partition(":")[0]
 
@@ -52,8 +52,8 @@ def on_device(name: str) -> Iterator[None]:
     Args:
         name: a numbered GPU such as cuda:1. Any other name has no effect.
     """
-    card = ONE_OF_SEVERAL.fullmatch(name)
-    with torch.cuda.device(int(card[1])) if card else nullcontext():
+    match = ONE_OF_SEVERAL.fullmatch(name)
+    with torch.cuda.device(int(match[1])) if match else nullcontext():
         yield
 
 
@@ -79,8 +79,8 @@ def threads_refused(count: int) -> str:
     The string is empty if the machine starts them. The limit exists because all threads start at the same time when a run is
     recomputed.
     """
-    most = max(usable_cores(), MOST_THREADS)
-    return f"the run was measured with {count:,} threads; this machine starts at most {most}" if count > most else ""
+    limit = max(usable_cores(), MOST_THREADS)
+    return f"the run was measured with {count:,} threads; this machine starts at most {limit}" if count > limit else ""
 
 
 @contextmanager
@@ -89,12 +89,12 @@ def pinned_threads(count: int) -> Iterator[None]:
 
     The number of threads decides the order of sums. Therefore metrics are equal bit by bit only with the same number of threads.
     """
-    before = torch.get_num_threads()
+    previous_count = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(previous_count)
 
 
 MOST_PROCESSES = 1000  # at a time, regardless of the requested number
@@ -111,13 +111,13 @@ def products(precision: str) -> Iterator[None]:
     exit.
     """
     switches = (torch.backends.cuda.matmul, torch.backends.cudnn.conv)
-    before = [switch.fp32_precision for switch in switches]
+    previous_precisions = [switch.fp32_precision for switch in switches]
     try:
         for switch in switches:
             switch.fp32_precision = "tf32" if precision == "tf32" else "ieee"
         yield
     finally:
-        for switch, value in zip(switches, before, strict=True):
+        for switch, value in zip(switches, previous_precisions, strict=True):
             switch.fp32_precision = value
 
 
@@ -153,11 +153,11 @@ def bf16_gain() -> float:
     seconds: dict[torch.dtype, list[float]] = {torch.float32: [], torch.bfloat16: []}
     with pinned_threads(1):
         for _ in range(rounds):
-            for dtype, taken in seconds.items():
+            for dtype, times in seconds.items():
                 factor = exact.to(dtype)
-                began = time.process_time()
+                start = time.process_time()
                 torch.mm(factor, factor)
-                taken.append(time.process_time() - began)
+                times.append(time.process_time() - start)
     return min(seconds[torch.float32]) / max(min(seconds[torch.bfloat16]), 1e-9)
 
 

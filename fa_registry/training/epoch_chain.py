@@ -69,14 +69,14 @@ class EpochChain:
         return self._pinned[name].copy_(tensor, non_blocking=True)
 
 
-def linked(before: Sequence[str], digest: bytes) -> str:
+def linked(previous_links: Sequence[str], digest: bytes) -> str:
     """Return the next digest of a chain.
 
     Args:
-        before: the earlier digests of the chain, in hexadecimal.
+        previous_links: the earlier digests of the chain, in hexadecimal.
         digest: the digest of the new state.
     """
-    last = bytes.fromhex(before[-1]) if before else b""
+    last = bytes.fromhex(previous_links[-1]) if previous_links else b""
     return hashlib.sha256(last + digest).hexdigest()
 
 
@@ -89,11 +89,13 @@ def state_digest(state: Mapping[str, Tensor]) -> bytes:
     for name in sorted(state):
         tensor = state[name]
         parts.append(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        held = _bytes_of(tensor)
-        if held.nbytes <= PIECE:
-            parts.append(GMAC.encrypt(NONCE, b"", held))
+        buffer = _bytes_of(tensor)
+        if buffer.nbytes <= PIECE:
+            parts.append(GMAC.encrypt(NONCE, b"", buffer))
         else:
-            parts += [GMAC.encrypt(NONCE, b"", held[start : start + PIECE]) for start in range(0, held.nbytes, PIECE)]
+            parts += [
+                GMAC.encrypt(NONCE, b"", buffer[start : start + PIECE]) for start in range(0, buffer.nbytes, PIECE)
+            ]
     return hashlib.sha256(b"".join(parts)).digest()
 
 

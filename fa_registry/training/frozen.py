@@ -57,16 +57,16 @@ def frozen_control(
     names = blocks_to_freeze(model, blocks, sites, x)
     parts = _parts(model)
     weights = {id(weight): weight for name in names for weight in parts[name].values() if weight.requires_grad}
-    before = {name: content_digest(parts[name]) for name in names}
-    with ExitStack() as leaving:
+    digests = {name: content_digest(parts[name]) for name in names}
+    with ExitStack() as cleanup:
         for weight in weights.values():
-            leaving.callback(weight.requires_grad_, weight.requires_grad)
+            cleanup.callback(weight.requires_grad_, weight.requires_grad)
             weight.requires_grad_(False)
         for module in inner.modules():
             if any(id(weight) in weights for weight in module.parameters(recurse=False)):
-                leaving.callback(module.register_forward_hook(_requiring_gradient).remove)
+                cleanup.callback(module.register_forward_hook(_requiring_gradient).remove)
         _FROZEN[inner] = names
-        leaving.callback(_FROZEN.pop, inner)
+        cleanup.callback(_FROZEN.pop, inner)
         LOG.info("frozen_control: no gradient for %s", ", ".join(names))
         try:
             yield model
@@ -77,7 +77,7 @@ def frozen_control(
                 )
             raise
     parts = _parts(model)
-    changed = [name for name in names if name not in parts or content_digest(parts[name]) != before[name]]
+    changed = [name for name in names if name not in parts or content_digest(parts[name]) != digests[name]]
     if changed:
         raise UsageError(
             f"frozen_control: {', '.join(changed)} changed although frozen, because the loop writes .grad or weights itself; "
@@ -97,22 +97,22 @@ def blocks_to_freeze(
     if sites and not blocks:
         if x is None:
             raise UsageError("frozen_control: x: expected a batch for one call of the model, required by sites=")
-        found = parameters_between(lambda: _call(model, x), _inner(model), sites[0], sites[-1])
-        if found.shared:
+        block_parameters = parameters_between(lambda: _call(model, x), _inner(model), sites[0], sites[-1])
+        if block_parameters.shared:
             LOG.warning(
                 "frozen_control: these parameters are also used outside of the blocks, where they are frozen too: %s",
-                ", ".join(found.shared),
+                ", ".join(block_parameters.shared),
             )
-        return found.names
+        return block_parameters.names
     names = tuple(blocks) or tuple(f"blocks.{index}" for index in range(len(getattr(model, "blocks", ()))))
     parts = _parts(model)
     unknown = [name for name in names if name not in parts]
     if unknown or not names:
-        known = ", ".join(name for name, _ in model.named_modules() if name)
+        module_names = ", ".join(name for name, _ in model.named_modules() if name)
         hint = "" if names else "; if the model has no .blocks, pass blocks=, or pass sites= and a batch x="
         raise UsageError(
             "frozen_control: expected names of the model's blocks, "
-            f"found {', '.join(unknown) or 'none, and the model has no .blocks'}; known: {known}{hint}"
+            f"found {', '.join(unknown) or 'none, and the model has no .blocks'}; known: {module_names}{hint}"
         )
     return names
 

@@ -80,16 +80,16 @@ class Checks:
     def fractions(self, **accuracies: Any) -> None:
         """Add a problem for each accuracy that is not None and not a number in 0..1."""
         for name, value in accuracies.items():
-            number = isinstance(value, Real) and not isinstance(value, bool)
-            if value is not None and not (number and 0 <= value <= 1):  # nan is not in 0..1 either
-                shown = f"{value:g}" if number else repr(value)
-                self.problems.append(f"{name}: expected a fraction of the test set in 0..1, found {shown}")
+            is_number = isinstance(value, Real) and not isinstance(value, bool)
+            if value is not None and not (is_number and 0 <= value <= 1):  # nan is not in 0..1 either
+                value_text = f"{value:g}" if is_number else repr(value)
+                self.problems.append(f"{name}: expected a fraction of the test set in 0..1, found {value_text}")
 
     def limits(self, **limits: Any) -> None:
         """Add a problem for each threshold that is not a finite number."""
         for name, value in limits.items():
-            number = isinstance(value, Real) and not isinstance(value, bool)
-            if not number or not math.isfinite(value):
+            is_number = isinstance(value, Real) and not isinstance(value, bool)
+            if not is_number or not math.isfinite(value):
                 self.problems.append(f"{name}: expected a finite number, found {value!r}")
 
     def switches(self, **switches: Any) -> None:
@@ -110,14 +110,14 @@ class Checks:
             y: int64 labels, (N,), each smaller than the number of the network's outputs.
             names: the names of x and y in messages.
         """
-        before = len(self.problems)
+        problem_count = len(self.problems)
         for name, value in zip(names, (x, y), strict=True):
             if not isinstance(value, Tensor) or not value.dim():
                 self.problems.append(f"{name}: expected a tensor with one row per sample, found {_kind(value)}")
-        if len(self.problems) > before:
+        if len(self.problems) > problem_count:
             return
-        labelled = _are_labels(y)
-        if not labelled:
+        has_labels = _are_labels(y)
+        if not has_labels:
             hint = f"; {NO_TOKENS}" if y.dim() == 2 and y.max() > 1 else ""  # not for one-hot rows
             self.problems.append(
                 f"{names[1]}: expected int64 labels of shape (N,), found {y.dtype} of shape {tuple(y.shape)}{hint}"
@@ -127,13 +127,13 @@ class Checks:
         if x.device != y.device:
             self.problems.append(f"{names[1]}: expected the device of the input ({x.device}), found {y.device}")
         self._input(network, x, names[0])
-        readable = (
+        is_readable = (
             len(x)
             and network is not None
-            and not any(problem.startswith(names[0]) for problem in self.problems[before:])
+            and not any(problem.startswith(names[0]) for problem in self.problems[problem_count:])
         )
-        classes = self._classes(network, x, names[0]) if readable else None
-        if labelled and len(y):
+        classes = self._classes(network, x, names[0]) if is_readable else None
+        if has_labels and len(y):
             self._range(y, classes, names[1])
 
     def classes(self, labels: Iterable[Tensor], name: str) -> None:
@@ -142,13 +142,14 @@ class Checks:
         A doubt is added if there is only one sample or only one class. Invalid labels are ignored here, because `batch` reports
         them.
         """
-        given = [batch for batch in labels if _are_labels(batch)]
-        kinds = {kind for batch in given for kind in batch.unique().tolist()}
-        if sum(map(len, given)) == 1:
+        label_batches = [batch for batch in labels if _are_labels(batch)]
+        distinct_labels = {label for batch in label_batches for label in batch.unique().tolist()}
+        if sum(map(len, label_batches)) == 1:
             self.doubts.append(f"{name}: found only one sample, so every median is the value of this sample")
-        elif len(kinds) == 1:
+        elif len(distinct_labels) == 1:
             self.doubts.append(
-                f"{name}: found labels of only one class, {next(iter(kinds))}; the gradient of one class is a poor reference"
+                f"{name}: found labels of only one class, {next(iter(distinct_labels))}; "
+                "the gradient of one class is a poor reference"
             )
 
     def batches(self, eval_batches: Any) -> dict[int, Batch]:
@@ -160,24 +161,24 @@ class Checks:
             self.problems.append(f"eval_batches: expected an iterable of (x, y), found {_kind(eval_batches)}")
             return {}
         pairs: dict[int, Batch] = {}
-        given = list(eval_batches)
-        for index, pair in enumerate(given):
+        entries = list(eval_batches)
+        for index, pair in enumerate(entries):
             if isinstance(pair, (tuple, list)) and len(pair) == 2:
                 pairs[index] = (pair[0], pair[1])
             else:
                 self.problems.append(f"eval_batches[{index}]: expected a pair (x, y), found {_kind(pair)}")
-        if not given:
+        if not entries:
             self.problems.append("eval_batches: expected at least one batch (x, y), found none")
         self._repeated(pairs)
         return pairs
 
     def _repeated(self, pairs: Mapping[int, Batch]) -> None:
         """Add a problem for equal batches, because their results would agree trivially."""
-        seen: dict[tuple[torch.Size, str], int] = {}
+        first_indices: dict[tuple[torch.Size, str], int] = {}
         for index, (x, _) in pairs.items():
             if isinstance(x, Tensor) and x.dim():
                 values = x.detach().cpu().contiguous().view(torch.uint8).numpy()
-                earlier = seen.setdefault((x.shape, hashlib.sha256(values).hexdigest()), index)
+                earlier = first_indices.setdefault((x.shape, hashlib.sha256(values).hexdigest()), index)
                 if earlier != index:
                     self.problems.append(
                         f"eval_batches: expected disjoint batches, but batches {earlier} and {index} are equal"
@@ -187,9 +188,9 @@ class Checks:
         if x.is_floating_point() and not x.isfinite().all():
             self.problems.append(f"{name}: expected finite numbers, found inf or nan")
         weights = [] if network is None else [weight for weight in network.parameters() if weight.is_floating_point()]
-        kinds, devices = {weight.dtype for weight in weights}, {weight.device for weight in weights}
-        if x.is_floating_point() and kinds - {x.dtype}:
-            expected = ", ".join(sorted(str(dtype) for dtype in kinds))
+        dtypes, devices = {weight.dtype for weight in weights}, {weight.device for weight in weights}
+        if x.is_floating_point() and dtypes - {x.dtype}:
+            expected = ", ".join(sorted(str(dtype) for dtype in dtypes))
             self.problems.append(f"{name}: expected the dtype of the model's parameters ({expected}), found {x.dtype}")
         if devices - {x.device}:
             expected = ", ".join(sorted(str(device) for device in devices))
@@ -206,19 +207,19 @@ class Checks:
             self.cause = error
             return None
         if not isinstance(logits, Tensor) or logits.dim() != 2 or len(logits) != len(x) or logits.shape[1] < 2:
-            given = tuple(logits.shape) if isinstance(logits, Tensor) else _kind(logits)
+            found_text = tuple(logits.shape) if isinstance(logits, Tensor) else _kind(logits)
             hint = LOGITS if hasattr(logits, "logits") else ""
-            self.problems.append(f"model: expected logits ({len(x)}, at least 2 classes), found {given}{hint}")
+            self.problems.append(f"model: expected logits ({len(x)}, at least 2 classes), found {found_text}{hint}")
             return None
         return logits.shape[1]
 
     def _range(self, y: Tensor, classes: int | None, name: str) -> None:
-        least, most = y.min().item(), y.max().item()
-        if least < 0 or (classes is not None and most >= classes):
-            allowed = (
+        lowest, highest = y.min().item(), y.max().item()
+        if lowest < 0 or (classes is not None and highest >= classes):
+            expected = (
                 "labels from 0 on" if classes is None else f"labels 0..{classes - 1}, one for each output of the model"
             )
-            self.problems.append(f"{name}: expected {allowed}, found {least} to {most}")
+            self.problems.append(f"{name}: expected {expected}, found {lowest} to {highest}")
 
 
 def _copies(network: nn.Module) -> dict[str, Tensor]:

@@ -77,49 +77,51 @@ def measure(
         objection: the reason why an earlier check found the reference gradient wrong, or an empty string if that check passed. If
             `objection` is None, this function checks the gradient of a third-party architecture or method itself.
     """
-    look = diagnostics.run_forward_backward(setup.network, *setup.eval_batch, task=setup.task)
-    credits = None if no_feedback else credits_under(setup, setup.feedback, look)
-    how = conventions or conventions_of_setup(setup)
-    observation = look.observation(
+    forward_backward = diagnostics.run_forward_backward(setup.network, *setup.eval_batch, task=setup.task)
+    credits = None if no_feedback else credits_under(setup, setup.feedback, forward_backward)
+    used_conventions = conventions or conventions_of_setup(setup)
+    observation = forward_backward.observation(
         credits,
         exact=setup.exact_sites,
         no_credits=no_feedback,
         no_gamma=_no_gamma(setup),
-        bench=bench_of(setup, look, credits, no_feedback, initial, how.null_draws),
-        first_credited=how.first_credited,
-        least_error=how.least_error,
+        bench=bench_of(setup, forward_backward, credits, no_feedback, initial, used_conventions.null_draws),
+        first_credited=used_conventions.first_credited,
+        least_error=used_conventions.least_error,
         initial_norms=setup.initial_norms,
     )
     members = diagnostics.CATALOG.members() if members is None else members
-    wanted = {
+    selected_diagnostics = {
         name: members[name] for name in sorted(members, key=_built_in_first) if members[name].card.when in moments
     }
-    found = _found(wanted, observation)
+    measurements = _found(selected_diagnostics, observation)
     if objection is None and is_third_party(setup.spec):
         samples = None if "final" in moments else SAMPLES
-        _, check = checked(setup.network, *setup.eval_batch, look, observation.credits, samples=samples)
-        objection, found.sites[REFERENCE_CHECK] = check.objection, check.deviations
+        _, check = checked(setup.network, *setup.eval_batch, forward_backward, observation.credits, samples=samples)
+        objection, measurements.sites[REFERENCE_CHECK] = check.objection, check.deviations
     if objection:
-        found = without_reference(found, _found(wanted, unreferenced(observation)), objection)
-    scalars = {**found.scalars, **({"accuracy": test_accuracy(setup)} if "epoch" in moments else {})}
-    return in_order(found.sites, scalars, found.failures)
+        measurements = without_reference(
+            measurements, _found(selected_diagnostics, unreferenced(observation)), objection
+        )
+    scalars = {**measurements.scalars, **({"accuracy": test_accuracy(setup)} if "epoch" in moments else {})}
+    return in_order(measurements.sites, scalars, measurements.failures)
 
 
 def is_third_party(spec: RunSpec) -> bool:
     """Return whether the architecture or the method of a run is third-party."""
-    own = (
+    builtin_flags = (
         architectures.CATALOG.location(spec.architecture).is_builtin,
         methods.CATALOG.location(spec.method).is_builtin,
     )
-    return not all(own)
+    return not all(builtin_flags)
 
 
 def _found(members: Mapping[str, Diagnostic], observation: Observation) -> Measurements:
     sites: dict[str, tuple[Reading, ...]] = {}
     scalars: dict[str, Reading] = {}
     failures: dict[str, str] = {}
-    for name, member in members.items():
-        measured, failure = attempt(member, observation)
+    for name, diagnostic in members.items():
+        measured, failure = attempt(diagnostic, observation)
         measured = measured if _is_built_in(name) else without_built_in(measured)
         sites |= measured.sites
         scalars |= measured.scalars
@@ -141,8 +143,8 @@ def without_built_in(measured: Measured) -> Measured:
 
     def kept(table: Mapping[str, Any]) -> dict[str, Any]:
         return {
-            name: found
-            for name, found in table.items()
+            name: value
+            for name, value in table.items()
             if name not in DECLARED and not any(card.covers(name) for card in cards)
         }
 
@@ -163,24 +165,24 @@ def with_final(
     """
     # metrics based on a wrong reference gradient are withdrawn from both moments
     final = measure(setup, no_feedback, MOMENTS if is_third_party(setup.spec) else ("final",), initial)
-    together = in_order(
+    merged = in_order(
         {**measured.sites, **final.sites},
         {**measured.scalars, **final.scalars},
         {**measured.failures, **final.failures},
     )
-    return with_conventions(together, setup)
+    return with_conventions(merged, setup)
 
 
 def with_conventions(
     measurements: Measurements,
     setup: RunSetup,
-    how: Conventions | None = None,
+    used_conventions: Conventions | None = None,
     members: Mapping[str, Diagnostic] | None = None,
 ) -> Measurements:
     """Return the measurements together with the conventions that produced them.
 
     Args:
-        how: parameters of the metrics, or None for those of this version.
+        used_conventions: parameters of the metrics, or None for those of this version.
         members: the diagnostics by name, or None for all installed diagnostics.
     """
     conventions: dict[str, Scalar] = {
@@ -190,7 +192,7 @@ def with_conventions(
         **setup.task.conventions(setup.card.classes),
         SHARED_SAMPLES: shared_samples(setup.splits),
         **conventions_of(setup, members),
-        **bench_conventions(setup, how),
+        **bench_conventions(setup, used_conventions),
     }
     return dataclasses.replace(measurements, conventions=conventions)
 
@@ -267,9 +269,9 @@ def check_first_credits(setup: RunSetup) -> None:
     """
     if setup.method.end_to_end:
         return
-    look = diagnostics.run_forward_backward(setup.network, *setup.eval_batch, double=False, task=setup.task)
-    inputs = credit_inputs(setup, look)
-    check_finite(setup.spec.method, credits_under(setup, setup.feedback, look), inputs)
+    forward_backward = diagnostics.run_forward_backward(setup.network, *setup.eval_batch, double=False, task=setup.task)
+    inputs = credit_inputs(setup, forward_backward)
+    check_finite(setup.spec.method, credits_under(setup, setup.feedback, forward_backward), inputs)
 
 
 def test_accuracy(setup: RunSetup) -> Reading:
@@ -312,14 +314,16 @@ def remeasure(
         IntegrityError: if a file's SHA-256 is not the recorded one or its tensors do not fit the specification.
     """
     load_into(setup.network, checkpoint, digests["checkpoint"])
-    absent = ""
+    no_feedback = ""
     if setup.feedback.state_dict() and feedback is not None:
         load_into(setup.feedback, feedback, digests["feedback"])
     elif setup.feedback.state_dict():
-        absent = NOT_GIVEN if setup.spec.weights and not digests.get("feedback") else NO_FEEDBACK
-    how = conventions_of_setup(setup, recorded)
+        no_feedback = NOT_GIVEN if setup.spec.weights and not digests.get("feedback") else NO_FEEDBACK
+    conventions = conventions_of_setup(setup, recorded)
     # one forward and backward pass for both moments
-    return with_conventions(measure(setup, absent, MOMENTS, initial, how, members), setup, how, members)
+    return with_conventions(
+        measure(setup, no_feedback, MOMENTS, initial, conventions, members), setup, conventions, members
+    )
 
 
 # Older releases counted site 0 when it is the input. Their records are read without it, as today's measurements.
@@ -355,10 +359,14 @@ def left_out(measurements: Measurements) -> Measurements:
         for name, row in measurements.sites.items()
     }
     scalars = dict(measurements.scalars)
-    over_all = {name: name.replace("gamma_all_", "gamma_deep_") for name in AGGREGATES if name.startswith("gamma_all_")}
-    scalars |= {name: scalars[deep] for name, deep in over_all.items() if name in scalars and deep in scalars}
-    known = [scalars[name].value for name in over_all if name in scalars and scalars[name].value is not None]
-    if SPREAD in scalars and known:
-        scalars[SPREAD] = Reading(max(known) - min(known))
+    deep_names = {
+        name: name.replace("gamma_all_", "gamma_deep_") for name in AGGREGATES if name.startswith("gamma_all_")
+    }
+    scalars |= {
+        name: scalars[deep_name] for name, deep_name in deep_names.items() if name in scalars and deep_name in scalars
+    }
+    values = [scalars[name].value for name in deep_names if name in scalars and scalars[name].value is not None]
+    if SPREAD in scalars and values:
+        scalars[SPREAD] = Reading(max(values) - min(values))
     conventions = {**measurements.conventions, FIRST_CREDITED: 1}
     return dataclasses.replace(measurements, sites=sites, scalars=scalars, conventions=conventions)

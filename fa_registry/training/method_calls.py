@@ -25,13 +25,13 @@ def frozen_weights(network: nn.Module) -> Iterator[None]:
     requires_grad of the weights during the backward pass. Therefore do not differentiate through graphs that were built before the
     context.
     """
-    learning = [parameter for parameter in network.parameters() if parameter.requires_grad]
-    for parameter in learning:
+    trainable = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    for parameter in trainable:
         parameter.requires_grad_(False)
     try:
         yield
     finally:
-        for parameter in learning:
+        for parameter in trainable:
             parameter.requires_grad_(True)
 
 
@@ -81,13 +81,13 @@ def check_finite(name: str, credits: Sequence[Tensor], inputs: CreditInputs) -> 
 
     The message names the method, the site and the shape of the credit.
     """
-    given = (*inputs.hidden, inputs.error, inputs.output_gradient)
-    if not all(tensor.isfinite().all() for tensor in given):
+    input_tensors = (*inputs.hidden, inputs.error, inputs.output_gradient)
+    if not all(tensor.isfinite().all() for tensor in input_tensors):
         return
     for site, credit in enumerate(credits):
-        broken = int((~credit.isfinite()).sum())
-        if broken:
+        nonfinite_count = int((~credit.isfinite()).sum())
+        if nonfinite_count:
             raise PluginError(
-                f"method {name!r}, site {site}: {broken} of the credit's {credit.numel()} entries, shape "
+                f"method {name!r}, site {site}: {nonfinite_count} of the credit's {credit.numel()} entries, shape "
                 f"{tuple(credit.shape)}, are inf or nan although the network's states and gradients are finite"
             )

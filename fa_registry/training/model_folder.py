@@ -148,8 +148,8 @@ def read_folder(folder: Path, card_digest: str = "") -> LoadedModel:
     has_state = bool(feedback.state_dict())
     if has_state and FEEDBACK in card.digests:
         load_into(feedback, folder / FEEDBACK, card.digests[FEEDBACK])
-    known = feedback.eval() if not has_state or FEEDBACK in card.digests else None
-    return LoadedModel(network.eval(), known, method, spec, card)
+    loaded_feedback = feedback.eval() if not has_state or FEEDBACK in card.digests else None
+    return LoadedModel(network.eval(), loaded_feedback, method, spec, card)
 
 
 def _card(folder: Path, digest: str) -> ModelCard:

@@ -84,15 +84,15 @@ def network_check(setup: RunSetup, measured: Measurements) -> Check | None:
         The result, or None for a built-in architecture and for a data set without classes. The outcome is "not possible" if a probe
         fails or gives an impossible result.
     """
-    whole = measured.scalars["accuracy"].value
+    full_accuracy = measured.scalars["accuracy"].value
     if (
         architectures.CATALOG.location(setup.spec.architecture).is_builtin
         or setup.task.card.headline != "accuracy"
-        or whole is None
+        or full_accuracy is None
     ):
         return None
     try:
-        probes = probe(setup, whole)
+        probes = probe(setup, full_accuracy)
     except Exception as error:  # a network may fail on batches that it does not know
         return Check(NETWORK_CHECK, "not possible", f"a probe of the network failed: {type(error).__name__}: {error}")
     if objections := list(probes.objections):
@@ -107,34 +107,38 @@ def network_check(setup: RunSetup, measured: Measurements) -> Check | None:
     )
 
 
-def probe(setup: RunSetup, whole: float) -> Probes:
-    """Measure all probes; `whole` is the accuracy on the whole test set.
+def probe(setup: RunSetup, full_accuracy: float) -> Probes:
+    """Measure all probes; `full_accuracy` is the accuracy on the whole test set.
 
     All random numbers come from the run's seed.
     """
-    splits, draw = setup.splits, stream(setup, "network_check")
-    order = torch.randperm(len(splits.test_labels), generator=draw)[:SAMPLES].to(setup.device)
-    images, labels = splits.test_images[order], splits.test_labels[order]
-    noise = torch.randn(images.shape, generator=draw).to(images) * images.std() if images.is_floating_point() else None
-    own_order = splits.test_labels[: len(order)]
-    chosen = torch.randperm(len(splits.train_labels), generator=draw)[:SAMPLES].to(setup.device)
-    train = splits.augment(splits.train_images[chosen], stream(setup, "network_check_augmentation", setup.device))
+    splits, generator = setup.splits, stream(setup, "network_check")
+    test_indices = torch.randperm(len(splits.test_labels), generator=generator)[:SAMPLES].to(setup.device)
+    images, labels = splits.test_images[test_indices], splits.test_labels[test_indices]
+    noise = (
+        torch.randn(images.shape, generator=generator).to(images) * images.std() if images.is_floating_point() else None
+    )
+    ordered_labels = splits.test_labels[: len(test_indices)]
+    train_indices = torch.randperm(len(splits.train_labels), generator=generator)[:SAMPLES].to(setup.device)
+    train = splits.augment(
+        splits.train_images[train_indices], stream(setup, "network_check_augmentation", setup.device)
+    )
     shuffled = accuracy(setup.network, images, labels)
     return Probes(
-        whole=whole,
+        whole=full_accuracy,
         shuffled=shuffled,
         noisy=shuffled if noise is None else accuracy(setup.network, images + NOISE * noise, labels),
-        random=0.0 if noise is None else accuracy(setup.network, images.mean() + noise, own_order),
-        train=accuracy(setup.network, train, splits.train_labels[chosen]),
-        chance=own_order.bincount().max().item() / len(own_order),
+        random=0.0 if noise is None else accuracy(setup.network, images.mean() + noise, ordered_labels),
+        train=accuracy(setup.network, train, splits.train_labels[train_indices]),
+        chance=ordered_labels.bincount().max().item() / len(ordered_labels),
         alone=_same_alone(setup, images[:ALONE]),
-        samples=len(order),
+        samples=len(test_indices),
     )
 
 
 def _same_alone(setup: RunSetup, images: Tensor) -> float:
     """Return the fraction of samples that get the same class in a batch of one."""
     with torch.inference_mode(), eval_mode(setup.network):
-        together = setup.network(images).argmax(dim=1)
-        alone = torch.cat([setup.network(image[None]).argmax(dim=1) for image in images])
-    return (together == alone).double().mean().item()
+        batch_classes = setup.network(images).argmax(dim=1)
+        single_classes = torch.cat([setup.network(image[None]).argmax(dim=1) for image in images])
+    return (batch_classes == single_classes).double().mean().item()

@@ -86,7 +86,7 @@ def least_error_of(recorded: Mapping[str, Scalar]) -> float:
 
 def bench_of(
     setup: RunSetup,
-    look: ForwardBackward,
+    forward_backward: ForwardBackward,
     credits: Sequence[Tensor] | None,
     no_feedback: str,
     initial: Mapping[str, Tensor] | None,
@@ -98,7 +98,7 @@ def bench_of(
 
     Args:
         setup: the setup to measure.
-        look: the forward/backward pass, including its float64 pass.
+        forward_backward: the forward/backward pass, including its float64 pass.
         credits: the method's credits, or None.
         no_feedback: the reason if `credits` is None.
         initial: the initial weights, name → tensor, or None.
@@ -110,23 +110,23 @@ def bench_of(
     def losses_from(site: int, states: Tensor, first: int = 0) -> Tensor:
         """Return the losses (n, V) of states (n, V, …) at a site; row i belongs to sample first + i."""
         count, variants = states.shape[:2]
-        chosen = labels[first : first + count].repeat_interleave(variants, dim=0)  # (count * variants, …)
+        variant_labels = labels[first : first + count].repeat_interleave(variants, dim=0)  # (count * variants, …)
         with torch.no_grad():
             logits = double().logits_from(site, states.flatten(0, 1))
-        return setup.task.sample_losses(logits, chosen).reshape(count, variants)
+        return setup.task.sample_losses(logits, variant_labels).reshape(count, variants)
 
     return ProbeContext(
-        states=look.double.hidden,
-        gradients=look.double.gradients,
-        losses=setup.task.sample_losses(look.double.logits, labels),
+        states=forward_backward.double.hidden,
+        gradients=forward_backward.double.gradients,
+        losses=setup.task.sample_losses(forward_backward.double.logits, labels),
         losses_from=losses_from,
         generator=lambda name: stream(setup, name),
         credits=Unavailable(no_feedback) if credits is None else [credit.double() for credit in credits],
         batch_gradients=_batch_gradients(setup),
-        fresh_credits=Unavailable(no_feedback) if no_feedback else _fresh_credits(setup, look),
+        fresh_credits=Unavailable(no_feedback) if no_feedback else _fresh_credits(setup, forward_backward),
         weights={name: weight.detach() for name, weight in setup.network.named_parameters()},
         initial_weights=Unavailable(NO_INITIAL) if initial is None else initial,
-        bridge_residuals=Unavailable(no_feedback) if no_feedback else _bridge_residuals(setup, look),
+        bridge_residuals=Unavailable(no_feedback) if no_feedback else _bridge_residuals(setup, forward_backward),
         costates=_costates(setup, double),
         null_draws=draws or null_draws(setup),
     )
@@ -145,38 +145,40 @@ def in_double(network: Network) -> Network:
     return copy.deepcopy(network).double().eval().requires_grad_(False)
 
 
-def credit_inputs(setup: RunSetup, look: ForwardBackward, generator: torch.Generator | None = None) -> CreditInputs:
+def credit_inputs(
+    setup: RunSetup, forward_backward: ForwardBackward, generator: torch.Generator | None = None
+) -> CreditInputs:
     """Return the inputs that a method receives in measuring.
 
     The inputs include the exact gradients.
     """
-    seen, (images, labels) = look.single, setup.eval_batch
+    single_pass, (images, labels) = forward_backward.single, setup.eval_batch
     return CreditInputs(
-        seen.hidden,
-        look.error,
-        look.onehot,
-        seen.gradients[-1],
-        seen.gradients,
+        single_pass.hidden,
+        forward_backward.error,
+        forward_backward.onehot,
+        single_pass.gradients[-1],
+        single_pass.gradients,
         generator,
         images,
         labels,
-        setup.task.sample_losses(seen.logits, labels),
+        setup.task.sample_losses(single_pass.logits, labels),
         setup.network,
         progress=1.0,
         task=setup.task,
     )
 
 
-def credits_under(setup: RunSetup, feedback: nn.Module, look: ForwardBackward) -> list[Tensor]:
+def credits_under(setup: RunSetup, feedback: nn.Module, forward_backward: ForwardBackward) -> list[Tensor]:
     """Return the method's credits on the eval batch with this feedback state.
 
     Raises:
         PluginError: if a credit has a wrong shape.
     """
     with diagnostics.eval_mode(setup.network):
-        credits = compute_credits(setup.method, feedback, credit_inputs(setup, look))
-    check_credits(setup.spec.method, credits, look.single.hidden)
-    return [setup.network.spread(*pair) for pair in zip(credits, look.single.hidden, strict=True)]
+        credits = compute_credits(setup.method, feedback, credit_inputs(setup, forward_backward))
+    check_credits(setup.spec.method, credits, forward_backward.single.hidden)
+    return [setup.network.spread(*pair) for pair in zip(credits, forward_backward.single.hidden, strict=True)]
 
 
 def _batch_gradients(setup: RunSetup) -> Callable[[], list[Tensor]] | Unavailable:
@@ -186,16 +188,18 @@ def _batch_gradients(setup: RunSetup) -> Callable[[], list[Tensor]] | Unavailabl
         return split
 
     def batch_gradients() -> list[Tensor]:
-        draw = generator(setup.spec.seed, "evaluation", setup.device)
-        batches = disjoint_batches(setup.splits, split, draw)
-        seen = [diagnostics.observe(setup.network, *batch, double=False, task=setup.task) for batch in batches]
-        means = [[gradient.double().mean(dim=0) for gradient in observation.gradients] for observation in seen]
-        return [torch.stack(rows) for rows in zip(*means, strict=True)]  # each (K, D)
+        augmentation_generator = generator(setup.spec.seed, "evaluation", setup.device)
+        batches = disjoint_batches(setup.splits, split, augmentation_generator)
+        observations = [diagnostics.observe(setup.network, *batch, double=False, task=setup.task) for batch in batches]
+        mean_gradients = [
+            [gradient.double().mean(dim=0) for gradient in observation.gradients] for observation in observations
+        ]
+        return [torch.stack(rows) for rows in zip(*mean_gradients, strict=True)]  # each (K, D)
 
     return batch_gradients
 
 
-def _fresh_credits(setup: RunSetup, look: ForwardBackward) -> Callable[[int], list[Tensor]] | Unavailable:
+def _fresh_credits(setup: RunSetup, forward_backward: ForwardBackward) -> Callable[[int], list[Tensor]] | Unavailable:
     if not setup.feedback.state_dict():
         return Unavailable(f"the method {setup.spec.method!r} has no feedback that could be newly drawn")
     if setup.method.card.learned:
@@ -204,8 +208,8 @@ def _fresh_credits(setup: RunSetup, look: ForwardBackward) -> Callable[[int], li
     shape = cache(lambda: network_shape(setup.network, setup.splits.test_images[:1], setup.card.classes))
 
     def fresh_credits(index: int) -> list[Tensor]:
-        drawn = setup.method.feedback(shape(), setup.spec.method_options, stream(setup, f"gamma_null/{index}"))
-        return credits_under(setup, drawn.to(setup.device, look.error.dtype), look)
+        fresh_feedback = setup.method.feedback(shape(), setup.spec.method_options, stream(setup, f"gamma_null/{index}"))
+        return credits_under(setup, fresh_feedback.to(setup.device, forward_backward.error.dtype), forward_backward)
 
     return fresh_credits
 
@@ -231,10 +235,10 @@ def _work_of_draw(setup: RunSetup) -> float:
     """Return the number of floating-point operations for the credits of one eval batch."""
     splits = setup.splits
     images, labels = splits.test_images[:COUNTED_SAMPLES], splits.test_labels[:COUNTED_SAMPLES]
-    few = dataclasses.replace(setup, splits=dataclasses.replace(splits, test_images=images, test_labels=labels))
-    seen = diagnostics.run_forward_backward(few.network, images, labels, double=False, task=setup.task)
+    reduced = dataclasses.replace(setup, splits=dataclasses.replace(splits, test_images=images, test_labels=labels))
+    forward_backward = diagnostics.run_forward_backward(reduced.network, images, labels, double=False, task=setup.task)
     with _Counter() as counter:
-        credits_under(few, few.feedback, seen)
+        credits_under(reduced, reduced.feedback, forward_backward)
     return counter.operations * EVAL_SAMPLES / len(images)
 
 
@@ -254,16 +258,20 @@ class _Counter(TorchDispatchMode):
         return result
 
 
-def _bridge_residuals(setup: RunSetup, look: ForwardBackward) -> Callable[[], list[Tensor]] | Unavailable:
+def _bridge_residuals(setup: RunSetup, forward_backward: ForwardBackward) -> Callable[[], list[Tensor]] | Unavailable:
     method = setup.method
     if not isinstance(method, Bridge):
         return Unavailable(f"only credit_bridge has this metric; the method {setup.spec.method!r} has no value net")
 
     def bridge_residuals() -> list[Tensor]:
-        inputs = credit_inputs(setup, look, stream(setup, "bridge_residual", setup.device))
+        inputs = credit_inputs(setup, forward_backward, stream(setup, "bridge_residual", setup.device))
         with torch.no_grad(), frozen_weights(setup.network):
             residuals = method.bridge_residuals(setup.feedback, inputs)
-        _check(f"method {setup.spec.method!r}", residuals, [(len(look.error),)] * len(look.single.hidden))
+        _check(
+            f"method {setup.spec.method!r}",
+            residuals,
+            [(len(forward_backward.error),)] * len(forward_backward.single.hidden),
+        )
         return residuals
 
     return bridge_residuals
@@ -285,11 +293,11 @@ def _costates(setup: RunSetup, double: Callable[[], Network]) -> Callable[[], li
     return costates
 
 
-def _check(who: str, tensors: Sequence[Tensor], shapes: Sequence[tuple[int, ...]]) -> None:
+def _check(subject: str, tensors: Sequence[Tensor], shapes: Sequence[tuple[int, ...]]) -> None:
     """Raise ValueError, which is recorded as the diagnostic's failure, if a shape is wrong."""
-    shown = [tuple(tensor.shape) for tensor in tensors]
-    if shown != list(shapes):
-        raise ValueError(f"{who}: expected tensors of shapes {list(shapes)}, one per site, found {shown}")
+    found_shapes = [tuple(tensor.shape) for tensor in tensors]
+    if found_shapes != list(shapes):
+        raise ValueError(f"{subject}: expected tensors of shapes {list(shapes)}, one per site, found {found_shapes}")
 
 
 def bench_conventions(setup: RunSetup, conventions: Conventions | None = None) -> dict[str, Scalar]:
@@ -297,8 +305,12 @@ def bench_conventions(setup: RunSetup, conventions: Conventions | None = None) -
 
     For `conventions=None`, the result describes this version.
     """
-    how = conventions or conventions_of_setup(setup)
-    reported = {"gamma_null_draws": how.null_draws, FIRST_CREDITED: how.first_credited, LEAST: how.least_error}
+    used_conventions = conventions or conventions_of_setup(setup)
+    reported = {
+        "gamma_null_draws": used_conventions.null_draws,
+        FIRST_CREDITED: used_conventions.first_credited,
+        LEAST: used_conventions.least_error,
+    }
     split = stability_split(setup.splits)
     if isinstance(split, Unavailable):
         return {"stability_split": f"none: {split.reason}", **reported}
@@ -323,7 +335,9 @@ def stability_split(splits: Splits) -> str | Unavailable:
     )
 
 
-def disjoint_batches(splits: Splits, split: str, draw: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+def disjoint_batches(
+    splits: Splits, split: str, augmentation_generator: torch.Generator
+) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield the first BATCHES batches of a split, as images and labels.
 
     The images have the shape (BATCH, …) and the labels (BATCH,). The samples are not shuffled. Batches of `train` are augmented
@@ -331,11 +345,14 @@ def disjoint_batches(splits: Splits, split: str, draw: torch.Generator) -> Itera
 
     Args:
         split: `test` or `train`.
-        draw: generator of the augmentation, on the device of the data.
+        augmentation_generator: generator of the augmentation, on the device of the data.
     """
-    whole = BATCHES * BATCH
+    sample_count = BATCHES * BATCH
     if split == "test":
-        images, labels = splits.test_images[:whole], splits.test_labels[:whole]
+        images, labels = splits.test_images[:sample_count], splits.test_labels[:sample_count]
     else:
-        images, labels = splits.augment(splits.train_images[:whole], draw), splits.train_labels[:whole]
+        images, labels = (
+            splits.augment(splits.train_images[:sample_count], augmentation_generator),
+            splits.train_labels[:sample_count],
+        )
     return zip(images.split(BATCH), labels.split(BATCH), strict=True)

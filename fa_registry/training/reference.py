@@ -73,7 +73,7 @@ def checked(
     network: nn.Module,
     x: Tensor,
     y: Tensor,
-    seen: ForwardBackward,
+    forward_backward: ForwardBackward,
     credits: Sequence[Tensor] | None = None,
     directions: Directions | None = None,
     samples: int | None = None,
@@ -87,7 +87,7 @@ def checked(
         network: a Network or an AdaptedNetwork.
         x: input, (N, …).
         y: labels, (N,).
-        seen: the forward/backward pass of this batch.
+        forward_backward: the forward/backward pass of this batch.
         credits: one vector (N, D_l) per sample and site, or None.
         directions: as for diagnostics.observe.
         samples: number of samples that are checked first. If their gradients seem wrong, the whole batch is checked, because in
@@ -97,33 +97,39 @@ def checked(
     Returns:
         The valid pass, and its check. The check is None if the gradient of the returned pass is estimated by differences.
     """
-    if seen.widths:
-        return seen, None
+    if forward_backward.widths:
+        return forward_backward, None
     shifted = ShiftedNetwork(network) if isinstance(network, Network) else network
     with eval_mode(shifted):
-        few = slice(samples)
-        rows = None if credits is None else [held[few] for held in credits]
-        check = _check(network, shifted, x[few], y[few], _first(seen, few), rows)
+        first_samples = slice(samples)
+        rows = None if credits is None else [credit[first_samples] for credit in credits]
+        check = _check(
+            network, shifted, x[first_samples], y[first_samples], _first(forward_backward, first_samples), rows
+        )
         if check.objection and samples and len(x) > samples:
-            check = _check(network, shifted, x, y, seen, credits)
-    if not check.objection or seen.source != TRACED:
-        return seen, check
+            check = _check(network, shifted, x, y, forward_backward, credits)
+    if not check.objection or forward_backward.source != TRACED:
+        return forward_backward, check
     try:
         differenced = estimated_look(network, x, y, PARTIAL_TRACE, directions)
     except UsageError as error:
-        return seen, replace(check, objection=f"{NOT_CHECKED}: {error}")
+        return forward_backward, replace(check, objection=f"{NOT_CHECKED}: {error}")
     network.gradient = DIFFERENCES  # else the next pass, which may not be checked, would use the trace again
     return differenced, None
 
 
-def _first(seen: ForwardBackward, few: slice) -> ForwardBackward:
+def _first(forward_backward: ForwardBackward, first_samples: slice) -> ForwardBackward:
     """Return the forward/backward pass restricted to some of its samples."""
 
-    def cut(one: BatchPass | None) -> BatchPass | None:
-        rows = [[held[few] for held in part] for part in (one.hidden, one.gradients)] if one else []
-        return BatchPass(one.logits[few], *rows) if one else None
+    def cut(batch_pass: BatchPass | None) -> BatchPass | None:
+        rows = (
+            [[tensor[first_samples] for tensor in part] for part in (batch_pass.hidden, batch_pass.gradients)]
+            if batch_pass
+            else []
+        )
+        return BatchPass(batch_pass.logits[first_samples], *rows) if batch_pass else None
 
-    return replace(seen, single=cut(seen.single), double=cut(seen.double))
+    return replace(forward_backward, single=cut(forward_backward.single), double=cut(forward_backward.double))
 
 
 def _check(
@@ -131,31 +137,33 @@ def _check(
     shifted: nn.Module,
     x: Tensor,
     y: Tensor,
-    seen: ForwardBackward,
+    forward_backward: ForwardBackward,
     credits: Sequence[Tensor] | None,
 ) -> ReferenceCheck:
     """Check the gradients of the float64 pass, or of the float32 pass if there is no float64 pass."""
-    found = seen.double or seen.single
-    states = found.hidden
+    batch_pass = forward_backward.double or forward_backward.single
+    states = batch_pass.hidden
     try:
         losses = shifted_losses(shifted, x, y, states[0].dtype)
         with PrecisionWatch(states[0].dtype) as watch:
-            plain = losses([torch.zeros_like(state) for state in states])
+            unshifted = losses([torch.zeros_like(state) for state in states])
     except RuntimeError as error:
-        if found is not seen.single:
-            return _check(network, shifted, x, y, replace(seen, double=None), credits)
+        if batch_pass is not forward_backward.single:
+            return _check(network, shifted, x, y, replace(forward_backward, double=None), credits)
         objection = f"{NOT_CHECKED}: a forward pass without an autograd graph fails with {error}"
         return ReferenceCheck(tuple(Reading(None, objection) for _ in states), objection)
     if watch.coarsest not in TOLERANCE:
         objection = f"{NOT_CHECKED}: the forward pass computes in {watch.coarsest}, which is too coarse for differences of the loss"
-    elif not is_repeated(losses, plain, states, watch.coarsest):
+    elif not is_repeated(losses, unshifted, states, watch.coarsest):
         objection = f"{NOT_CHECKED}: {OWN_DRAWS}"
-    elif isinstance(network, Network) and not _agree(plain, task_of(y).sample_losses(found.logits.double(), y)):
+    elif isinstance(network, Network) and not _agree(
+        unshifted, task_of(y).sample_losses(batch_pass.logits.double(), y)
+    ):
         objection = OTHER_PASS
     else:
-        check = check_reference(losses, states, found.gradients, credits, watch.coarsest)
-        is_first_alone = check.wrong == (0,) and not seen.source and isinstance(network, AdaptedNetwork)
-        if not is_first_alone or not _is_read_earlier(network, x, y, found):
+        check = check_reference(losses, states, batch_pass.gradients, credits, watch.coarsest)
+        is_first_alone = check.wrong == (0,) and not forward_backward.source and isinstance(network, AdaptedNetwork)
+        if not is_first_alone or not _is_read_earlier(network, x, y, batch_pass):
             return check
         return replace(check, objection=f"{NOT_CHECKED}: {READ_EARLIER}")
     return ReferenceCheck(tuple(Reading(None, objection) for _ in states), objection)
@@ -165,16 +173,20 @@ def _agree(losses: Tensor, expected: Tensor) -> bool:
     return torch.allclose(losses, expected, rtol=1e-4, atol=1e-4, equal_nan=True)
 
 
-def _is_read_earlier(network: AdaptedNetwork, x: Tensor, y: Tensor, found: BatchPass) -> bool:
+def _is_read_earlier(network: AdaptedNetwork, x: Tensor, y: Tensor, batch_pass: BatchPass) -> bool:
     """Return whether the network reads h_0 before its first site runs, where a shift has no effect."""
-    precision = found.hidden[0].dtype
-    shifts = [torch.zeros_like(state).requires_grad_() for state in found.hidden]
+    precision = batch_pass.hidden[0].dtype
+    shifts = [torch.zeros_like(state).requires_grad_() for state in batch_pass.hidden]
     options = {"return_hidden": True, "shifts": shifts}
     with fixed_draws(), torch.enable_grad():
         inputs = (as_precision(x, precision),)
         logits, *_ = torch.func.functional_call(network, cast(network, precision), inputs, options)
-        (later,) = torch.autograd.grad(task_of(y).sample_losses(logits, y).sum(), shifts[:1], materialize_grads=True)
-    return not torch.allclose(later, found.gradients[0], rtol=1e-3, atol=1e-6 * later.abs().max().item())
+        (later_gradient,) = torch.autograd.grad(
+            task_of(y).sample_losses(logits, y).sum(), shifts[:1], materialize_grads=True
+        )
+    return not torch.allclose(
+        later_gradient, batch_pass.gradients[0], rtol=1e-3, atol=1e-6 * later_gradient.abs().max().item()
+    )
 
 
 def unreferenced(observation: Observation) -> Observation:
@@ -183,30 +195,32 @@ def unreferenced(observation: Observation) -> Observation:
     return replace(observation, gradients=blank, gradients_double=None)
 
 
-def without_reference(found: Measurements, blind: Measurements, reason: str) -> Measurements:
+def without_reference(measurements: Measurements, blind_measurements: Measurements, reason: str) -> Measurements:
     """Replace every value that depends on the reference gradient by N/A.
 
     Args:
-        found: measurements with the reference gradient.
-        blind: the same measurements without the reference gradient. A value that differs between `found` and `blind` depends on
-            that gradient.
+        measurements: measurements with the reference gradient.
+        blind_measurements: the same measurements without the reference gradient. A value that differs from the value in
+            `measurements` depends on that gradient.
         reason: the reason why the reference gradient is wrong, which becomes the reason of every N/A.
     """
 
     def kept(reading: Reading, other: Reading | None) -> Reading:
-        rests = (
+        depends_on_reference = (
             other is None or other.value != reading.value or (reading.value is None and other.reason != reading.reason)
         )
-        return Reading(None, reason) if rests else reading
+        return Reading(None, reason) if depends_on_reference else reading
 
     sites = {
         name: row
         if name == REFERENCE_CHECK
-        else tuple(kept(*pair) for pair in zip(row, _row(blind.sites, name, len(row)), strict=True))
-        for name, row in found.sites.items()
+        else tuple(kept(*pair) for pair in zip(row, _row(blind_measurements.sites, name, len(row)), strict=True))
+        for name, row in measurements.sites.items()
     }
-    scalars = {name: kept(reading, blind.scalars.get(name)) for name, reading in found.scalars.items()}
-    return Measurements(sites, scalars, found.conventions, found.failures)
+    scalars = {
+        name: kept(reading, blind_measurements.scalars.get(name)) for name, reading in measurements.scalars.items()
+    }
+    return Measurements(sites, scalars, measurements.conventions, measurements.failures)
 
 
 def _row(sites: Mapping[str, Sequence[Reading]], name: str, count: int) -> Sequence[Reading | None]:

@@ -85,9 +85,11 @@ class EpochComparison:
         self.reached = epoch
         if not self.difference and chain and chain[epoch] != trainer.chain.digests[epoch] and _is_finite(trainer):
             self.difference = f"epoch {epoch} is the first epoch whose state differs from the recorded state"
-        if not self.difference and (complaint := self._recorded.row_differs(epoch, self._measured(trainer, losses))):
+        if not self.difference and (
+            row_difference := self._recorded.row_differs(epoch, self._measured(trainer, losses))
+        ):
             self.difference = (
-                f"epoch {epoch} is the first epoch whose measurements differ from the recorded values: {complaint}"
+                f"epoch {epoch} is the first epoch whose measurements differ from the recorded values: {row_difference}"
             )
         return not self.difference
 
@@ -95,12 +97,12 @@ class EpochComparison:
         """Return this epoch's losses, and all its measurements if the epoch is in `rows`."""
         measured = Measurements({}, {})
         if trainer.epoch in self._recorded.rows:
-            how = conventions_of_setup(trainer.setup, self._recorded.conventions)
-            measured = measure(trainer.setup, conventions=how, members=diagnostics.CATALOG.built_in())
+            conventions = conventions_of_setup(trainer.setup, self._recorded.conventions)
+            measured = measure(trainer.setup, conventions=conventions, members=diagnostics.CATALOG.built_in())
             self._rows.append(trainer.epoch)
         return dataclasses.replace(measured, scalars={**measured.scalars, **(losses or {})})
 
-    def check_elsewhere(self, setup: RunSetup, steps: int, elsewhere: str) -> Check:
+    def check_elsewhere(self, setup: RunSetup, steps: int, configuration_difference: str) -> Check:
         """Compare the final accuracy of a replay on another configuration.
 
         Digests differ on another configuration, so only the accuracy can be compared.
@@ -108,16 +110,19 @@ class EpochComparison:
         Args:
             setup: the setup with the weights at the end of the replay.
             steps: number of replayed steps.
-            elsewhere: difference of the two configurations, as configurations.described_difference returns it.
+            configuration_difference: difference of the two configurations, as configurations.described_difference returns it.
         """
-        recorded, reached = self._recorded.accuracy, test_accuracy(setup).value
-        done = {"steps": steps, "epochs": self._epochs}
-        if recorded is None or reached is None:
-            return Check(WHOLE, "not possible", OTHER_BITS, **done)
-        ends = f"replayed from the specification, the test accuracy is {reached:.4f}; the recorded accuracy is {recorded:.4f}"
-        if abs(reached - recorded) > SAME_ACCURACY:
-            return undecidable(WHOLE, elsewhere, ends, **done)
-        return Check(WHOLE, "not possible", f"{ends}; {OTHER_BITS}", **done)
+        recorded_accuracy, replayed_accuracy = self._recorded.accuracy, test_accuracy(setup).value
+        counts = {"steps": steps, "epochs": self._epochs}
+        if recorded_accuracy is None or replayed_accuracy is None:
+            return Check(WHOLE, "not possible", OTHER_BITS, **counts)
+        text = (
+            f"replayed from the specification, the test accuracy is {replayed_accuracy:.4f}; "
+            f"the recorded accuracy is {recorded_accuracy:.4f}"
+        )
+        if abs(replayed_accuracy - recorded_accuracy) > SAME_ACCURACY:
+            return undecidable(WHOLE, configuration_difference, text, **counts)
+        return Check(WHOLE, "not possible", f"{text}; {OTHER_BITS}", **counts)
 
     def check(self, steps: int, final: str) -> Check:
         """Return the result of the comparison.
@@ -126,17 +131,17 @@ class EpochComparison:
             steps: number of replayed steps.
             final: difference between the final files and the state at the end of the replay, or an empty string.
         """
-        wrong = self.difference or final
-        done = {"steps": steps, "epochs": max(self.reached, 0), "rows": len(self._rows)}
-        if wrong:
-            return Check(WHOLE, "differs", f"replayed from the specification: {wrong}", **done)
+        difference = self.difference or final
+        counts = {"steps": steps, "epochs": max(self.reached, 0), "rows": len(self._rows)}
+        if difference:
+            return Check(WHOLE, "differs", f"replayed from the specification: {difference}", **counts)
         digests = "every recorded digest is reproduced" if self._recorded.chain else self._recorded.no_chain
         rows = f"measurements recomputed after {epochs_text(self._rows)}" if self._rows else "no measurement recomputed"
         if self.reached < self._epochs:
             part = f"{max(self.reached, 0)} of {self._epochs} epochs replayed from the specification"
-            return Check(WHOLE, "not possible", f"{part}: {digests} so far; {rows}", **done)
+            return Check(WHOLE, "not possible", f"{part}: {digests} so far; {rows}", **counts)
         text = f"replayed from the specification, {self._epochs} epochs, {digests}; {rows}"
-        return Check(WHOLE, "agrees", text, **done)
+        return Check(WHOLE, "agrees", text, **counts)
 
 
 def work_of(setup: RunSetup, epochs: int) -> float:
@@ -145,11 +150,11 @@ def work_of(setup: RunSetup, epochs: int) -> float:
     The number includes an overhead per step. It is counted, not timed.
     """
     samples, batch = len(setup.splits.train_labels), setup.spec.recipe.batch_size
-    with FlopCounterMode(display=False) as counted, torch.no_grad(), eval_mode(setup.network):
+    with FlopCounterMode(display=False) as counter, torch.no_grad(), eval_mode(setup.network):
         setup.network(setup.splits.test_images[:1])
     weights = sum(parameter.numel() for parameter in setup.network.parameters())
     steps = -(-samples // batch)
-    return epochs * (samples * max(counted.get_total_flops() / 2, weights) + steps * STEP_WORK)
+    return epochs * (samples * max(counter.get_total_flops() / 2, weights) + steps * STEP_WORK)
 
 
 def continues(chain: Sequence[str], trainer: Trainer) -> bool:
@@ -170,8 +175,8 @@ def epochs_text(epochs: Sequence[int]) -> str:
             spans[-1][1] = epoch
         else:
             spans.append([epoch, epoch])
-    named = ", ".join(f"{first}" if first == last else f"{first}–{last}" for first, last in spans)
-    return f"epoch{'' if len(epochs) == 1 else 's'} {named}"
+    span_texts = ", ".join(f"{first}" if first == last else f"{first}–{last}" for first, last in spans)
+    return f"epoch{'' if len(epochs) == 1 else 's'} {span_texts}"
 
 
 def _is_finite(trainer: Trainer) -> bool:

@@ -135,7 +135,7 @@ def asked_steps(value: str | int) -> str | int:
 
 
 def replay_training(
-    setup: RunSetup, sealed: SealedTraining, replay: str | int = AUTO, whole: bool = False
+    setup: RunSetup, sealed: SealedTraining, replay: str | int = AUTO, is_full_replay: bool = False
 ) -> ReplayResult:
     """Re-initialise and replay a run, and compare it with the recorded files.
 
@@ -143,7 +143,7 @@ def replay_training(
         setup: the setup as `build_setup` returns it. The function does not change it.
         sealed: the recorded files and digests.
         replay: `auto`, `all`, `off`, or the largest number of steps to replay.
-        whole: whether the whole training of this run is replayed. With `all`, the whole training of every run is replayed.
+        is_full_replay: whether the whole training of this run is replayed. With `all`, the whole training of every run is replayed.
 
     Returns:
         The checks and the number of replayed steps.
@@ -158,22 +158,22 @@ def replay_training(
     checks = [_initial(setup, sealed), *_feedback(setup, sealed)]
     if replay == OFF:
         return ReplayResult((*checks, Check("first steps", "not possible", "not requested (--replay off)")))
-    began = time.monotonic()
-    steps, hindrance = _planned(setup, sealed, replay)
-    further, refusal = _planned_whole(setup, sealed, replay) if whole or replay == ALL else (0, "")
+    start = time.monotonic()
+    steps, reason = _planned(setup, sealed, replay)
+    full_steps, refusal = _planned_whole(setup, sealed, replay) if is_full_replay or replay == ALL else (0, "")
     if refusal:
         checks.append(Check(WHOLE, "not possible", refusal))
     checks += _kept_states(setup, sealed, replay)
-    if hindrance and not further:
-        return ReplayResult((*checks, Check("first steps", "not possible", hindrance)))
-    taken = _Replay(setup, sealed, max(steps, further))
-    taken.run()
-    total = taken.per_epoch * setup.spec.epochs
-    replayed = list(taken.checks(total))
+    if reason and not full_steps:
+        return ReplayResult((*checks, Check("first steps", "not possible", reason)))
+    replayer = _Replay(setup, sealed, max(steps, full_steps))
+    replayer.run()
+    total = replayer.per_epoch * setup.spec.epochs
+    replayed = list(replayer.checks(total))
     if sealed.initial is None:
         checks[0] = _with_replay(checks[0], replayed)
     checks += replayed
-    return ReplayResult(tuple(checks), taken.taken, total, time.monotonic() - began)
+    return ReplayResult(tuple(checks), replayer.taken, total, time.monotonic() - start)
 
 
 def is_fixed(setup: RunSetup) -> bool:
@@ -195,23 +195,23 @@ def credit_in_training(setup: RunSetup) -> Check:
         return Check("training credit", "agrees", "trained end to end")
     trial = Trial.copy_of(setup, generator(setup.spec.seed, "noise", setup.device))
     images, labels = setup.eval_batch
-    draw = generator(setup.spec.seed, "method", setup.device)
-    trained = trained_gradients(trial, images, labels, draw, progress=0.5)
-    complaint = changed_weights(setup.network, trial.network)
-    complaint = complaint or objection(Trial.copy_of(setup, trial.noise), images, labels, trained, judge_bp=False)
-    if complaint:
-        return Check("training credit", "differs", f"at the final weights: {complaint}")
+    method_generator = generator(setup.spec.seed, "method", setup.device)
+    trained = trained_gradients(trial, images, labels, method_generator, progress=0.5)
+    problem = changed_weights(setup.network, trial.network)
+    problem = problem or objection(Trial.copy_of(setup, trial.noise), images, labels, trained, judge_bp=False)
+    if problem:
+        return Check("training credit", "differs", f"at the final weights: {problem}")
     return Check("training credit", "agrees", "training and measuring get the same credit at the final weights")
 
 
 def _initial(setup: RunSetup, sealed: SealedTraining) -> Check:
-    subject, drawn = "initial weights", setup.network.state_dict()
+    subject, reinitialised = "initial weights", setup.network.state_dict()
     if sealed.initial is not None:
-        return _compared(subject, load_tensors(sealed.initial, sealed.digests.get("initial")), drawn, sealed)
+        return _compared(subject, load_tensors(sealed.initial, sealed.digests.get("initial")), reinitialised, sealed)
     if not sealed.initial_content:
         return Check(subject, "not possible", "no initial weights are recorded with this run", sealed=False)
-    if content_digest(drawn) == sealed.initial_content:
-        return Check(subject, "agrees", f"re-initialised from the seed, {len(drawn)} tensors, equal bit by bit")
+    if content_digest(reinitialised) == sealed.initial_content:
+        return Check(subject, "agrees", f"re-initialised from the seed, {len(reinitialised)} tensors, equal bit by bit")
     if sealed.exact:
         return Check(
             subject, "differs", "the digest of the tensors that the seed gives differs from the recorded digest"
@@ -223,16 +223,16 @@ def _initial(setup: RunSetup, sealed: SealedTraining) -> Check:
 
 def _with_replay(initial: Check, replayed: Sequence[Check]) -> Check:
     """Return the check of the initial weights, which agrees if the replay reproduces the later state."""
-    arrived = any((check.subject, check.outcome) == ("first steps", "agrees") for check in replayed)
-    if not (arrived and initial.outcome == "not possible" and initial.sealed):
+    is_reproduced = any((check.subject, check.outcome) == ("first steps", "agrees") for check in replayed)
+    if not (is_reproduced and initial.outcome == "not possible" and initial.sealed):
         return initial
     text = "the run rounded its initial weights differently; the first steps from the weights drawn here lead to the recorded state"
     return Check(initial.subject, "agrees", f"{text}, within {SAME_WAY:g} of the distance moved")
 
 
 def _feedback(setup: RunSetup, sealed: SealedTraining) -> Iterator[Check]:
-    drawn = setup.feedback.state_dict()
-    if not drawn:
+    reinitialised = setup.feedback.state_dict()
+    if not reinitialised:
         return
     if not is_fixed(setup):
         yield Check(
@@ -243,52 +243,58 @@ def _feedback(setup: RunSetup, sealed: SealedTraining) -> Iterator[Check]:
     elif sealed.feedback is None:
         yield Check("feedback", "not possible", "there is no recorded feedback state to compare")
     else:
-        held = load_tensors(sealed.feedback, sealed.digests.get("feedback"))
-        yield _compared("feedback", held, drawn, sealed)
+        recorded = load_tensors(sealed.feedback, sealed.digests.get("feedback"))
+        yield _compared("feedback", recorded, reinitialised, sealed)
 
 
-def _compared(subject: str, held: Mapping[str, Tensor], drawn: Mapping[str, Tensor], sealed: SealedTraining) -> Check:
+def _compared(
+    subject: str, recorded: Mapping[str, Tensor], reinitialised: Mapping[str, Tensor], sealed: SealedTraining
+) -> Check:
     """Compare recorded tensors with tensors that were re-initialised from the seed."""
-    if problem := _misfit(held, drawn):
+    if problem := _misfit(recorded, reinitialised):
         return Check(subject, "differs", problem)
-    errors = {name: relative_difference(held[name], tensor.cpu()) for name, tensor in drawn.items()}
+    errors = {name: relative_difference(recorded[name], tensor.cpu()) for name, tensor in reinitialised.items()}
     limit = 0.0 if sealed.exact else DRAWN
-    wrong = [name for name, error in errors.items() if not error <= limit]
-    if wrong:
-        worst = max(wrong, key=lambda name: errors[name])
-        by = f"{worst} by {errors[worst]:.2g} of its largest entry"
-        found = f"{len(wrong)} of {len(errors)} tensors differ from the tensors that the seed gives, {by}"
-        return _concluded(subject, found, sealed, errors[worst] <= OTHER_DRAWN)
-    how = "bit by bit" if sealed.exact else f"within {DRAWN:g}"
-    return Check(subject, "agrees", f"re-initialised from the seed, {len(errors)} tensors, equal {how}")
+    differing = [name for name, error in errors.items() if not error <= limit]
+    if differing:
+        worst = max(differing, key=lambda name: errors[name])
+        worst_text = f"{worst} by {errors[worst]:.2g} of its largest entry"
+        difference = (
+            f"{len(differing)} of {len(errors)} tensors differ from the tensors that the seed gives, {worst_text}"
+        )
+        return _concluded(subject, difference, sealed, errors[worst] <= OTHER_DRAWN)
+    precision = "bit by bit" if sealed.exact else f"within {DRAWN:g}"
+    return Check(subject, "agrees", f"re-initialised from the seed, {len(errors)} tensors, equal {precision}")
 
 
-def _concluded(subject: str, found: str, sealed: SealedTraining, is_explained: bool) -> Check:
+def _concluded(subject: str, difference: str, sealed: SealedTraining, is_explained: bool) -> Check:
     """Return the check of tensors that differ by more than the tolerance."""
     if not sealed.elsewhere or not is_explained:
-        return Check(subject, "differs", found)
-    return undecidable(subject, sealed.elsewhere, found)
+        return Check(subject, "differs", difference)
+    return undecidable(subject, sealed.elsewhere, difference)
 
 
-def _misfit(held: Mapping[str, Tensor], drawn: Mapping[str, Tensor]) -> str:
+def _misfit(recorded: Mapping[str, Tensor], recomputed: Mapping[str, Tensor]) -> str:
     """Return the difference between the names or shapes of two sets of tensors, or an empty string."""
-    if set(held) != set(drawn):
-        return f"expected the tensors {join_names(sorted(drawn))}, found {join_names(sorted(held)) or 'none'}"
-    for name, tensor in drawn.items():
-        if held[name].shape != tensor.shape or held[name].dtype != tensor.dtype:
-            shapes = f"{tuple(tensor.shape)} of {tensor.dtype}, found {tuple(held[name].shape)} of {held[name].dtype}"
+    if set(recorded) != set(recomputed):
+        return f"expected the tensors {join_names(sorted(recomputed))}, found {join_names(sorted(recorded)) or 'none'}"
+    for name, tensor in recomputed.items():
+        if recorded[name].shape != tensor.shape or recorded[name].dtype != tensor.dtype:
+            shapes = f"{tuple(tensor.shape)} of {tensor.dtype}, found {tuple(recorded[name].shape)} of {recorded[name].dtype}"
             return f"{name}: expected {shapes}"
     return ""
 
 
-def relative_difference(held: Tensor, drawn: Tensor) -> float:
-    """Return max|held − drawn| / max|drawn| as a number.
+def relative_difference(recorded: Tensor, recomputed: Tensor) -> float:
+    """Return max|recorded − recomputed| / max|recomputed| as a number.
 
     The result is 0 if both tensors are equal bit by bit, including inf and nan.
     """
-    if _same(held, drawn):
+    if _same(recorded, recomputed):
         return 0.0
-    error = (held.double() - drawn.double()).abs().max().item() / (drawn.double().abs().max().item() or 1.0)
+    error = (recorded.double() - recomputed.double()).abs().max().item() / (
+        recomputed.double().abs().max().item() or 1.0
+    )
     return error if error == error else float("inf")
 
 
@@ -333,22 +339,22 @@ def _planned_whole(setup: RunSetup, sealed: SealedTraining, replay: str | int) -
 
 def _kept_states(setup: RunSetup, sealed: SealedTraining, replay: str | int) -> Iterator[Check]:
     """Replay the epoch after each kept state, as far as WHOLE_WORK allows, and yield the result."""
-    kept = list(sealed.recorded.kept.items())
-    most = len(kept) if replay == ALL or not kept else int(WHOLE_WORK / work_of(setup, 1))
-    if kept and not most:
+    kept_states = list(sealed.recorded.kept.items())
+    limit = len(kept_states) if replay == ALL or not kept_states else int(WHOLE_WORK / work_of(setup, 1))
+    if kept_states and not limit:
         yield Check(KEPT, "not possible", "one epoch is not replayed by default; --replay all requests it")
         return
-    wrong = []
-    for epoch, (state, digest, after, after_digest) in sorted(kept[:most]):
-        replayed = _Replay(setup, sealed, 0)
-        problem = replayed.epoch_from(epoch, load_tensors(state, digest), load_tensors(after, after_digest))
-        wrong += [f"epoch {epoch + 1} from the state kept after epoch {epoch}: {problem}"] if problem else []
-    if wrong:
-        yield Check(KEPT, "differs" if sealed.exact else "not possible", "; ".join(wrong))
-    elif kept:
-        how = "bit by bit" if sealed.exact else f"within {SAME_WAY:g} of the distance moved"
-        again = epochs_text([epoch + 1 for epoch, _ in sorted(kept[:most])])
-        yield Check(KEPT, "agrees", f"{again} replayed from the states kept before them, {how}")
+    problems = []
+    for epoch, (state, digest, next_state, next_digest) in sorted(kept_states[:limit]):
+        replayer = _Replay(setup, sealed, 0)
+        problem = replayer.epoch_from(epoch, load_tensors(state, digest), load_tensors(next_state, next_digest))
+        problems += [f"epoch {epoch + 1} from the state kept after epoch {epoch}: {problem}"] if problem else []
+    if problems:
+        yield Check(KEPT, "differs" if sealed.exact else "not possible", "; ".join(problems))
+    elif kept_states:
+        precision = "bit by bit" if sealed.exact else f"within {SAME_WAY:g} of the distance moved"
+        epochs_label = epochs_text([epoch + 1 for epoch, _ in sorted(kept_states[:limit])])
+        yield Check(KEPT, "agrees", f"{epochs_label} replayed from the states kept before them, {precision}")
 
 
 class _Replay:
@@ -382,13 +388,13 @@ class _Replay:
                     break
         self._steps = self.taken
 
-    def epoch_from(self, epoch: int, state: dict[str, Tensor], after: Mapping[str, Tensor]) -> str:
+    def epoch_from(self, epoch: int, state: dict[str, Tensor], next_state: Mapping[str, Tensor]) -> str:
         """Replay one epoch from a kept state and compare it with the next state.
 
         Args:
             epoch: number of epochs before the kept state.
             state: the kept state.
-            after: the recorded state one epoch later.
+            next_state: the recorded state one epoch later.
 
         Returns:
             The difference as a text, or an empty string if both states agree.
@@ -399,98 +405,100 @@ class _Replay:
             return "the digest of the kept state is not the recorded digest"
         self._start = _copies(self._trainer.state())
         self._trainer.run_epoch()
-        return _misfit(after, self._trainer.state()) or self._off_the_way(after, self._trainer.state())
+        return _misfit(next_state, self._trainer.state()) or self._off_the_way(next_state, self._trainer.state())
 
     def _watched(self, batches: Sequence[Tensor]) -> Iterator[Tensor]:
         for batch in batches[: self._steps - self.taken]:
-            watched = self.taken + 1 in (1, min(self._steps, FIRST_STEPS))
-            before = self._before() if watched else None
+            is_checked = self.taken + 1 in (1, min(self._steps, FIRST_STEPS))
+            snapshot = self._before() if is_checked else None
             yield batch
             self.taken += 1
-            if before:
-                self._look(*before, batch)
+            if snapshot:
+                self._look(*snapshot, batch)
             self._compare()
 
     def _before(self) -> tuple[Trial, torch.Generator]:
-        draws = self._trainer.generators
-        return Trial.copy_of(self._task, draws["noise"]), copied(draws["augmentation"])
+        generators = self._trainer.generators
+        return Trial.copy_of(self._task, generators["noise"]), copied(generators["augmentation"])
 
     def _look(self, trial: Trial, augmentation: torch.Generator, batch: Tensor) -> None:
         """Compare the gradients of the last step with the gradients by the measured credits."""
         splits = self._task.splits
         images = splits.augment(splits.train_images[batch], augmentation)
-        complaint = objection(trial, images, splits.train_labels[batch], gradients(self._task.network))
-        if complaint:
-            self._objections[self.taken] = complaint
+        problem = objection(trial, images, splits.train_labels[batch], gradients(self._task.network))
+        if problem:
+            self._objections[self.taken] = problem
 
     def _compare(self) -> None:
         """Compare the current state with the recorded state of this step, if there is one."""
         sealed, step = self._sealed, self.taken
         if step == sealed.early_step and sealed.early:
-            held = load_tensors(sealed.early, sealed.digests.get("early"))
-            self._arrive(f"after step {step}", held, self._trainer.state())
+            recorded = load_tensors(sealed.early, sealed.digests.get("early"))
+            self._arrive(f"after step {step}", recorded, self._trainer.state())
             self._compare_final(step)
-        epoch, rest = divmod(step, self.per_epoch)
+        epoch, remainder = divmod(step, self.per_epoch)
         # on another configuration rounding alone separates late epochs
-        if not rest and epoch in sealed.later and (sealed.exact or step <= FIRST_STEPS):
-            held = load_tensors(*sealed.later[epoch])
-            state = {f"network.{name}": tensor for name, tensor in held.items()}
+        if not remainder and epoch in sealed.later and (sealed.exact or step <= FIRST_STEPS):
+            recorded = load_tensors(*sealed.later[epoch])
+            state = {f"network.{name}": tensor for name, tensor in recorded.items()}
             if epoch == sealed.epochs and sealed.feedback:
                 feedback = load_tensors(sealed.feedback, sealed.digests.get("feedback"))
                 state |= {f"feedback.{name}": tensor for name, tensor in feedback.items()}
             parts = ("network.", "feedback.") if epoch == sealed.epochs and sealed.feedback else "network."
-            reached = {name: tensor for name, tensor in self._trainer.state().items() if name.startswith(parts)}
-            self._arrive(f"after epoch {epoch}", state, reached)
+            replayed = {name: tensor for name, tensor in self._trainer.state().items() if name.startswith(parts)}
+            self._arrive(f"after epoch {epoch}", state, replayed)
 
     def _compare_final(self, step: int) -> None:
         """Record an error if the final weights equal those of this early step."""
         final = self._sealed.later.get(self._sealed.epochs)
         if final is None or step >= self._sealed.epochs * self.per_epoch:
             return
-        held = {f"network.{name}": tensor for name, tensor in load_tensors(*final).items()}
-        reached = {name: tensor for name, tensor in self._trainer.state().items() if name.startswith("network.")}
-        if _misfit(held, reached) or not any(
+        recorded = {f"network.{name}": tensor for name, tensor in load_tensors(*final).items()}
+        replayed = {name: tensor for name, tensor in self._trainer.state().items() if name.startswith("network.")}
+        if _misfit(recorded, replayed) or not any(
             part.grad is not None and part.grad.any() for part in self._trainer.parameters
         ):
             return
-        if _share_of_the_way(list(reached), held, reached, self._start) <= STAYS:
+        if _share_of_the_way(list(replayed), recorded, replayed, self._start) <= STAYS:
             self._arrived.append(
                 (f"the final weights equal the weights after step {step}:", "the weights were not trained further")
             )
 
-    def _arrive(self, where: str, held: Mapping[str, Tensor], reached: Mapping[str, Tensor]) -> None:
-        problem = _misfit(held, reached) or self._off_the_way(held, reached)
-        self._arrived.append((where, problem))
+    def _arrive(self, label: str, recorded: Mapping[str, Tensor], replayed: Mapping[str, Tensor]) -> None:
+        problem = _misfit(recorded, replayed) or self._off_the_way(recorded, replayed)
+        self._arrived.append((label, problem))
 
-    def _off_the_way(self, held: Mapping[str, Tensor], reached: Mapping[str, Tensor]) -> str:
+    def _off_the_way(self, recorded: Mapping[str, Tensor], replayed: Mapping[str, Tensor]) -> str:
         """Return the difference between two states, or an empty string if they agree.
 
         The difference is relative to the distance that a part moved, or to the size of a constant part.
         """
-        wrong = [name for name, tensor in reached.items() if not _same(held[name], tensor.cpu())]
-        problems, explained = [], True
+        differing = [name for name, tensor in replayed.items() if not _same(recorded[name], tensor.cpu())]
+        problems, is_explained = [], True
         for part in ("network.", "feedback."):
-            names = [name for name in wrong if name.startswith(part)]
-            error, moves = deviation(names, held, reached, self._start)
-            limit, gross = (SAME_WAY, OTHER_WAY) if moves else (DRAWN, OTHER_DRAWN)
+            names = [name for name in differing if name.startswith(part)]
+            error, has_moved = deviation(names, recorded, replayed, self._start)
+            limit, upper_limit = (SAME_WAY, OTHER_WAY) if has_moved else (DRAWN, OTHER_DRAWN)
             if names and (self._sealed.exact or not error <= limit):
-                unit = "of the distance it moved" if moves else "of its largest entry"
+                unit = "of the distance it moved" if has_moved else "of its largest entry"
                 problems.append(f"{part.rstrip('.')} differs by {error:.2g} {unit}")
-                explained = explained and error <= gross
+                is_explained = is_explained and error <= upper_limit
         if not problems:
             return ""
-        problem = f"{len(wrong)} of {len(reached)} tensors differ from the recorded tensors: {' and '.join(problems)}"
-        self._explained |= {problem} if explained else set()
+        problem = (
+            f"{len(differing)} of {len(replayed)} tensors differ from the recorded tensors: {' and '.join(problems)}"
+        )
+        self._explained |= {problem} if is_explained else set()
         return problem
 
-    def _whole(self, wrong: Sequence[str]) -> Iterator[Check]:
-        """Yield the check of the whole training; `wrong` lists the epochs with a different checkpoint."""
-        found = self._epochs
+    def _whole(self, problems: Sequence[str]) -> Iterator[Check]:
+        """Yield the check of the whole training; `problems` lists the epochs with a different checkpoint."""
+        comparison = self._epochs
         if not self._sealed.exact:
             if self.taken and self.taken == self._sealed.epochs * self.per_epoch:
-                yield found.check_elsewhere(self._task, self.taken, self._sealed.elsewhere)
-        elif found.difference or found.reached >= min(1, self._sealed.epochs):
-            yield found.check(self.taken, "; ".join(wrong))
+                yield comparison.check_elsewhere(self._task, self.taken, self._sealed.elsewhere)
+        elif comparison.difference or comparison.reached >= min(1, self._sealed.epochs):
+            yield comparison.check(self.taken, "; ".join(problems))
 
     def checks(self, total: int) -> Iterator[Check]:
         """Yield the checks of the replay.
@@ -500,53 +508,55 @@ class _Replay:
         """
         part = f", {self._steps / total:.2g} of all" if total else ""
         share = f"the first {self._steps} of {total} training steps{part}, replayed"
-        how = "bit by bit" if self._sealed.exact else f"within {SAME_WAY:g} of the distance moved"
-        wrong = [f"{where} {problem}" for where, problem in self._arrived if problem]
-        yield from self._whole([text for text in wrong if text.startswith("after epoch")])
-        if wrong:
-            explained = {problem for _, problem in self._arrived if problem} <= self._explained
-            yield _concluded("first steps", f"{share}: {'; '.join(wrong)}", self._sealed, explained)
+        precision = "bit by bit" if self._sealed.exact else f"within {SAME_WAY:g} of the distance moved"
+        problems = [f"{label} {problem}" for label, problem in self._arrived if problem]
+        yield from self._whole([text for text in problems if text.startswith("after epoch")])
+        if problems:
+            is_explained = {problem for _, problem in self._arrived if problem} <= self._explained
+            yield _concluded("first steps", f"{share}: {'; '.join(problems)}", self._sealed, is_explained)
         elif self._arrived:
-            places = " and ".join(where for where, _ in self._arrived)
-            description = f"{share}: {places} the recorded state is reproduced, {how}"
+            labels = " and ".join(label for label, _ in self._arrived)
+            description = f"{share}: {labels} the recorded state is reproduced, {precision}"
             yield Check("first steps", "agrees", description, steps=self._steps)
         else:
             step = self._sealed.early_step
-            absent = f"the recorded state is the state after step {step}" if step else NOT_SEALED
-            yield Check("first steps", "not possible", f"{share}: {absent}", sealed=step is not None)
+            absent_text = f"the recorded state is the state after step {step}" if step else NOT_SEALED
+            yield Check("first steps", "not possible", f"{share}: {absent_text}", sealed=step is not None)
         if self._objections:
-            step, complaint = next(iter(self._objections.items()))
-            yield Check("training credit", "differs", f"at step {step}: {complaint}")
+            step, objection_text = next(iter(self._objections.items()))
+            yield Check("training credit", "differs", f"at step {step}: {objection_text}")
 
 
 def deviation(
-    names: Sequence[str], held: Mapping[str, Tensor], reached: Mapping[str, Tensor], start: Mapping[str, Tensor]
+    names: Sequence[str], recorded: Mapping[str, Tensor], replayed: Mapping[str, Tensor], start: Mapping[str, Tensor]
 ) -> tuple[float, bool]:
     """Return the relative distance between two states, and whether a tensor has moved.
 
-    If a tensor has moved from `start`, the distance is ‖held − reached‖ / ‖reached − start‖. Otherwise the distance is the largest
-    `relative_difference` of any tensor.
+    If a tensor has moved from `start`, the distance is ‖recorded − replayed‖ / ‖replayed − start‖. Otherwise the distance is the
+    largest `relative_difference` of any tensor.
 
     Args:
         names: the tensors to compare.
-        held: the recorded state.
-        reached: the state at the end of the replay.
+        recorded: the recorded state.
+        replayed: the state at the end of the replay.
         start: the state before the replay.
     """
-    if any(not _same(reached[name], start[name]) for name in names):
-        return _share_of_the_way(names, held, reached, start), True
-    return max((relative_difference(held[name], reached[name].cpu()) for name in names), default=0.0), False
+    if any(not _same(replayed[name], start[name]) for name in names):
+        return _share_of_the_way(names, recorded, replayed, start), True
+    return max((relative_difference(recorded[name], replayed[name].cpu()) for name in names), default=0.0), False
 
 
 def _share_of_the_way(
-    names: Sequence[str], held: Mapping[str, Tensor], reached: Mapping[str, Tensor], start: Mapping[str, Tensor]
+    names: Sequence[str], recorded: Mapping[str, Tensor], replayed: Mapping[str, Tensor], start: Mapping[str, Tensor]
 ) -> float:
-    """Return ‖held − reached‖ / ‖reached − start‖ over these tensors, joined to one vector."""
+    """Return ‖recorded − replayed‖ / ‖replayed − start‖ over these tensors, joined to one vector."""
     if not names:
         return 0.0
-    off = sum((held[name].double() - reached[name].cpu().double()).square().sum().item() for name in names)
-    way = sum((reached[name] - start[name]).double().square().sum().item() for name in names)
-    error = (off / way) ** 0.5 if way else float("inf")
+    squared_difference = sum(
+        (recorded[name].double() - replayed[name].cpu().double()).square().sum().item() for name in names
+    )
+    squared_distance = sum((replayed[name] - start[name]).double().square().sum().item() for name in names)
+    error = (squared_difference / squared_distance) ** 0.5 if squared_distance else float("inf")
     return error if error == error else float("inf")
 
 

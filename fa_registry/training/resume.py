@@ -57,8 +57,8 @@ class ResumeFile:
             "epoch_chain": trainer.chain.digests,
             "rows": [{"epoch": row.epoch, "measurements": row.measurements} for row in rows],
         }
-        written = {name: tensor.detach().cpu().contiguous() for name, tensor in _written(trainer).items()}
-        body = jsonio.canonical(head).encode() + b"\n" + save(written)
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in _written(trainer).items()}
+        body = jsonio.canonical(head).encode() + b"\n" + save(tensors)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         temporary = self.path.with_name(f".{self.path.name}{process_ownership.owner_suffix()}")
         try:
@@ -86,9 +86,9 @@ class ResumeFile:
             head, rows, tensors = self._unsealed()
             check_fits(trainer, tensors, early=head["early_step"] is not None)
         except IntegrityError as error:
-            aside = self.path.with_name(self.path.name + process_ownership.DAMAGED)
-            os.replace(self.path, aside)
-            LOG.warning(SET_ASIDE, error, aside)
+            damaged_path = self.path.with_name(self.path.name + process_ownership.DAMAGED)
+            os.replace(self.path, damaged_path)
+            LOG.warning(SET_ASIDE, error, damaged_path)
             return []
         restore(trainer, tensors, head["epoch"])
         trainer.chain.digests = head.get("epoch_chain")
@@ -114,16 +114,16 @@ class ResumeFile:
             raise IntegrityError(f"the state to resume from, {error}") from error
         if digest != hashlib.sha256(body).hexdigest().encode():
             raise IntegrityError(f"the state to resume from, {self.path}, was changed after it was written")
-        line, _, saved = body.partition(b"\n")
+        line, _, tensor_bytes = body.partition(b"\n")
         try:
             head = jsonio.loads(line.decode())
-            of, last = head["of"], head["epoch"]
+            identity, last = head["of"], head["epoch"]
             rows = [EpochRow(row["epoch"], jsonio.decode(Measurements, row["measurements"])) for row in head["rows"]]
             if [row.epoch for row in rows] not in ([], list(range(last + 1))):
                 raise ValueError(f"the file is of epoch {last} but has rows of other epochs")
             if not _is_chain(head.get("epoch_chain"), last):
                 raise ValueError(f"the file is of epoch {last} but has another number of digests")
-            tensors = load(saved)
+            tensors = load(tensor_bytes)
         except (
             *READING_FAILS,
             TypeError,
@@ -132,8 +132,8 @@ class ResumeFile:
             raise IntegrityError(
                 f"the state to resume from, {self.path}, was not written by training: {error}"
             ) from error
-        if of != self.path.stem:
-            raise IntegrityError(f"the state to resume from, {self.path}, belongs to another run, {of}")
+        if identity != self.path.stem:
+            raise IntegrityError(f"the state to resume from, {self.path}, belongs to another run, {identity}")
         return head, rows, tensors
 
 

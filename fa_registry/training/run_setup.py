@@ -197,8 +197,8 @@ def too_large(spec: RunSpec, card: DatasetCard) -> list[str]:
     if blocks > MOST_BLOCKS:
         return [f"architecture_options: num_blocks: expected at most {MOST_BLOCKS:,}, found {blocks:,}"]
     count = weight_count(spec, card)
-    would = f"architecture_options: {spec.architecture} would have {count:,} weights, whose training needs"
-    return _beyond(torch.device("cpu"), count * BYTES_A_WEIGHT, would)
+    subject = f"architecture_options: {spec.architecture} would have {count:,} weights, whose training needs"
+    return _beyond(torch.device("cpu"), count * BYTES_A_WEIGHT, subject)
 
 
 def weight_count(spec: RunSpec, card: DatasetCard) -> int:
@@ -214,9 +214,9 @@ def _feedback_too_large(spec: RunSpec, method: Method, shape: NetworkShape) -> l
         return []
     with torch.device("meta"):
         state = method.feedback(shape, spec.method_options, torch.Generator())
-    learning = sum(parameter.numel() for parameter in state.parameters())
-    needed = learning * BYTES_A_WEIGHT + sum(buffer.numel() for buffer in state.buffers()) * BYTES
-    return _beyond(torch.device("cpu"), needed, "method_options: the feedback needs")
+    trained_count = sum(parameter.numel() for parameter in state.parameters())
+    required_bytes = trained_count * BYTES_A_WEIGHT + sum(buffer.numel() for buffer in state.buffers()) * BYTES
+    return _beyond(torch.device("cpu"), required_bytes, "method_options: the feedback needs")
 
 
 def check_room(setup: RunSetup) -> None:
@@ -227,9 +227,9 @@ def check_room(setup: RunSetup) -> None:
     """
     batch = min(setup.spec.recipe.batch_size, len(setup.splits.train_labels))
     with torch.no_grad(), eval_mode(setup.network):
-        numbers = sum(state.numel() for state in setup.network.hidden(setup.splits.test_images[:1]))
-    would = f"batch_size: the states of {batch:,} samples need"
-    if problems := _beyond(setup.device, batch * numbers * BYTES, would):
+        number_count = sum(state.numel() for state in setup.network.hidden(setup.splits.test_images[:1]))
+    subject = f"batch_size: the states of {batch:,} samples need"
+    if problems := _beyond(setup.device, batch * number_count * BYTES, subject):
         raise InvalidFields("run specification", problems)
 
 
@@ -240,9 +240,13 @@ def memory(device: torch.device) -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def _beyond(device: torch.device, needed: int, would: str) -> list[str]:
-    there, where = memory(device), "GPU" if device.type == "cuda" else "machine"
-    return [f"{would} {needed / 2**30:,.1f} GiB; this {where} has {there / 2**30:,.1f} GiB"] if needed > there else []
+def _beyond(device: torch.device, required_bytes: int, subject: str) -> list[str]:
+    available_bytes, device_label = memory(device), "GPU" if device.type == "cuda" else "machine"
+    return (
+        [f"{subject} {required_bytes / 2**30:,.1f} GiB; this {device_label} has {available_bytes / 2**30:,.1f} GiB"]
+        if required_bytes > available_bytes
+        else []
+    )
 
 
 def network_shape(network: Network, sample: Tensor, classes: int) -> NetworkShape:

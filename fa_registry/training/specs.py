@@ -62,8 +62,8 @@ def parse_spec(raw: Mapping[str, Any], subject: str = "run specification") -> Ru
             values["device_class" if name == "device" else name] = _parse(name, value)
         except (ValueError, UnknownName) as error:
             problems.append(f"{name}: {error}")
-    mentioned = {problem.split(":")[0] for problem in problems}
-    problems += [f"{name}: missing" for name in REQUIRED if name not in values and name not in mentioned]
+    reported_names = {problem.split(":")[0] for problem in problems}
+    problems += [f"{name}: missing" for name in REQUIRED if name not in values and name not in reported_names]
     problems += _check_together(values)
     if problems:
         raise InvalidFields(subject, problems)
@@ -78,9 +78,9 @@ def _unknown_field(name: str, raw: Mapping[str, Any]) -> str:
         if raw.get(owner) in NAMES[owner].names():
             for option in NAMES[owner].get(raw[owner]).card.options:
                 owners.setdefault(option, []).append(f"{owner}.{option}")
-    (near,) = difflib.get_close_matches(name, [*owners, *FIELDS], n=1) or [""]
-    if near in owners:
-        return f"unknown field {shortened(name)!r}; did you mean {' or '.join(owners[near])}?"
+    (closest_name,) = difflib.get_close_matches(name, [*owners, *FIELDS], n=1) or [""]
+    if closest_name in owners:
+        return f"unknown field {shortened(name)!r}; did you mean {' or '.join(owners[closest_name])}?"
     return unknown_name_text("field", name, FIELDS)
 
 
@@ -131,28 +131,28 @@ def whole_number(value: Any, least: float | None, most: int = MOST) -> int:
     return number
 
 
-def _number(value: Any, least: float | None) -> float:
+def _number(value: Any, lower: float | None) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
         raise ValueError(f"expected a number, found {describe_value(value)}") from None
     if not math.isfinite(number) or isinstance(value, bool):
         raise ValueError(f"expected a finite number, found {describe_value(value)}")
-    if least is not None and number < least:
-        raise ValueError(f"expected at least {least:g}, found {number:g}")
+    if lower is not None and number < lower:
+        raise ValueError(f"expected at least {lower:g}, found {number:g}")
     if abs(number) > LARGEST:
         raise ValueError(f"expected at most {LARGEST:g}, found {number:g}")
     return number + 0.0  # -0.0 is 0.0: one specification, one identity
 
 
-def _flag(value: Any, least: float | None = None) -> bool:
-    text = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-    if str(value).lower() not in text:
+def _flag(value: Any, lower: float | None = None) -> bool:
+    meanings = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    if str(value).lower() not in meanings:
         raise ValueError(f"expected true or false, found {describe_value(value)}")
-    return text[str(value).lower()]
+    return meanings[str(value).lower()]
 
 
-def _text(value: Any, least: float | None = None) -> str:
+def _text(value: Any, lower: float | None = None) -> str:
     return str(value)
 
 
@@ -191,15 +191,15 @@ def _check_images(values: dict[str, Any], problems: list[str]) -> list[str]:
 
 
 def _check_options(values: dict[str, Any], field: str, catalog: Catalog, name: str) -> list[str]:
-    known = catalog.get(name).card.options
+    options = catalog.get(name).card.options
     problems, parsed = [], {}
     for option, value in values.get(field, {}).items():
-        if option not in known:
-            problems.append(f"{field}: {unknown_name_text(f'option of {name}', option, known)}")
+        if option not in options:
+            problems.append(f"{field}: {unknown_name_text(f'option of {name}', option, options)}")
             continue
         try:
-            parsed[option] = PARSERS[type(known[option].default)](value, None)
-            refusal = known[option].refusal(parsed[option])
+            parsed[option] = PARSERS[type(options[option].default)](value, None)
+            refusal = options[option].refusal(parsed[option])
         except ValueError as error:
             refusal = str(error)
         if refusal:
@@ -224,10 +224,10 @@ def _check_pairing(values: dict[str, Any]) -> list[str]:
         problems.append(
             f"architecture_options: num_blocks=0 leaves {values['method']!r} no block to send a credit to; use control=shallow"
         )
-    refused = obstacle(
+    precision_problem = obstacle(
         values.get("precision", "fp32"), values.get("device_class", "cpu"), isinstance(method, UsesBackwardWeights)
     )
-    problems += [f"precision: {refused}"] if refused else []
+    problems += [f"precision: {precision_problem}"] if precision_problem else []
     return problems + _check_control(values, options.get("num_blocks"))
 
 
@@ -238,8 +238,8 @@ def _check_control(values: dict[str, Any], blocks: int | None) -> list[str]:
     if depth is None and control != "none" and not methods.CATALOG.get(values["method"]).end_to_end:
         problems.append(f"control: the {control} control is trained by bp, found method {values['method']!r}")
     if depth is not None and (blocks is None or depth > blocks):
-        has = "has no option num_blocks" if blocks is None else f"has {blocks} (num_blocks={blocks})"
-        problems.append(f"control: {control} trains the last {depth} blocks, but {values['architecture']} {has}")
+        found_text = "has no option num_blocks" if blocks is None else f"has {blocks} (num_blocks={blocks})"
+        problems.append(f"control: {control} trains the last {depth} blocks, but {values['architecture']} {found_text}")
     if not controls.trains_blocks(control) and values.get("penalty"):
         problems.append(f"penalty: the {control} control has no trained block to penalise")
     return problems
@@ -284,7 +284,7 @@ def _setting(spec: RunSpec, epochs: list[str]) -> list[str]:
     resolved = {name: option.default for name, option in options.items()} | dict(spec.architecture_options)
     size = "x".join(str(resolved.pop(name)) for name in ("d_hidden", "num_blocks") if name in resolved)
     architecture = "-".join(part for part in (spec.architecture, size) if part)
-    machine = [word for word, usual in ((spec.precision, "fp32"), (spec.device_class, "cpu")) if word != usual]
+    machine = [text for text, default in ((spec.precision, "fp32"), (spec.device_class, "cpu")) if text != default]
     return [architecture, *_unusual(resolved, options), spec.dataset, *epochs, *_unusual_recipe(spec), *machine]
 
 

@@ -130,8 +130,8 @@ def normalised_credits(credits: Sequence[Tensor], kind: str, count: int, eps: fl
     """
     if len({credit.shape for credit in credits}) > 1 or not all(credit[0].is_contiguous() for credit in credits):
         return [credit / (credit_rms(credit, kind, eps) * count) for credit in credits]
-    together = torch.cat(tuple(credits))  # (sites · batch, …)
-    return (together / (credit_rms(together, kind, eps) * count)).chunk(len(credits))
+    joined = torch.cat(tuple(credits))  # (sites · batch, …)
+    return (joined / (credit_rms(joined, kind, eps) * count)).chunk(len(credits))
 
 
 def credit_rms(credit: Tensor, kind: str, eps: float = NORM_EPS) -> Tensor | float:
@@ -287,9 +287,9 @@ def local_credit_step(
         highest = top_credit(network, matrices, top, output.error)
         chained_backward(network, states[:-1], embedded, branches, highest, penalty, credit_norm, eps)
     else:
-        credits, places = credits_and_states_of(method, feedback, inputs)
-        moved = branches if places is inputs.hidden else _branches_at(network, places, run)
-        _backward(network, embedded, branches, moved, credits, penalty, credit_norm, eps)
+        credits, learning_states = credits_and_states_of(method, feedback, inputs)
+        driven_branches = branches if learning_states is inputs.hidden else _branches_at(network, learning_states, run)
+        _backward(network, embedded, branches, driven_branches, credits, penalty, credit_norm, eps)
     fill_feedback_grads(method, feedback, inputs)
     sums = output.sums(labels, penalty_sum(learning(network, branches) if penalty else [], penalty, logits))
     return dataclasses.replace(sums, seen=inputs)
@@ -317,26 +317,26 @@ def _backward(
     network: Network,
     embedded: Tensor,
     branches: Sequence[Tensor],
-    moved: Sequence[Tensor],
+    driven_branches: Sequence[Tensor],
     credits: Sequence[Tensor],
     penalty: float,
     credit_norm: str,
     eps: float,
 ) -> None:
     """Backpropagate the gradient of J through every branch and the embedding."""
-    count, outputs = len(embedded), [embedded, *moved]
+    count, outputs = len(embedded), [embedded, *driven_branches]
     with torch.no_grad():
         rows = normalised_credits(credits, credit_norm, count, eps)
         roots = [network.spread(row, output) for row, output in zip(rows, outputs, strict=True)]
         shrinking = [branch * (2 * penalty / count) for branch in branches] if penalty else []
-        if shrinking and moved is branches:
+        if shrinking and driven_branches is branches:
             roots[1:] = [root + pull for root, pull in zip(roots[1:], shrinking, strict=True)]
         elif shrinking:
             outputs, roots = [*outputs, *branches], [*roots, *shrinking]
     # a frozen block's branch is on no graph: its credit is computed with the others but not used
-    received = [pair for pair in zip(outputs, roots, strict=True) if pair[0].requires_grad]
-    if received:
-        torch.autograd.backward(*zip(*received, strict=True))
+    trained_pairs = [pair for pair in zip(outputs, roots, strict=True) if pair[0].requires_grad]
+    if trained_pairs:
+        torch.autograd.backward(*zip(*trained_pairs, strict=True))
 
 
 def learning(network: Network, branches: Sequence[Tensor]) -> list[Tensor]:

@@ -48,8 +48,8 @@ def check_fits(trainer: Trainer, tensors: Tensors, early: bool = False) -> None:
             raise IntegrityError(
                 f"the state to resume from has unexpected moments {join_names(moments)} of weight {index}"
             )
-    if wrong := {name for name in expected.keys() | tensors.keys() if _kind(expected, name) != _kind(tensors, name)}:
-        raise IntegrityError(f"the state to resume from does not fit this run: {shortened(sorted(wrong))}")
+    if misfits := {name for name in expected.keys() | tensors.keys() if _kind(expected, name) != _kind(tensors, name)}:
+        raise IntegrityError(f"the state to resume from does not fit this run: {shortened(sorted(misfits))}")
 
 
 def restore(trainer: Trainer, tensors: Tensors, epoch: int) -> None:
@@ -59,8 +59,8 @@ def restore(trainer: Trainer, tensors: Tensors, epoch: int) -> None:
     for index, parameter in enumerate(trainer.parameters):
         state = under(tensors, f"optimizer.{index}.")
         trainer.optimizer.state[parameter] = {name: _placed(value, parameter) for name, value in state.items()}
-    for name, draw in trainer.generators.items():
-        draw.set_state(tensors[f"{GENERATOR}{name}"])
+    for name, random_generator in trainer.generators.items():
+        random_generator.set_state(tensors[f"{GENERATOR}{name}"])
     trainer.epoch = epoch
 
 
@@ -95,12 +95,16 @@ def kept_bytes(spec: RunSpec, card: DatasetCard) -> int:
     trained = [*trainable_parameters(network, spec.control), *feedback.parameters()]
     state = [*network.state_dict().values(), *feedback.state_dict().values()]
     moments = sum(part.nbytes for part in trained if part.requires_grad)
-    draws = DRAWS * torch.Generator().get_state().nbytes
-    return 2 * sum(tensor.nbytes for tensor in state) + (2 * moments if spec.recipe.optimizer == "adamw" else 0) + draws
+    generator_bytes = DRAWS * torch.Generator().get_state().nbytes
+    return (
+        2 * sum(tensor.nbytes for tensor in state)
+        + (2 * moments if spec.recipe.optimizer == "adamw" else 0)
+        + generator_bytes
+    )
 
 
 def _generators(trainer: Trainer) -> Tensors:
-    return {f"{GENERATOR}{name}": draw.get_state() for name, draw in trainer.generators.items()}
+    return {f"{GENERATOR}{name}": random_generator.get_state() for name, random_generator in trainer.generators.items()}
 
 
 def _kind(tensors: Tensors, name: str) -> tuple[torch.Size, torch.dtype] | None:

@@ -56,8 +56,8 @@ def own_network(
     Returns:
         The network, or None if `model` is invalid.
     """
-    given = sites or readout or gradient
-    if not given or isinstance(unwrapped(model)[0], AdaptedNetwork) or not isinstance(model, nn.Module):
+    has_options = sites or readout or gradient
+    if not has_options or isinstance(unwrapped(model)[0], AdaptedNetwork) or not isinstance(model, nn.Module):
         return checks.network(model)
     try:
         return adapt(model, sites, skip, readout, gradient=gradient or "backward")
@@ -134,9 +134,9 @@ class UserCreditRule:
 
         return _bench(drawn if self._fresh else None, self._draws)
 
-    def _checked(self, given: Any, states: Sequence[Tensor]) -> list[Tensor | None]:
+    def _checked(self, rule_output: Any, states: Sequence[Tensor]) -> list[Tensor | None]:
         checks = Checks(self.subject)
-        credits = _credits(checks, given, states)
+        credits = _credits(checks, rule_output, states)
         checks.finish()
         return credits
 
@@ -187,57 +187,63 @@ def measured(
     def directions(states: Sequence[Tensor]) -> list[Tensor]:
         return [gradient_vectors(credit) for credit in _finite(rule.given(x, y, states), states)]
 
-    seen = observed_look(network, x, y, rule.subject, directions=directions if rule else None)
-    check, states = None, seen.single.hidden
-    given = rule.given(x, y, states) if rule else None
-    credits = None if given is None else _filled(given, states)
+    forward_backward = observed_look(network, x, y, rule.subject, directions=directions if rule else None)
+    check, states = None, forward_backward.single.hidden
+    rule_credits = rule.given(x, y, states) if rule else None
+    credits = None if rule_credits is None else _filled(rule_credits, states)
     if objection is None:
         vectors = None if credits is None else [gradient_vectors(credit) for credit in credits]
-        seen, check = checked(network, x, y, seen, vectors, directions if rule else None, samples)
-    bare = seen.observation(credits, no_credits=NO_RULE, least_error=least_error, initial_norms=initial_norms)
+        forward_backward, check = checked(
+            network, x, y, forward_backward, vectors, directions if rule else None, samples
+        )
+    base_observation = forward_backward.observation(
+        credits, no_credits=NO_RULE, least_error=least_error, initial_norms=initial_norms
+    )
     if initial_norms is not None and not initial_norms:
-        bare = replace(bare, initial_norms=state_norms(bare.hidden))
+        base_observation = replace(base_observation, initial_norms=state_norms(base_observation.hidden))
     bench = rule.bench(x, y, states) if rule else None
     objection = objection or (check.objection if check else "")
 
     def found_in(observation: Observation) -> Measurements:
-        return _found(diagnostics, observation, replace(observation, bench=bench), given)
+        return _found(diagnostics, observation, replace(observation, bench=bench), rule_credits)
 
-    found = found_in(bare)
+    measurements = found_in(base_observation)
     if objection:
-        found = without_reference(found, found_in(unreferenced(bare)), objection)
-    sites = dict(found.sites)
+        measurements = without_reference(measurements, found_in(unreferenced(base_observation)), objection)
+    sites = dict(measurements.sites)
     if check:
         sites[REFERENCE_CHECK] = check.deviations
-    if seen.widths:
-        sites[WIDTHS] = tuple(map(Reading, seen.widths))
-    return in_order(sites, found.scalars, found.failures), ReferenceSource(seen.source, check)
+    if forward_backward.widths:
+        sites[WIDTHS] = tuple(map(Reading, forward_backward.widths))
+    return in_order(sites, measurements.scalars, measurements.failures), ReferenceSource(forward_backward.source, check)
 
 
 def _found(
-    diagnostics: Iterable[Diagnostic], bare: Observation, with_bench: Observation, given: Credits | None
+    diagnostics: Iterable[Diagnostic], observation: Observation, with_bench: Observation, rule_credits: Credits | None
 ) -> Measurements:
     sites: dict[str, tuple[Reading, ...]] = {}
     scalars: dict[str, Reading] = {}
     failures: dict[str, str] = {}
     for diagnostic in diagnostics:
         card = diagnostic.card
-        found, failure = attempt(diagnostic, with_bench if card.name == OF_A_NULL else bare)
-        lost = set(card.needs_credit) if given else set()
-        sites |= {name: _without(row, given) if name in lost else row for name, row in found.sites.items()}
-        scalars |= found.scalars
+        metrics, failure = attempt(diagnostic, with_bench if card.name == OF_A_NULL else observation)
+        credit_metrics = set(card.needs_credit) if rule_credits else set()
+        sites |= {
+            name: _without(row, rule_credits) if name in credit_metrics else row for name, row in metrics.sites.items()
+        }
+        scalars |= metrics.scalars
         failures |= {card.name: failure} if failure else {}
     return Measurements(sites, scalars, failures=failures)
 
 
-def _finite(given: Credits, states: Sequence[Tensor]) -> list[Tensor]:
+def _finite(rule_credits: Credits, states: Sequence[Tensor]) -> list[Tensor]:
     """Return the credits, with zeros in place of missing and non-finite values."""
-    return [torch.nan_to_num(credit, 0.0, 0.0, 0.0) for credit in _filled(given, states)]
+    return [torch.nan_to_num(credit, 0.0, 0.0, 0.0) for credit in _filled(rule_credits, states)]
 
 
-def _without(row: Sequence[Reading], given: Credits) -> tuple[Reading, ...]:
-    absent = Reading(None, NOT_GIVEN)
-    return tuple(absent if credit is None else reading for reading, credit in zip(row, given, strict=True))
+def _without(row: Sequence[Reading], rule_credits: Credits) -> tuple[Reading, ...]:
+    not_given = Reading(None, NOT_GIVEN)
+    return tuple(not_given if credit is None else reading for reading, credit in zip(row, rule_credits, strict=True))
 
 
 def _filled(credits: Credits, states: Sequence[Tensor]) -> list[Tensor]:
@@ -248,16 +254,16 @@ def _filled(credits: Credits, states: Sequence[Tensor]) -> list[Tensor]:
     ]
 
 
-def _credits(checks: Checks, given: Any, states: Sequence[Tensor]) -> list[Tensor | None]:
+def _credits(checks: Checks, rule_output: Any, states: Sequence[Tensor]) -> list[Tensor | None]:
     """Return one detached credit per site, and add invalid credits to the problems."""
-    listed = list(given) if isinstance(given, (list, tuple)) else None
-    if listed is None or len(listed) != len(states):
-        found = f"{len(listed)} credits" if listed is not None else f"a {type(given).__name__}"
+    credit_list = list(rule_output) if isinstance(rule_output, (list, tuple)) else None
+    if credit_list is None or len(credit_list) != len(states):
+        found_text = f"{len(credit_list)} credits" if credit_list is not None else f"a {type(rule_output).__name__}"
         checks.problems.append(
-            f"credit: expected a list of {len(states)} credits, c_0 to c_{len(states) - 1}, found {found}"
+            f"credit: expected a list of {len(states)} credits, c_0 to c_{len(states) - 1}, found {found_text}"
         )
         return [None] * len(states)
-    for site, (credit, state) in enumerate(zip(listed, states, strict=True)):
+    for site, (credit, state) in enumerate(zip(credit_list, states, strict=True)):
         if credit is None:
             continue
         if not isinstance(credit, Tensor):
@@ -269,7 +275,7 @@ def _credits(checks: Checks, given: Any, states: Sequence[Tensor]) -> list[Tenso
             checks.problems.append(
                 f"credit: c_{site}: expected the device of the model ({state.device}), found {credit.device}"
             )
-    return [credit.detach() if isinstance(credit, Tensor) else None for credit in listed]
+    return [credit.detach() if isinstance(credit, Tensor) else None for credit in credit_list]
 
 
 def _row_shape(state: Tensor) -> torch.Size:
@@ -278,20 +284,22 @@ def _row_shape(state: Tensor) -> torch.Size:
 
 
 def _bench(fresh: Callable[[int], Sequence[Tensor]] | None, draws: int) -> ProbeContext:
-    absent = Unavailable("only one batch was observed, but this metric needs repeated forward passes of the network")
+    unavailable = Unavailable(
+        "only one batch was observed, but this metric needs repeated forward passes of the network"
+    )
     return ProbeContext(
         states=(),
         gradients=(),
         losses=torch.zeros(0),
-        losses_from=lambda *given: torch.zeros(0),
+        losses_from=lambda *arguments: torch.zeros(0),
         generator=lambda name: torch.Generator(),
-        credits=absent,
-        batch_gradients=absent,
+        credits=unavailable,
+        batch_gradients=unavailable,
         fresh_credits=fresh or Unavailable(NO_FRESH),
-        weights=absent,
-        initial_weights=absent,
-        bridge_residuals=absent,
-        costates=absent,
+        weights=unavailable,
+        initial_weights=unavailable,
+        bridge_residuals=unavailable,
+        costates=unavailable,
         null_draws=draws,
     )
 
@@ -305,18 +313,18 @@ def state_unchanged(model: nn.Module) -> Iterator[None]:
     gradients = [(weight, weight.grad) for weight in model.parameters()]
     buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
     modes = [(module, module.training) for module in model.modules()]
-    cards = {weight.device for weight in model.parameters() if weight.device.type == "cuda"}
+    gpus = {weight.device for weight in model.parameters() if weight.device.type == "cuda"}
     for weight, _ in gradients:
         weight.grad = None
     model.eval()
     try:
-        with torch.random.fork_rng(devices=cards), torch.enable_grad():
+        with torch.random.fork_rng(devices=gpus), torch.enable_grad():
             yield
     finally:
         for weight, gradient in gradients:
             weight.grad = gradient
         with torch.no_grad():
-            for buffer, before in buffers:
-                buffer.copy_(before)
+            for buffer, saved_buffer in buffers:
+                buffer.copy_(saved_buffer)
         for module, mode in modes:
             module.training = mode

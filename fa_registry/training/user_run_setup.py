@@ -64,10 +64,10 @@ class UserRunSetup:
     @property
     def feedback(self) -> nn.Module:
         """The feedback state as a module without parameters."""
-        held = nn.Module()
+        module = nn.Module()
         for name, tensor in self.feedback_state.items():
-            held.register_buffer(name.replace(".", "/"), tensor.detach())
-        return held
+            module.register_buffer(name.replace(".", "/"), tensor.detach())
+        return module
 
     has_feedback = True
     drawn = {"distribution": DISTRIBUTION}
@@ -160,8 +160,8 @@ class EpochJournal:
         for line in lines:
             digest, _, body = line.partition(b" ")
             try:
-                held = jsonio.loads(body.decode())
-                row = EpochRow(held["epoch"], jsonio.decode(Measurements, held["measurements"]))
+                fields = jsonio.loads(body.decode())
+                row = EpochRow(fields["epoch"], jsonio.decode(Measurements, fields["measurements"]))
             except (ValueError, KeyError, TypeError, InvalidFields):
                 break
             if digest.decode(errors="replace") != hashlib.sha256(body).hexdigest() or row.epoch != len(rows):

@@ -233,7 +233,7 @@ def test_a_further_look_is_judged_at_a_higher_level_and_says_so():
     """Margins of +2.8 to +3.8 pp: the 95 % interval clears 2 pp, that of a second look does not."""
     runs = over_seeds({1: 0.828, 2: 0.832, 3: 0.838}, CONTROLS)
     key = seeds_key(runs[0].spec)
-    first, second, third = (judge_all(runs, OURS, looks={key: look})[0].findings[2] for look in (1, 2, 3))
+    first, second, third = (judge_all(runs, OURS, interim_analyses={key: look})[0].findings[2] for look in (1, 2, 3))
     assert (first.state, first.confidence, first.look) == ("CLEARS", 0.95, 1)
     assert (second.state, second.confidence, second.look) == ("UNDECIDED", 0.975, 2)
     assert third.interval[0] < second.interval[0] < first.interval[0]
@@ -243,7 +243,7 @@ def test_a_further_look_is_judged_at_a_higher_level_and_says_so():
         in second.sentence
     )
     assert "95 % interval over seeds" in first.required and "look" not in first.sentence
-    assert judge_all(runs, OURS, looks={"another group": 2})[0].findings[2] == first
+    assert judge_all(runs, OURS, interim_analyses={"another group": 2})[0].findings[2] == first
 
 
 def test_one_seed_has_no_level_and_a_limit_knows_the_limits_of_its_further_conditions():

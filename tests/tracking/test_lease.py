@@ -199,7 +199,7 @@ def test_one_that_died_while_it_chose_holds_nobody_up(tmp_path, monkeypatch):
     begun(tracker, **{schema.TAG_CLAIM: CHOOSING})
     mine = begun(tracker)
     monkeypatch.setattr(lease.time, "sleep", lambda seconds: setattr(clock, "now", clock.now + 7))
-    assert acquire(tracker, mine, lambda: tracker.search(SPEC), signs=HeartbeatMonitor(clock)) is None
+    assert acquire(tracker, mine, lambda: tracker.search(SPEC), monitor=HeartbeatMonitor(clock)) is None
     assert clock.now > 60
 
 

@@ -77,7 +77,7 @@ def recorded_run(
 
 def replayed(sealed: SealedTraining, subject: str = WHOLE, replay: str = "auto", **changes) -> Check | None:
     """Return what a whole replay of the specification says of the record."""
-    checks = replay_training(tiny_task(**{"epochs": EPOCHS, **changes}), sealed, replay, whole=True).checks
+    checks = replay_training(tiny_task(**{"epochs": EPOCHS, **changes}), sealed, replay, is_full_replay=True).checks
     return next((check for check in checks if check.subject == subject), None)
 
 
@@ -128,7 +128,7 @@ def test_a_run_that_a_rule_ended_comes_again_to_where_it_ended(tmp_path):
 def test_the_first_epoch_whose_digest_is_another_is_named_and_is_the_last_that_is_trained(tmp_path):
     sealed = recorded_run(tmp_path)
     chain = [*sealed.recorded.chain[:2], "0" * 64, "0" * 64]
-    found = replay_training(tiny_task(epochs=EPOCHS), _with(sealed, chain=chain), whole=True)
+    found = replay_training(tiny_task(epochs=EPOCHS), _with(sealed, chain=chain), is_full_replay=True)
     check = next(check for check in found.checks if check.subject == WHOLE)
     assert (
         check.outcome == "differs"

@@ -41,34 +41,36 @@ def reproduction(reference: Reference, report: AuditReport) -> Reproduction:
     The result has one row per published value, in the order of the reference.
     """
     groups_of_report, edition = groups(report), load_edition(EDITION)
-    rows = tuple(_row(figure, groups_of_report, report, edition) for figure in reference.figures)
+    rows = tuple(_row(entry, groups_of_report, report, edition) for entry in reference.figures)
     return Reproduction(reference.study, reference.title, reference.digest, rows, reference.remarks)
 
 
-def _row(figure: PublishedFigure, candidates: Sequence[Group], report: AuditReport, edition: Edition) -> FigureVerdict:
-    if figure.not_measured:
-        return FigureVerdict(figure, "not measured", figure.not_measured)
-    match = nearest(figure, candidates, report.cards)
+def _row(entry: PublishedFigure, candidates: Sequence[Group], report: AuditReport, edition: Edition) -> FigureVerdict:
+    if entry.not_measured:
+        return FigureVerdict(entry, "not measured", entry.not_measured)
+    match = nearest(entry, candidates, report.cards)
     if match is None:
-        where = f" on {figure.setting.architecture}" if figure.setting else ""
-        absent = f"no run of {figure.label}{where} is in this audit"
-        if figure.not_at_hand:
-            return FigureVerdict(figure, "not at hand", f"{_without_value(figure)}; {absent}")
-        return FigureVerdict(figure, "not measured", absent)
+        architecture_text = f" on {entry.setting.architecture}" if entry.setting else ""
+        absent = f"no run of {entry.label}{architecture_text} is in this audit"
+        if entry.not_at_hand:
+            return FigureVerdict(entry, "not at hand", f"{_without_value(entry)}; {absent}")
+        return FigureVerdict(entry, "not measured", absent)
     group, differences = match
-    rule = _rule(figure, edition)
-    measured = tuple(figure_of(figure, run.record, rule) for run in group.runs)
-    if figure.not_at_hand:
-        verdict = Tested("not at hand", "; ".join([_without_value(figure), *differences]))
+    rule = _rule(entry, edition)
+    measured = tuple(figure_of(entry, run.record, rule) for run in group.runs)
+    if entry.not_at_hand:
+        verdict = Tested("not at hand", "; ".join([_without_value(entry), *differences]))
     else:
-        verdict = Tested("not comparable", "; ".join(differences)) if differences else outcome_of(figure, measured)
-    others = len(alike(figure, candidates, report.cards)) - 1
-    more = f"; {others} other groups of runs match too, and the largest group is used" if others > 0 else ""
-    mean, std = _over_runs([run.reading for run in measured], figure)
+        verdict = Tested("not comparable", "; ".join(differences)) if differences else outcome_of(entry, measured)
+    other_count = len(alike(entry, candidates, report.cards)) - 1
+    ambiguity_note = (
+        f"; {other_count} other groups of runs match too, and the largest group is used" if other_count > 0 else ""
+    )
+    mean, std = _over_runs([run.reading for run in measured], entry)
     return FigureVerdict(
-        figure,
+        entry,
         verdict.outcome,
-        f"{verdict.reason}{more}",
+        f"{verdict.reason}{ambiguity_note}",
         measured,
         group.setting,
         mean,
@@ -79,18 +81,18 @@ def _row(figure: PublishedFigure, candidates: Sequence[Group], report: AuditRepo
     )
 
 
-def _without_value(figure: PublishedFigure) -> str:
-    return f"published value not at hand: {figure.not_at_hand}"
+def _without_value(entry: PublishedFigure) -> str:
+    return f"published value not at hand: {entry.not_at_hand}"
 
 
-def _rule(figure: PublishedFigure, edition: Edition) -> Rule | None:
-    return next((rule for rule in edition.rules if rule.code == figure.rule), None)
+def _rule(entry: PublishedFigure, edition: Edition) -> Rule | None:
+    return next((rule for rule in edition.rules if rule.code == entry.rule), None)
 
 
-def _over_runs(readings: Sequence[Reading], figure: PublishedFigure) -> tuple[Reading, Reading]:
+def _over_runs(readings: Sequence[Reading], entry: PublishedFigure) -> tuple[Reading, Reading]:
     """Compute mean and std of the measured values (geometric mean on scale log10)."""
-    average = GEOMETRIC if figure.margin.scale == "log10" else ARITHMETIC
-    estimate = over_seeds(enumerate(readings), figure.quantity, average)
+    average = GEOMETRIC if entry.margin.scale == "log10" else ARITHMETIC
+    estimate = over_seeds(enumerate(readings), entry.quantity, average)
     if estimate.mean.value is not None and average == GEOMETRIC:
         return estimate.mean, Reading(None, "the spread over runs is in decades; see the values of the runs")
     return estimate.mean, Reading(None, "one run: no spread") if estimate.n == 1 else estimate.std
@@ -100,14 +102,14 @@ def _over_runs(readings: Sequence[Reading], figure: PublishedFigure) -> tuple[Re
 Cards = Mapping[str, Mapping[str, Any]]
 
 
-def nearest(figure: PublishedFigure, groups: Iterable[Group], cards: Cards) -> tuple[Group, tuple[str, ...]] | None:
+def nearest(entry: PublishedFigure, groups: Iterable[Group], cards: Cards) -> tuple[Group, tuple[str, ...]] | None:
     """Return the group of runs that differs least from a published experiment.
 
     The second result contains the differences. A group is a candidate if it has the method, penalty, control and architecture
     of the published value. Of several groups with the same number of differences, runs trained by this package are preferred to
     adopted runs, then larger groups to smaller groups. Return None if there is no candidate.
     """
-    candidates = [(group, tuple(differences(figure, _spec(group), cards))) for group in groups if _is_of(figure, group)]
+    candidates = [(group, tuple(differences(entry, _spec(group), cards))) for group in groups if _is_of(entry, group)]
     return min(
         candidates,
         key=lambda candidate: (len(candidate[1]), bool(_spec(candidate[0]).weights), -len(candidate[0].runs)),
@@ -115,116 +117,116 @@ def nearest(figure: PublishedFigure, groups: Iterable[Group], cards: Cards) -> t
     )
 
 
-def alike(figure: PublishedFigure, groups: Iterable[Group], cards: Cards) -> Sequence[Group]:
+def alike(entry: PublishedFigure, groups: Iterable[Group], cards: Cards) -> Sequence[Group]:
     """Return the groups that have no recorded difference from a published experiment."""
-    return [group for group in groups if _is_of(figure, group) and not any(differences(figure, _spec(group), cards))]
+    return [group for group in groups if _is_of(entry, group) and not any(differences(entry, _spec(group), cards))]
 
 
-def differences(figure: PublishedFigure, spec: RunSpec, cards: Cards) -> Iterator[str]:
+def differences(entry: PublishedFigure, spec: RunSpec, cards: Cards) -> Iterator[str]:
     """Yield the differences between a run and a published experiment as sentences.
 
     The data set, epochs, options and recipe are compared.
     """
-    setting = figure.setting
+    setting = entry.setting
     if setting is None:
         return
     if spec.dataset != setting.dataset:
         yield f"data set: published on {setting.dataset}, here {spec.dataset}"
     if spec.epochs != setting.epochs:
         yield f"epochs: published after {setting.epochs}, here {spec.epochs}"
-    for family, name, published, ours in (
+    for kind, name, published_options, run_options in (
         ("architectures", spec.architecture, setting.architecture_options, spec.architecture_options),
-        ("methods", spec.method, figure.method_options, spec.method_options),
+        ("methods", spec.method, entry.method_options, spec.method_options),
     ):
-        yield from _unlike(published, ours, _defaults(cards, family, name))
+        yield from _unlike(published_options, run_options, _defaults(cards, kind, name))
     recipe = {field.name: field.default for field in dataclasses.fields(Recipe)}
     yield from _unlike(setting.recipe, dataclasses.asdict(spec.recipe), recipe)
 
 
 def _unlike(
-    published: Mapping[str, Scalar], ours: Mapping[str, Scalar], defaults: Mapping[str, Scalar]
+    published: Mapping[str, Scalar], run_options: Mapping[str, Scalar], defaults: Mapping[str, Scalar]
 ) -> Iterator[str]:
     """Yield a sentence for every option that differs.
 
     Options that the reference does not name have their default value, if it is known.
     """
-    meant = {**defaults, **published}
-    for name in dict.fromkeys([*published, *ours]):
-        if name not in meant:
-            yield f"{name}: not given in the reference, here {ours[name]}"
-        elif name in ours and ours[name] != meant[name]:
-            yield f"{name}: published with {meant[name]}, here {ours[name]}"
-        elif name not in ours and meant[name] != defaults.get(name):
-            yield f"{name}: published with {meant[name]}, but here there is no such option"
+    expected = {**defaults, **published}
+    for name in dict.fromkeys([*published, *run_options]):
+        if name not in expected:
+            yield f"{name}: not given in the reference, here {run_options[name]}"
+        elif name in run_options and run_options[name] != expected[name]:
+            yield f"{name}: published with {expected[name]}, here {run_options[name]}"
+        elif name not in run_options and expected[name] != defaults.get(name):
+            yield f"{name}: published with {expected[name]}, but here there is no such option"
 
 
-def _defaults(cards: Cards, family: str, name: str) -> Mapping[str, Scalar]:
-    options = cards.get(f"{family}/{name}", {}).get("options", {})
+def _defaults(cards: Cards, kind: str, name: str) -> Mapping[str, Scalar]:
+    options = cards.get(f"{kind}/{name}", {}).get("options", {})
     return {option: declared["default"] for option, declared in options.items() if "default" in declared}
 
 
-def _is_of(figure: PublishedFigure, group: Group) -> bool:
+def _is_of(entry: PublishedFigure, group: Group) -> bool:
     spec = _spec(group)
-    same = (spec.method, spec.penalty, spec.control) == (figure.method, figure.penalty, figure.control)
-    return same and (figure.setting is None or spec.architecture == figure.setting.architecture)
+    is_same_method = (spec.method, spec.penalty, spec.control) == (entry.method, entry.penalty, entry.control)
+    return is_same_method and (entry.setting is None or spec.architecture == entry.setting.architecture)
 
 
 def _spec(group: Group) -> RunSpec:
     return group.runs[0].record.spec
 
 
-def figure_of(figure: PublishedFigure, record: RunRecord, rule: Rule | None) -> MeasuredFigure:
+def figure_of(entry: PublishedFigure, record: RunRecord, rule: Rule | None) -> MeasuredFigure:
     """Return the value of a run, in the unit of the published value.
 
     Args:
-        figure: the published value.
+        entry: the published value.
         record: the run.
         rule: the rule, if the published value is an epoch of first fire.
     """
-    reading, never = _fire(rule, record) if rule else (_number(figure, record), False)
+    reading, never = _fire(rule, record) if rule else (_number(entry, record), False)
     if record.integrity.state == "mismatch":
         reading, never = Reading(None, "the logged metrics of the run were not reproduced"), False
     return MeasuredFigure(record.spec.seed, record.run_id, reading, never)
 
 
-def _number(figure: PublishedFigure, record: RunRecord) -> Reading:
-    reading = _at_epoch(figure, record) if figure.epoch is not None else _at_the_end(figure, record)
-    return reading if reading.value is None else Reading.of(reading.value * figure.factor)
+def _number(entry: PublishedFigure, record: RunRecord) -> Reading:
+    reading = _at_epoch(entry, record) if entry.epoch is not None else _at_the_end(entry, record)
+    return reading if reading.value is None else Reading.of(reading.value * entry.factor)
 
 
 def _fire(rule: Rule, record: RunRecord) -> tuple[Reading, bool]:
     """Return the first epoch at which the rule fires, and whether it never fires."""
-    line = record.trajectory.get(trajectory(rule.quantity, rule.take))
-    if not line or record.spec.weights:
+    readings = record.trajectory.get(trajectory(rule.quantity, rule.take))
+    if not readings or record.spec.weights:
         return Reading(None, f"{rule.quantity} was not recorded by epoch"), False
     epoch = first_fire(rule, record)
-    unknown = [reading.reason for reading in line[:epoch] if reading.value is None]
+    unknown = [reading.reason for reading in readings[:epoch] if reading.value is None]
     if unknown:
         return Reading(None, f"the metric is not known for every epoch: {unknown[0]}"), False
     if epoch is None:  # every epoch has a number here
-        return Reading(None, f"the rule never fires in {len(line) - 1} epochs"), True
+        return Reading(None, f"the rule never fires in {len(readings) - 1} epochs"), True
     return Reading(float(epoch)), False
 
 
-def _at_epoch(figure: PublishedFigure, record: RunRecord) -> Reading:
-    name = trajectory(figure.quantity, "last_site" if figure.site == "last" else "scalar")
-    line = record.trajectory.get(name, ())
-    if figure.epoch >= len(line):
-        return Reading(None, f"{figure.quantity} was not recorded up to epoch {figure.epoch}")
-    return line[figure.epoch]
+def _at_epoch(entry: PublishedFigure, record: RunRecord) -> Reading:
+    name = trajectory(entry.quantity, "last_site" if entry.site == "last" else "scalar")
+    readings = record.trajectory.get(name, ())
+    if entry.epoch >= len(readings):
+        return Reading(None, f"{entry.quantity} was not recorded up to epoch {entry.epoch}")
+    return readings[entry.epoch]
 
 
-def _at_the_end(figure: PublishedFigure, record: RunRecord) -> Reading:
-    if not figure.site:
-        return take(figure.quantity, "scalar", record.measurements)[0]
-    row = record.measurements.sites.get(figure.quantity, ())
+def _at_the_end(entry: PublishedFigure, record: RunRecord) -> Reading:
+    if not entry.site:
+        return take(entry.quantity, "scalar", record.measurements)[0]
+    row = record.measurements.sites.get(entry.quantity, ())
     if not row:
-        return Reading(None, f"{figure.quantity} was not measured")
-    if figure.site == "deep":
+        return Reading(None, f"{entry.quantity} was not measured")
+    if entry.site == "deep":
         return _mean(row[1:])
-    places = {"last": len(row) - 1, "mid": (len(row) - 1) // 2}
-    site = places.get(figure.site)
-    site = int(figure.site) if site is None else site
+    named_sites = {"last": len(row) - 1, "mid": (len(row) - 1) // 2}
+    site = named_sites.get(entry.site)
+    site = int(entry.site) if site is None else site
     return (
         row[site]
         if site < len(row)
@@ -259,15 +261,15 @@ class Tested:
     margin: float = 0.0
 
 
-def outcome_of(figure: PublishedFigure, measured: Sequence[MeasuredFigure]) -> Tested:
+def outcome_of(entry: PublishedFigure, measured: Sequence[MeasuredFigure]) -> Tested:
     """Test whether the runs of one group reproduce a published value.
 
     Args:
-        figure: the published value.
+        entry: the published value.
         measured: the values of the runs.
     """
     runs = len(measured)
-    silent = sum(run.never for run in measured)
+    never_count = sum(run.never for run in measured)
     missing = [run.reading for run in measured if run.reading.value is None and not run.never]
     if len(missing) == runs:
         return Tested("not measured", missing[0].reason)
@@ -275,33 +277,37 @@ def outcome_of(figure: PublishedFigure, measured: Sequence[MeasuredFigure]) -> T
         return Tested("not shown", f"{len(missing)} of {runs} runs have no value: {missing[0].reason}")
     if runs < 2:
         return Tested("not shown", ONE_RUN)
-    if figure.published.never:
-        return _never(silent, runs, figure.margin.size)
-    if silent == runs:
+    if entry.published.never:
+        return _never(never_count, runs, entry.margin.size)
+    if never_count == runs:
         return Tested("differs", f"the published rule fires at some epoch, but here it fires in none of {runs} runs")
-    if silent:
-        return Tested("not shown", f"the rule fires in only {runs - silent} of {runs} runs, so there is no mean epoch")
-    return _numbers(figure, [run.reading.value for run in measured])
+    if never_count:
+        return Tested(
+            "not shown", f"the rule fires in only {runs - never_count} of {runs} runs, so there is no mean epoch"
+        )
+    return _numbers(entry, [run.reading.value for run in measured])
 
 
-def _never(silent: int, runs: int, margin: float) -> Tested:
+def _never(never_count: int, runs: int, margin: float) -> Tested:
     """Test a value published as "never" by counting the runs in which the rule fires."""
-    if silent < runs:
-        return Tested("differs", f"the published rule never fires, but here it fires in {runs - silent} of {runs} runs")
+    if never_count < runs:
+        return Tested(
+            "differs", f"the published rule never fires, but here it fires in {runs - never_count} of {runs} runs"
+        )
     rate = 1 - ALPHA ** (1 / runs)  # the largest rate that 95 % do not exclude if no run fires (Clopper–Pearson)
     text = f"the rule fires in none of {runs} runs, so its rate may be up to {rate:.2f}; the margin is {margin:.2f}"
     return Tested("reproduced" if rate < margin else "not shown", text, Reading(0.0), margin=margin)
 
 
-def _numbers(figure: PublishedFigure, values: Sequence[float]) -> Tested:
-    published, log = figure.published, figure.margin.scale == "log10"
+def _numbers(entry: PublishedFigure, values: Sequence[float]) -> Tested:
+    published, log = entry.published, entry.margin.scale == "log10"
     if log and min(values) <= 0:
         return Tested("not shown", f"no logarithm exists for the value {min(values):g}")
     measured = [math.log10(value) for value in values] if log else list(values)
     try:
         if published.below is not None or published.above is not None:
             return _bound(published, measured, log)
-        target, margin, remark = _target(published, figure.margin.size, log)
+        target, margin, remark = _target(published, entry.margin.size, log)
         equivalence = tost(measured, target, margin)
     except ValueError as error:  # numbers out of range: the reason is reported
         return Tested("not shown", str(error))
@@ -333,8 +339,10 @@ def _bound(published: Published, measured: Sequence[float], log: bool) -> Tested
     sign = 1.0 if below else -1.0
     # reproduced: the whole 90 % interval of the mean is within the bound; differs: the whole 95 % interval is beyond it
     inner, outer = t_interval(measured, 1 - 2 * ALPHA), t_interval(measured, 1 - ALPHA)
-    far, near = (inner.high, outer.low) if below else (inner.low, outer.high)
-    outcome = "reproduced" if sign * (bound - far) > 0 else "differs" if sign * (near - bound) > 0 else "not shown"
+    far_end, near_end = (inner.high, outer.low) if below else (inner.low, outer.high)
+    outcome = (
+        "reproduced" if sign * (bound - far_end) > 0 else "differs" if sign * (near_end - bound) > 0 else "not shown"
+    )
     difference = math.fsum(measured) / len(measured) - bound
     unit = " decades" if log else ""
     text = (

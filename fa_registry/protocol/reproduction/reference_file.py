@@ -31,7 +31,7 @@ def load_reference(folder: Path) -> Reference:
         InvalidFields: lists every problem of all these files.
     """
     problems: list[str] = []
-    figures: dict[str, list[PublishedFigure]] = {}
+    entries: dict[str, list[PublishedFigure]] = {}
     remarks: list[str] = []
     digests: list[str] = []
     title = ""
@@ -40,15 +40,15 @@ def load_reference(folder: Path) -> Reference:
         problems += faults
         title = title or str(raw.get("title", ""))
         if not faults:
-            figures[path.parent.name] = list(_figures(raw))
+            entries[path.parent.name] = list(_figures(raw))
             remarks += raw.get("remarks", [])
         digests.append(digest)
     if problems:
         raise InvalidFields(f"reference of study {folder.name}", problems)
     distinct: list[PublishedFigure] = []
-    for figure in (figure for figures_of_file in figures.values() for figure in figures_of_file):
-        if figure not in distinct:
-            distinct.append(figure)
+    for entry in (figure for figures_of_file in entries.values() for figure in figures_of_file):
+        if entry not in distinct:
+            distinct.append(entry)
     digest = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
     return Reference(folder.name, title, digest, tuple(distinct), tuple(dict.fromkeys(remarks)))
 
@@ -58,25 +58,25 @@ def _files(folder: Path, problems: list[str]) -> Iterator[tuple[Path, str, Mappi
 
     Problems in reading a file are added to `problems`.
     """
-    waiting, seen = [folder], set()
-    while waiting:
-        place = waiting.pop(0)
-        path = place / FILE
-        if place.name in seen:
+    pending, visited = [folder], set()
+    while pending:
+        study_folder = pending.pop(0)
+        path = study_folder / FILE
+        if study_folder.name in visited:
             continue
-        seen.add(place.name)
+        visited.add(study_folder.name)
         if not os.path.isfile(path):  # Path.is_file raises for a name that is too long
             problems.append(
-                f"also: expected the name of a study with a {FILE}, found {jsonio.describe_value(place.name)}"
+                f"also: expected the name of a study with a {FILE}, found {jsonio.describe_value(study_folder.name)}"
             )
             continue
         try:
-            raw, digest = jsonio.read_toml(path, f"{place.name}/{FILE}")
+            raw, digest = jsonio.read_toml(path, f"{study_folder.name}/{FILE}")
         except InvalidFields as error:
-            problems += [f"{place.name}/{FILE}: {problem}" for problem in error.problems]
+            problems += [f"{study_folder.name}/{FILE}: {problem}" for problem in error.problems]
             continue
         also = raw.get("also", [])
-        waiting += [folder.parent / name for name in also if isinstance(name, str)] if isinstance(also, list) else []
+        pending += [folder.parent / name for name in also if isinstance(name, str)] if isinstance(also, list) else []
         yield path, digest, raw
 
 
@@ -84,19 +84,19 @@ def _figures(raw: Mapping[str, Any]) -> Iterator[PublishedFigure]:
     settings = {name: ReferenceSetting(**table) for name, table in raw.get("setting", {}).items()}
     for table in raw.get("table", []):
         shared = {name: value for name, value in table.items() if name in FIGURE}
-        for own in table["figures"]:
-            yield _figure({**shared, **own}, settings, raw)
+        for raw_entry in table["figures"]:
+            yield _figure({**shared, **raw_entry}, settings, raw)
 
 
 def _figure(
     table: Mapping[str, Any], settings: Mapping[str, ReferenceSetting], raw: Mapping[str, Any]
 ) -> PublishedFigure:
     published = Published(**{name: _plain(table[name], FORM[name]) for name in FORM if name in table})
-    passed = {name: table[name] for name in PASSED_ON if name in table}
+    passed_fields = {name: table[name] for name in PASSED_ON if name in table}
     for name in ("penalty", "factor"):
-        passed |= {name: float(passed[name])} if name in passed else {}
+        passed_fields |= {name: float(passed_fields[name])} if name in passed_fields else {}
     return PublishedFigure(
-        **passed,
+        **passed_fields,
         published=published,
         margin=_margin(raw.get("margin", {}).get(table.get("margin")), published),
         setting=settings.get(table.get("setting", "")),
@@ -195,127 +195,127 @@ def problems_of(raw: Mapping[str, Any]) -> list[str]:
     for name, margin in _dict(raw.get("margin")).items():
         problems += _margin_problems(f"margin.{name}", margin)
     for index, table in enumerate(_list(raw.get("table"))):
-        where = f"table[{index}]"
-        problems += fields(where, table, TABLE, ("figures",))
-        for place, own in enumerate(_list(_dict(table).get("figures"))):
-            problems += _figure_problems(f"{where}.figures[{place}]", own, _dict(table), raw)
+        location = f"table[{index}]"
+        problems += fields(location, table, TABLE, ("figures",))
+        for position, raw_entry in enumerate(_list(_dict(table).get("figures"))):
+            problems += _figure_problems(f"{location}.figures[{position}]", raw_entry, _dict(table), raw)
     return problems
 
 
-def fields(where: str, table: Any, known: Mapping[str, type], needed: tuple[str, ...] = ()) -> Iterator[str]:
+def fields(location: str, table: Any, key_types: Mapping[str, type], required: tuple[str, ...] = ()) -> Iterator[str]:
     """Yield a problem for every unknown, missing or wrongly typed key of a table.
 
     Args:
-        where: location of the table in the file.
+        location: location of the table in the file.
         table: the table.
-        known: allowed keys and their types.
-        needed: keys that must not be missing or empty.
+        key_types: allowed keys and their types.
+        required: keys that must not be missing or empty.
     """
     if not isinstance(table, Mapping):
-        yield f"{where}: expected a table, found {jsonio.describe_value(table)}"
+        yield f"{location}: expected a table, found {jsonio.describe_value(table)}"
         return
-    before = f"{where}." if where else ""
+    prefix = f"{location}." if location else ""
     for name, value in table.items():
-        if name not in known:
-            yield unknown_field_text(before, "key", name, known)
-        elif not _is(value, known[name]) and not (name == "site" and _is(value, int) and value >= 0):
-            yield f"{before}{name}: expected {KINDS[known[name]]}, found {jsonio.describe_value(value)}"
-    yield from (f"{before}{name}: missing" for name in needed if table.get(name) in (None, "", []))
+        if name not in key_types:
+            yield unknown_field_text(prefix, "key", name, key_types)
+        elif not _is(value, key_types[name]) and not (name == "site" and _is(value, int) and value >= 0):
+            yield f"{prefix}{name}: expected {KINDS[key_types[name]]}, found {jsonio.describe_value(value)}"
+    yield from (f"{prefix}{name}: missing" for name in required if table.get(name) in (None, "", []))
 
 
-def _margin_problems(where: str, table: Any) -> Iterator[str]:
-    yield from fields(where, table, MARGIN, ("why",))
+def _margin_problems(location: str, table: Any) -> Iterator[str]:
+    yield from fields(location, table, MARGIN, ("why",))
     table = _dict(table)
-    given = [name for name in SIZES if name in table]
-    if len(given) != 1:
-        yield f"{where}: expected exactly one of {', '.join(SIZES)}, found {' and '.join(given) or 'none'}"
-    elif _is(table[given[0]], float) and table[given[0]] <= 0:
-        yield f"{where}.{given[0]}: expected more than 0, found {table[given[0]]:g}"
-    yield from _choice(where, "scale", table, SCALES)
+    size_fields = [name for name in SIZES if name in table]
+    if len(size_fields) != 1:
+        yield f"{location}: expected exactly one of {', '.join(SIZES)}, found {' and '.join(size_fields) or 'none'}"
+    elif _is(table[size_fields[0]], float) and table[size_fields[0]] <= 0:
+        yield f"{location}.{size_fields[0]}: expected more than 0, found {table[size_fields[0]]:g}"
+    yield from _choice(location, "scale", table, SCALES)
     if table.get("scale") == "log10" and "value" not in table:
-        yield f"{where}: expected the field value, in decades, because the scale is log10"
+        yield f"{location}: expected the field value, in decades, because the scale is log10"
 
 
-def _figure_problems(where: str, own: Any, table: Mapping[str, Any], raw: Mapping[str, Any]) -> Iterator[str]:
+def _figure_problems(location: str, raw_entry: Any, table: Mapping[str, Any], raw: Mapping[str, Any]) -> Iterator[str]:
     """Yield the problems of one published value, including the fields of its table."""
-    yield from fields(where, own, FIGURE)
+    yield from fields(location, raw_entry, FIGURE)
     shared = {name: value for name, value in table.items() if name in FIGURE}
-    figure = {**shared, **_dict(own)}
-    tested = not figure.get("not_measured")
-    needed = ("quantity", "method", "where", *(("setting",) if tested else ()))
-    yield from (f"{where}.{name}: missing" for name in needed if not figure.get(name))
-    yield from _absent(where, figure) if "not_at_hand" in figure else _form(where, figure)
+    entry = {**shared, **_dict(raw_entry)}
+    is_tested = not entry.get("not_measured")
+    required = ("quantity", "method", "where", *(("setting",) if is_tested else ()))
+    yield from (f"{location}.{name}: missing" for name in required if not entry.get(name))
+    yield from _absent(location, entry) if "not_at_hand" in entry else _form(location, entry)
     for name in ("setting", "margin"):
-        if isinstance(figure.get(name), str) and figure[name] not in _dict(raw.get(name)):
-            yield f"{where}.{name}: {unknown_name_text(name, figure[name], _dict(raw.get(name)))}"
-    bound = any(name in figure for name in BOUNDS)
-    if tested and not bound and "margin" not in figure and "not_at_hand" not in figure:
-        yield f"{where}.margin: missing"
-    if isinstance(figure.get("site"), str):
-        yield from _choice(where, "site", figure, SITES)
-    if (figure.get("quantity") == "first_fire") != ("rule" in figure):
-        yield f"{where}.rule: required for the metric first_fire, and not allowed for other metrics"
-    yield from _choice(where, "rule", figure, RULES)
-    if figure.get("never") and "rule" not in figure:
-        yield f"{where}.never: only allowed for the metric first_fire"
-    margin = figure["margin"] if isinstance(figure.get("margin"), str) else ""
-    yield from _size(where, figure, _dict(_dict(raw.get("margin")).get(margin)))
+        if isinstance(entry.get(name), str) and entry[name] not in _dict(raw.get(name)):
+            yield f"{location}.{name}: {unknown_name_text(name, entry[name], _dict(raw.get(name)))}"
+    is_bound = any(name in entry for name in BOUNDS)
+    if is_tested and not is_bound and "margin" not in entry and "not_at_hand" not in entry:
+        yield f"{location}.margin: missing"
+    if isinstance(entry.get("site"), str):
+        yield from _choice(location, "site", entry, SITES)
+    if (entry.get("quantity") == "first_fire") != ("rule" in entry):
+        yield f"{location}.rule: required for the metric first_fire, and not allowed for other metrics"
+    yield from _choice(location, "rule", entry, RULES)
+    if entry.get("never") and "rule" not in entry:
+        yield f"{location}.never: only allowed for the metric first_fire"
+    margin = entry["margin"] if isinstance(entry.get("margin"), str) else ""
+    yield from _size(location, entry, _dict(_dict(raw.get("margin")).get(margin)))
 
 
-def _absent(where: str, figure: Mapping[str, Any]) -> Iterator[str]:
+def _absent(location: str, entry: Mapping[str, Any]) -> Iterator[str]:
     """Yield the problems of a value with `not_at_hand`.
 
     Such a value must have a reason and no published value.
     """
-    given = sorted({name for name in FORM if name in figure})
-    if given:
-        yield f"{where}.not_at_hand: not allowed together with a published value, found {', '.join(given)}"
-    if figure["not_at_hand"] == "":
-        yield f"{where}.not_at_hand: expected the reason, found an empty text"
-    if figure.get("not_measured"):
-        yield f"{where}.not_at_hand: not allowed together with not_measured"
+    form_fields = sorted({name for name in FORM if name in entry})
+    if form_fields:
+        yield f"{location}.not_at_hand: not allowed together with a published value, found {', '.join(form_fields)}"
+    if entry["not_at_hand"] == "":
+        yield f"{location}.not_at_hand: expected the reason, found an empty text"
+    if entry.get("not_measured"):
+        yield f"{location}.not_at_hand: not allowed together with not_measured"
 
 
-def _form(where: str, figure: Mapping[str, Any]) -> Iterator[str]:
-    given = {name for name in FORM if name in figure}
-    if given not in [set(form) for form in FORMS]:
-        known = "; ".join(" with ".join(form) for form in FORMS)
-        yield f"{where}: expected the published value in one form ({known}), found {', '.join(sorted(given)) or 'none'}"
+def _form(location: str, entry: Mapping[str, Any]) -> Iterator[str]:
+    form_fields = {name for name in FORM if name in entry}
+    if form_fields not in [set(form) for form in FORMS]:
+        forms = "; ".join(" with ".join(form) for form in FORMS)
+        yield f"{location}: expected the published value in one form ({forms}), found {', '.join(sorted(form_fields)) or 'none'}"
         return
-    if given == {"values"}:
-        values = _list(figure["values"])
+    if form_fields == {"values"}:
+        values = _list(entry["values"])
         if len(values) < 2 or not all(_is(value, float) for value in values):
-            yield f"{where}.values: expected two or more finite numbers, found {jsonio.describe_value(figure['values'])}"
-    ends = [figure[name] for name in ("low", "high") if name in given and _is(figure[name], float)]
+            yield f"{location}.values: expected two or more finite numbers, found {jsonio.describe_value(entry['values'])}"
+    ends = [entry[name] for name in ("low", "high") if name in form_fields and _is(entry[name], float)]
     if len(ends) == 2 and ends[0] >= ends[1]:
-        yield f"{where}.low: expected less than high = {ends[1]:g}, found {ends[0]:g}"
-    if "std" in given and _is(figure["std"], float) and figure["std"] < 0:
-        yield f"{where}.std: expected at least 0, found {figure['std']:g}"
-    if "n" in given and _is(figure["n"], int) and figure["n"] < 2:
-        yield f"{where}.n: expected at least 2, found {figure['n']}; for the result of one run, use the field value"
-    if given == {"never"} and figure["never"] is not True:
-        yield f"{where}.never: expected true, found {jsonio.describe_value(figure['never'])}"
+        yield f"{location}.low: expected less than high = {ends[1]:g}, found {ends[0]:g}"
+    if "std" in form_fields and _is(entry["std"], float) and entry["std"] < 0:
+        yield f"{location}.std: expected at least 0, found {entry['std']:g}"
+    if "n" in form_fields and _is(entry["n"], int) and entry["n"] < 2:
+        yield f"{location}.n: expected at least 2, found {entry['n']}; for the result of one run, use the field value"
+    if form_fields == {"never"} and entry["never"] is not True:
+        yield f"{location}.never: expected true, found {jsonio.describe_value(entry['never'])}"
 
 
-def _size(where: str, figure: Mapping[str, Any], margin: Mapping[str, Any]) -> Iterator[str]:
+def _size(location: str, entry: Mapping[str, Any], margin: Mapping[str, Any]) -> Iterator[str]:
     """Yield the problems that prevent the computation of the margin of a value."""
-    if "of_std" in margin and not (_is(figure.get("std"), float) and figure["std"] > 0):
-        yield f"{where}.margin: {figure['margin']} is a multiple of std, but there is no std above 0"
-    if "relative" in margin and not any(figure.get(name) for name in ("value", "mean")):
-        yield f"{where}.margin: {figure['margin']} is a fraction of value or mean, but there is no value or mean other than 0"
+    if "of_std" in margin and not (_is(entry.get("std"), float) and entry["std"] > 0):
+        yield f"{location}.margin: {entry['margin']} is a multiple of std, but there is no std above 0"
+    if "relative" in margin and not any(entry.get(name) for name in ("value", "mean")):
+        yield f"{location}.margin: {entry['margin']} is a fraction of value or mean, but there is no value or mean other than 0"
     if margin.get("scale") == "log10":
-        if "std" in figure:
-            yield f"{where}.std: not allowed on scale log10; use the field values or value instead"
-        numbers = [figure.get(name) for name in ("value", "low", "high", *BOUNDS)] + _list(figure.get("values"))
-        wrong = [number for number in numbers if _is(number, float) and number <= 0]
-        yield from (f"{where}: expected numbers above 0 on scale log10, found {number:g}" for number in wrong)
-    if _is(figure.get("factor"), float) and figure["factor"] <= 0:
-        yield f"{where}.factor: expected more than 0, found {figure['factor']:g}"
+        if "std" in entry:
+            yield f"{location}.std: not allowed on scale log10; use the field values or value instead"
+        numbers = [entry.get(name) for name in ("value", "low", "high", *BOUNDS)] + _list(entry.get("values"))
+        nonpositive = [number for number in numbers if _is(number, float) and number <= 0]
+        yield from (f"{location}: expected numbers above 0 on scale log10, found {number:g}" for number in nonpositive)
+    if _is(entry.get("factor"), float) and entry["factor"] <= 0:
+        yield f"{location}.factor: expected more than 0, found {entry['factor']:g}"
 
 
-def _choice(where: str, name: str, table: Mapping[str, Any], known: tuple[str, ...]) -> Iterator[str]:
-    if isinstance(table.get(name), str) and table[name] not in known:
-        yield f"{where}.{name}: {unknown_name_text(name, table[name], known)}"
+def _choice(location: str, name: str, table: Mapping[str, Any], choices: tuple[str, ...]) -> Iterator[str]:
+    if isinstance(table.get(name), str) and table[name] not in choices:
+        yield f"{location}.{name}: {unknown_name_text(name, table[name], choices)}"
 
 
 def _is(value: Any, kind: type) -> bool:
