@@ -41,8 +41,8 @@ class SpilledFields:
 
     def __getattr__(self, name: str) -> Any:  # Python calls it for attributes that it did not find
         if name in self.SPILLED_FIELDS and LIES in vars(self):
-            read, offset, length = vars(self)[LIES]
-            return read(offset, length)[name]
+            read_fields, offset, length = vars(self)[LIES]
+            return read_fields(offset, length)[name]
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
     def __getstate__(self) -> dict[str, Any]:
@@ -60,9 +60,9 @@ def replace_fields(record: R, **fields: Any) -> R:
     Args:
         **fields: new value of each field to replace.
     """
-    other = object.__new__(type(record))
-    object.__setattr__(other, "__dict__", vars(record) | fields)
-    return other
+    replacement = object.__new__(type(record))
+    object.__setattr__(replacement, "__dict__", vars(record) | fields)
+    return replacement
 
 
 class SpillFile:
@@ -83,7 +83,7 @@ class SpillFile:
             fields = {name: vars(record)[name] for name in record.SPILLED_FIELDS}
             try:
                 self._file = self._file or _File()
-                lies = self._file.write(fields)
+                location = self._file.write(fields)
             except OSError as error:
                 LOG.warning(
                     "%s: all further records stay in memory; to use less memory, set TMPDIR to a folder with more free space",
@@ -91,8 +91,8 @@ class SpillFile:
                 )
                 self._laid = -sys.maxsize  # log the warning only once
                 return record
-            kept = {name: value for name, value in vars(record).items() if name not in fields}
-            object.__setattr__(record, "__dict__", kept | {LIES: lies})  # the dataclass is frozen
+            other_fields = {name: value for name, value in vars(record).items() if name not in fields}
+            object.__setattr__(record, "__dict__", other_fields | {LIES: location})  # the dataclass is frozen
         return record
 
     def spill_all(self, records: Iterable[R]) -> list[R]:

@@ -53,8 +53,8 @@ class UnknownName(UsageError):
         family: noun for the kind of name, for example `method`.
     """
 
-    def __init__(self, family: str, name: str, known: Iterable[str]):
-        super().__init__(unknown_name_text(family, name, known))
+    def __init__(self, family: str, name: str, known_names: Iterable[str]):
+        super().__init__(unknown_name_text(family, name, known_names))
 
 
 class InvalidFields(UsageError):
@@ -98,7 +98,7 @@ MOST_NAMES, MOST_KNOWN = 10, 100  # names in an error: names from a file, known 
 LONGEST_PROBLEM, LONGEST_LIST, LONGEST_MESSAGE = 1_000, 3_000, 3_900
 
 
-def unknown_name_text(family: str, name: object, known: Iterable[str]) -> str:
+def unknown_name_text(family: str, name: object, known_names: Iterable[str]) -> str:
     """Return the error message for an unknown name.
 
     The message contains the most similar known name, if there is a similar one, and a list of the known names.
@@ -106,46 +106,46 @@ def unknown_name_text(family: str, name: object, known: Iterable[str]) -> str:
     Args:
         family: noun for the kind of name, for example `method`.
     """
-    names = sorted(known)
-    near = difflib.get_close_matches(shortened(name), names, n=1)
-    hint = f" (did you mean {shortened(near[0])!r}?)" if near else ""
+    names = sorted(known_names)
+    matches = difflib.get_close_matches(shortened(name), names, n=1)
+    hint = f" (did you mean {shortened(matches[0])!r}?)" if matches else ""
     return f"unknown {family} {shortened(name)!r}{hint}; known: {join_names(names, MOST_KNOWN) or 'none'}"
 
 
-def unknown_field_text(where: str, kind: str, name: str, known: Iterable[str]) -> str:
+def unknown_field_text(prefix: str, kind: str, name: str, known_names: Iterable[str]) -> str:
     """Return the line of an InvalidFields error for an undeclared field.
 
     Args:
-        where: prefix of the field's name, for example `rule[0].`.
+        prefix: prefix of the field's name, for example `rule[0].`.
         kind: noun for the field in the message.
-        known: names of the declared fields.
+        known_names: names of the declared fields.
     """
-    return f"{where}{shortened(name)}: {unknown_name_text(kind, name, known)}"
+    return f"{prefix}{shortened(name)}: {unknown_name_text(kind, name, known_names)}"
 
 
-def shortened(name: object, most: int = LONGEST_NAME) -> str:
-    """Return a name as text of at most `most` characters, then `…` if it was cut."""
+def shortened(name: object, limit: int = LONGEST_NAME) -> str:
+    """Return a name as text of at most `limit` characters, then `…` if it was cut."""
     text = str(name)
-    return text if len(text) <= most else f"{text[:most]}…"
+    return text if len(text) <= limit else f"{text[:limit]}…"
 
 
-def join_names(names: Collection[object], most: int = MOST_NAMES) -> str:
-    """Return a comma-separated list of at most `most` names for an error message.
+def join_names(names: Collection[object], limit: int = MOST_NAMES) -> str:
+    """Return a comma-separated list of at most `limit` names for an error message.
 
     If there are more names, the text ends with a count, for example `…, and 99,990 more`.
     """
-    shown = [shortened(name, LONGEST_IN_LIST) for name in islice(names, most)]
-    more = [f"and {len(names) - most:,} more"] if len(names) > most else []
-    return ", ".join([*shown, *more])
+    visible_names = [shortened(name, LONGEST_IN_LIST) for name in islice(names, limit)]
+    truncation_notes = [f"and {len(names) - limit:,} more"] if len(names) > limit else []
+    return ", ".join([*visible_names, *truncation_notes])
 
 
 def _first(problems: Sequence[str]) -> Iterator[str]:
     """Yield the problems that fit in a message, and the number of the other problems."""
     length = 0
-    for place, problem in enumerate(problems):
+    for index, problem in enumerate(problems):
         line = shortened(problem, LONGEST_PROBLEM)
         length += len(line) + 5  # "  - " and a line end
         if length > LONGEST_LIST:
-            yield f"and at least {len(problems) - place:,} more problems"
+            yield f"and at least {len(problems) - index:,} more problems"
             return
         yield line

@@ -22,23 +22,23 @@ def deferred_interrupts() -> Iterator[None]:
         yield
         return
     numbers = [getattr(signal, name) for name in NAMES if hasattr(signal, name)]
-    usual = {number: handler for number in numbers if callable(handler := signal.getsignal(number))}
+    previous_handlers = {number: handler for number in numbers if callable(handler := signal.getsignal(number))}
     deferred: list[int] = []
 
     def defer(number: int, frame: Any) -> None:
         deferred.append(number)
-        _restore(usual)
+        _restore(previous_handlers)
 
-    for number in usual:
+    for number in previous_handlers:
         signal.signal(number, defer)
     try:
         yield
     finally:
-        _restore(usual)
+        _restore(previous_handlers)
         if deferred:
             signal.raise_signal(deferred[0])
 
 
-def _restore(usual: dict[int, Any]) -> None:
-    for number, handler in usual.items():
+def _restore(previous_handlers: dict[int, Any]) -> None:
+    for number, handler in previous_handlers.items():
         signal.signal(number, handler)

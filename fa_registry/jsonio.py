@@ -79,7 +79,7 @@ def encode(value: Any) -> Any:
     raise TypeError(f"expected a value that JSON can represent, found a {type(value).__name__}")
 
 
-def decode(hint: Any, value: Any, where: str = "record") -> Any:
+def decode(hint: Any, value: Any, subject: str = "record") -> Any:
     """Convert plain JSON or TOML values to an object of type `hint`.
 
     Text is never converted to a number, and 1 is never converted to true.
@@ -87,15 +87,15 @@ def decode(hint: Any, value: Any, where: str = "record") -> Any:
     Args:
         hint: type of the object, for example a dataclass.
         value: plain value to convert.
-        where: name of the file or record at the start of an error message.
+        subject: name of the file or record at the start of an error message.
 
     Raises:
         InvalidFields: lists every problem at any depth, each with the path of its field.
     """
-    made, problems = try_decode(hint, value)
+    result, problems = try_decode(hint, value)
     if problems:
-        raise InvalidFields(where, problems)
-    return made
+        raise InvalidFields(subject, problems)
+    return result
 
 
 def try_decode(hint: Any, value: Any) -> tuple[Any, list[str]]:
@@ -115,25 +115,25 @@ def try_decode(hint: Any, value: Any) -> tuple[Any, list[str]]:
         _validator(hint, thorough=True).validate_python(first)
     except ValidationError as error:
         errors = error.errors(include_url=False)
-        more = [f"and {len(errors) - LISTED:,} more problems"] if len(errors) > LISTED else []
-        return None, [*_lines(hint, first, errors[:LISTED]), *more]
+        truncation_notes = [f"and {len(errors) - LISTED:,} more problems"] if len(errors) > LISTED else []
+        return None, [*_lines(hint, first, errors[:LISTED]), *truncation_notes]
     return None, [f"record: the first {MOST_ENTRIES:,} entries are valid; a later entry is wrong"]
 
 
-def _first_entries(value: Any, left: list[int], depth: int = 0) -> Any:
+def _first_entries(value: Any, remaining: list[int], depth: int = 0) -> Any:
     """Copy a value with only the first entries of its lists and tables."""
     if depth > DEEPEST or not isinstance(value, (dict, list, tuple)):
         return value
     if isinstance(value, dict):
         items = islice(value.items(), MOST_ENTRIES)
-        return {name: _first_entries(item, left, depth + 1) for name, item in items}
-    kept = []
+        return {name: _first_entries(item, remaining, depth + 1) for name, item in items}
+    entries = []
     for item in value:
-        if left[0] <= 0:
+        if remaining[0] <= 0:
             break
-        left[0] -= 1
-        kept.append(_first_entries(item, left, depth + 1))
-    return kept
+        remaining[0] -= 1
+        entries.append(_first_entries(item, remaining, depth + 1))
+    return entries
 
 
 def adapter(hint: Any, **config: Any) -> Any:
@@ -198,7 +198,7 @@ def _plain(value: Any) -> Any:
 def _lines(hint: Any, value: Any, errors: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Yield one line per wrong field, even if pydantic tried several types."""
     expected: dict[str, list[str]] = {}
-    given: dict[str, str] = {}
+    actual_values: dict[str, str] = {}
     for error in errors:
         steps = tuple(_steps(value, error))
         path = "".join(f"[{step}]" if isinstance(step, int) else f".{shortened(step)}" for step in steps).lstrip(".")
@@ -212,19 +212,19 @@ def _lines(hint: Any, value: Any, errors: Iterable[Mapping[str, Any]]) -> Iterat
         elif kind == "value_error":
             yield f"{path or 'record'}: {error['ctx']['error']}"
         else:
-            wanted = EXPECTED.get(kind.removesuffix("_type").removesuffix("_parsing"), error["msg"])
-            expected.setdefault(path, []).append(wanted)
-            given[path] = describe_value(error["input"])
-    for path, text in expected.items():
-        yield f"{path or 'record'}: expected {' or '.join(dict.fromkeys(text))}, found {given[path]}"
+            expectation = EXPECTED.get(kind.removesuffix("_type").removesuffix("_parsing"), error["msg"])
+            expected.setdefault(path, []).append(expectation)
+            actual_values[path] = describe_value(error["input"])
+    for path, expectations in expected.items():
+        yield f"{path or 'record'}: expected {' or '.join(dict.fromkeys(expectations))}, found {actual_values[path]}"
 
 
 def _steps(value: Any, error: Mapping[str, Any]) -> Iterator[str | int]:
     """Yield the path to a field without the type names that pydantic adds for unions."""
     for step in error["loc"]:
-        inside = isinstance(value, Mapping) and step in value
-        inside = inside or (isinstance(value, (list, tuple)) and isinstance(step, int) and step < len(value))
-        if inside:
+        is_present = isinstance(value, Mapping) and step in value
+        is_present = is_present or (isinstance(value, (list, tuple)) and isinstance(step, int) and step < len(value))
+        if is_present:
             value = value[step]
         elif error["type"] != "missing":
             return
@@ -247,7 +247,7 @@ def _names(hint: Any, steps: Iterable[str | int]) -> list[str]:
         return [field.name for field in dataclasses.fields(hint)]
     if typing.get_origin(hint) is Mapping:
         hint = typing.get_args(hint)[0]
-    return [str(word) for word in typing.get_args(hint)]
+    return [str(argument) for argument in typing.get_args(hint)]
 
 
 def _without_none(hint: Any) -> Any:
@@ -304,16 +304,16 @@ def read_toml(path: Path, subject: str) -> tuple[dict[str, Any], str]:
     return table, hashlib.sha256(data).hexdigest()
 
 
-def _beyond_toml(where: str, value: Any) -> Iterator[str]:
+def _beyond_toml(path: str, value: Any) -> Iterator[str]:
     """Yield one problem per integer of more than 64 bits, which TOML does not allow."""
     if isinstance(value, dict):
         for name, item in value.items():
-            yield from _beyond_toml(f"{where}.{shortened(name)}".lstrip("."), item)
+            yield from _beyond_toml(f"{path}.{shortened(name)}".lstrip("."), item)
     elif isinstance(value, list):
-        for place, item in enumerate(value):
-            yield from _beyond_toml(f"{where}[{place}]", item)
+        for index, item in enumerate(value):
+            yield from _beyond_toml(f"{path}[{index}]", item)
     elif isinstance(value, int) and value.bit_length() > 63:  # Python could not write it or convert it to float
-        yield f"{where}: expected a whole number of at most 64 bits, found a number of {value.bit_length()} bits"
+        yield f"{path}: expected a whole number of at most 64 bits, found a number of {value.bit_length()} bits"
 
 
 def read_json(path: Path, limit: int = RECORD) -> Any:
@@ -369,8 +369,8 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def _no_number(word: str) -> Any:
-    raise ValueError(f"{word} is not a number")
+def _no_number(constant: str) -> Any:
+    raise ValueError(f"{constant} is not a number")
 
 
 def _number(text: str) -> float:
@@ -396,17 +396,17 @@ def intern_values(value: Any) -> Any:
     return sys.intern(value) if type(value) is str and len(value) < DIGEST_LENGTH else value
 
 
-def read_by(make: Callable[[Any], Any], name: str, written: Any = None) -> Any:
+def read_by(convert: Callable[[Any], Any], name: str, json_schema: Any = None) -> Any:
     """Return the pydantic schema of a type that implements its own JSON conversion.
 
     Args:
-        make: function that converts the plain JSON value; it raises ValueError with a message for the user.
+        convert: function that converts the plain JSON value; it raises ValueError with a message for the user.
         name: name of the type in the schema.
-        written: pydantic's schema of the JSON form, if the type does not declare this schema itself.
+        json_schema: pydantic's schema of the JSON form, if the type does not declare this schema itself.
     """
     from pydantic_core import core_schema
 
-    return core_schema.no_info_plain_validator_function(make, ref=name, json_schema_input_schema=written)
+    return core_schema.no_info_plain_validator_function(convert, ref=name, json_schema_input_schema=json_schema)
 
 
 def canonical(value: Any) -> str:
@@ -433,13 +433,13 @@ def digest_of(value: Any) -> str:
 def _pieces(value: Any, levels: int) -> Iterator[str]:
     """Yield the canonical text in pieces, split at `levels` levels, to save memory."""
     if levels and dataclasses.is_dataclass(value) and not hasattr(value, "__json__"):
-        for place, name in enumerate(sorted(field.name for field in dataclasses.fields(value))):
-            yield f'{"," if place else "{"}"{name}":'
+        for index, name in enumerate(sorted(field.name for field in dataclasses.fields(value))):
+            yield f'{"," if index else "{"}"{name}":'
             yield from _pieces(getattr(value, name), levels - 1)
         yield "}"
     elif levels and isinstance(value, (list, tuple)) and value:
-        for place, item in enumerate(value):
-            yield "," if place else "["
+        for index, item in enumerate(value):
+            yield "," if index else "["
             yield from _pieces(item, levels - 1)
         yield "]"
     else:

@@ -48,9 +48,9 @@ class Metric:
 
     def __post_init__(self):
         problems = [
-            f"{field} (one of {', '.join(filter(None, known))}, found {getattr(self, field)!r})"
-            for field, known in CHOICES.items()
-            if getattr(self, field) not in known
+            f"{field} (one of {', '.join(filter(None, choices))}, found {getattr(self, field)!r})"
+            for field, choices in CHOICES.items()
+            if getattr(self, field) not in choices
         ]
         if problems:
             raise PluginError(f"metric {self.name!r}: {'; '.join(problems)}")
@@ -576,32 +576,32 @@ def _read(entry: Any) -> Metric:
     return jsonio.decode(Metric, entry, "a metric on a diagnostic's card")
 
 
-def quantity_of(name: str, known: Known = NONE) -> Metric:
+def quantity_of(name: str, card_metrics: Known = NONE) -> Metric:
     """Return the metric with this name.
 
     Args:
         name: name of the metric. A metric of a family has the description of the family. If the metric is not declared,
             its label is its name.
-        known: metrics from the cards of a report; these metrics take precedence over DECLARED.
+        card_metrics: metrics from the cards of a report; these metrics take precedence over DECLARED.
     """
-    if name in known or name in DECLARED:
-        return known.get(name) or DECLARED[name]
-    family = next((one for one in families(known) if name.startswith(one.family)), None)
+    if name in card_metrics or name in DECLARED:
+        return card_metrics.get(name) or DECLARED[name]
+    family = next((metric for metric in families(card_metrics) if name.startswith(metric.family)), None)
     if family:
         return replace(family, name=name, symbol=name.removeprefix(family.family))
-    if base := at_last_site(name, known):
-        by_site = quantity_of(base, known)
+    if base := at_last_site(name, card_metrics):
+        by_site = quantity_of(base, card_metrics)
         return replace(by_site, name=name, words=f"{by_site.words}, at the last site", where="run", about=base)
     return Metric(name, name, kind="cos" if name.startswith("gamma_") else "num")
 
 
-def at_last_site(name: str, known: Known = NONE) -> str:
+def at_last_site(name: str, card_metrics: Known = NONE) -> str:
     """Return the per-site metric whose value at the last site is called `name`.
 
     For example, return `gain` for `gain_L`. Return an empty string if there is no such metric.
     """
     base = name.removesuffix(LAST_SITE)
-    by_site = known.get(base) or DECLARED.get(base) if base != name else None
+    by_site = card_metrics.get(base) or DECLARED.get(base) if base != name else None
     return base if by_site and by_site.where == "site" else ""
 
 
@@ -615,51 +615,51 @@ def label_of(name: str) -> str:
     return DECLARED[name].label
 
 
-def families(known: Known = NONE) -> tuple[Metric, ...]:
-    """Return the metric families in DECLARED and in `known`.
+def families(card_metrics: Known = NONE) -> tuple[Metric, ...]:
+    """Return the metric families in DECLARED and in `card_metrics`.
 
-    A metric family has one metric per parameter. `known` contains the metrics of the cards in a report.
+    A metric family has one metric per parameter. `card_metrics` contains the metrics of the cards in a report.
     """
-    return tuple(one for one in {**DECLARED, **known}.values() if one.family)
+    return tuple(metric for metric in {**DECLARED, **card_metrics}.values() if metric.family)
 
 
-def kind_of(quantity: str, known: Known = NONE) -> str:
+def kind_of(quantity: str, card_metrics: Known = NONE) -> str:
     """Return the name of the number format of a metric; `num` if it is not declared."""
-    return quantity_of(quantity, known).kind
+    return quantity_of(quantity, card_metrics).kind
 
 
-def is_scale(quantity: str, known: Known = NONE) -> bool:
+def is_scale(quantity: str, card_metrics: Known = NONE) -> bool:
     """Return whether a metric is on a ratio scale.
 
     The mean of a metric on a ratio scale is geometric, and two of its values are compared by their ratio.
     """
-    return quantity_of(quantity, known).mean == GEOMETRIC
+    return quantity_of(quantity, card_metrics).mean == GEOMETRIC
 
 
-def other_metrics(measured: Iterable[str], known: Known) -> Iterator[Metric]:
+def other_metrics(measured: Iterable[str], card_metrics: Known) -> Iterator[Metric]:
     """Yield the measured metrics that no table contains, in order and without repeats.
 
     Metrics of families and metrics with an `about` field are excluded.
 
     Args:
         measured: names of the measured metrics.
-        known: metrics from the cards of the report.
+        card_metrics: metrics from the cards of the report.
     """
-    members = tuple(family.family for family in families(known))  # left out, see SHOWN_MEMBERS
+    prefixes = tuple(family.family for family in families(card_metrics))  # left out, see SHOWN_MEMBERS
     for name in dict.fromkeys(measured):
-        quantity = quantity_of(name, known)
-        if name not in PLACED and not quantity.about and not name.startswith(members):
+        quantity = quantity_of(name, card_metrics)
+        if name not in PLACED and not quantity.about and not name.startswith(prefixes):
             yield quantity
 
 
-def run_metrics(measured: Iterable[str], known: Known) -> Iterator[Metric]:
+def run_metrics(measured: Iterable[str], card_metrics: Known) -> Iterator[Metric]:
     """Yield the measured metrics that a form shows as one number per run.
 
     The metrics in RUN_SCALARS come first, then the result of `other_metrics`.
     """
     measured = tuple(dict.fromkeys(measured))
-    yield from (quantity_of(name, known) for name in RUN_SCALARS if name in measured)
-    yield from other_metrics(measured, known)
+    yield from (quantity_of(name, card_metrics) for name in RUN_SCALARS if name in measured)
+    yield from other_metrics(measured, card_metrics)
 
 
 # Subject of a rule → metrics. Editions name their rules freely and judge the same subject by different metrics.
@@ -682,14 +682,14 @@ def subject_of(quantity: str) -> str:
 
 
 def over_seeds(
-    readings: Iterable[tuple[int, Reading]], quantity: str, average: str = "", known: Known = NONE
+    readings: Iterable[tuple[int, Reading]], quantity: str, average: str = "", card_metrics: Known = NONE
 ) -> OverSeeds:
     """Return the mean of a metric over seeds, as computed by `mean_over`.
 
     `readings` are pairs of a seed and the reading of a run. `average` is `arithmetic` or `geometric`; if it is empty, the
     declaration of the metric `quantity` decides.
     """
-    return mean_over(readings, average or quantity_of(quantity, known).mean)
+    return mean_over(readings, average or quantity_of(quantity, card_metrics).mean)
 
 
 __getattr__ = aliases(__name__)

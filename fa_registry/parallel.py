@@ -40,7 +40,7 @@ def parallel_for(work: Callable[[T], None], items: Sequence[T]) -> None:
         work: function to call; a second call for the same item must be harmless.
     """
     processes = max(1, min(usable_cores(), MOST, len(items) // LEAST)) if _may_be_copied() else 1
-    shares = [items[place::processes] for place in range(processes)]
+    shares = [items[offset::processes] for offset in range(processes)]
     copies = _copies(work, shares[1:])
     try:
         for item in shares[0]:
@@ -53,8 +53,8 @@ def parallel_for(work: Callable[[T], None], items: Sequence[T]) -> None:
             copy.join()
         raise
     # a missing exit code counts as a failure
-    undone = [share for share, copy in zip(shares[1:], copies, strict=False) if copy.exitcode != 0]
-    for share in (*undone, *shares[1 + len(copies) :]):
+    unfinished_shares = [share for share, copy in zip(shares[1:], copies, strict=False) if copy.exitcode != 0]
+    for share in (*unfinished_shares, *shares[1 + len(copies) :]):
         for item in share:
             work(item)
 
@@ -62,8 +62,8 @@ def parallel_for(work: Callable[[T], None], items: Sequence[T]) -> None:
 def _may_be_copied() -> bool:
     """Return whether a fork of this process is safe."""
     # a copy has only the calling thread, so a lock of another thread (even one unknown to `threading`) stays locked
-    alone = _thread._count() == 0
-    return sys.platform == "linux" and alone and not multiprocessing.current_process().daemon
+    is_only_thread = _thread._count() == 0
+    return sys.platform == "linux" and is_only_thread and not multiprocessing.current_process().daemon
 
 
 def _copies(work: Callable[[T], None], shares: Sequence[Sequence[T]]) -> list[multiprocessing.Process]:
@@ -93,10 +93,10 @@ def _copies(work: Callable[[T], None], shares: Sequence[Sequence[T]]) -> list[mu
 
 
 def _do(work: Callable[[T], None], share: Sequence[T]) -> None:
-    original = os.getppid()
+    parent_pid = os.getppid()
     try:
         for item in share:
-            if os.getppid() != original:
+            if os.getppid() != parent_pid:
                 os._exit(1)  # the parent was killed: no process waits for the results
             work(item)
     except BaseException:

@@ -164,17 +164,17 @@ class Catalog:
             ImportHangs: the import of a plug-in exceeded the time limit. Such a plug-in is not left out, because a later import
                 may succeed and the set of plug-ins must not depend on chance.
         """
-        found = {}
+        plugins = {}
         for name in self.names():
             try:
-                found[name] = self.get(name)
+                plugins[name] = self.get(name)
             except RegistryError as error:
                 if self.location(name).is_builtin or isinstance(error, ImportHangs):
                     raise
                 if name not in self._told:
                     LOG.warning("plug-in left out: %s", error)
                 self._told.add(name)
-        return found
+        return plugins
 
     def faults(self) -> list[Fault]:
         """Return the third-party plug-ins of this kind that cannot be used."""
@@ -182,15 +182,15 @@ class Catalog:
         broken = [(name, self.location(name).file) for name in self.names() if name not in usable]
         return [*(Fault(name, file, str(self._failed[name])) for name, file in broken), *self._shadowed]
 
-    def disable(self, name: str, why: str) -> None:
+    def disable(self, name: str, reason: str) -> None:
         """Make every later use of a plug-in raise PluginError.
 
         The caller uses this method if the plug-in failed in another process.
 
         Args:
-            why: last part of the error message.
+            reason: last part of the error message.
         """
-        self._failed[name] = PluginError(f"{self.singular} {name!r}: {self.location(name).file} {why}")
+        self._failed[name] = PluginError(f"{self.singular} {name!r}: {self.location(name).file} {reason}")
 
     def code(self, name: str, card: Any) -> dict[str, Any]:
         """Return the data that identify the code of a plug-in.
@@ -218,24 +218,24 @@ class Catalog:
         return source_digest(self.location(name).module, all_files=files == "all")  # otherwise only .py files
 
     def _member(self, name: str, location: Location) -> Any:
-        what = f"{self.singular} {name!r}"
+        subject = f"{self.singular} {name!r}"
         try:
-            module = importlib.import_module(location.module) if location.is_builtin else _foreign(what, location)
-            member = getattr(module, location.attribute, None)
+            module = importlib.import_module(location.module) if location.is_builtin else _foreign(subject, location)
+            plugin = getattr(module, location.attribute, None)
         except (RegistryError, KeyboardInterrupt):
             raise
         # any error of the plug-in's code on import, such as a card that lacks a field, or sys.exit
         except BaseException as error:
             text = " ".join(f"{type(error).__name__}: {error}".split())
-            raise PluginError(f"{what}: {location.file} cannot be imported: {text}") from error
-        if member is None:
-            raise PluginError(f"{what}: {location.file} defines no {location.attribute}")
-        place = f"{location.module}:{location.attribute}"
-        if self.kind is not None and not isinstance(member, self.kind):
-            raise PluginError(f"{what}: {place} is {_unlike(member, self.kind)}")
-        if self.card is not None and not isinstance(card := getattr(member, "card", None), self.card):
-            raise PluginError(f"{what}: the card of {place} is {_unlike(card, self.card)}")
-        return member
+            raise PluginError(f"{subject}: {location.file} cannot be imported: {text}") from error
+        if plugin is None:
+            raise PluginError(f"{subject}: {location.file} defines no {location.attribute}")
+        object_reference = f"{location.module}:{location.attribute}"
+        if self.kind is not None and not isinstance(plugin, self.kind):
+            raise PluginError(f"{subject}: {object_reference} is {_unlike(plugin, self.kind)}")
+        if self.card is not None and not isinstance(card := getattr(plugin, "card", None), self.card):
+            raise PluginError(f"{subject}: the card of {object_reference} is {_unlike(card, self.card)}")
+        return plugin
 
     def _files(self) -> Iterator[Path]:
         folder = Path(__file__).parent.joinpath(*self.home.split("."))
@@ -243,46 +243,46 @@ class Catalog:
 
     @cached_property  # reading every installed package's entry points takes 4 ms
     def _locations(self) -> dict[str, Location]:
-        found = {
+        locations = {
             path.stem: Location(f"fa_registry.{self.home}.{path.stem}", "PLUGIN", str(path)) for path in self._files()
         }
         self._failed, self._shadowed, self._told = {}, [], set()
-        for point in importlib.metadata.entry_points(group=f"fa_registry.{self.family}"):
-            self._add(found, point.name, _location(point))
-        return found
+        for entry_point in importlib.metadata.entry_points(group=f"fa_registry.{self.family}"):
+            self._add(locations, entry_point.name, _location(entry_point))
+        return locations
 
-    def _add(self, found: dict[str, Location], name: str, location: Location) -> None:
-        """Add a third-party plug-in to `found`, or record the conflict of names."""
-        known = found.setdefault(name, location)
-        if (known.module, known.attribute) == (location.module, location.attribute):
+    def _add(self, locations: dict[str, Location], name: str, location: Location) -> None:
+        """Add a third-party plug-in to `locations`, or record the conflict of names."""
+        existing = locations.setdefault(name, location)
+        if (existing.module, existing.attribute) == (location.module, location.attribute):
             return
-        place = f"{location.file} ({location.module}:{location.attribute})"
+        source = f"{location.file} ({location.module}:{location.attribute})"
         # on a name conflict the built-in plug-in wins; two third-party plug-ins are both refused
-        if known.is_builtin:
-            why = (
-                f"{self.singular} {name!r}: {place} is not used: {known.file} has the same name; rename the entry point"
-            )
-            self._shadowed.append(Fault(name, location.file, why))
-            LOG.warning("%s", why)
+        if existing.is_builtin:
+            message = f"{self.singular} {name!r}: {source} is not used: {existing.file} has the same name; rename the entry point"
+            self._shadowed.append(Fault(name, location.file, message))
+            LOG.warning("%s", message)
         else:
-            twice = f"{self.singular} {name!r} is registered twice: {known.file} and {place}; rename one of them"
-            self._failed[name] = PluginError(twice)
+            conflict = f"{self.singular} {name!r} is registered twice: {existing.file} and {source}; rename one of them"
+            self._failed[name] = PluginError(conflict)
 
 
-def _unlike(value: object, wanted: type) -> str:
-    return f"a {type(value).__name__}, expected an instance of {wanted.__module__}.{wanted.__name__}"
+def _unlike(value: object, expected_type: type) -> str:
+    return f"a {type(value).__name__}, expected an instance of {expected_type.__module__}.{expected_type.__name__}"
 
 
-def _location(point: importlib.metadata.EntryPoint) -> Location:
+def _location(entry_point: importlib.metadata.EntryPoint) -> Location:
     """Return the location of an entry point, even if the entry point is faulty."""
     try:
-        module, attribute = point.module, point.attr
+        module, attribute = entry_point.module, entry_point.attr
     except AttributeError:  # the entry point does not have the form module:attribute
-        module, attribute = point.value, ""
-    brought = (module.partition(".")[0], "unknown")
+        module, attribute = entry_point.value, ""
+    origin = (module.partition(".")[0], "unknown")
     with contextlib.suppress(Exception):  # a package without METADATA raises various errors
-        brought = (point.dist.name or brought[0], point.dist.version or brought[1]) if point.dist else brought
-    return Location(module, attribute or "PLUGIN", _file_of(module), *brought)
+        origin = (
+            (entry_point.dist.name or origin[0], entry_point.dist.version or origin[1]) if entry_point.dist else origin
+        )
+    return Location(module, attribute or "PLUGIN", _file_of(module), *origin)
 
 
 def _file_of(module: str) -> str:
@@ -293,10 +293,10 @@ def _file_of(module: str) -> str:
 
 def _specification(module: str) -> importlib.machinery.ModuleSpec | None:
     """Return a module's spec like importlib.util.find_spec, without importing parents."""
-    top, *rest = module.split(".")
+    top, *submodules = module.split(".")
     try:
         specification = importlib.util.find_spec(top)
-        for step in rest:
+        for step in submodules:
             folders = specification and specification.submodule_search_locations
             specification = folders and importlib.machinery.PathFinder.find_spec(
                 f"{specification.name}.{step}", folders
@@ -306,7 +306,7 @@ def _specification(module: str) -> importlib.machinery.ModuleSpec | None:
     return specification or None
 
 
-def _foreign(what: str, location: Location) -> ModuleType:
+def _foreign(subject: str, location: Location) -> ModuleType:
     """Import a third-party module in a thread; raise ImportHangs after MOST_SECONDS."""
 
     # A slow import logs a warning. After MOST_SECONDS the import is abandoned, but its thread continues until the process
@@ -322,20 +322,20 @@ def _foreign(what: str, location: Location) -> ModuleType:
             outcome.append(error)
 
     outcome: list[ModuleType | BaseException] = []
-    loading = threading.Thread(target=load, daemon=True)
-    genuine, os._exit = os._exit, leave
+    thread = threading.Thread(target=load, daemon=True)
+    original_exit, os._exit = os._exit, leave
     try:
-        loading.start()
-        loading.join(SLOW_SECONDS)
+        thread.start()
+        thread.join(SLOW_SECONDS)
         if not outcome:
-            LOG.warning("%s: the import of %s takes long; press Ctrl-C to stop it", what, location.file)
-            loading.join(MOST_SECONDS - SLOW_SECONDS)
+            LOG.warning("%s: the import of %s takes long; press Ctrl-C to stop it", subject, location.file)
+            thread.join(MOST_SECONDS - SLOW_SECONDS)
     finally:
-        os._exit = genuine
+        os._exit = original_exit
     if not outcome:
-        without = f"`pip uninstall {shlex.quote(location.package)}` removes the package"
+        advice = f"`pip uninstall {shlex.quote(location.package)}` removes the package"
         raise ImportHangs(
-            f"{what}: the import of {location.file} was stopped after {MOST_SECONDS:.0f} seconds; {without}"
+            f"{subject}: the import of {location.file} was stopped after {MOST_SECONDS:.0f} seconds; {advice}"
         )
     if isinstance(outcome[0], BaseException):
         raise outcome[0]
@@ -381,14 +381,14 @@ def _source_files(module: str, all_files: bool) -> Iterator[tuple[str, Path]]:
     if folders is None:
         yield Path(specification.origin).name, Path(specification.origin)
     for folder in map(Path, folders or ()):
-        found = _all_files(folder) if all_files else folder.rglob("*.py")
-        yield from ((path.relative_to(folder).as_posix(), path) for path in found)
+        paths = _all_files(folder) if all_files else folder.rglob("*.py")
+        yield from ((path.relative_to(folder).as_posix(), path) for path in paths)
 
 
 def _all_files(folder: Path) -> Iterator[Path]:
     """Yield every regular file and every link below a folder, except in `__pycache__`."""
-    for inside, folders, names in os.walk(folder):
-        linked = [name for name in folders if os.path.islink(os.path.join(inside, name))]
+    for parent, folders, names in os.walk(folder):
+        linked = [name for name in folders if os.path.islink(os.path.join(parent, name))]
         folders[:] = [name for name in folders if name != LEFT_OUT and name not in linked]
-        paths = (Path(inside, name) for name in (*names, *linked))
+        paths = (Path(parent, name) for name in (*names, *linked))
         yield from (path for path in paths if path.is_symlink() or path.is_file())

@@ -45,8 +45,8 @@ def is_dead(tag: str) -> bool:
     The result is false if the process is on another machine.
     """
     _, pid, start = (*tag.split(":"), "", "")[:3]
-    known = is_here(tag) and bool(PID.fullmatch(pid))
-    return known and not _lives(int(pid), int(start) if START.fullmatch(start) else 0)
+    has_local_pid = is_here(tag) and bool(PID.fullmatch(pid))
+    return has_local_pid and not _lives(int(pid), int(start) if START.fullmatch(start) else 0)
 
 
 def owner_suffix() -> str:
@@ -59,8 +59,8 @@ def is_abandoned(name: str) -> bool:
 
     The result is false if the process is on another machine.
     """
-    marked = MARK.search(name)
-    return bool(marked) and marked[1] == _host() and not _lives(int(marked[2], 16), int(marked[3], 16))
+    mark = MARK.search(name)
+    return bool(mark) and mark[1] == _host() and not _lives(int(mark[2], 16), int(mark[3], 16))
 
 
 def create_temp_dir(prefix: str, parent: Path | None = None) -> Path:
@@ -76,11 +76,11 @@ def create_temp_dir(prefix: str, parent: Path | None = None) -> Path:
 @contextmanager
 def temp_dir(prefix: str, parent: Path | None = None) -> Iterator[Path]:
     """Create a folder like `create_temp_dir`, and remove it after the `with` block."""
-    made = create_temp_dir(prefix, parent)
+    folder = create_temp_dir(prefix, parent)
     try:
-        yield made
+        yield folder
     finally:
-        shutil.rmtree(made)
+        shutil.rmtree(folder)
 
 
 def abandoned(parent: Path, pattern: str) -> list[Path]:
@@ -90,9 +90,9 @@ def abandoned(parent: Path, pattern: str) -> list[Path]:
 
 def abandoned_folders() -> list[Path]:
     """Return the temporary folders of ended processes and of their process servers."""
-    place = Path(tempfile.gettempdir())
-    servers = {path.parent for path in abandoned(place, f"{SERVERS}/{PREFIX}*")}
-    return [path for path in (*abandoned(place, f"{PREFIX}*"), *sorted(servers)) if not path.is_symlink()]
+    temp_folder = Path(tempfile.gettempdir())
+    servers = {path.parent for path in abandoned(temp_folder, f"{SERVERS}/{PREFIX}*")}
+    return [path for path in (*abandoned(temp_folder, f"{PREFIX}*"), *sorted(servers)) if not path.is_symlink()]
 
 
 def abandoned_processes() -> list[int]:
@@ -101,11 +101,11 @@ def abandoned_processes() -> list[int]:
     The result is empty on systems other than Linux.
     """
     pids = []
-    for environment in Path("/proc").glob("[0-9]*/environ"):
+    for environ_file in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):  # the process belongs to another user or has just ended
-            whose = dict(entry.partition(b"=")[::2] for entry in environment.read_bytes().split(b"\0"))
-            if is_dead(whose.get(VARIABLE.encode(), b"").decode(errors="replace")):
-                pids.append(int(environment.parent.name))
+            variables = dict(entry.partition(b"=")[::2] for entry in environ_file.read_bytes().split(b"\0"))
+            if is_dead(variables.get(VARIABLE.encode(), b"").decode(errors="replace")):
+                pids.append(int(environ_file.parent.name))
     return sorted(pids)
 
 

@@ -34,13 +34,13 @@ def commit() -> tuple[str, bool | None]:
 @cache  # reading the metadata of the packages takes 20 ms
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the installed packages in PACKAGES."""
-    found = {"python": platform.python_version()}
+    versions_by_name = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
-            found[package] = importlib.metadata.version(package)
+            versions_by_name[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
-            found[package] = "not installed"
-    return {name: version for name, version in found.items() if version != "not installed"}
+            versions_by_name[package] = "not installed"
+    return {name: version for name, version in versions_by_name.items() if version != "not installed"}
 
 
 def hardware(gpu: str = "") -> dict[str, Any]:

@@ -170,13 +170,13 @@ def copy_into(folder: Path, source: Path) -> None:
         if path.is_dir():
             continue
         name = path.relative_to(source)
-        place = join_safely(folder, name.parent.as_posix()) / name.name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        temporary = place.with_name(f".{place.name}{process_ownership.owner_suffix()}")
+        target = join_safely(folder, name.parent.as_posix()) / name.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_name(f".{target.name}{process_ownership.owner_suffix()}")
         try:
-            with path.open("rb") as read, temporary.open("xb") as written:  # mode x fails if a link of that name exists
-                shutil.copyfileobj(read, written)
-            os.replace(temporary, place)
+            with path.open("rb") as data, temporary.open("xb") as copy:  # mode x fails if a link of that name exists
+                shutil.copyfileobj(data, copy)
+            os.replace(temporary, target)
         finally:
             temporary.unlink(missing_ok=True)
 
@@ -185,8 +185,8 @@ def _opened(path: Path, limit: int) -> int:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
-        linked = os.path.islink(path)
-        raise UnreadableFile(path, "is a link" if linked else f"cannot be read: {_why(error)}") from error
+        is_link = os.path.islink(path)
+        raise UnreadableFile(path, "is a link" if is_link else f"cannot be read: {_why(error)}") from error
     status = os.fstat(descriptor)
     reason = ""
     if not stat.S_ISREG(status.st_mode):

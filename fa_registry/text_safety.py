@@ -52,8 +52,10 @@ def escape_message(text: str) -> str:
 
     All lines after the first line are indented, so these lines cannot imitate a new message.
     """
-    first, *others = escape_control(text).replace("\t", " ").split("\n")
-    return "\n".join([first, *(line if line.startswith(INDENT) or not line else INDENT + line for line in others)])
+    first_line, *following = escape_control(text).replace("\t", " ").split("\n")
+    return "\n".join(
+        [first_line, *(line if line.startswith(INDENT) or not line else INDENT + line for line in following)]
+    )
 
 
 def json_text(text: str) -> str:
@@ -83,9 +85,9 @@ def name_problem(name: str) -> str:
     return ""
 
 
-def _replaced(text: str, write: Callable[[str], str]) -> str:
+def _replaced(text: str, escape: Callable[[str], str]) -> str:
     def shown(match: re.Match[str]) -> str:
         hidden = unicodedata.category(match[0]) in CATEGORIES or match[0] in NO_CHARACTERS
-        return write(match[0]) if hidden else match[0]
+        return escape(match[0]) if hidden else match[0]
 
     return text if text.isprintable() else NOT_PLAIN.sub(shown, text)  # nearly all texts are printable

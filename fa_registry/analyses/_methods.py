@@ -58,12 +58,12 @@ def trained(report: AuditReport) -> tuple[MethodRuns, ...]:
     If two methods would have the same label in settings with the same name, the label of each contains some digits of its
     specification's digest. This can occur in reports of older releases.
     """
-    found = [group for group in groups(report) if not group.control]
-    plain = [(group.runs[0].record.spec.label, group.setting) for group in found]
-    counts = Counter(plain)
+    trained_groups = [group for group in groups(report) if not group.control]
+    labels_and_settings = [(group.runs[0].record.spec.label, group.setting) for group in trained_groups]
+    counts = Counter(labels_and_settings)
     return tuple(
         MethodRuns(label if counts[label, setting] == 1 else f"{label} [{_digits(group)}]", group)
-        for (label, setting), group in zip(plain, found, strict=True)
+        for (label, setting), group in zip(labels_and_settings, trained_groups, strict=True)
     )
 
 
@@ -108,14 +108,14 @@ def mean_cell(runs: Sequence[RunAudit], quantity: str, pick: Pick | None = None)
     """
     pick = pick or scalar(quantity)
     readings = [(run, pick(run.record)) for run in runs]
-    found = over_seeds(((run.record.spec.seed, reading) for run, reading in readings), quantity)
-    broken = [run for run, reading in readings if reading.not_finite]
-    known = [run for run, reading in readings if reading.value is not None]
-    ids = tuple(run.record.run_id for run in broken or known or runs)
-    return AnalysisCell(found.mean, run_ids=ids, interval=found.interval, n=found.n, of=found.of)
+    summary = over_seeds(((run.record.spec.seed, reading) for run, reading in readings), quantity)
+    runs_not_finite = [run for run, reading in readings if reading.not_finite]
+    runs_with_value = [run for run, reading in readings if reading.value is not None]
+    ids = tuple(run.record.run_id for run in runs_not_finite or runs_with_value or runs)
+    return AnalysisCell(summary.mean, run_ids=ids, interval=summary.interval, n=summary.n, of=summary.of)
 
 
-def quantity_column(name: str, quantity: str, unit: str = "", where: str = "") -> AnalysisColumn:
+def quantity_column(name: str, quantity: str, unit: str = "", site_text: str = "") -> AnalysisColumn:
     """Return the column of a metric that is averaged over seeds.
 
     The heading is the metric's text in the catalog of metrics. If the mean is geometric, the heading states this.
@@ -124,12 +124,12 @@ def quantity_column(name: str, quantity: str, unit: str = "", where: str = "") -
         name: key of the column's cells.
         `quantity`: name of the metric.
         unit: unit of the numbers; needed only if the catalog contains no unit.
-        where: text about the site, such as `at site 0`.
+        site_text: text about the site, such as `at site 0`.
     """
-    known = quantity_of(quantity)
-    text = " ".join(filter(None, (known.alone or f"{known.symbol}, {known.words}", where)))
+    metric = quantity_of(quantity)
+    text = " ".join(filter(None, (metric.alone or f"{metric.symbol}, {metric.words}", site_text)))
     mean = ", geometric mean over seeds" if is_scale(quantity) else ""
-    return AnalysisColumn(name, f"{text}{mean}", unit or known.unit, known.kind)
+    return AnalysisColumn(name, f"{text}{mean}", unit or metric.unit, metric.kind)
 
 
 def estimate(
@@ -148,8 +148,8 @@ def estimate(
             Reading(None, f"outside the range of float64: 10 to the power of {mean:.0f}"), run_ids=run_ids, n=n
         )
     if scale:
-        bounded = interval is not None and max(map(abs, interval)) < LARGEST_DECADES
-        interval = tuple(10.0**end for end in interval) if bounded else None
+        is_bounded = interval is not None and max(map(abs, interval)) < LARGEST_DECADES
+        interval = tuple(10.0**end for end in interval) if is_bounded else None
         mean = 10.0**mean
     return AnalysisCell(Reading.of(mean), run_ids=run_ids, interval=interval, n=n)
 

@@ -117,9 +117,9 @@ class JudgedUnit:
         )
         case = RunWithControl(first.record, self.control_records.get(first.frozen_run_id), last_block=last_block)
         reference = case.reference(rule.reference).reading
-        for one in (reading, reference):
-            if one.value is None:
-                return (one,)
+        for operand in (reading, reference):
+            if operand.value is None:
+                return (operand,)
         return (Reading(margin_pp(reading.value, reference.value)),)
 
     @property
@@ -139,29 +139,35 @@ class JudgedUnit:
     def _judged(self, threshold: float) -> tuple[Verdict, ...]:
         """Judge the runs with another threshold and keep all findings of other rules."""
         rule = self.limit.rule
-        single = dataclasses.replace(self.edition, rules=(rule,), fail_if=(), strict=False)
-        moved = overridden(single, {self.limit.name: threshold})
-        bare = [replace_fields(run.record, trajectory={}) for run in self.runs]  # epochs do not enter the verdict
-        looks = {seeds_key(run.record.spec): self._finding(run).look for run in self.runs}
-        audits = judge_all((*bare, *self.control_records.values()), moved, interim_analyses=looks)[: len(bare)]
+        single_rule_edition = dataclasses.replace(self.edition, rules=(rule,), fail_if=(), strict=False)
+        edition = overridden(single_rule_edition, {self.limit.name: threshold})
+        records = [replace_fields(run.record, trajectory={}) for run in self.runs]  # epochs do not enter the verdict
+        interim_analyses = {seeds_key(run.record.spec): self._finding(run).look for run in self.runs}
+        audits = judge_all((*records, *self.control_records.values()), edition, interim_analyses=interim_analyses)[
+            : len(records)
+        ]
         return tuple(self._verdict(run, audit.findings[0]) for run, audit in zip(self.runs, audits, strict=True))
 
     def _finding(self, run: RunAudit) -> Finding:
         return next(finding for finding in run.findings if finding.rule == self.limit.rule.code)
 
     def _verdict(self, run: RunAudit, finding: Finding) -> Verdict:
-        again = waived(finding, run.record, self.waivers)
-        findings = [again if one.rule == finding.rule else one for one in run.findings]
+        waived_finding = waived(finding, run.record, self.waivers)
+        findings = [waived_finding if other.rule == finding.rule else other for other in run.findings]
         return verdict(run.record, findings, self.edition)
 
 
 def limits(edition: Edition) -> Iterator[RuleLimit]:
     """Yield every threshold of the edition that can be overridden, rule by rule."""
     for rule in edition.rules:
-        leading, *further = rule.conditions
-        own = {condition.quantity: condition for condition in further if condition.quantity != rule.quantity}
-        yield RuleLimit(f"{rule.code}.{rule.quantity}" if further else rule.code, rule, leading)
-        yield from (RuleLimit(f"{rule.code}.{quantity}", rule, condition) for quantity, condition in own.items())
+        first_condition, *further_conditions = rule.conditions
+        other_conditions = {
+            condition.quantity: condition for condition in further_conditions if condition.quantity != rule.quantity
+        }
+        yield RuleLimit(f"{rule.code}.{rule.quantity}" if further_conditions else rule.code, rule, first_condition)
+        yield from (
+            RuleLimit(f"{rule.code}.{quantity}", rule, condition) for quantity, condition in other_conditions.items()
+        )
 
 
 def units(report: AuditReport, edition: Edition, limit: RuleLimit) -> tuple[JudgedUnit, ...]:
@@ -170,15 +176,15 @@ def units(report: AuditReport, edition: Edition, limit: RuleLimit) -> tuple[Judg
     Controls are not included, because they are not judged.
     """
     records = {run.record.run_id: run.record for run in report.runs}
-    found = []
+    judged_units = []
     for method in trained(report):
-        members = [(run,) for run in method.runs] if limit.rule.judge == LIMIT else [method.runs]
-        for runs in members:
+        run_groups = [(run,) for run in method.runs] if limit.rule.judge == LIMIT else [method.runs]
+        for runs in run_groups:
             references = {finding.reference_run_id for run in runs for finding in run.findings}
             ids = sorted((references | {run.frozen_run_id for run in runs}) & records.keys())
             control_records = {run_id: records[run_id] for run_id in ids}
-            found.append(JudgedUnit(method, runs, control_records, limit, edition, report.waivers))
-    return tuple(found)
+            judged_units.append(JudgedUnit(method, runs, control_records, limit, edition, report.waivers))
+    return tuple(judged_units)
 
 
 def edge(unit: JudgedUnit, start: float, side: int, label: bool) -> ThresholdEdge | None:
@@ -206,7 +212,7 @@ def edge(unit: JudgedUnit, start: float, side: int, label: bool) -> ThresholdEdg
 
 def _changes(unit: JudgedUnit, threshold: float, label: bool) -> tuple[VerdictChange, ...]:
     return tuple(
-        VerdictChange(unit.method, run, run.verdict.label, after.label)
-        for run, after in zip(unit.runs, unit.verdicts(threshold), strict=True)
-        if (run.verdict.label != after.label if label else run.verdict.outcome != after.outcome)
+        VerdictChange(unit.method, run, run.verdict.label, new_verdict.label)
+        for run, new_verdict in zip(unit.runs, unit.verdicts(threshold), strict=True)
+        if (run.verdict.label != new_verdict.label if label else run.verdict.outcome != new_verdict.outcome)
     )

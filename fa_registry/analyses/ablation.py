@@ -106,14 +106,14 @@ class Decider:
 
     edition: Edition
 
-    def __call__(self, found: Evidence, chosen: Sequence[str]) -> str:
+    def __call__(self, run_evidence: Evidence, subset: Sequence[str]) -> str:
         lists = [*self.edition.fail_if, *((rule.code,) for rule in self.edition.rules if self.edition.strict)]
-        alone = any(found.fires[name] for name in (ACCURACY, GAMMA) if name in chosen)
-        if alone or any(all(code in chosen and found.fires[code] for code in codes) for codes in lists):
+        is_rejected = any(run_evidence.fires[name] for name in (ACCURACY, GAMMA) if name in subset)
+        if is_rejected or any(all(code in subset and run_evidence.fires[code] for code in codes) for codes in lists):
             return "rejects"
-        if any(found.fires[name] is None for name in chosen):
+        if any(run_evidence.fires[name] is None for name in subset):
             return "cannot judge"
-        return "warns" if found.warned & set(chosen) else "accepts"
+        return "warns" if run_evidence.warned & set(subset) else "accepts"
 
 
 def protocol_decision(verdict: Verdict) -> str:
@@ -155,110 +155,116 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
         counts for all sets.
     """
     methods = trained(report)
-    known = {run.record.run_id: evidence(run, report, edition) for method in methods for run in method.runs}
+    evidence_of = {run.record.run_id: evidence(run, report, edition) for method in methods for run in method.runs}
     decide = Decider(edition)
     ladder = _ladder(instruments(edition))
-    every = _sets(instruments(edition))
+    all_sets = _sets(instruments(edition))
     columns = _columns(ladder)
-    rows = tuple(_row(method, known, ladder, decide) for method in methods)
+    rows = tuple(_row(method, evidence_of, ladder, decide) for method in methods)
     tables = (
         AnalysisTable("ablation", "Decision of each set of instruments on each method", columns, rows),
         AnalysisTable(
             "sets",
             "Number of methods and runs that each set of instruments rejects",
             LADDER,
-            tuple(_count(one, methods, known, decide) for one in ladder),
+            tuple(_count(subset, methods, evidence_of, decide) for subset in ladder),
         ),
         AnalysisTable(
             "all",
             "Number of rejections for every possible set of instruments",
             LADDER,
-            tuple(_count(one, methods, known, decide) for one in every),
+            tuple(_count(subset, methods, evidence_of, decide) for subset in all_sets),
             detail=True,
         ),
     )
-    return AnalysisResult(tables, (*RULE_OF, *_remarks(report, edition, every)))
+    return AnalysisResult(tables, (*RULE_OF, *_remarks(report, edition, all_sets)))
 
 
-def name_of(chosen: Sequence[str]) -> str:
-    return " + ".join(chosen) if chosen else FULL
+def name_of(subset: Sequence[str]) -> str:
+    return " + ".join(subset) if subset else FULL
 
 
 def _ladder(names: Sequence[str]) -> list[tuple[str, ...]]:
     """Return sets of one instrument, then growing sets, then () for the full protocol."""
-    alone = [(name,) for name in names]
-    rising = [tuple(names[:count]) for count in range(2, len(names) + 1)]
-    return [*alone, *rising, ()]
+    single_sets = [(name,) for name in names]
+    growing_sets = [tuple(names[:count]) for count in range(2, len(names) + 1)]
+    return [*single_sets, *growing_sets, ()]
 
 
 def _sets(names: Sequence[str]) -> list[tuple[str, ...]]:
     if len(names) > MOST:
         return _ladder(names)
-    return [chosen for size in range(1, len(names) + 1) for chosen in combinations(names, size)]
+    return [subset for size in range(1, len(names) + 1) for subset in combinations(names, size)]
 
 
 def _columns(ladder: Iterable[Sequence[str]]) -> tuple[AnalysisColumn, ...]:
     decisions = (
         AnalysisColumn(
-            name_of(chosen), f"decision of {name_of(chosen)}, and number of runs that it rejects", "runs", "count"
+            name_of(subset), f"decision of {name_of(subset)}, and number of runs that it rejects", "runs", "count"
         )
-        for chosen in ladder
+        for subset in ladder
     )
     return (METHOD, SETTING, RUNS, *decisions)
 
 
 def _row(
-    method: MethodRuns, known: Mapping[str, Evidence], ladder: Sequence[Sequence[str]], decide: Decider
+    method: MethodRuns, evidence_of: Mapping[str, Evidence], ladder: Sequence[Sequence[str]], decide: Decider
 ) -> dict[str, AnalysisCell]:
     cells = {}
-    for chosen in ladder:
-        text = {run.record.run_id: _decision(run, known, chosen, decide) for run in method.runs}
-        word = worst(text.values())
-        ids = tuple(run_id for run_id, one in text.items() if one == word)
-        rejected = sum(one == "rejects" for one in text.values())
-        cells[name_of(chosen)] = AnalysisCell(Reading(float(rejected)), text=word, run_ids=ids, n=len(text))
+    for subset in ladder:
+        decision_of_run = {run.record.run_id: _decision(run, evidence_of, subset, decide) for run in method.runs}
+        worst_decision = worst(decision_of_run.values())
+        ids = tuple(run_id for run_id, decision in decision_of_run.items() if decision == worst_decision)
+        rejected = sum(decision == "rejects" for decision in decision_of_run.values())
+        cells[name_of(subset)] = AnalysisCell(
+            Reading(float(rejected)), text=worst_decision, run_ids=ids, n=len(decision_of_run)
+        )
     return {**method.cells, **cells}
 
 
-def _decision(run: RunAudit, known: Mapping[str, Evidence], chosen: Sequence[str], decide: Decider) -> str:
-    return decide(known[run.record.run_id], chosen) if chosen else protocol_decision(run.verdict)
+def _decision(run: RunAudit, evidence_of: Mapping[str, Evidence], subset: Sequence[str], decide: Decider) -> str:
+    return decide(evidence_of[run.record.run_id], subset) if subset else protocol_decision(run.verdict)
 
 
 def _count(
-    chosen: Sequence[str], methods: Sequence[MethodRuns], known: Mapping[str, Evidence], decide: Decider
+    subset: Sequence[str], methods: Sequence[MethodRuns], evidence_of: Mapping[str, Evidence], decide: Decider
 ) -> dict[str, AnalysisCell]:
-    by_method = [[(run.record.run_id, _decision(run, known, chosen, decide)) for run in one.runs] for one in methods]
-    runs = [pair for pairs in by_method for pair in pairs]
-    text = [worst(word for _, word in pairs) for pairs in by_method]
-    counts, tally = Counter(text), Counter(word for _, word in runs)
-    ids = {word: tuple(run_id for run_id, one in runs if one == word) for word in tally}
+    by_method = [
+        [(run.record.run_id, _decision(run, evidence_of, subset, decide)) for run in item.runs] for item in methods
+    ]
+    run_decisions = [pair for pairs in by_method for pair in pairs]
+    method_decisions = [worst(decision for _, decision in pairs) for pairs in by_method]
+    method_counts, run_counts = Counter(method_decisions), Counter(decision for _, decision in run_decisions)
+    ids = {decision: tuple(run_id for run_id, item in run_decisions if item == decision) for decision in run_counts}
 
     def number(value: int, word: str = "") -> AnalysisCell:
         return AnalysisCell(Reading(float(value)), run_ids=ids.get(word, ()))
 
-    rejected = [method.label for method, word in zip(methods, text, strict=True) if word == "rejects"]
+    rejected = [
+        method.label for method, decision in zip(methods, method_decisions, strict=True) if decision == "rejects"
+    ]
     return {
-        "instruments": AnalysisCell(text=name_of(chosen)),
-        "methods_rejected": number(counts["rejects"], "rejects"),
-        "methods_unjudged": number(counts["cannot judge"], "cannot judge"),
+        "instruments": AnalysisCell(text=name_of(subset)),
+        "methods_rejected": number(method_counts["rejects"], "rejects"),
+        "methods_unjudged": number(method_counts["cannot judge"], "cannot judge"),
         "methods": number(len(methods)),
-        "runs_rejected": number(tally["rejects"], "rejects"),
-        "runs_unjudged": number(tally["cannot judge"], "cannot judge"),
-        RUNS.name: number(len(runs)),
+        "runs_rejected": number(run_counts["rejects"], "rejects"),
+        "runs_unjudged": number(run_counts["cannot judge"], "cannot judge"),
+        RUNS.name: number(len(run_decisions)),
         "rejected": AnalysisCell(text=", ".join(dict.fromkeys(rejected)) or "none"),
     }
 
 
-def _remarks(report: AuditReport, edition: Edition, every: Sequence[Sequence[str]]) -> list[str]:
+def _remarks(report: AuditReport, edition: Edition, all_sets: Sequence[Sequence[str]]) -> list[str]:
     remarks = []
-    silent = [rule.code for rule in edition.rules if not rule.gating]
-    if silent:
+    non_gating = [rule.code for rule in edition.rules if not rule.gating]
+    if non_gating:
         remarks.append(
-            f"Rules that never reject: {', '.join(silent)}. The edition reports them, but its verdict does not depend on them."
+            f"Rules that never reject: {', '.join(non_gating)}. The edition reports them, but its verdict does not depend on them."
         )
     if len(instruments(edition)) > MOST:
         remarks.append(
-            f"{len(instruments(edition))} instruments have more sets than the table can show; {len(every)} sets are shown."
+            f"{len(instruments(edition))} instruments have more sets than the table can show; {len(all_sets)} sets are shown."
         )
     diverged = [run for run in report.runs if run.record.status == "diverged" and run.record.spec.control == "none"]
     if diverged:

@@ -101,26 +101,26 @@ def _known(cells: dict[str, AnalysisCell]) -> tuple[list[float], tuple[str, ...]
 
 def _by_run(method: MethodRuns, run: RunAudit) -> dict[str, AnalysisCell]:
     seed = AnalysisCell(Reading(float(run.record.spec.seed)), run_ids=(run.record.run_id,))
-    named = {name: method.cells[name] for name in (METHOD.name, SETTING.name)}
-    return {**named, SEED.name: seed, **_aggregates((run,))}
+    label_cells = {name: method.cells[name] for name in (METHOD.name, SETTING.name)}
+    return {**label_cells, SEED.name: seed, **_aggregates((run,))}
 
 
 def _sites(method: MethodRuns, card: Mapping[str, Any]) -> list[dict[str, AnalysisCell]]:
     count = max(len(run.record.measurements.sites.get("gamma", ())) for run in method.runs)
     rows = []
     for site in range(count):
-        counts = "exact by construction" if site in exact_sites(card, count) else "yes"
-        if counts == "yes" and site == 0:
-            counts = "only in the aggregates over all sites"
+        note = "exact by construction" if site in exact_sites(card, count) else "yes"
+        if note == "yes" and site == 0:
+            note = "only in the aggregates over all sites"
         if any(_gamma(run.record, site).reason == NOT_CREDITED for run in method.runs):
-            counts = f"no: {NOT_CREDITED}"
+            note = f"no: {NOT_CREDITED}"
         rows.append(
             {
                 METHOD.name: method.cells[METHOD.name],
                 SETTING.name: method.cells[SETTING.name],
                 "site": AnalysisCell(Reading(float(site))),
                 "gamma": mean_cell(method.runs, "gamma", lambda record, site=site: _gamma(record, site)),
-                "counts": AnalysisCell(text=counts),
+                "counts": AnalysisCell(text=note),
             }
         )
     return rows
@@ -133,9 +133,9 @@ def _gamma(record: RunRecord, site: int) -> Reading:
 
 def _carrier(sites: list[dict[str, AnalysisCell]]) -> dict[str, AnalysisCell]:
     """Return cells for the site 1..L with the largest share of Σ|Γ_l|, and this share."""
-    counted = [row for row in sites if row["counts"].text == "yes"]
-    missing = [row["gamma"] for row in counted if row["gamma"].reading.value is None]
-    if missing or not counted:
+    counted_rows = [row for row in sites if row["counts"].text == "yes"]
+    missing = [row["gamma"] for row in counted_rows if row["gamma"].reading.value is None]
+    if missing or not counted_rows:
         absent = (
             missing[0].reading
             if missing
@@ -147,14 +147,14 @@ def _carrier(sites: list[dict[str, AnalysisCell]]) -> dict[str, AnalysisCell]:
             "carrier": AnalysisCell(text="N/A"),
             "share": AnalysisCell(absent, run_ids=missing[0].run_ids if missing else ()),
         }
-    sizes = [abs(row["gamma"].reading.value) for row in counted]
+    sizes = [abs(row["gamma"].reading.value) for row in counted_rows]
     total, largest = math.fsum(sizes), max(sizes)
     if total == 0:
         return {"carrier": AnalysisCell(text="none"), "share": AnalysisCell(Reading(None, f"every {GAMMA} is 0"))}
-    row = counted[sizes.index(largest)]
+    row = counted_rows[sizes.index(largest)]
     site = f"site {row['site'].reading.value:.0f}"
-    carries = largest / total > 0.5 and len(sizes) > 1
-    text = site if carries else "none" if len(sizes) > 1 else f"{site}, the only one"
+    has_majority = largest / total > 0.5 and len(sizes) > 1
+    text = site if has_majority else "none" if len(sizes) > 1 else f"{site}, the only one"
     return {
         "carrier": AnalysisCell(text=text),
         "share": AnalysisCell(Reading(largest / total), run_ids=row["gamma"].run_ids),

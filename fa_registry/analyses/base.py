@@ -82,9 +82,9 @@ class AnalysisTable:
         names = [column.name for column in self.columns]
         for index, row in enumerate(self.rows):
             if set(row) != set(names):
-                odd = sorted(set(row) ^ set(names))
+                differing = sorted(set(row) ^ set(names))
                 raise ValueError(
-                    f"table {self.name!r}, row {index}: the columns of the table differ from the cells in: {', '.join(odd)}"
+                    f"table {self.name!r}, row {index}: the columns of the table differ from the cells in: {', '.join(differing)}"
                 )
 
 
@@ -135,9 +135,9 @@ class AnalysisResult:
     remarks: tuple[str, ...] = ()
 
 
-def without_rows(analysis: Analysis, why: str = "the analysis has no result for these runs") -> str:
-    """Return `why` if the first table has no rows, else an empty string."""
-    return "" if analysis.rows else why
+def without_rows(analysis: Analysis, reason: str = "the analysis has no result for these runs") -> str:
+    """Return `reason` if the first table has no rows, else an empty string."""
+    return "" if analysis.rows else reason
 
 
 @dataclass(frozen=True)
@@ -167,14 +167,14 @@ class Analyser:
         Raises:
             ValueError: another edition judged the runs of the report.
         """
-        mine, its = edition.reference, report.edition
-        if (mine.name, mine.digest, mine.overrides) != (its.name, its.digest, dict(its.overrides)):
+        expected, actual = edition.reference, report.edition
+        if (expected.name, expected.digest, expected.overrides) != (actual.name, actual.digest, dict(actual.overrides)):
             raise ValueError(
                 f"{self.name}: the report was judged by {report.edition.name} ({report.edition.digest[:12]}), expected "
                 f"{edition.name} ({edition.digest[:12]}); judge the records again"
             )
-        found = self.answer(report, edition)
-        remarks = (*_emptiness(report), *found.remarks, *report.remarks)
+        result = self.answer(report, edition)
+        remarks = (*_emptiness(report), *result.remarks, *report.remarks)
         return Analysis(
             name=self.name,
             title=self.title,
@@ -182,7 +182,7 @@ class Analyser:
             source=self.source,
             selection=report.selection,
             edition=report.edition,
-            tables=found.tables,
+            tables=result.tables,
             remarks=remarks,
             excluded=report.excluded,
         )

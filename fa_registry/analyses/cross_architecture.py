@@ -67,19 +67,19 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
     by_label: dict[str, list[tuple[MethodRuns, Mapping[str, AnalysisCell]]]] = {}
     for method, row in zip(methods, rows, strict=True):
         by_label.setdefault(method.label, []).append((method, row))
-    counted = tuple(_method(label, several) for label, several in by_label.items())
+    method_rows = tuple(_method(label, entries) for label, entries in by_label.items())
     tables = (
         AnalysisTable("cross-architecture", "Results of every method on every network", COLUMNS, rows),
         AnalysisTable(
             "methods",
             "Number of networks and settings in which each method improves on the frozen control",
             BY_METHOD,
-            counted,
+            method_rows,
         ),
     )
     networks = list(dict.fromkeys(map(_network, methods)))
-    alone = [f"all runs are of the network {name}, so there is no result for other networks" for name in networks]
-    return AnalysisResult(tables, tuple(alone) if len(alone) == 1 else ())
+    notes = [f"all runs are of the network {name}, so there is no result for other networks" for name in networks]
+    return AnalysisResult(tables, tuple(notes) if len(notes) == 1 else ())
 
 
 def _network(method: MethodRuns) -> str:
@@ -90,15 +90,15 @@ def _row(method: MethodRuns, controls: Mapping[str, RunRecord]) -> dict[str, Ana
     accuracy = scalar("accuracy")
 
     def control(record: RunRecord) -> Reading:
-        found = controls.get(record.run_id)
-        return accuracy(found) if found else Reading(None, NO_CONTROL)
+        control_record = controls.get(record.run_id)
+        return accuracy(control_record) if control_record else Reading(None, NO_CONTROL)
 
     def margin(record: RunRecord) -> Reading:
-        ours, theirs = accuracy(record), control(record)
-        for one in (ours, theirs):
-            if one.value is None:
-                return one
-        return Reading.of(margin_pp(ours.value, theirs.value))
+        run_reading, control_reading = accuracy(record), control(record)
+        for reading in (run_reading, control_reading):
+            if reading.value is None:
+                return reading
+        return Reading.of(margin_pp(run_reading.value, control_reading.value))
 
     picks: dict[str, tuple[str, Pick]] = {
         "accuracy": ("accuracy", accuracy),
@@ -116,28 +116,28 @@ def _row(method: MethodRuns, controls: Mapping[str, RunRecord]) -> dict[str, Ana
     }
 
 
-def _method(label: str, several: Sequence[tuple[MethodRuns, Mapping[str, AnalysisCell]]]) -> dict[str, AnalysisCell]:
-    known = [row["margin"].reading.value for _, row in several if row["margin"].reading.value is not None]
-    text = {
+def _method(label: str, entries: Sequence[tuple[MethodRuns, Mapping[str, AnalysisCell]]]) -> dict[str, AnalysisCell]:
+    margins = [row["margin"].reading.value for _, row in entries if row["margin"].reading.value is not None]
+    settings_by_outcome = {
         outcome: ", ".join(
-            one.group.setting or _network(one) for one, _ in several if one.group.verdict.outcome == outcome
+            method.group.setting or _network(method) for method, _ in entries if method.group.verdict.outcome == outcome
         )
         for outcome in ("pass", "fail")
     }
     return {
         METHOD.name: AnalysisCell(text=label),
-        "architectures": AnalysisCell(Reading(float(len({_network(one) for one, _ in several})))),
-        "above": AnalysisCell(Reading(float(sum(value > 0 for value in known)))),
-        "settings": AnalysisCell(Reading(float(len(known)))),
-        "passes": AnalysisCell(text=text["pass"] or "nowhere"),
-        "fails": AnalysisCell(text=text["fail"] or "nowhere"),
+        "architectures": AnalysisCell(Reading(float(len({_network(method) for method, _ in entries})))),
+        "above": AnalysisCell(Reading(float(sum(value > 0 for value in margins)))),
+        "settings": AnalysisCell(Reading(float(len(margins)))),
+        "passes": AnalysisCell(text=settings_by_outcome["pass"] or "nowhere"),
+        "fails": AnalysisCell(text=settings_by_outcome["fail"] or "nowhere"),
     }
 
 
 def silence(analysis: Analysis) -> str:
     """Return the reason for no comparison if all runs are of one network, else ""."""
-    several = len({row["architecture"].text for row in analysis.rows}) > 1
-    return "" if several else "all runs are of one network"
+    has_several = len({row["architecture"].text for row in analysis.rows}) > 1
+    return "" if has_several else "all runs are of one network"
 
 
 PLUGIN = Analyser(

@@ -94,13 +94,13 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
     summaries, by_run, remarks = [], [], []
     for rule in edition.rules:
         fires = [[fire(rule, run) for run in method.runs] for method in methods]
-        every = [one for several in fires for one in several]
-        if every and all(one.state == "unknown" for one in every):
-            remarks.append(f"The first fire of rule {rule.code} is not known on any run: {every[0].epoch.reason}")
+        all_fires = [result for group in fires for result in group]
+        if all_fires and all(result.state == "unknown" for result in all_fires):
+            remarks.append(f"The first fire of rule {rule.code} is not known on any run: {all_fires[0].epoch.reason}")
             continue
-        for method, several in zip(methods, fires, strict=True):
-            summaries.append(_summary(method, rule, several))
-            by_run += [_row(method, rule, one) for one in several]
+        for method, method_fires in zip(methods, fires, strict=True):
+            summaries.append(_summary(method, rule, method_fires))
+            by_run += [_row(method, rule, result) for result in method_fires]
     tables = (
         AnalysisTable("first-fire", "First epoch at which each rule fires, for each method", COLUMNS, tuple(summaries)),
         AnalysisTable("runs", "First epoch at which each rule fires, for each run", BY_RUN, tuple(by_run), detail=True),
@@ -116,9 +116,9 @@ def fire(rule: Rule, run: RunAudit) -> Fire:
     If there is no such epoch, the result states whether the rule never fires, or why this is unknown.
     """
     if rule.judge != LIMIT or rule.reference:
-        how = AT_THE_END.get(rule.judge, "by another rule")
-        return Fire(run, Reading(None, f"the rule is judged only at the end of a run, {how}"), "unknown")
-    lines = [run.record.trajectory.get(trajectory(one.quantity, one.take)) for one in rule.conditions]
+        comparison = AT_THE_END.get(rule.judge, "by another rule")
+        return Fire(run, Reading(None, f"the rule is judged only at the end of a run, {comparison}"), "unknown")
+    lines = [run.record.trajectory.get(trajectory(condition.quantity, condition.take)) for condition in rule.conditions]
     if not lines[0]:
         return Fire(run, Reading(None, f"{rule.quantity} was not recorded at each epoch"), "unknown")
     epochs = zip(*(repeat(NOT_FOLLOWED) if line is None else line for line in lines), strict=False)
@@ -138,55 +138,55 @@ def _undecided(rule: Rule, readings: Sequence[Reading]) -> str:
 
 
 def _summary(method: MethodRuns, rule: Rule, fires: Sequence[Fire]) -> dict[str, AnalysisCell]:
-    states = {state: [one for one in fires if one.state == state] for state in ("fires", "never", "unknown")}
+    states = {state: [result for result in fires if result.state == state] for state in ("fires", "never", "unknown")}
     counts = {
         name: AnalysisCell(Reading(float(len(states[state]))), run_ids=_ids(states[state]))
         for name, state in (("fired", "fires"), ("never", "never"), ("unknown", "unknown"))
     }
-    text = ", ".join(one.text for one in fires)
-    if len({one.text for one in fires}) == 1 and len(fires) > 1 and not states["fires"]:
+    text = ", ".join(result.text for result in fires)
+    if len({result.text for result in fires}) == 1 and len(fires) > 1 and not states["fires"]:
         text = f"{fires[0].text}, {len(fires)} of {len(fires)}"
-    ranks = {"earliest": 0.0, "median": 0.5, "latest": 1.0}
+    quantiles = {"earliest": 0.0, "median": 0.5, "latest": 1.0}
     return {
         **method.cells,
         "rule": AnalysisCell(text=rule.code),
         **counts,
-        **{name: _order(fires, place) for name, place in ranks.items()},
+        **{name: _order(fires, quantile) for name, quantile in quantiles.items()},
         "epochs": AnalysisCell(text=text),
     }
 
 
-def _order(fires: Sequence[Fire], place: float) -> AnalysisCell:
+def _order(fires: Sequence[Fire], quantile: float) -> AnalysisCell:
     """Return a quantile of the epochs (0: first, 1: last); "never" counts as last."""
-    unknown = [one for one in fires if one.state == "unknown"]
+    unknown = [result for result in fires if result.state == "unknown"]
     if unknown:
         return AnalysisCell(unknown[0].epoch, run_ids=_ids(unknown))
     ordered = sorted(fires, key=lambda one: (one.state == "never", one.epoch.value or 0.0))
-    middle = place * (len(ordered) - 1)
-    pair = (ordered[int(middle)], ordered[int(middle + 0.5)])
-    late = [one for one in pair if one.state == "never"]
-    if late:
-        return AnalysisCell(late[0].epoch, text="never", run_ids=_ids(late))
+    position = quantile * (len(ordered) - 1)
+    pair = (ordered[int(position)], ordered[int(position + 0.5)])
+    never_fired = [result for result in pair if result.state == "never"]
+    if never_fired:
+        return AnalysisCell(never_fired[0].epoch, text="never", run_ids=_ids(never_fired))
     return AnalysisCell(Reading((pair[0].epoch.value + pair[1].epoch.value) / 2), run_ids=_ids(pair))
 
 
-def _row(method: MethodRuns, rule: Rule, one: Fire) -> dict[str, AnalysisCell]:
-    lines = one.run.record.trajectory.values()
-    followed = max((len(line) for line in lines), default=0) - 1
-    count = Reading(float(followed)) if followed >= 0 else Reading(None, "no metric was recorded at each epoch")
-    ids = (one.run.record.run_id,)
+def _row(method: MethodRuns, rule: Rule, result: Fire) -> dict[str, AnalysisCell]:
+    lines = result.run.record.trajectory.values()
+    last_epoch = max((len(line) for line in lines), default=0) - 1
+    count = Reading(float(last_epoch)) if last_epoch >= 0 else Reading(None, "no metric was recorded at each epoch")
+    ids = (result.run.record.run_id,)
     return {
         METHOD.name: method.cells[METHOD.name],
         SETTING.name: method.cells[SETTING.name],
-        SEED.name: AnalysisCell(Reading(float(one.run.record.spec.seed)), run_ids=ids),
+        SEED.name: AnalysisCell(Reading(float(result.run.record.spec.seed)), run_ids=ids),
         "rule": AnalysisCell(text=rule.code),
-        "epoch": AnalysisCell(one.epoch, text="" if one.text.isdigit() else one.text, run_ids=ids),
+        "epoch": AnalysisCell(result.epoch, text="" if result.text.isdigit() else result.text, run_ids=ids),
         "trained": AnalysisCell(count, run_ids=ids),
     }
 
 
 def _ids(fires: Sequence[Fire]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(one.run.record.run_id for one in fires))
+    return tuple(dict.fromkeys(result.run.record.run_id for result in fires))
 
 
 PLUGIN = Analyser(
@@ -196,5 +196,5 @@ PLUGIN = Analyser(
     source="arXiv 2606.21126, table of first-fire epochs of D1 and D2",
     answer=answer,
     rank=4,
-    silence=partial(without_rows, why="no rule can be judged at each epoch"),
+    silence=partial(without_rows, reason="no rule can be judged at each epoch"),
 )

@@ -66,30 +66,30 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
         contains only methods that were trained at several depths.
     """
     controls = _controls(report)
-    rows, bare = [], []
+    rows, without_ladder = [], []
     for method in trained(report):
         depths = _depths_value(method, controls)
         rows += [_row(method, count, depths) for count in sorted(depths)]
-        bare += [f"{method.label} in {method.group.setting}"] if len(depths) < 3 else []
+        without_ladder += [f"{method.label} in {method.group.setting}"] if len(depths) < 3 else []
     tables = (
         AnalysisTable("ladder", "Accuracy by number of trained blocks", COLUMNS, tuple(rows)),
         AnalysisTable("depth", "Accuracy by total number of blocks", DEPTHS, tuple(_depths(report, controls))),
     )
-    more = f" and {len(bare) - SHOWN} more" if len(bare) > SHOWN else ""
-    remark = f"no run trains only the last K blocks (control ladder_K) with {', '.join(bare[:SHOWN])}{more}"
-    return AnalysisResult(tables, (remark,) if bare else ())
+    suffix = f" and {len(without_ladder) - SHOWN} more" if len(without_ladder) > SHOWN else ""
+    remark = f"no run trains only the last K blocks (control ladder_K) with {', '.join(without_ladder[:SHOWN])}{suffix}"
+    return AnalysisResult(tables, (remark,) if without_ladder else ())
 
 
 def _controls(report: AuditReport) -> Mapping[tuple[str, str], tuple[str, Runs]]:
     """Return (key of the method, name of the control) → label and runs of the control."""
-    found: dict[tuple[str, str], tuple[str, Runs]] = {}
+    controls: dict[tuple[str, str], tuple[str, Runs]] = {}
     for group in groups(report):
         spec = group.runs[0].record.spec
         if DEPTH.fullmatch(spec.control):
-            found[_key(spec, spec.control == "ladder_0"), spec.control] = (group.method, group.runs)
+            controls[_key(spec, spec.control == "ladder_0"), spec.control] = (group.method, group.runs)
         elif spec.control == "frozen":
-            found[spec.setting.identity, "frozen"] = (group.method, group.runs)
-    return found
+            controls[spec.setting.identity, "frozen"] = (group.method, group.runs)
+    return controls
 
 
 def _key(spec: RunSpec, bare: bool) -> str:
@@ -101,23 +101,23 @@ def _depths_value(
 ) -> dict[int, tuple[str, Runs]]:
     """Return number of trained blocks → label and runs of the method or its control."""
     spec, blocks = method.runs[0].record.spec, _blocks(method)
-    found = {blocks: (method.label, method.runs)}
-    trained = {int(depth[1]) for _, name in controls if (depth := DEPTH.fullmatch(name))}
-    for count in sorted({0, *trained}):  # not every number below L: other specifications may give any number
+    depths = {blocks: (method.label, method.runs)}
+    ladder_depths = {int(depth[1]) for _, name in controls if (depth := DEPTH.fullmatch(name))}
+    for count in sorted({0, *ladder_depths}):  # not every number below L: other specifications may give any number
         if count >= blocks:
             break
         depth = controls.get((_key(spec, bare=not count), f"ladder_{count}"))
         if depth is None and not count:
             depth = controls.get((spec.setting.identity, "frozen"))
-        found |= {count: depth} if depth else {}
-    return found
+        depths |= {count: depth} if depth else {}
+    return depths
 
 
 def _blocks(method: MethodRuns) -> int:
     """Return the number of blocks L from the network's options or the measured sites."""
-    statement = method.runs[0].record.spec.architecture_options.get("num_blocks")
-    rows = [len(row) for run in method.runs for row in run.record.measurements.sites.values()]
-    return int(statement) if jsonio.is_finite(statement) else max(rows, default=1) - 1
+    declared_blocks = method.runs[0].record.spec.architecture_options.get("num_blocks")
+    site_counts = [len(row) for run in method.runs for row in run.record.measurements.sites.values()]
+    return int(declared_blocks) if jsonio.is_finite(declared_blocks) else max(site_counts, default=1) - 1
 
 
 def _row(method: MethodRuns, count: int, depths: Mapping[int, tuple[str, Runs]]) -> dict[str, AnalysisCell]:
@@ -134,21 +134,21 @@ def _row(method: MethodRuns, count: int, depths: Mapping[int, tuple[str, Runs]])
     }
 
 
-def _gain(runs: Runs, foot: Runs) -> AnalysisCell:
-    """Return the mean accuracy gain over the runs `foot` without trained blocks."""
-    if runs is foot:
+def _gain(runs: Runs, baseline_runs: Runs) -> AnalysisCell:
+    """Return the mean accuracy gain over the runs `baseline_runs` without trained blocks."""
+    if runs is baseline_runs:
         return AnalysisCell(Reading(0.0), run_ids=tuple(run.record.run_id for run in runs))
-    ours, theirs = (by_seed(several, "accuracy", scalar("accuracy")) for several in (runs, foot))
-    common = ours.keys() & theirs.keys()
-    ids = tuple(run.record.run_id for run in (*foot, *runs) if run.record.spec.seed in common)
+    accuracies, baseline = (by_seed(group, "accuracy", scalar("accuracy")) for group in (runs, baseline_runs))
+    common = accuracies.keys() & baseline.keys()
+    ids = tuple(run.record.run_id for run in (*baseline_runs, *runs) if run.record.spec.seed in common)
     if not common:
         return AnalysisCell(
             Reading(None, "no run with the same seed and without trained blocks: neither ladder_0 nor frozen")
         )
-    pairs = ({seed: 100 * side[seed] for seed in common} for side in (ours, theirs))
-    found = paired_difference(*pairs)
-    interval = (found.interval.low, found.interval.high) if found.interval else None
-    return estimate(found.mean, interval, len(found.seeds), ids)
+    pairs = ({seed: 100 * values[seed] for seed in common} for values in (accuracies, baseline))
+    difference = paired_difference(*pairs)
+    interval = (difference.interval.low, difference.interval.high) if difference.interval else None
+    return estimate(difference.mean, interval, len(difference.seeds), ids)
 
 
 def _depths(report: AuditReport, controls: Mapping[tuple[str, str], tuple[str, Runs]]) -> list[dict[str, AnalysisCell]]:
@@ -159,22 +159,22 @@ def _depths(report: AuditReport, controls: Mapping[tuple[str, str], tuple[str, R
         options = {name: value for name, value in spec.architecture_options.items() if name != "num_blocks"}
         if len(options) < len(spec.architecture_options):
             scans.setdefault(seeds_key(dataclasses.replace(spec, architecture_options=options)), []).append(method)
-    several = [sorted(scan, key=_blocks) for scan in scans.values() if len({_blocks(one) for one in scan}) > 1]
-    return [_depth(method, scan[0], controls) for scan in several for method in scan]
+    depth_scans = [sorted(scan, key=_blocks) for scan in scans.values() if len({_blocks(entry) for entry in scan}) > 1]
+    return [_depth(method, scan[0], controls) for scan in depth_scans for method in scan]
 
 
 def _depth(
     method: MethodRuns, shallowest: MethodRuns, controls: Mapping[tuple[str, str], tuple[str, Runs]]
 ) -> dict[str, AnalysisCell]:
     _, frozen = controls.get((method.runs[0].record.spec.setting.identity, "frozen"), ("", ()))
-    absent = AnalysisCell(Reading(None, "no frozen control with this number of blocks"))
+    missing_cell = AnalysisCell(Reading(None, "no frozen control with this number of blocks"))
     return {
         **method.cells,
         METHOD.name: AnalysisCell(text=shallowest.label, run_ids=method.cells[METHOD.name].run_ids),
         "scan": shallowest.cells[SETTING.name],
         "blocks": AnalysisCell(Reading(float(_blocks(method)))),
         ACCURACY.name: mean_cell(method.runs, "accuracy"),
-        "frozen": mean_cell(frozen, "accuracy") if frozen else absent,
+        "frozen": mean_cell(frozen, "accuracy") if frozen else missing_cell,
     }
 
 
@@ -184,10 +184,10 @@ def silence(analysis: Analysis) -> str:
     The analysis has no result if no run trains only some blocks and no method was run at two depths.
     """
     depths = Counter((row["method"].text, row["setting"].text) for row in analysis.rows)
-    climbs = max(depths.values(), default=0) > 2 or analysis.table("depth").rows
+    has_depths = max(depths.values(), default=0) > 2 or analysis.table("depth").rows
     return (
         ""
-        if climbs
+        if has_depths
         else "no run trains only the last K blocks (control ladder_K), and no method was run with two numbers of blocks"
     )
 

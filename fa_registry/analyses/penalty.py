@@ -109,15 +109,15 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
     rows, differences, remarks = [], [], []
     for sweep in sweeps(report):
         if len(sweep) == 1:
-            only = sweep[0]
+            single = sweep[0]
             remarks.append(
-                f"no penalty sweep: {_base(only)} in {only.group.setting} was run only with λ = {_strength(only):g}"
+                f"no penalty sweep: {_base(single)} in {single.group.setting} was run only with λ = {_strength(single):g}"
             )
             continue
         for method in sweep:
             rows.append(
                 {**_named(method), RUNS.name: method.cells[RUNS.name]}
-                | {one.column.name: mean_cell(method.runs, one.name, one.pick) for one in QUANTITIES}
+                | {metric.column.name: mean_cell(method.runs, metric.name, metric.pick) for metric in QUANTITIES}
             )
         differences += [_differences(method, sweep[0]) for method in sweep[1:]]
     tables = (
@@ -134,11 +134,11 @@ def sweeps(report: AuditReport) -> tuple[tuple[MethodRuns, ...], ...]:
 
     A method that was run with only one λ is a group of one.
     """
-    found: dict[str, list[MethodRuns]] = {}
+    sweeps_by_key: dict[str, list[MethodRuns]] = {}
     for method in trained(report):
         spec = dataclasses.replace(method.runs[0].record.spec, penalty=0.0)
-        found.setdefault(seeds_key(spec), []).append(method)
-    return tuple(tuple(sorted(several, key=_strength)) for several in found.values())
+        sweeps_by_key.setdefault(seeds_key(spec), []).append(method)
+    return tuple(tuple(sorted(sweep, key=_strength)) for sweep in sweeps_by_key.values())
 
 
 def _strength(method: MethodRuns) -> float:
@@ -160,51 +160,51 @@ def _named(method: MethodRuns) -> dict[str, AnalysisCell]:
 
 def _differences(method: MethodRuns, baseline: MethodRuns) -> dict[str, AnalysisCell]:
     accuracy = QUANTITIES[0]
-    cells = {one.column.name: _difference(method, baseline, one) for one in QUANTITIES}
+    cells = {item.column.name: _difference(method, baseline, item) for item in QUANTITIES}
     return {
         **_named(method),
         "baseline": AnalysisCell(Reading(_strength(baseline)), run_ids=baseline.cells[METHOD.name].run_ids),
         "accuracy_outcome": AnalysisCell(
-            text=_outcome(*(by_seed(one.runs, accuracy.name, accuracy.pick) for one in (method, baseline)))
+            text=_outcome(*(by_seed(item.runs, accuracy.name, accuracy.pick) for item in (method, baseline)))
         ),
         **cells,
     }
 
 
-def _outcome(ours: dict[int, float], theirs: dict[int, float]) -> str:
-    if not ours.keys() & theirs.keys():
+def _outcome(method_values: dict[int, float], baseline_values: dict[int, float]) -> str:
+    if not method_values.keys() & baseline_values.keys():
         return "no common seed"
-    found = compare(ours, theirs).outcome
-    return OUTCOMES.get(found, found)
+    outcome = compare(method_values, baseline_values).outcome
+    return OUTCOMES.get(outcome, outcome)
 
 
-def _difference(method: MethodRuns, baseline: MethodRuns, quantity: SweepColumn) -> AnalysisCell:
+def _difference(method: MethodRuns, baseline: MethodRuns, metric: SweepColumn) -> AnalysisCell:
     """Return the mean paired difference, or ratio, with its 95 % t interval."""
     runs = (*baseline.runs, *method.runs)
-    readings = {run.record.run_id: quantity.pick(run.record) for run in runs}
-    broken = [run_id for run_id, reading in readings.items() if reading.not_finite]
-    if broken:
-        return AnalysisCell(readings[broken[0]], run_ids=tuple(broken))
-    ours, theirs = (by_seed(one.runs, quantity.name, quantity.pick) for one in (method, baseline))
-    common = ours.keys() & theirs.keys()
+    readings = {run.record.run_id: metric.pick(run.record) for run in runs}
+    ids_not_finite = [run_id for run_id, reading in readings.items() if reading.not_finite]
+    if ids_not_finite:
+        return AnalysisCell(readings[ids_not_finite[0]], run_ids=tuple(ids_not_finite))
+    method_values, baseline_values = (by_seed(entry.runs, metric.name, metric.pick) for entry in (method, baseline))
+    common = method_values.keys() & baseline_values.keys()
     ids = tuple(run.record.run_id for run in runs if run.record.spec.seed in common)
     if not common:
         missing = next((reading for reading in readings.values() if reading.value is None), None)
         return AnalysisCell(missing or Reading(None, "no common seed"), run_ids=tuple(readings))
-    values = [side[seed] for side in (ours, theirs) for seed in common]
-    if (quantity.scale and min(values) <= 0) or (not quantity.scale and max(map(abs, values)) > LARGEST):
+    values = [values_by_seed[seed] for values_by_seed in (method_values, baseline_values) for seed in common]
+    if (metric.scale and min(values) <= 0) or (not metric.scale and max(map(abs, values)) > LARGEST):
         return AnalysisCell(
             Reading(None, f"no difference can be computed for values between {min(values):.3g} and {max(values):.3g}"),
             run_ids=ids,
         )
-    factor = 100 if quantity.column.kind == "pct" else 1
-    ours, theirs = (
-        {seed: math.log10(side[seed]) if quantity.scale else factor * side[seed] for seed in common}
-        for side in (ours, theirs)
+    factor = 100 if metric.column.kind == "pct" else 1
+    method_values, baseline_values = (
+        {seed: math.log10(values_by_seed[seed]) if metric.scale else factor * values_by_seed[seed] for seed in common}
+        for values_by_seed in (method_values, baseline_values)
     )
-    found = paired_difference(ours, theirs)
-    interval = (found.interval.low, found.interval.high) if found.interval else None
-    return estimate(found.mean, interval, len(found.seeds), ids, quantity.scale)
+    difference = paired_difference(method_values, baseline_values)
+    interval = (difference.interval.low, difference.interval.high) if difference.interval else None
+    return estimate(difference.mean, interval, len(difference.seeds), ids, metric.scale)
 
 
 PLUGIN = Analyser(
@@ -214,5 +214,5 @@ PLUGIN = Analyser(
     source="arXiv 2606.21126, sweep of the penalty on DFA",
     answer=answer,
     rank=2,
-    silence=partial(without_rows, why="no method was run with more than one λ"),
+    silence=partial(without_rows, reason="no method was run with more than one λ"),
 )

@@ -83,7 +83,7 @@ def _row(method: MethodRuns, site: int, exact: bool) -> dict[str, AnalysisCell]:
         METHOD.name: method.cells[METHOD.name],
         SETTING.name: method.cells[SETTING.name],
         SITE.name: AnalysisCell(Reading(float(site))),
-        **{one.column.name: mean_cell(method.runs, one.name, _at(one.name, site)) for one in QUANTITIES},
+        **{metric.column.name: mean_cell(method.runs, metric.name, _at(metric.name, site)) for metric in QUANTITIES},
         COUNTS.name: AnalysisCell(text=_counts(method, site, exact)),
     }
 
@@ -111,9 +111,9 @@ def _ends(method: MethodRuns) -> dict[str, AnalysisCell]:
 
     def fall(record: RunRecord) -> Reading:
         first, end = g_first(record), g_last(record)
-        for one in (first, end):
-            if one.value is None:
-                return one
+        for reading in (first, end):
+            if reading.value is None:
+                return reading
         return (
             Reading.of(first.value / end.value) if end.value else Reading(None, f"{symbol_of('g_norm_mean_ce_L')} is 0")
         )

@@ -60,10 +60,10 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
     """
     rows, observed = [], []
     for limit in limits(edition):
-        judged = units(report, edition, limit)
-        low, high = (_tightest(judged, limit.threshold, side, label=True) for side in (-1, 1))
-        outcomes = [_tightest(judged, limit.threshold, side, label=False) for side in (-1, 1)]
-        absent = _absence(judged, limit.rule)
+        judged_units = units(report, edition, limit)
+        low, high = (_tightest(judged_units, limit.threshold, side, label=True) for side in (-1, 1))
+        outcomes = [_tightest(judged_units, limit.threshold, side, label=False) for side in (-1, 1)]
+        absent = _absence(judged_units, limit.rule)
         rows.append(
             {
                 "rule": AnalysisCell(text=limit.name),
@@ -76,7 +76,7 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
                 "outcome_high": _end(outcomes[1], absent, "high"),
             }
         )
-        observed += _observed(limit.name, limit.condition.quantity, judged)
+        observed += _observed(limit.name, limit.condition.quantity, judged_units)
     tables = (
         AnalysisTable("sensitivity", "Range of each threshold in which no verdict changes", COLUMNS, tuple(rows)),
         AnalysisTable(
@@ -87,21 +87,22 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
     return AnalysisResult(tables, (remark,))
 
 
-def _tightest(judged: Iterable[JudgedUnit], threshold: float, side: int, label: bool) -> ThresholdEdge | None:
+def _tightest(judged_units: Iterable[JudgedUnit], threshold: float, side: int, label: bool) -> ThresholdEdge | None:
     """Return the nearest threshold on one side at which a verdict of any unit changes."""
-    found: dict[int, ThresholdEdge] = {}  # by the unit's index
-    reached = math.inf
-    for start, place, unit in sorted(
-        ((_start(unit, threshold, side), place, unit) for place, unit in enumerate(judged)), key=lambda one: one[:2]
+    edges: dict[int, ThresholdEdge] = {}  # by the unit's index
+    nearest_value = math.inf
+    for start, index, unit in sorted(
+        ((_start(unit, threshold, side), position, unit) for position, unit in enumerate(judged_units)),
+        key=lambda one: one[:2],
     ):
-        if start > reached:  # judging again takes time, and a nearer edge than any of this unit is known
+        if start > nearest_value:  # judging again takes time, and a nearer edge than any of this unit is known
             break
-        one = edge(unit, threshold, side, label)
-        if one:
-            found[place] = one
-            reached = min(reached, side * one.value)
-    nearest = [found[place] for place in sorted(found) if side * found[place].value == reached]
-    changes = tuple(change for one in nearest for change in one.changes)
+        candidate = edge(unit, threshold, side, label)
+        if candidate:
+            edges[index] = candidate
+            nearest_value = min(nearest_value, side * candidate.value)
+    nearest = [edges[position] for position in sorted(edges) if side * edges[position].value == nearest_value]
+    changes = tuple(change for nearest_edge in nearest for change in nearest_edge.changes)
     return dataclasses.replace(nearest[0], changes=changes) if nearest else None
 
 
@@ -109,52 +110,54 @@ def _start(unit: JudgedUnit, threshold: float, side: int) -> float:
     return min((side * value for value in unit.values if side * value >= side * threshold), default=math.inf)
 
 
-def _absence(judged: Sequence[JudgedUnit], rule: Rule) -> str:
+def _absence(judged_units: Sequence[JudgedUnit], rule: Rule) -> str:
     """Return a format string with the reason why a threshold has no limit."""
     if not rule.gating:
         return "no {0} limit, because the verdict does not depend on this rule"
     if rule.judge == CREDIT:
         return f"no {{0}} limit: {NOT_WORKED_OUT}"
-    if not any(unit.values for unit in judged):
+    if not any(unit.values for unit in judged_units):
         return "no {0} limit, because no run has a value of the metric"
     return "no {0} limit, because no verdict changes at any threshold"
 
 
-def _side(name: str, beyond: str, found: ThresholdEdge | None, absent: str) -> dict[str, AnalysisCell]:
-    if found is None:
-        unlimited = {f"{name}_end": AnalysisCell(text="no limit"), beyond: AnalysisCell(text="nothing")}
+def _side(name: str, changes_name: str, threshold_edge: ThresholdEdge | None, absent: str) -> dict[str, AnalysisCell]:
+    if threshold_edge is None:
+        unlimited = {f"{name}_end": AnalysisCell(text="no limit"), changes_name: AnalysisCell(text="nothing")}
         return {name: _end(None, absent, name), **unlimited}
-    named = _changed(found)
-    more = [f"and {len(named) - SHOWN} more"] if len(named) > SHOWN else []
+    change_texts = _changed(threshold_edge)
+    truncation_notes = [f"and {len(change_texts) - SHOWN} more"] if len(change_texts) > SHOWN else []
     return {
-        name: _end(found, absent, name),
-        f"{name}_end": AnalysisCell(text="included" if found.included else "excluded"),
-        beyond: AnalysisCell(text="; ".join(named[:SHOWN] + more)),
+        name: _end(threshold_edge, absent, name),
+        f"{name}_end": AnalysisCell(text="included" if threshold_edge.included else "excluded"),
+        changes_name: AnalysisCell(text="; ".join(change_texts[:SHOWN] + truncation_notes)),
     }
 
 
-def _changed(found: ThresholdEdge) -> list[str]:
+def _changed(threshold_edge: ThresholdEdge) -> list[str]:
     """Return one text per method and change: `dfa s42, s123: FAIL(D1+D3) → FAIL(D3)`."""
     seeds: dict[tuple[str, str, str], list[str]] = {}
-    for change in found.changes:
+    for change in threshold_edge.changes:
         key = (change.method.label, change.before, change.after)
         seeds.setdefault(key, []).append(f"s{change.run.record.spec.seed}")
-    return [f"{label} {', '.join(several)}: {before} → {after}" for (label, before, after), several in seeds.items()]
+    return [f"{label} {', '.join(seed_names)}: {old} → {new}" for (label, old, new), seed_names in seeds.items()]
 
 
-def _end(found: ThresholdEdge | None, absent: str, name: str) -> AnalysisCell:
-    if found is None:
+def _end(threshold_edge: ThresholdEdge | None, absent: str, name: str) -> AnalysisCell:
+    if threshold_edge is None:
         return AnalysisCell(Reading(None, absent.format("lower" if name == "low" else "upper")))
-    return AnalysisCell(Reading(found.value), run_ids=tuple(change.run.record.run_id for change in found.changes))
+    return AnalysisCell(
+        Reading(threshold_edge.value), run_ids=tuple(change.run.record.run_id for change in threshold_edge.changes)
+    )
 
 
-def _observed(name: str, quantity: str, judged: Iterable[JudgedUnit]) -> list[dict[str, AnalysisCell]]:
-    rows, shared = [], {"rule": AnalysisCell(text=name), "quantity": AnalysisCell(text=quantity)}
-    for unit in judged:
+def _observed(name: str, quantity: str, judged_units: Iterable[JudgedUnit]) -> list[dict[str, AnalysisCell]]:
+    rows, shared_cells = [], {"rule": AnalysisCell(text=name), "quantity": AnalysisCell(text=quantity)}
+    for unit in judged_units:
         ids = tuple(run.record.run_id for run in unit.runs)
         labels = dict.fromkeys(run.verdict.label for run in unit.runs)
         cells = {
-            **shared,
+            **shared_cells,
             "method": AnalysisCell(text=unit.method.label),
             "setting": unit.method.cells["setting"],
             "seeds": AnalysisCell(text=", ".join(dict.fromkeys(str(run.record.spec.seed) for run in unit.runs))),

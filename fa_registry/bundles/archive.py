@@ -50,7 +50,7 @@ class Manifest:
 
 
 def pack(
-    folder: Path, out: Path, reported: Mapping[str, Any], sign: Callable[[bytes], bytes] | None = None
+    folder: Path, out: Path, manifest_fields: Mapping[str, Any], sign: Callable[[bytes], bytes] | None = None
 ) -> Manifest:
     """Pack all files below `folder` into one zip archive.
 
@@ -58,13 +58,13 @@ def pack(
 
     Args:
         out: path of the bundle.
-        reported: the remaining fields of the manifest.
+        manifest_fields: the remaining fields of the manifest.
         sign: function that returns the signature of the manifest's bytes; see signing.
     """
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     files = {name: jsonio.file_digest(folder / name) for name in names}
     sizes = {name: (folder / name).stat().st_size for name in names}
-    manifest = Manifest(FORMAT, VERSION, files=files, sizes=sizes, **reported)
+    manifest = Manifest(FORMAT, VERSION, files=files, sizes=sizes, **manifest_fields)
     out.parent.mkdir(parents=True, exist_ok=True)
     temporary = out.with_name(f".{out.name}{process_ownership.owner_suffix()}")
     try:
@@ -94,11 +94,11 @@ def unpack(path: Path, folder: Path) -> tuple[Manifest, bytes]:
     try:
         with open_zip(path) as archive:
             manifest, signature = _opened(archive, path)
-            wrong = [name for name in manifest.files if not _extracted(archive, name, manifest, folder)]
+            changed_files = [name for name in manifest.files if not _extracted(archive, name, manifest, folder)]
     except (zipfile.BadZipFile, UnreadableFile, EOFError, NotImplementedError, OverflowError, ValueError) as error:
         raise IntegrityError(f"{path.name} is not a readable bundle: {shortened(error)}") from error
-    if wrong:
-        raise IntegrityError(f"{path.name}: these files were changed after packing: {join_names(wrong)}")
+    if changed_files:
+        raise IntegrityError(f"{path.name}: these files were changed after packing: {join_names(changed_files)}")
     _check_again(path, folder, manifest, signature)
     return manifest, signature
 
@@ -106,36 +106,36 @@ def unpack(path: Path, folder: Path) -> tuple[Manifest, bytes]:
 def _opened(archive: zipfile.ZipFile, path: Path) -> tuple[Manifest, bytes]:
     """Check the list of files; return manifest and signature."""
     entries = archive.infolist()
-    listed = [entry.filename for entry in entries]
+    names = [entry.filename for entry in entries]
     if len(entries) > MOST_FILES:
         raise IntegrityError(f"{path.name} has {len(entries):,} files; a bundle has at most {MOST_FILES:,}")
     problems = [
         f"{shortened(name)!r} occurs {count} times"
-        for name, count in Counter(map(str.casefold, listed)).items()
+        for name, count in Counter(map(str.casefold, names)).items()
         if count > 1
     ]
-    problems += [f"{shortened(entry.filename)!r} {why}" for entry in entries if (why := _unfit(entry))]
+    problems += [f"{shortened(entry.filename)!r} {problem}" for entry in entries if (problem := _unfit(entry))]
     if problems:
         raise IntegrityError(f"{path.name}: {'; '.join(problems[:5])}")
-    if MANIFEST not in listed:
+    if MANIFEST not in names:
         raise IntegrityError(f"{path.name} has no {MANIFEST}, so it is not a bundle of fa_registry")
-    reported = _bounded(archive, path, MANIFEST)
+    manifest_data = _bounded(archive, path, MANIFEST)
     seal = SEAL.fullmatch(archive.comment)
-    if seal is None or seal[1].decode() != hashlib.sha256(reported).hexdigest():
+    if seal is None or seal[1].decode() != hashlib.sha256(manifest_data).hexdigest():
         raise IntegrityError(f"{path.name}: {MANIFEST} was changed after packing")
-    manifest = _manifest(reported, path)
-    extra = sorted(set(listed) - set(manifest.files) - {MANIFEST, SIGNATURE})
-    lost = sorted(set(manifest.files) - set(listed))
-    if extra or lost or manifest.sizes.keys() != manifest.files.keys():
+    manifest = _manifest(manifest_data, path)
+    extra_files = sorted(set(names) - set(manifest.files) - {MANIFEST, SIGNATURE})
+    missing_files = sorted(set(manifest.files) - set(names))
+    if extra_files or missing_files or manifest.sizes.keys() != manifest.files.keys():
         raise IntegrityError(
-            f"{path.name}: files missing in its manifest: {join_names(extra) or 'none'}; files missing in the bundle: "
-            f"{join_names(lost) or 'none'}"
+            f"{path.name}: files missing in its manifest: {join_names(extra_files) or 'none'}; files missing in the bundle: "
+            f"{join_names(missing_files) or 'none'}"
         )
-    return manifest, _bounded(archive, path, SIGNATURE) if SIGNATURE in listed else b""
+    return manifest, _bounded(archive, path, SIGNATURE) if SIGNATURE in names else b""
 
 
-def _manifest(reported: bytes, path: Path) -> Manifest:
-    raw = jsonio.loads(reported.decode())
+def _manifest(data: bytes, path: Path) -> Manifest:
+    raw = jsonio.loads(data.decode())
     if isinstance(raw, Mapping) and raw.get("format") == FORMAT and raw.get("version") != VERSION:
         raise IntegrityError(
             f"{path.name} is a bundle of version {jsonio.describe_value(raw.get('version'))}, "
@@ -168,20 +168,20 @@ def _unfit(entry: zipfile.ZipInfo) -> str:
 
 def _extracted(archive: zipfile.ZipFile, name: str, manifest: Manifest, folder: Path) -> bool:
     """Extract a file of the declared size; return whether its digest is correct."""
-    place = folder / name
-    place.parent.mkdir(parents=True, exist_ok=True)
-    left, digest = manifest.sizes[name], hashlib.sha256()
+    target = folder / name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    remaining_bytes, digest = manifest.sizes[name], hashlib.sha256()
     try:
-        with archive.open(name) as read, place.open("xb") as written:
-            while chunk := read.read(min(left + 1, 2**20)):
-                left -= len(chunk)
-                if left < 0:
+        with archive.open(name) as reader, target.open("xb") as writer:
+            while chunk := reader.read(min(remaining_bytes + 1, 2**20)):
+                remaining_bytes -= len(chunk)
+                if remaining_bytes < 0:
                     return False
                 digest.update(chunk)
-                written.write(chunk)
+                writer.write(chunk)
     except (zipfile.BadZipFile, EOFError, NotImplementedError, OSError, RuntimeError, ValueError):
         return False
-    return left == 0 and digest.hexdigest() == manifest.files[name]
+    return remaining_bytes == 0 and digest.hexdigest() == manifest.files[name]
 
 
 def _bounded(archive: zipfile.ZipFile, path: Path, name: str, limit: int = RECORD) -> bytes:
@@ -198,16 +198,18 @@ def _bounded(archive: zipfile.ZipFile, path: Path, name: str, limit: int = RECOR
 def _check_again(path: Path, folder: Path, manifest: Manifest, signature: bytes) -> None:
     """Pack the files again and raise IntegrityError if the bytes differ."""
     # this detects changes that no digest covers: times, attributes, gaps between files
-    with process_ownership.temp_dir("fa_registry-bundle-") as place:
-        again = place / "again.zip"
-        _write(folder, sorted(manifest.files), manifest_bytes(manifest), signature, again)
-        if _same(path, again):
+    with process_ownership.temp_dir("fa_registry-bundle-") as temp_folder:
+        repacked = temp_folder / "again.zip"
+        _write(folder, sorted(manifest.files), manifest_bytes(manifest), signature, repacked)
+        if _same(path, repacked):
             return
-        with zipfile.ZipFile(again) as archive:
+        with zipfile.ZipFile(repacked) as archive:
             offsets = sorted((entry.header_offset, entry.filename) for entry in archive.infolist())
-        at = _first_difference(path, again)
-    name = next((name for offset, name in reversed(offsets) if offset <= at), MANIFEST)
-    raise IntegrityError(f"{path.name}: byte {at:,} was changed after packing, in or directly after the file {name}")
+        byte_index = _first_difference(path, repacked)
+    name = next((name for offset, name in reversed(offsets) if offset <= byte_index), MANIFEST)
+    raise IntegrityError(
+        f"{path.name}: byte {byte_index:,} was changed after packing, in or directly after the file {name}"
+    )
 
 
 def _same(left: Path, right: Path) -> bool:
@@ -215,22 +217,22 @@ def _same(left: Path, right: Path) -> bool:
 
 
 def _first_difference(left: Path, right: Path) -> int:
-    at = 0
-    with left.open("rb") as one, right.open("rb") as other:
+    offset = 0
+    with left.open("rb") as left_stream, right.open("rb") as right_stream:
         while True:
-            first, second = one.read(2**20), other.read(2**20)
+            first, second = left_stream.read(2**20), right_stream.read(2**20)
             if first != second or not first:
                 pairs = zip(first, second, strict=False)
-                return at + next(
-                    (place for place, pair in enumerate(pairs) if pair[0] != pair[1]), min(len(first), len(second))
+                return offset + next(
+                    (index for index, pair in enumerate(pairs) if pair[0] != pair[1]), min(len(first), len(second))
                 )
-            at += len(first)
+            offset += len(first)
 
 
 def _write(folder: Path, names: list[str], manifest: bytes, signature: bytes, out: Path) -> None:
-    reported = {MANIFEST: manifest, **({SIGNATURE: signature} if signature else {})}
+    special_files = {MANIFEST: manifest, **({SIGNATURE: signature} if signature else {})}
     with zipfile.ZipFile(out, "w") as archive:
-        for name, data in reported.items():
+        for name, data in special_files.items():
             archive.writestr(_entry(name), data)
         for name in names:
             archive.writestr(_entry(name), (folder / name).read_bytes())

@@ -55,12 +55,12 @@ def collect_files(
     (folder / CRATE).write_text(jsonio.pretty(crate(report, audit, licence, folder)), encoding="utf-8")
 
 
-def _copy(tracker: Tracker, run_id: str, name: str, to: Path) -> None:
+def _copy(tracker: Tracker, run_id: str, name: str, target: Path) -> None:
     path = tracker.artifact(run_id, name)
     if path is None:
         raise IntegrityError(f"run {run_id}: {name} is missing")
-    to.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(path, to)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(path, target)
 
 
 def _table(run: StoredRun) -> dict[str, Any]:
@@ -113,7 +113,7 @@ def crate(report: AuditReport, audit: StoredRun, licence: str, folder: Path) -> 
     files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     actions = [_action(judged.record, files) for judged in report.runs]
     pages = [name for name in files if name.startswith(f"{AUDIT}/")]
-    made = {
+    audit_action = {
         "@id": f"#audit-{audit.run_id}",
         "@type": "CreateAction",
         "name": report.title,
@@ -131,10 +131,10 @@ def crate(report: AuditReport, audit: StoredRun, licence: str, folder: Path) -> 
         "datePublished": _started(audit.started)[:10],
         "conformsTo": {"@id": PROFILE},
         "hasPart": _ids(files),
-        "mentions": _ids([made["@id"], *(action["@id"] for action in actions)]),
+        "mentions": _ids([audit_action["@id"], *(action["@id"] for action in actions)]),
     }
-    described = {"@id": CRATE, "@type": "CreativeWork", "about": {"@id": "./"}, "conformsTo": {"@id": CRATE_SPEC}}
-    others = [
+    descriptor = {"@id": CRATE, "@type": "CreativeWork", "about": {"@id": "./"}, "conformsTo": {"@id": CRATE_SPEC}}
+    entities = [
         {"@id": PROFILE, "@type": "CreativeWork", "name": "Process Run Crate", "version": "0.5"},
         {
             "@id": "#fa_registry",
@@ -145,9 +145,12 @@ def crate(report: AuditReport, audit: StoredRun, licence: str, folder: Path) -> 
     ]
     if licence:
         root["license"] = {"@id": f"https://spdx.org/licenses/{licence}"}
-        others.append({"@id": f"https://spdx.org/licenses/{licence}", "@type": "CreativeWork", "name": licence})
+        entities.append({"@id": f"https://spdx.org/licenses/{licence}", "@type": "CreativeWork", "name": licence})
     parts = [{"@id": name, "@type": "File", "name": name.rpartition("/")[2]} for name in files]
-    return {"@context": f"{CRATE_SPEC}/context", "@graph": [described, root, *others, made, *actions, *parts]}
+    return {
+        "@context": f"{CRATE_SPEC}/context",
+        "@graph": [descriptor, root, *entities, audit_action, *actions, *parts],
+    }
 
 
 def _started(milliseconds: int) -> str:

@@ -33,8 +33,8 @@ def signed(manifest: bytes, key: Path) -> bytes:
         Public key and signature as JSON.
     """
     private = _key(key, serialization.load_pem_private_key, Ed25519PrivateKey, "private", None)
-    reported = {"public_key": private.public_key().public_bytes(*RAW), "signature": private.sign(manifest)}
-    return jsonio.pretty({name: base64.b64encode(value).decode() for name, value in reported.items()}).encode()
+    signature_fields = {"public_key": private.public_key().public_bytes(*RAW), "signature": private.sign(manifest)}
+    return jsonio.pretty({name: base64.b64encode(value).decode() for name, value in signature_fields.items()}).encode()
 
 
 def signer(manifest: bytes, signature: bytes, key: Path | None) -> str:
@@ -47,25 +47,27 @@ def signer(manifest: bytes, signature: bytes, key: Path | None) -> str:
     Raises:
         IntegrityError: the signature is missing although `key` is given, is invalid, or was made with another key.
     """
-    wanted = _key(key, serialization.load_pem_public_key, Ed25519PublicKey, "public") if key else None
+    expected_key = _key(key, serialization.load_pem_public_key, Ed25519PublicKey, "public") if key else None
     if not signature:
-        if wanted:
+        if expected_key:
             raise IntegrityError("expected a signature by the given key, but the bundle is not signed")
         return "not signed"
     try:
-        reported = json.loads(signature)
-        public = Ed25519PublicKey.from_public_bytes(base64.b64decode(reported["public_key"], validate=True))
-        public.verify(base64.b64decode(reported["signature"], validate=True), manifest)
+        signature_fields = json.loads(signature)
+        public = Ed25519PublicKey.from_public_bytes(base64.b64decode(signature_fields["public_key"], validate=True))
+        public.verify(base64.b64decode(signature_fields["signature"], validate=True), manifest)
     except (InvalidSignature, ValueError, KeyError, TypeError, RecursionError) as error:
         raise IntegrityError(
             "the signature does not match the bundle: the signature or the manifest was changed"
         ) from error
-    print_of = fingerprint(public)
-    if wanted is None:
-        return f"signed by the key {print_of}, but the key was not checked; use --key PUBLIC to check the key"
-    if wanted.public_bytes(*RAW) != public.public_bytes(*RAW):
-        raise IntegrityError(f"the bundle is signed by the key {print_of}, expected the key {fingerprint(wanted)}")
-    return f"signed by the key {print_of}, which is the expected key"
+    key_fingerprint = fingerprint(public)
+    if expected_key is None:
+        return f"signed by the key {key_fingerprint}, but the key was not checked; use --key PUBLIC to check the key"
+    if expected_key.public_bytes(*RAW) != public.public_bytes(*RAW):
+        raise IntegrityError(
+            f"the bundle is signed by the key {key_fingerprint}, expected the key {fingerprint(expected_key)}"
+        )
+    return f"signed by the key {key_fingerprint}, which is the expected key"
 
 
 def fingerprint(key: Ed25519PublicKey) -> str:
@@ -73,17 +75,17 @@ def fingerprint(key: Ed25519PublicKey) -> str:
     return hashlib.sha256(key.public_bytes(*RAW)).hexdigest()[:16]
 
 
-def _key(path: Path, load, kind: type, word: str, *more):
+def _key(path: Path, load, kind: type, role: str, *extra_arguments):
     try:
-        key = load(read_file(resolve_user_path(path), 2**16), *more)
+        key = load(read_file(resolve_user_path(path), 2**16), *extra_arguments)
     except UnreadableFile as error:
         raise UsageError(f"key {path}: {error.reason}; create a key pair with `{MAKE}`") from error
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise UsageError(
-            f"key {path}: expected a {word} Ed25519 key in PEM format without a password: {error}; create a key pair with `{MAKE}`"
+            f"key {path}: expected a {role} Ed25519 key in PEM format without a password: {error}; create a key pair with `{MAKE}`"
         ) from error
     if not isinstance(key, kind):
         raise UsageError(
-            f"key {path}: expected a {word} Ed25519 key, found {type(key).__name__}; create a key pair with `{MAKE}`"
+            f"key {path}: expected a {role} Ed25519 key, found {type(key).__name__}; create a key pair with `{MAKE}`"
         )
     return key

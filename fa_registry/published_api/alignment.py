@@ -71,12 +71,12 @@ class Alignment:
             row = (self.measured.sites[column][site] for column in columns)
             lines.append(f"{name:<{width}}" + "".join(f"{_shown(reading):>17}" for reading in row))
         scalars = self.measured.scalars
-        named = ("gamma_deep_mean", "gamma_deep_median_median", "gamma_all_mean_mean", "gamma_spread")
-        lines += [f"{name}: {_shown(scalars[name])}" for name in named]
+        scalar_names = ("gamma_deep_mean", "gamma_deep_median_median", "gamma_all_mean_mean", "gamma_spread")
+        lines += [f"{name}: {_shown(scalars[name])}" for name in scalar_names]
         lines += [f"reference gradient: {self.reference}"] if self.reference else []
-        reported = [reading.reason for column in columns for reading in self.measured.sites[column] if reading.reason]
-        reported += [scalars[name].reason for name in named if scalars[name].reason]
-        return "\n".join([*lines, *(f"N/A: {reason}" for reason in dict.fromkeys(reported))])
+        reasons = [reading.reason for column in columns for reading in self.measured.sites[column] if reading.reason]
+        reasons += [scalars[name].reason for name in scalar_names if scalars[name].reason]
+        return "\n".join([*lines, *(f"N/A: {reason}" for reason in dict.fromkeys(reasons))])
 
 
 def alignment(
@@ -120,24 +120,24 @@ def alignment(
     network = own_network(checks, model, sites, skip, readout, gradient)
     x, y = batch if isinstance(batch, (tuple, list)) and len(batch) == 2 else (None, None)
     checks.batch(network, x, y, ("batch[0]", "batch[1]"))
-    whole = isinstance(draws, int) and not isinstance(draws, bool) and draws >= 2
-    checks.problems += [] if whole else [f"draws: expected a whole number of at least 2, found {draws!r}"]
+    is_valid_count = isinstance(draws, int) and not isinstance(draws, bool) and draws >= 2
+    checks.problems += [] if is_valid_count else [f"draws: expected a whole number of at least 2, found {draws!r}"]
     checks.problems += [
         f"{name}: expected a function" for name, rule in _rules(credit, fresh).items() if not callable(rule)
     ]
     checks.finish()
     rule = UserCreditRule("alignment", model, credit, fresh, draws)
-    found, reference = measured(network, x, y, rule, [CATALOG.get(name) for name in MEASURED])
-    return Alignment(_names(network, found), found, draws if fresh else 0, reference.source)
+    measurements, reference = measured(network, x, y, rule, [CATALOG.get(name) for name in MEASURED])
+    return Alignment(_names(network, measurements), measurements, draws if fresh else 0, reference.source)
 
 
 def _rules(credit: Any, fresh: Any) -> Mapping[str, Any]:
     return {"credit": credit} | ({} if fresh is None else {"fresh": fresh})
 
 
-def _names(network: nn.Module, found: Measurements) -> tuple[str, ...]:
+def _names(network: nn.Module, measurements: Measurements) -> tuple[str, ...]:
     names = getattr(network, "sites", None)
-    return ("h_0", *names) if names else tuple(f"h_{site}" for site in range(len(found.sites["h_norm"])))
+    return ("h_0", *names) if names else tuple(f"h_{site}" for site in range(len(measurements.sites["h_norm"])))
 
 
 def _shown(reading: Reading) -> str:

@@ -169,7 +169,7 @@ class DiagnosisReport:
 
     def _lines(self) -> Iterator[str]:
         norms = [norm for norm in self.residual_norms if norm is not None]
-        figures = {
+        values = {
             "largest": max(norms) if len(norms) == len(self.residual_norms) else None,
             "first": self.residual_norms[0],
             "reference": self.bp_grad_norms[-1],
@@ -180,9 +180,9 @@ class DiagnosisReport:
         }
         for flag, title, text in LINES:
             state = {True: "FIRES", False: "ok", None: "not judged"}[self.flags.get(flag)]
-            used = [name for _, name, _, _ in Formatter().parse(text) if name]
-            known = all(figures[name] is not None for name in used)
-            yield f"{title}: {state}" + (f", {text.format(**figures)}" if known else "")
+            field_names = [name for _, name, _, _ in Formatter().parse(text) if name]
+            has_values = all(values[name] is not None for name in field_names)
+            yield f"{title}: {state}" + (f", {text.format(**values)}" if has_values else "")
 
 
 def diagnose(
@@ -216,7 +216,7 @@ def diagnose(
 
     Source: the release before arXiv 2606.21126.
     """
-    rules, left_out = _applicable(load_edition(edition), frozen_baseline_acc)
+    rules, skip_remarks = _applicable(load_edition(edition), frozen_baseline_acc)
     checks, network, batches = _checked(model, eval_batches, headline_acc, frozen_baseline_acc)
     checks.finish()
     first, objection = checked(network, *batches[0], "diagnose")
@@ -235,7 +235,7 @@ def diagnose(
         verdict=_in_text(audit, rules),
         edition=rules.name,
         notes=notes,
-        remarks=(*_remarks(batches, stability, measurements, audit), *left_out),
+        remarks=(*_remarks(batches, stability, measurements, audit), *skip_remarks),
         thresholds=_thresholds(rules),
         flags=_flags(audit),
     )
@@ -261,12 +261,12 @@ def _flags(audit: RunAudit) -> dict[str, bool | None]:
 
 def _in_text(audit: RunAudit, edition: Edition) -> str:
     """Return the verdict's label, and the fired rules if the label ends with a colon."""
-    word = edition.labels.get("fail", "")
-    if audit.verdict.outcome != "fail" or not word.endswith(":"):
+    label = edition.labels.get("fail", "")
+    if audit.verdict.outcome != "fail" or not label.endswith(":"):
         return audit.verdict.label
     fired = [finding for finding in audit.findings if finding.gating and finding.outcome == "fail"]
     text = ["".join(flag_text for *_, flag_text in _flag_of(finding.quantity)) or finding.title for finding in fired]
-    return f"{word} {'; '.join(dict.fromkeys(text))}"
+    return f"{label} {'; '.join(dict.fromkeys(text))}"
 
 
 def _checked(
@@ -275,31 +275,32 @@ def _checked(
     """Validate the arguments of `diagnose`; the caller must finish the checks."""
     checks = Checks("diagnose")
     checks.fractions(headline_acc=headline, frozen_baseline_acc=frozen)
-    network, given = checks.network(model), checks.batches(eval_batches)
-    for index, (x, y) in given.items():
+    network, indexed_batches = checks.network(model), checks.batches(eval_batches)
+    for index, (x, y) in indexed_batches.items():
         checks.batch(network, x, y, (f"eval_batches[{index}] x", f"eval_batches[{index}] y"))
-    checks.classes([y for _, y in given.values()], "eval_batches")
-    return checks, network, list(given.values())
+    checks.classes([y for _, y in indexed_batches.values()], "eval_batches")
+    return checks, network, list(indexed_batches.values())
 
 
 def _applicable(edition: Edition, frozen: float | None) -> tuple[Edition, list[str]]:
     """Remove the rules that cannot be judged without a frozen accuracy."""
     if frozen is not None:
         return edition, []
-    left_out = [rule for rule in edition.rules if rule.reference and rule.without_reference == "skipped"]
-    kept = tuple(rule for rule in edition.rules if rule not in left_out)
+    skipped_rules = [rule for rule in edition.rules if rule.reference and rule.without_reference == "skipped"]
+    applicable_rules = tuple(rule for rule in edition.rules if rule not in skipped_rules)
     remarks = [
-        f"{rule.code} {rule.title}: the rule was skipped, because no frozen accuracy was given" for rule in left_out
+        f"{rule.code} {rule.title}: the rule was skipped, because no frozen accuracy was given"
+        for rule in skipped_rules
     ]
-    return dataclasses.replace(edition, rules=kept), remarks
+    return dataclasses.replace(edition, rules=applicable_rules), remarks
 
 
 def _stability(network: nn.Module, batches: Sequence[Batch], first: Observation, layer: int) -> Reading:
     if len(batches) < 2:
         return Reading(None, "stability needs at least 2 batches, found 1")
-    rest = (observed(network, *batch, "diagnose", double=False) for batch in batches[1:])
-    means = [seen.gradients[layer].double().mean(dim=0) for seen in (first, *rest)]
-    return mean_pairwise_cosine(torch.stack(means))  # (batches, features)
+    observations = (observed(network, *batch, "diagnose", double=False) for batch in batches[1:])
+    mean_gradients = [observation.gradients[layer].double().mean(dim=0) for observation in (first, *observations)]
+    return mean_pairwise_cosine(torch.stack(mean_gradients))  # (batches, features)
 
 
 def _plain(value: float | None) -> float | None:

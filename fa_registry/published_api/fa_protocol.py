@@ -80,8 +80,8 @@ class FAProtocol:
         checks.finish()
         self.network, self.x_eval, self.y_eval = network, x_eval, y_eval
         limits = {"D1": d1_threshold, "D2": d2_eps * d2_factor, "D3": d3_margin_pp}
-        by = STRICT if strict else EDITION
-        self.edition: Edition = load_edition(by, {name: float(limit) for name, limit in limits.items()})
+        edition_name = STRICT if strict else EDITION
+        self.edition: Edition = load_edition(edition_name, {name: float(limit) for name, limit in limits.items()})
 
     def run(self, frozen_baseline_acc: float | None = None, test_acc: float | None = None) -> dict[str, Any]:
         """Measure the model on the evaluation batch and judge the results.
@@ -136,10 +136,10 @@ class FAProtocol:
         """
         lines = [f"verdict: {report['verdict']}"]
         for name, text in FORMATS.items():
-            figures = report["diagnostics"][name]
-            state = {True: "FIRES", False: "ok", None: "N/A"}[figures["fires"]]
-            known = all(figures[key] is not None for key in ("max_growth", "g_L", "margin") if key in figures)
-            lines.append(f"{name}: {state}" + (f", {text.format(**figures, **_in_pp(figures))}" if known else ""))
+            values = report["diagnostics"][name]
+            state = {True: "FIRES", False: "ok", None: "N/A"}[values["fires"]]
+            has_values = all(values[key] is not None for key in ("max_growth", "g_L", "margin") if key in values)
+            lines.append(f"{name}: {state}" + (f", {text.format(**values, **_in_pp(values))}" if has_values else ""))
         return "\n".join([*lines, *(f"note: {remark}" for remark in report.get("remarks", ()))])
 
     def _stand_in(self) -> str:
@@ -196,19 +196,19 @@ def _fires(finding: Finding) -> bool | None:
 
 def _marked(audit: RunAudit, edition: Edition) -> Verdict:
     """Return the verdict with all accuracy rules marked as provisional."""
-    compared = {rule.code for rule in edition.rules if rule.reference}
+    comparison_rules = {rule.code for rule in edition.rules if rule.reference}
     outcomes = {"pass": "warn", "fail": "fail"}
     findings = [
         dataclasses.replace(finding, outcome=outcomes[finding.outcome], state=PROVISIONAL)
-        if finding.rule in compared and finding.outcome in outcomes
+        if finding.rule in comparison_rules and finding.outcome in outcomes
         else finding
         for finding in audit.findings
     ]
     return verdict(audit.record, findings, edition)
 
 
-def _in_pp(figures: dict[str, Any]) -> dict[str, float]:
+def _in_pp(values: dict[str, Any]) -> dict[str, float]:
     """Return the margins of D3 in percentage points, or an empty dict for other rules."""
-    if "margin" not in figures:
+    if "margin" not in values:
         return {}
-    return {"margin_pp": 100 * figures["margin"], "threshold_pp": 100 * figures["margin_threshold"]}
+    return {"margin_pp": 100 * values["margin"], "threshold_pp": 100 * values["margin_threshold"]}

@@ -54,9 +54,9 @@ def checked(network: nn.Module, x: Tensor, y: Tensor, subject: str) -> tuple[Obs
         The observation, and the reason why the backward pass does not compute the gradient. The reason is an empty string if
         the check found no error.
     """
-    seen = observed_look(network, x, y, subject)
-    seen, check = reference.checked(network, x, y, seen)
-    observation = seen.observation(None)
+    forward_backward = observed_look(network, x, y, subject)
+    forward_backward, check = reference.checked(network, x, y, forward_backward)
+    observation = forward_backward.observation(None)
     objection = check.objection if check else ""
     return (reference.unreferenced(observation) if objection else observation), objection
 
@@ -106,8 +106,8 @@ def accuracy_of(network: nn.Module, x: Tensor, y: Tensor) -> float:
     The network runs in eval mode.
     """
     with torch.no_grad(), eval_mode(network):
-        right = network(x.clone()).argmax(dim=1) == y  # a copy, because a model may write into its input
-    return right.double().mean().item()
+        is_correct = network(x.clone()).argmax(dim=1) == y  # a copy, because a model may write into its input
+    return is_correct.double().mean().item()
 
 
 def accuracy(value: float | None) -> Reading:

@@ -18,32 +18,32 @@ ASKED = ("figures", "initial weights", "feedback", "first steps", "whole trainin
 LONGEST = 150  # characters of a recorded setting that a message shows
 
 
-def differing_settings(logged: Mapping[str, Scalar], here: Mapping[str, Scalar]) -> list[str]:
+def differing_settings(logged: Mapping[str, Scalar], current: Mapping[str, Scalar]) -> list[str]:
     """Return the names of the settings in which two configurations differ.
 
     If there is no difference, recomputed metrics must be equal in every bit.
 
     Args:
         logged: settings recorded during training.
-        here: settings of this machine.
+        current: settings of this machine.
     """
     # an older run has no CONFIGURATION, so only SAME_MACHINE is compared
     names = [*SAME_MACHINE, *(name for name in CONFIGURATION if name in logged)]
-    return [name for name in names if logged.get(name) != here.get(name)]
+    return [name for name in names if logged.get(name) != current.get(name)]
 
 
-def described_difference(logged: Mapping[str, Scalar], here: Mapping[str, Scalar]) -> str:
+def described_difference(logged: Mapping[str, Scalar], current: Mapping[str, Scalar]) -> str:
     """Return a text that describes how two configurations differ, or an empty string.
 
     Example: `trained with AMD EPYC, AVX512, measured with AMD EPYC, AVX2`.
 
     Args:
         logged: settings recorded during training.
-        here: settings of this machine.
+        current: settings of this machine.
     """
-    names = differing_settings(logged, here)
-    named = [name for name in names if name != "fingerprint"] or names
-    return f"trained with {_values(named, logged)}, measured with {_values(named, here)}" if names else ""
+    names = differing_settings(logged, current)
+    compared = [name for name in names if name != "fingerprint"] or names
+    return f"trained with {_values(compared, logged)}, measured with {_values(compared, current)}" if names else ""
 
 
 def _values(names: Sequence[str], conventions: Mapping[str, Scalar]) -> str:
@@ -56,16 +56,16 @@ def _value(name: str, value: Scalar | None) -> str:
     return text if name in ("processor", "instruction_set", "math_library") else f"{name} {text}"
 
 
-def undecidable(subject: str, elsewhere: str, found: str, **more: int) -> Check:
+def undecidable(subject: str, difference: str, observation: str, **counts: int) -> Check:
     """Return a Check that is inconclusive because the configurations differ.
 
     Args:
         subject: what was checked.
-        elsewhere: result of `described_difference`.
-        found: what the check observed.
-        more: further fields of the Check.
+        difference: result of `described_difference`.
+        observation: what the check observed.
+        counts: further fields of the Check.
     """
-    return Check(subject, "not possible", f"{UNDECIDABLE}: {elsewhere}; {found}", elsewhere=True, **more)
+    return Check(subject, "not possible", f"{UNDECIDABLE}: {difference}; {observation}", elsewhere=True, **counts)
 
 
 def is_undecidable(check: Check) -> bool:

@@ -91,21 +91,23 @@ PROVENANCE: Mapping[str, Is] = {
 FEEDBACK: Mapping[str, Is] = {"sha256": is_text, "tensors": is_table_of(is_list_of(is_whole))}
 
 
-def check(name: str, fields: Mapping[str, Is], held: Any) -> None:
-    """Raise ValueError if `held` is not a table or a field has a wrong type.
+def check(name: str, fields: Mapping[str, Is], stored: Any) -> None:
+    """Raise ValueError if `stored` is not a table or a field has a wrong type.
 
     Args:
         name: name of the table in the message.
         fields: field name → check of its value. A missing field is valid.
-        held: value to check.
+        stored: value to check.
     """
-    if not is_table(held):
-        raise ValueError(f"{name}: expected a table, found {jsonio.describe_value(held)}")
-    wrong = [field for field, is_so in fields.items() if field in held and not is_so(held[field])]
-    if wrong:
-        problems = [f"{field} = {jsonio.describe_value(held[field])}{_expected(fields[field])}" for field in wrong]
+    if not is_table(stored):
+        raise ValueError(f"{name}: expected a table, found {jsonio.describe_value(stored)}")
+    invalid = [field for field, is_valid in fields.items() if field in stored and not is_valid(stored[field])]
+    if invalid:
+        problems = [f"{field} = {jsonio.describe_value(stored[field])}{_expected(fields[field])}" for field in invalid]
         raise ValueError(f"{name}: invalid value: {join_names(problems)}")
 
 
-def _expected(is_so: Is) -> str:
-    return f" (expected a whole number from {is_so.least} to {is_so.most})" if isinstance(is_so, Within) else ""
+def _expected(is_valid: Is) -> str:
+    return (
+        f" (expected a whole number from {is_valid.least} to {is_valid.most})" if isinstance(is_valid, Within) else ""
+    )

@@ -130,8 +130,8 @@ class Series(Sequence[Reading]):
 
     def __iter__(self) -> Iterator[Reading]:
         reasons = self._reasons
-        for place, value in enumerate(self._values):
-            yield Reading(None, reasons[place]) if place in reasons else Reading(value)
+        for index, value in enumerate(self._values):
+            yield Reading(None, reasons[index]) if index in reasons else Reading(value)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, (Series, tuple)) and tuple(self) == tuple(other)
@@ -144,8 +144,8 @@ class Series(Sequence[Reading]):
 
     def __json__(self) -> Any:
         return [
-            {"na": self._reasons[place]} if place in self._reasons else value
-            for place, value in enumerate(self._values)
+            {"na": self._reasons[index]} if index in self._reasons else value
+            for index, value in enumerate(self._values)
         ]
 
     @classmethod
@@ -156,8 +156,8 @@ class Series(Sequence[Reading]):
         if {float}.issuperset(map(type, values)) and math.isfinite(sum(values)):
             series._values = array("d", values)  # the usual case, without a Reading object per number
             return series
-        for place, value in enumerate(values):
-            series._append(_entry(value, place))
+        for index, value in enumerate(values):
+            series._append(_entry(value, index))
         return series
 
     @classmethod
@@ -176,8 +176,8 @@ def _series(values: array[float], reasons: dict[int, str]) -> Series:
     return series
 
 
-def _entry(value: Any, place: int) -> Reading:
+def _entry(value: Any, index: int) -> Reading:
     try:
         return Reading.__from_json__(value)
     except ValueError as error:
-        raise ValueError(f"{error} at [{place}]") from None
+        raise ValueError(f"{error} at [{index}]") from None

@@ -18,7 +18,7 @@ def filled(page: str, *parts: str) -> str:
         page: path of the page, relative to the checkout.
         parts: new text between the marks, one per pair of marks.
     """
-    prose, *rest = (CHECKOUT / page).read_text(encoding="utf-8").split(BEGIN)
-    after = [text.partition(END)[2] for text in rest]
-    pieces = (f"{BEGIN}\n{part}\n{END}{text}" for part, text in zip(parts, after, strict=True))
+    prose, *sections = (CHECKOUT / page).read_text(encoding="utf-8").split(BEGIN)
+    following_texts = [text.partition(END)[2] for text in sections]
+    pieces = (f"{BEGIN}\n{part}\n{END}{text}" for part, text in zip(parts, following_texts, strict=True))
     return "".join([prose, *pieces])

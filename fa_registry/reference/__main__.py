@@ -62,14 +62,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m fa_registry.reference", description=__doc__)
     parser.add_argument("--write", action="store_true", help="write the pages instead of comparing them")
     parser.add_argument("--folder", type=Path, default=CHECKOUT, help="a checkout [this one]")
-    wanted = parser.parse_args(arguments)
-    old = stale(wanted.folder)
-    for name in old:
-        if wanted.write:
-            (wanted.folder / name).parent.mkdir(exist_ok=True)
-            (wanted.folder / name).write_text(PAGES[name](), encoding="utf-8")
-        print(f"{name}: {'written' if wanted.write else 'is stale; update it with --write'}")
-    return int(bool(old) and not wanted.write)
+    options = parser.parse_args(arguments)
+    stale_pages = stale(options.folder)
+    for name in stale_pages:
+        if options.write:
+            (options.folder / name).parent.mkdir(exist_ok=True)
+            (options.folder / name).write_text(PAGES[name](), encoding="utf-8")
+        print(f"{name}: {'written' if options.write else 'is stale; update it with --write'}")
+    return int(bool(stale_pages) and not options.write)
 
 
 if __name__ == "__main__":

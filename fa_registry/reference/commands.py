@@ -26,7 +26,9 @@ def commands_reference() -> str:
     commands = sorted(main.commands.items())
     listed = [f"| [`{name}`](#{PROGRAM}-{name}) | {_cell(_paragraphs(command)[0])} |\n" for name, command in commands]
     parts = [INTRODUCTION.replace("{help}", main.help or ""), *listed]
-    parts += [_command(name, one, click.Context(one, context, info_name=name)) for name, one in commands]
+    parts += [
+        _command(name, subcommand, click.Context(subcommand, context, info_name=name)) for name, subcommand in commands
+    ]
     return "".join(parts).rstrip("\n") + "\n"
 
 
@@ -44,13 +46,13 @@ def _usage(command: click.Command, context: click.Context) -> str:
 def _help(command: click.Command) -> Iterator[str]:
     r"""Yield the paragraphs of a command's help; \b starts a code block."""
     for paragraph in _paragraphs(command):
-        kept = paragraph.removeprefix("\b\n")
-        head, _, rest = kept.partition("\n")
-        if kept == paragraph:
+        stripped = paragraph.removeprefix("\b\n")
+        head, _, body = stripped.partition("\n")
+        if stripped == paragraph:
             yield f"\n{' '.join(paragraph.split())}"
         else:
             yield f"\n{head}\n"
-            yield "\n".join(f"    {line.strip()}" for line in rest.splitlines())
+            yield "\n".join(f"    {line.strip()}" for line in body.splitlines())
 
 
 def _paragraphs(command: click.Command) -> list[str]:

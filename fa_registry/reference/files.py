@@ -201,7 +201,10 @@ def files_reference() -> str:
             "\n### take\n",
             _named({"scalar": "The value of a metric that has one value per run.", **_statement(TAKES)}, "take"),
         ),
-        *("\n### fires\n", _named(_statement({name: one.compare for name, one in OPERATORS.items()}), "fires")),
+        *(
+            "\n### fires\n",
+            _named(_statement({name: operator.compare for name, operator in OPERATORS.items()}), "fires"),
+        ),
         *("\n### judge\n", _named(_statement(JUDGES), "judge")),
         *(OPTIONS, _keys(Option)),
     ]
@@ -228,14 +231,14 @@ def _recipe() -> str:
     for name in typing.get_args(RecipeField):
         record = Recipe if name in {field.name for field in dataclasses.fields(Recipe)} else RunSpec
         (field,) = (field for field in dataclasses.fields(record) if field.name == name)
-        takes = type_text(typing.Literal[CHOICES[name]] if name in CHOICES else typing.get_type_hints(record)[name])
-        rows.append(_row(name, takes, _default(field), text_below(record)[name]))
+        values = type_text(typing.Literal[CHOICES[name]] if name in CHOICES else typing.get_type_hints(record)[name])
+        rows.append(_row(name, values, _default(field), text_below(record)[name]))
     return "\n".join([KEYS, *rows])
 
 
-def _named(description: Mapping[str, str], what: str) -> str:
+def _named(description: Mapping[str, str], heading: str) -> str:
     return "\n".join(
-        [f"| {what} | |\n|---|---|", *(f"| `{name}` | {cell(text)} |" for name, text in description.items())]
+        [f"| {heading} | |\n|---|---|", *(f"| `{name}` | {cell(text)} |" for name, text in description.items())]
     )
 
 
@@ -245,12 +248,12 @@ def _statement(functions: Mapping[str, Callable[..., Any]]) -> dict[str, str]:
 
 def _controls() -> dict[str, str]:
     """Return control → description, from the docstring of training.controls."""
-    statement = dict(re.findall(r"^(\w+?)(?:_K)?: (.+)$", controls.__doc__ or "", re.MULTILINE))
-    return {name: statement[name] for name in CONTROLS}
+    descriptions = dict(re.findall(r"^(\w+?)(?:_K)?: (.+)$", controls.__doc__ or "", re.MULTILINE))
+    return {name: descriptions[name] for name in CONTROLS}
 
 
-def _row(name: str, takes: str, default: str, text: str) -> str:
-    return f"| `{name}` | {takes} | {default} | {cell(text)} |"
+def _row(name: str, values: str, default: str, text: str) -> str:
+    return f"| `{name}` | {values} | {default} | {cell(text)} |"
 
 
 def _default(field: dataclasses.Field) -> str:

@@ -79,8 +79,8 @@ def _record(record: type) -> str:
             for field in dataclasses.fields(record)
         ),
     ]
-    described = inspect.getmembers(record, lambda member: isinstance(member, property))
-    lines += [f"- `{name}`, computed{_sentence(made.fget)}" for name, made in described]
+    properties = inspect.getmembers(record, lambda member: isinstance(member, property))
+    lines += [f"- `{name}`, computed{_sentence(computed.fget)}" for name, computed in properties]
     return "\n".join(lines)
 
 
@@ -95,30 +95,30 @@ def text_below(record: type) -> dict[str, str]:
 
 
 def _records(contexts_of: Mapping[type, Any]) -> set[type]:
-    found: set[type] = set()
-    waiting = [hint for context in contexts_of for hint in typing.get_type_hints(context).values()]
-    while waiting:
-        hint = waiting.pop()
-        waiting += typing.get_args(hint)
-        plain = typing.get_origin(hint) or hint
-        if dataclasses.is_dataclass(plain) and plain not in found:
-            found.add(plain)
-            waiting += typing.get_type_hints(plain).values()
-    return found
+    records: set[type] = set()
+    pending_hints = [hint for context in contexts_of for hint in typing.get_type_hints(context).values()]
+    while pending_hints:
+        hint = pending_hints.pop()
+        pending_hints += typing.get_args(hint)
+        base_type = typing.get_origin(hint) or hint
+        if dataclasses.is_dataclass(base_type) and base_type not in records:
+            records.add(base_type)
+            pending_hints += typing.get_type_hints(base_type).values()
+    return records
 
 
 def _filters() -> Iterator[str]:
     pages = {name: environment(name) for name in render.TEMPLATES}
-    kinds = {mode(name): made for name, made in pages.items()}
-    common = set.intersection(*(set(made.filters) for made in kinds.values()))
+    kinds = {mode(name): page for name, page in pages.items()}
+    common = set.intersection(*(set(page.filters) for page in kinds.values()))
     jinja = JINJA_FILTERS
     yield "| filter | output | where |"
     yield "|---|---|---|"
-    every = {name: (function, kind) for kind, made in kinds.items() for name, function in made.filters.items()}
-    for name, (function, kind) in sorted(every.items()):
+    all_filters = {name: (function, kind) for kind, page in kinds.items() for name, function in page.filters.items()}
+    for name, (function, kind) in sorted(all_filters.items()):
         if function.__module__.startswith("fa_registry"):
-            where = "everywhere" if name in common else f"`*{kind}`"
-            yield f"| `{name}` | {cell(first_line(function))} | {where} |"
+            usage = "everywhere" if name in common else f"`*{kind}`"
+            yield f"| `{name}` | {cell(first_line(function))} | {usage} |"
     yield f"\nFrom Jinja2: {', '.join(f'`{name}`' for name in sorted(jinja))}."
     yield f"Functions: {', '.join(f'`{name}`' for name in GLOBALS)}. Methods of texts: {_names(TEXT)}."
 
@@ -132,7 +132,7 @@ def type_text(hint: Any) -> str:
     if hint is type(None):
         return "none"
     if origin is tuple:
-        inner = [one for one in arguments if one is not ...]
+        inner = [argument for argument in arguments if argument is not ...]
         text = " and ".join(map(type_text, inner))
         return f"list of {text}" if ... in arguments else f"({', '.join(map(type_text, inner))})"
     if origin is not None and dataclasses.is_dataclass(origin):
@@ -140,7 +140,7 @@ def type_text(hint: Any) -> str:
     if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
         return f"{type_text(arguments[0])} → {type_text(arguments[1])}"
     if origin is typing.Literal:
-        return ", ".join(f"`{word}`" for word in arguments)
+        return ", ".join(f"`{literal}`" for literal in arguments)
     if arguments:
         return " or ".join(map(type_text, arguments))
     if dataclasses.is_dataclass(hint):

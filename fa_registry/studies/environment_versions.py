@@ -18,26 +18,28 @@ def versions() -> dict[str, str]:
 
     The version of this package includes a digest of its source.
     """
-    known = provenance.versions()
-    ours = f"{known.get('fa_registry', '')} (source {source_digest('fa_registry')[:8]})"
-    return {"fa_registry": ours, **{name: known.get(name, "not installed") for name in COMPARED}}
+    installed = provenance.versions()
+    package_version = f"{installed.get('fa_registry', '')} (source {source_digest('fa_registry')[:8]})"
+    return {"fa_registry": package_version, **{name: installed.get(name, "not installed") for name in COMPARED}}
 
 
-def unequal(here: Mapping[str, str], there: Mapping[str, str], host: str) -> str:
+def unequal(local_versions: Mapping[str, str], remote_versions: Mapping[str, str], host: str) -> str:
     """Return a message about versions that differ between two machines.
 
     Return an empty string if all versions are equal.
 
     Args:
-        here: versions on this machine.
-        there: versions on the other machine.
+        local_versions: versions on this machine.
+        remote_versions: versions on the other machine.
         host: name of the other machine.
     """
-    names = [name for name in here if here[name] != there.get(name)]
+    names = [name for name in local_versions if local_versions[name] != remote_versions.get(name)]
     if not names:
         return ""
-    found = ", ".join(f"{name} {there.get(name, 'not installed')} instead of {here[name]}" for name in names)
+    differences = ", ".join(
+        f"{name} {remote_versions.get(name, 'not installed')} instead of {local_versions[name]}" for name in names
+    )
     return (
-        f"{host} has {found}; nothing was trained there. All machines of a study must have the versions of this machine: "
+        f"{host} has {differences}; nothing was trained there. All machines of a study must have the versions of this machine: "
         "install the same versions there (pip install with the same constraints.txt), or exclude that machine"
     )

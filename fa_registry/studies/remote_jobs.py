@@ -72,14 +72,14 @@ def run_in_batches(
     resources: JobResources,
     stop: StopCheck,
     report: EventSink,
-    place: Callable[[bytes], RemoteProcess],
+    start_process: Callable[[bytes], RemoteProcess],
 ) -> None:
     """Run jobs in batches, as described in Executor.run.
 
     Args:
-        place: function that starts a process, which then calls `do_batch` with the given bytes.
+        start_process: function that starts a process, which then calls `do_batch` with the given bytes.
     """
-    _Batches(jobs, work, resources, stop, report, place).run()
+    _Batches(jobs, work, resources, stop, report, start_process).run()
 
 
 @dataclasses.dataclass
@@ -108,10 +108,10 @@ class _Batches:
         resources: JobResources,
         stop: StopCheck,
         report: EventSink,
-        place: Callable[[bytes], RemoteProcess],
+        start_process: Callable[[bytes], RemoteProcess],
     ):
         self._waiting = deque(enumerate(jobs))
-        self._work, self._resources, self._stop, self._tell, self._place = work, resources, stop, report, place
+        self._work, self._resources, self._stop, self._tell, self._place = work, resources, stop, report, start_process
         self._processes = math.ceil(resources.at_once / resources.in_turns)
         self._batches: list[_Batch] = []
         self._deaths: dict[int, str] = {}  # of a job whose first process was lost: how that process ended
@@ -153,12 +153,12 @@ class _Batches:
         size = min(share, self._resources.in_turns, self._resources.at_once, len(self._waiting))
         jobs = dict(self._waiting.popleft() for _ in range(size))
         try:
-            given = pickle.dumps((self._work, list(jobs.values())))
+            packed_jobs = pickle.dumps((self._work, list(jobs.values())))
         except Exception:
             for index in jobs:
                 self._tell(JobEvent(index, "failed", traceback.format_exc()))
             return
-        message = pickle.dumps((versions(), self._resources.threads, list(jobs), given))
+        message = pickle.dumps((versions(), self._resources.threads, list(jobs), packed_jobs))
         self._batches.append(_Batch(self._place(message), jobs))
 
     def _attend(self, batch: _Batch) -> None:
@@ -174,16 +174,16 @@ class _Batches:
         batch.heard = time.monotonic() if messages else batch.heard
         for message in messages:
             self._receive(batch, unpacked(message))
-        silent = 0.0 if batch.heard is None else time.monotonic() - batch.heard
+        silent_seconds = 0.0 if batch.heard is None else time.monotonic() - batch.heard
         if not batch.open:
             self._batches.remove(batch)
             batch.placed.leave(bool(self._waiting))
-        elif self._resources.silence and silent > self._resources.silence:
+        elif self._resources.silence and silent_seconds > self._resources.silence:
             self._batches.remove(batch)
             batch.placed.end()
-            why = f"its process sent no heartbeat for {silent:.0f} s and was ended"
+            reason = f"its process sent no heartbeat for {silent_seconds:.0f} s and was ended"
             for index in batch.open:
-                self._tell(JobEvent(index, "failed", why, lost=True))
+                self._tell(JobEvent(index, "failed", reason, lost=True))
 
     def _receive(self, batch: _Batch, event: JobEvent | None) -> None:
         if event is None or event.kind == BEGUN:
@@ -201,7 +201,7 @@ class _Batches:
                 return
         self._tell(event)
 
-    def _count_death(self, index: int, job: Any, how: str, begun: bool) -> None:
+    def _count_death(self, index: int, job: Any, cause: str, begun: bool) -> None:
         """Restart a job whose process was lost, or report that the job failed.
 
         A job whose process had not begun may retry more often, because the cluster may have chosen a dead machine.
@@ -210,11 +210,11 @@ class _Batches:
         if not begun and self._unbegun[index] < MOST_TRIES:
             self._waiting.appendleft((index, job))
         elif index in self._deaths:
-            why = f"its process {self._deaths[index]}; after the restart it {how}"
-            self._tell(JobEvent(index, "failed", why, lost=True))
+            reason = f"its process {self._deaths[index]}; after the restart it {cause}"
+            self._tell(JobEvent(index, "failed", reason, lost=True))
         else:
-            self._deaths[index] = how
-            self._tell(JobEvent(index, "again", f"its process {how}; the job restarts in another process"))
+            self._deaths[index] = cause
+            self._tell(JobEvent(index, "again", f"its process {cause}; the job restarts in another process"))
             self._waiting.appendleft((index, job))
 
     def _say_who_waits(self) -> None:
@@ -236,23 +236,23 @@ def do_batch(message: bytes, stop: StopCheck, send: Callable[[Message], None]) -
         message: pickled batch from the scheduler.
         send: function that sends a message to the scheduler.
     """
-    asked, threads, indices, given = pickle.loads(message)
-    if text := unequal(asked, versions(), platform.node()):
+    expected_versions, threads, indices, packed_jobs = pickle.loads(message)
+    if text := unequal(expected_versions, versions(), platform.node()):
         send(packed(JobEvent(0, UNEQUAL, text)))
         return
 
     def report(event: JobEvent) -> None:
-        own = dataclasses.replace(event, index=indices[event.index])
+        study_event = dataclasses.replace(event, index=indices[event.index])
         if event.kind in ENDS:
-            send_end(send, own)
+            send_end(send, study_event)
         else:
-            send(packed(own))
+            send(packed(study_event))
 
     try:
-        work, jobs = pickle.loads(given)
+        work, jobs = pickle.loads(packed_jobs)
     except Exception:  # such as a package that is not installed here
-        for place in range(len(indices)):
-            report(JobEvent(place, "failed", traceback.format_exc()))
+        for index in range(len(indices)):
+            report(JobEvent(index, "failed", traceback.format_exc()))
         return
     with pinned_threads(threads):
         run_side_by_side(jobs, work, len(jobs), stop, report)

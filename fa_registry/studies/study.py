@@ -103,9 +103,11 @@ def wrong_fields(raw: Mapping[str, Any]) -> list[str]:
     empty = [name for name in ("name", "title", "edition", "grid") if raw.get(name) in ("", [])]
     stated = {name: value for name, value in raw.items() if name not in empty}
     problem = name_problem(raw["name"]) if isinstance(stated.get("name"), str) else ""
-    kept = raw.get("keep_states", 0)
-    few = [f"keep_states: expected a whole number from 0, found {kept}"] if type(kept) is int and kept < 0 else []
-    return [*jsonio.try_decode(StudyTable, stated)[1], *([f"name: {problem}"] if problem else []), *few]
+    count = raw.get("keep_states", 0)
+    count_problems = (
+        [f"keep_states: expected a whole number from 0, found {count}"] if type(count) is int and count < 0 else []
+    )
+    return [*jsonio.try_decode(StudyTable, stated)[1], *([f"name: {problem}"] if problem else []), *count_problems]
 
 
 def grids(raw: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -116,10 +118,10 @@ def grids(raw: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     fields = [field.name for field in dataclasses.fields(Grid)]
     for grid in raw["grid"] if isinstance(raw.get("grid"), list) else ():
         if isinstance(grid, Mapping):
-            known = {name: value for name, value in grid.items() if name in fields}
-            tables = {name: table(known, name) for name in TABLES if isinstance(known.get(name), Mapping)}
-            if jsonio.try_decode(Grid, known | tables)[0]:
-                yield known
+            known_fields = {name: value for name, value in grid.items() if name in fields}
+            tables = {name: table(known_fields, name) for name in TABLES if isinstance(known_fields.get(name), Mapping)}
+            if jsonio.try_decode(Grid, known_fields | tables)[0]:
+                yield known_fields
 
 
 def table(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -127,8 +129,8 @@ def table(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
     The result is empty if the value is missing or not a table.
     """
-    written = raw[name] if isinstance(raw.get(name), Mapping) else {}
-    return {key: value for key, value in written.items() if key in TABLES[name]}
+    entries = raw[name] if isinstance(raw.get(name), Mapping) else {}
+    return {key: value for key, value in entries.items() if key in TABLES[name]}
 
 
 NO_FIELDS = ("seeds", "data", "scale")  # overrides that are not fields of a spec
@@ -160,7 +162,7 @@ def cells(raw: Mapping[str, Any], overrides: Mapping[str, Any], variant: StudyVa
     recipe = dict(table(raw, "recipe"))
     if not isinstance(raw.get("recipe", {}), Mapping):
         recipe["epochs"] = 0  # replaces the invalid table: no run of this file is trained
-    replaced = {name: value for name, value in overrides.items() if name not in NO_FIELDS}
+    field_overrides = {name: value for name, value in overrides.items() if name not in NO_FIELDS}
     for grid in grids(raw):
         axes = {field: grid[axis] for axis, field in AXES.items() if axis in grid}
         if "seeds" in overrides:
@@ -168,14 +170,14 @@ def cells(raw: Mapping[str, Any], overrides: Mapping[str, Any], variant: StudyVa
         if "epochs" in overrides:
             axes["epochs"] = [overrides["epochs"]]
         fixed = {name: grid[name] for name in FIXED if name in grid}
-        fields = {**recipe, **table(grid, "recipe"), **replaced, **fixed}
+        fields = {**recipe, **table(grid, "recipe"), **field_overrides, **fixed}
         controls = {"frozen": True, **table(raw, "controls"), **table(grid, "controls")}
-        wanted = tuple(control for control in CONTROLS if controls.get(control))
+        control_names = tuple(control for control in CONTROLS if controls.get(control))
         for values in product(*axes.values()):
             cell = {**fields, **dict(zip(axes, values, strict=True))}
             for swept, text in _swept(cell, grid):
                 name = f"{grid['name']} {text}".strip() if grid.get("name") else ""
-                yield GridCell(_of_variant(swept, variant), wanted, name)
+                yield GridCell(_of_variant(swept, variant), control_names, name)
 
 
 def _swept(cell: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
@@ -185,33 +187,35 @@ def _swept(cell: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[tuple[d
     """
     lists = dict(_lists(cell, grid))
     for values in product(*lists.values()):
-        chosen: dict[str, dict[str, Any]] = {}
-        for (place, name), value in zip(lists, values, strict=True):
-            chosen.setdefault(place, {})[name] = value
-        options = {place: {**cell[place], **chosen.get(place, {})} for place in FIXED if place in cell}
-        recipe = chosen.get("recipe", {})
-        of_setting = {**chosen.get("architecture_options", {}), **recipe}
+        values_by_table: dict[str, dict[str, Any]] = {}
+        for (table_name, name), value in zip(lists, values, strict=True):
+            values_by_table.setdefault(table_name, {})[name] = value
+        options = {key: {**cell[key], **values_by_table.get(key, {})} for key in FIXED if key in cell}
+        recipe = values_by_table.get("recipe", {})
+        of_setting = {**values_by_table.get("architecture_options", {}), **recipe}
         of_setting.pop("credit_norm", None)  # belongs to the method
         yield {**cell, **options, **recipe}, ", ".join(f"{name}={value}" for name, value in of_setting.items())
 
 
 def _lists(cell: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], list]]:
     """Yield ((table, field), values) for every list in options and recipe."""
-    for place in grid:
-        if place == "recipe":
-            yield from (((place, name), cell[name]) for name in table(grid, place) if isinstance(cell[name], list))
-        elif place in FIXED:
-            for name, value in grid[place].items():
-                if isinstance(value, list) and not _is_a_list(cell, place, name):
-                    yield (place, name), value
+    for table_name in grid:
+        if table_name == "recipe":
+            yield from (
+                ((table_name, name), cell[name]) for name in table(grid, table_name) if isinstance(cell[name], list)
+            )
+        elif table_name in FIXED:
+            for name, value in grid[table_name].items():
+                if isinstance(value, list) and not _is_a_list(cell, table_name, name):
+                    yield (table_name, name), value
 
 
-def _is_a_list(cell: Mapping[str, Any], place: str, option: str) -> bool:
+def _is_a_list(cell: Mapping[str, Any], table_name: str, option: str) -> bool:
     """Return whether a single value of this option is a list."""
-    owner = place.removesuffix("_options")
-    if cell.get(owner) not in NAMES[owner].names():
+    plugin_kind = table_name.removesuffix("_options")
+    if cell.get(plugin_kind) not in NAMES[plugin_kind].names():
         return False
-    declared = NAMES[owner].get(cell[owner]).card.options.get(option)
+    declared = NAMES[plugin_kind].get(cell[plugin_kind]).card.options.get(option)
     return declared is not None and isinstance(declared.default, (list, tuple))
 
 
@@ -345,19 +349,19 @@ def expanded(file: StudyFile, overrides: Mapping[str, Any]) -> Study:
         InvalidFields: the file or the overrides are invalid. The message lists all problems.
     """
     raw, problems = file.raw, wrong_fields(file.raw)
-    given = {key: value for key, value in overrides.items() if value}
+    nonempty_overrides = {key: value for key, value in overrides.items() if value}
     variant = parse_variant(overrides, problems)
     trained: list[tuple[RunSpec, GridCell]] = []
-    left = MOST_RUNS
-    for number, of_grid in _by_grid(raw, given, variant):
-        of_grid = list(islice(of_grid, left + 1))
-        if not of_grid:
+    remaining_runs = MOST_RUNS
+    for number, grid_cells in _by_grid(raw, nonempty_overrides, variant):
+        grid_cells = list(islice(grid_cells, remaining_runs + 1))
+        if not grid_cells:
             problems.append(f"grid[{number}]: expands to no runs; every list needs at least one entry")
-        left -= len(of_grid)
-        if left < 0:
+        remaining_runs -= len(grid_cells)
+        if remaining_runs < 0:
             problems.append(f"grid[{number}]: expands to too many runs; the maximum per study is {MOST_RUNS:,}")
             break
-        for cell in of_grid:
+        for cell in grid_cells:
             try:
                 trained.append((parse_spec(cell.fields), cell))
             except InvalidFields as error:
@@ -385,7 +389,9 @@ def _by_grid(
 
 def _specs(trained: list[tuple[RunSpec, GridCell]]) -> tuple[RunSpec, ...]:
     controls = list(
-        islice((each for spec, cell in trained for each in controls_of(spec, cell.controls)), MOST_RUNS + 1)
+        islice(
+            (control_spec for spec, cell in trained for control_spec in controls_of(spec, cell.controls)), MOST_RUNS + 1
+        )
     )
     if len(controls) > MOST_RUNS:
         raise InvalidFields("study", [f"controls: expand to too many runs; the maximum per study is {MOST_RUNS:,}"])

@@ -41,8 +41,8 @@ class StudyVariant:
 
         The dict is empty if the variant has no differences from the study.
         """
-        given = {"data": self.data} if self.data else {}
-        return given | ({"scale": self.scale} if self.scale != 1 else {})
+        data_override = {"data": self.data} if self.data else {}
+        return data_override | ({"scale": self.scale} if self.scale != 1 else {})
 
     @property
     def description(self) -> str:

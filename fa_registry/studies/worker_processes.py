@@ -146,13 +146,13 @@ class _Supervisor:
         try:
             worker = Worker(job[1])
         except (EOFError, OSError) as error:
-            why = f"{type(error).__name__}: {error}"
+            error_text = f"{type(error).__name__}: {error}"
             if self._workers:
                 self.waiting.appendleft(job)
                 self._processes = len(self._workers)
-                LOG.warning(NO_ROOM, why, self._processes)
+                LOG.warning(NO_ROOM, error_text, self._processes)
             else:
-                self._count_death(job, f"did not begin ({why})", lost=True)
+                self._count_death(job, f"did not begin ({error_text})", lost=True)
             return False
         self._workers.append(worker)
         worker.give(job)
@@ -160,41 +160,41 @@ class _Supervisor:
 
     def _attend(self, worker: Worker) -> None:
         """Report the events of a worker. If the worker has ended or hangs, handle its job."""
-        gone = worker.is_gone  # checked first: a worker that ends in between may have sent its last event
+        has_ended = worker.is_gone  # checked first: a worker that ends in between may have sent its last event
         for event in worker.reported():
             self._tell(event)
-        job, silent = worker.job, worker.silent_for
-        if gone:
+        job, silent_seconds = worker.job, worker.silent_for
+        if has_ended:
             self._workers.remove(worker)
             worker.end()
             if job:
                 code = worker.process.exitcode
                 self._count_death(job, f"ended with {_text(code)}", lost=code in (-KILL, UNKNOWN))
-        elif job and self._silence and silent > self._silence:
+        elif job and self._silence and silent_seconds > self._silence:
             self._workers.remove(worker)
             worker.interrupt()
             worker.end()
-            why = f"its process sent no heartbeat for {silent:.0f} s and was ended"
-            self._tell(JobEvent(job[0], "failed", why, lost=True))
-        elif worker.exceeds_timeout and silent > GRACE_SECONDS:  # a thread that a job left prevents its exit
+            reason = f"its process sent no heartbeat for {silent_seconds:.0f} s and was ended"
+            self._tell(JobEvent(job[0], "failed", reason, lost=True))
+        elif worker.exceeds_timeout and silent_seconds > GRACE_SECONDS:  # a thread that a job left prevents its exit
             self._workers.remove(worker)
             worker.end(0.0)
 
-    def _count_death(self, job: tuple[int, bytes], how: str, lost: bool) -> None:
+    def _count_death(self, job: tuple[int, bytes], cause: str, lost: bool) -> None:
         index = job[0]
         if index in self._deaths:
-            why = f"its process {self._deaths[index]}; after the restart it {how}"
-            self._tell(JobEvent(index, "failed", why, lost))
+            reason = f"its process {self._deaths[index]}; after the restart it {cause}"
+            self._tell(JobEvent(index, "failed", reason, lost))
         else:
-            self._deaths[index] = how
-            self._tell(JobEvent(index, "again", f"its process {how}; the job restarts in a new process"))
+            self._deaths[index] = cause
+            self._tell(JobEvent(index, "again", f"its process {cause}; the job restarts in a new process"))
             self.waiting.appendleft(job)
 
 
 def _text(code: int | None) -> str:
     if code is None or code >= 0:
         return f"exit code {code}"
-    return f"signal {next((known.name for known in signal.Signals if known == -code), -code)}"
+    return f"signal {next((candidate.name for candidate in signal.Signals if candidate == -code), -code)}"
 
 
 class Worker:
@@ -213,8 +213,8 @@ class Worker:
         self._last = time.monotonic()
         self._folder = process_ownership.create_temp_dir("fa_registry-worker-")
         context = _context()
-        self.connection, there = context.Pipe()
-        self.process = context.Process(target=_work, args=(there, dict(os.environ), str(self._folder)))
+        self.connection, worker_connection = context.Pipe()
+        self.process = context.Process(target=_work, args=(worker_connection, dict(os.environ), str(self._folder)))
         try:
             _ensure_forkserver(context)
             with _main_hidden(unless=b"__main__" in message), _variables(PYTHONSAFEPATH="1"):
@@ -224,7 +224,7 @@ class Worker:
             process_ownership.remove_quietly(self._folder)
             raise
         finally:
-            there.close()
+            worker_connection.close()
 
     @property
     def is_free(self) -> bool:
@@ -345,14 +345,14 @@ def unpacked(message: Message) -> JobEvent | None:
 
     If the value cannot be unpickled here, return a failure of its job. If the message is a log line, log it and return None.
     """
-    index, kind, value, refused = message
+    index, kind, value, exit_code = message
     try:
-        reported = pickle.loads(value)
+        unpickled = pickle.loads(value)
     except Exception:
         return JobEvent(index, "failed", traceback.format_exc())
     if kind != LOGGED:
-        return JobEvent(index, kind, reported, refused=refused)
-    name, level, text = reported
+        return JobEvent(index, kind, unpickled, refused=exit_code)
+    name, level, text = unpickled
     logging.getLogger(name).log(level, "%s", text)
     return None
 
@@ -389,8 +389,8 @@ def _end_all(workers: Sequence[Worker]) -> None:
 
 
 def _context() -> BaseContext:
-    short = len(os.fsencode(tempfile.gettempdir())) <= LONGEST_FOLDER
-    return multiprocessing.get_context("forkserver" if sys.platform == "linux" and short else "spawn")
+    has_short_path = len(os.fsencode(tempfile.gettempdir())) <= LONGEST_FOLDER
+    return multiprocessing.get_context("forkserver" if sys.platform == "linux" and has_short_path else "spawn")
 
 
 def _ensure_forkserver(context: BaseContext) -> None:
@@ -398,7 +398,9 @@ def _ensure_forkserver(context: BaseContext) -> None:
     if context.get_start_method() != "forkserver":
         return
     imported = [name for name in sys.modules if _is_preloaded(name)]
-    context.set_forkserver_preload([*imported, *(name for name, sign in IMPORTED_LATE.items() if sign in sys.modules)])
+    context.set_forkserver_preload(
+        [*imported, *(name for name, trigger in IMPORTED_LATE.items() if trigger in sys.modules)]
+    )
     (
         Path(util.get_temp_dir()) / f"{process_ownership.PREFIX}server{process_ownership.owner_suffix()}"
     ).touch()  # marks the owner, since the server's folder remains after a kill
@@ -422,13 +424,13 @@ def _is_preloaded(module: str) -> bool:
 
 
 @contextmanager
-def _variables(**changed: str) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in changed}
-    os.environ.update(changed)
+def _variables(**changes: str) -> Iterator[None]:
+    previous = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
     try:
         yield
     finally:
-        for name, value in before.items():
+        for name, value in previous.items():
             if value is None:
                 os.environ.pop(name, None)
             else:
@@ -463,16 +465,16 @@ def _work(connection: Connection, environment: Mapping[str, str], folder: str) -
     os.environ.clear()  # the server's environment is as old as the server
     os.environ.update({**environment, "TMPDIR": folder})
     tempfile.tempdir = folder
-    alone = threading.Lock()  # for sending
+    lock = threading.Lock()  # for sending
 
     def send(message: Message) -> None:
-        with alone:
+        with lock:
             connection.send(message)
 
     log_to(send)
     with suppress(EOFError, KeyboardInterrupt):
-        while (given := connection.recv()) is not None:
-            _do(connection.poll, send, *given)
+        while (numbered_job := connection.recv()) is not None:
+            _do(connection.poll, send, *numbered_job)
 
 
 def _do(stop: StopCheck, send: Callable[[Message], None], index: int, message: bytes) -> None:

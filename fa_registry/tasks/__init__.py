@@ -12,7 +12,7 @@ CATALOG = Catalog("tasks", "task", Task, card=TaskCard)
 
 
 def task_of(targets: Tensor, name: str = "") -> Task:
-    """Return the task called `name`, or the built-in task whose targets have this type if the name is empty.
+    """Return the task with this name. If the name is empty, return the built-in task of the targets' type.
 
     Args:
         targets: class numbers (N,) or values (N, C).

@@ -1,4 +1,4 @@
-"""The contract of a task: what the targets mean, the loss of a sample, its error, and the metric of success."""
+"""Contract of a task: the loss of a sample, the error at the outputs, and the headline metric."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def train_score(self, mean: float) -> Reading:
-        """Return the headline on the training samples of an epoch from the mean of `batch_score` over all samples."""
+        """Convert the mean of `batch_score` over the training samples of an epoch to the reported headline."""
 
     @abc.abstractmethod
     def evaluate(self, network: nn.Module, inputs: Tensor, targets: Tensor) -> Reading:

@@ -24,9 +24,9 @@ def main(arguments: list[str] | None = None) -> int:
         help="name of an architecture, may be repeated; default: all architectures that the card supports",
     )
     parser.add_argument("--seed", type=int, default=0)
-    wanted = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        results = check_method(wanted.method, wanted.architecture, wanted.seed)
+        results = check_method(options.method, options.architecture, options.seed)
     except RegistryError as error:
         print(error, file=sys.stderr)
         return error.exit_code

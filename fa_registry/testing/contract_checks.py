@@ -80,17 +80,17 @@ def credit_is_pure(setting: Setting) -> CheckOutcome:
     """
     case = setting.case()
     inputs = case.inputs()
-    kept = [state.clone() for state in (*inputs.hidden, inputs.error, inputs.onehot, inputs.output_gradient)]
+    input_copies = [state.clone() for state in (*inputs.hidden, inputs.error, inputs.onehot, inputs.output_gradient)]
     state = {name: value.clone() for name, value in case.feedback.state_dict().items()}
     network = copy.deepcopy(case.network)
     first, second = [credit.clone() for credit in case.credits(inputs)], case.credits(inputs)
     for site, pair in enumerate(zip(first, second, strict=True)):
         if not torch.equal(*pair):
             return failed(f"site {site}: the credits of two calls differ by {relative_error(*pair):.1e}")
-    if not all(map(torch.equal, kept, (*inputs.hidden, inputs.error, inputs.onehot, inputs.output_gradient))):
+    if not all(map(torch.equal, input_copies, (*inputs.hidden, inputs.error, inputs.onehot, inputs.output_gradient))):
         return failed("credits() changed its inputs in place")
-    if complaint := changed_weights(network, case.network):
-        return failed(complaint)
+    if problem := changed_weights(network, case.network):
+        return failed(problem)
     changed = [name for name, value in case.feedback.state_dict().items() if not torch.equal(value, state[name])]
     return (
         failed(f"credits() changed the feedback state: {', '.join(changed)}")
@@ -116,17 +116,17 @@ def feedback_is_drawn_from_the_seed(setting: Setting) -> CheckOutcome:
     """Check that the feedback state depends only on the seed, and not on the global generator."""
     case = setting.case()
     shape = network_shape(case.network, case.images[:1], case.labels.max().item() + 1)
-    before = torch.get_rng_state()
-    first, again, other = (
-        draw_feedback(setting.method, shape, setting.seed + more, setting.method_options).state_dict()
-        for more in (0, 0, 1)
+    generator_state = torch.get_rng_state()
+    first, repeated, other_seed = (
+        draw_feedback(setting.method, shape, setting.seed + seed_offset, setting.method_options).state_dict()
+        for seed_offset in (0, 0, 1)
     )
-    if not torch.equal(before, torch.get_rng_state()):
+    if not torch.equal(generator_state, torch.get_rng_state()):
         return failed("creating the feedback state used the global generator")
     for name, value in first.items():
-        if not torch.equal(value, again[name]):
+        if not torch.equal(value, repeated[name]):
             return failed(f"{name} differs between two feedback states from one seed")
-    if first and all(torch.equal(value, other[name]) for name, value in first.items()):
+    if first and all(torch.equal(value, other_seed[name]) for name, value in first.items()):
         return failed("two seeds give the same feedback state")
     return passed(f"{len(first)} tensors")
 
@@ -164,13 +164,15 @@ def cosines_with_bp(case: NetworkCase) -> dict[str, float]:
         Mapping from a description, such as "the credit at site 2", to the cosine.
     """
     inputs = case.inputs()
-    own, true, credits = case.step(), case.true_step(), case.credits(inputs)
+    step_gradients, true_gradients, credits = case.step(), case.true_step(), case.credits(inputs)
     cosines = {}
     for site in (site for site in range(case.blocks + 1) if not case.exact[site]):
         part = f"blocks.{site - 1}" if site else "embed"
-        names = [name for name in own if part_of(name) == part]
+        names = [name for name in step_gradients if part_of(name) == part]
         if names:  # an embedding may have no weights
-            cosines[f"the update of {part}"] = cosine([own[name] for name in names], [true[name] for name in names])
+            cosines[f"the update of {part}"] = cosine(
+                [step_gradients[name] for name in names], [true_gradients[name] for name in names]
+            )
         cosines[f"the credit at site {site}"] = cosine([credits[site]], [inputs.gradients[site]])
     return cosines
 
@@ -178,11 +180,11 @@ def cosines_with_bp(case: NetworkCase) -> dict[str, float]:
 def head_learns_from_the_loss(setting: Setting) -> CheckOutcome:
     """Check that out_ln and out_head receive the exact gradient of the mean cross entropy."""
     case = setting.case()
-    own, true = (
+    step_gradients, true_gradients = (
         {name: value for name, value in gradients.items() if name.startswith("out_")}
         for gradients in (case.step(), case.true_step())
     )
-    return compare(own, true)
+    return compare(step_gradients, true_gradients)
 
 
 def exact_sites_are_exact(setting: Setting) -> CheckOutcome:
@@ -212,20 +214,20 @@ def post_hoc_equals_in_training(setting: Setting) -> CheckOutcome:
         for name in ("network", "feedback"):
             path = Path(folder) / f"{name}.safetensors"
             load_into(getattr(third_party, name), path, save_tensors(path, getattr(case, name).state_dict()))
-    afterwards, expected = third_party.credits(third_party.inputs()), case.credits(case.inputs())
-    return within(_sites(afterwards), afterwards, expected, 0.0)
+    loaded_credits, expected = third_party.credits(third_party.inputs()), case.credits(case.inputs())
+    return within(_sites(loaded_credits), loaded_credits, expected, 0.0)
 
 
 def batch_size_invariance(setting: Setting) -> CheckOutcome:
     """Check that c_l and g_l of a sample do not depend on the other samples in the batch."""
     case = setting.case()
-    whole = case.inputs()
+    full_inputs = case.inputs()
     starts = [sum(PIECES[:index]) for index in range(len(PIECES))]
     pieces = [case.inputs(start, count) for start, count in zip(starts, PIECES, strict=True)]
     gradients = [torch.cat(parts) for parts in zip(*(piece.gradients for piece in pieces), strict=True)]
     credits = [torch.cat(parts) for parts in zip(*map(case.credits, pieces), strict=True)]
     names = [f"{symbol} of site {site}" for symbol in ("c", "g") for site in range(len(credits))]
-    return within(names, [*credits, *gradients], [*case.credits(whole), *whole.gradients], SITE_TOLERANCE)
+    return within(names, [*credits, *gradients], [*case.credits(full_inputs), *full_inputs.gradients], SITE_TOLERANCE)
 
 
 def compare(observed: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> CheckOutcome:

@@ -41,15 +41,15 @@ def feedback_follows_sign(setting: Setting) -> CheckOutcome:
     """
     case = setting.case()
     start = {name: weight.sign() for name, weight in _weights(case).items()}
-    if wrong := _off_sign(case):
-        return failed(f"at init: {wrong}")
+    if violation := _off_sign(case):
+        return failed(f"at init: {violation}")
     case.train(SIGN_STEPS)
-    if wrong := _off_sign(case):
-        return failed(f"after {SIGN_STEPS} steps: {wrong}")
-    turned = sum(int((weight.sign() != start[name]).sum()) for name, weight in _weights(case).items())
-    if not turned:
+    if violation := _off_sign(case):
+        return failed(f"after {SIGN_STEPS} steps: {violation}")
+    sign_changes = sum(int((weight.sign() != start[name]).sum()) for name, weight in _weights(case).items())
+    if not sign_changes:
         return failed(f"no weight changed its sign within {SIGN_STEPS} steps, so the check could not test B")
-    return passed(f"{turned} signs of weights changed within {SIGN_STEPS} steps, and the signs of B too")
+    return passed(f"{sign_changes} signs of weights changed within {SIGN_STEPS} steps, and the signs of B too")
 
 
 def usf_on_sign_weights_gives_bp(setting: Setting) -> CheckOutcome:
@@ -75,8 +75,8 @@ def kolen_pollack_converges(setting: Setting) -> CheckOutcome:
     for _ in range(DECAY_STEPS):
         case.step(credit_norm="rms")
         optimizer.step()
-    left = (1 - RATE * DECAY) ** DECAY_STEPS
-    return within(list(start), list(_gaps(case).values()), [gap * left for gap in start.values()], DECAY_TOLERANCE)
+    remaining = (1 - RATE * DECAY) ** DECAY_STEPS
+    return within(list(start), list(_gaps(case).values()), [gap * remaining for gap in start.values()], DECAY_TOLERANCE)
 
 
 def mirror_converges(setting: Setting) -> CheckOutcome:
@@ -87,11 +87,11 @@ def mirror_converges(setting: Setting) -> CheckOutcome:
     """
     case = _mirroring(setting)
     rate, samples = MIRROR["mirror_rate"], MIRROR["mirror_batch"]
-    left = (1 - rate) ** (2 * MIRROR_STEPS)
-    kept = rate**2 * (1 - left) / (1 - (1 - rate) ** 2)
+    remaining = (1 - rate) ** (2 * MIRROR_STEPS)
+    noise_gain = rate**2 * (1 - remaining) / (1 - (1 - rate) ** 2)
     starts, weights = _squares(_gaps(case)), _weights(case)
     expected = sum(
-        left * starts[name] + kept * _square(weight) * (weight.shape[1] + 1) / samples
+        remaining * starts[name] + noise_gain * _square(weight) * (weight.shape[1] + 1) / samples
         for name, weight in weights.items()
     )
     inputs = dataclasses.replace(case.inputs(measuring=False), generator=generator(setting.seed, "method"))
@@ -127,8 +127,8 @@ def _off_sign(case: NetworkCase) -> str:
     matrices = case.method.backward_weights(case.feedback, case.network)
     for name, weight in _weights(case).items():
         matrix = matrices[name]
-        if other := int((matrix.sign() != weight.sign()).sum()):
-            return f"{other} of {weight.numel()} entries of {name} do not have the sign of the weight"
+        if mismatches := int((matrix.sign() != weight.sign()).sum()):
+            return f"{mismatches} of {weight.numel()} entries of {name} do not have the sign of the weight"
         if not case.feedback.state_dict() and (matrix.abs() != matrix.abs().max()).any():
             return f"the entries of |B| of {name} are not equal"
     return ""
@@ -171,9 +171,9 @@ def feedback_fixed(setting: Setting) -> CheckOutcome:
     state = case.feedback.state_dict()
     if not state:
         return failed("the card declares this property, but the feedback state has no tensor")
-    before = {name: tensors_digest(value) for name, value in state.items()}
+    digests = {name: tensors_digest(value) for name, value in state.items()}
     case.train(TRAINED_STEPS)
-    changed = [name for name, value in case.feedback.state_dict().items() if tensors_digest(value) != before[name]]
+    changed = [name for name, value in case.feedback.state_dict().items() if tensors_digest(value) != digests[name]]
     return (
         failed(f"{', '.join(changed)} changed within {TRAINED_STEPS} steps")
         if changed
@@ -229,13 +229,13 @@ def transposed_weights_give_bp(setting: Setting) -> CheckOutcome:
 
 def _with_feedback(case: NetworkCase, matrices: list[Tensor], first_site: int) -> CheckOutcome:
     """Compare the exact gradients with the credits for given matrices B_01, B_02, …."""
-    given = {f"B_{index:02d}": matrix for index, matrix in enumerate(matrices, start=1)}
-    if (drawn := _drawn_matrices(case)) != sorted(given):
+    new_state = {f"B_{index:02d}": matrix for index, matrix in enumerate(matrices, start=1)}
+    if (drawn_names := _drawn_matrices(case)) != sorted(new_state):
         return failed(
-            f"expected matrices named {', '.join(given)} in the feedback state, as in FixedMatrices, found "
-            f"{', '.join(drawn or case.feedback.state_dict()) or 'none'}"
+            f"expected matrices named {', '.join(new_state)} in the feedback state, as in FixedMatrices, found "
+            f"{', '.join(drawn_names or case.feedback.state_dict()) or 'none'}"
         )
-    case.feedback.load_state_dict(given, strict=False)  # the state may also contain options
+    case.feedback.load_state_dict(new_state, strict=False)  # the state may also contain options
     inputs = case.inputs()
     sites = range(first_site, len(inputs.hidden))
     credits = case.credits(inputs)
@@ -293,11 +293,11 @@ def _prediction_error_gap(setting: Setting, nudge: float) -> float:
     inputs = case.inputs(count=NUDGED_SAMPLES)
     with eval_mode(case.network):
         credits, states = credits_and_states_of(case.method, case.feedback, inputs)
-    moved = states is not inputs.hidden
-    if not moved:
+    has_own_states = states is not inputs.hidden
+    if not has_own_states:
         states = [state - nudge * credit for state, credit in zip(inputs.hidden, credits, strict=True)]
-    estimates = [-error / nudge for error in _errors(case, inputs, states)] + (credits if moved else [])
-    exact = inputs.gradients * (1 + moved)
+    estimates = [-error / nudge for error in _errors(case, inputs, states)] + (credits if has_own_states else [])
+    exact = inputs.gradients * (1 + has_own_states)
     return max(relative_error(estimate, gradient) for estimate, gradient in zip(estimates, exact, strict=True))
 
 
@@ -314,8 +314,8 @@ def _gentle(setting: Setting) -> Setting | None:
     """Return the setting with small second weights and at most two blocks, or None without skips."""
     if not setting.options.get("residual", True):
         return None
-    known = setting.architecture.card.options
-    changes = {name: min(value, setting.options.get(name, value)) for name, value in GENTLE.items() if name in known}
+    options = setting.architecture.card.options
+    changes = {name: min(value, setting.options.get(name, value)) for name, value in GENTLE.items() if name in options}
     return dataclasses.replace(setting, options={**setting.options, **changes})
 
 
@@ -335,15 +335,17 @@ def drtp_ignores_error(setting: Setting) -> CheckOutcome:
     With another head, these updates must be bitwise equal, and the update of the head must change.
     """
     case = setting.case()
-    before = case.step()
+    original = case.step()
     shake(case.network.out_head, setting.seed)
-    after = case.step()
-    heads = [name for name in before if name.startswith("out_head.")]
-    if any(torch.equal(before[name], after[name]) for name in heads):
+    shaken = case.step()
+    heads = [name for name in original if name.startswith("out_head.")]
+    if any(torch.equal(original[name], shaken[name]) for name in heads):
         return failed("the update of the head did not change with other weights, so the check tested nothing")
-    changed = [name for name in before if not name.startswith("out_") and not torch.equal(before[name], after[name])]
+    changed = [
+        name for name in original if not name.startswith("out_") and not torch.equal(original[name], shaken[name])
+    ]
     if changed:
-        worst = max(relative_error(after[name], before[name]) for name in changed)
+        worst = max(relative_error(shaken[name], original[name]) for name in changed)
         return failed(f"with another head, the update of {', '.join(changed)} changed by up to {worst:.1e}")
     return passed("with another head, the updates of embedding and blocks are bitwise equal")
 
@@ -357,8 +359,8 @@ def output_jacobian_gives_target_slope(setting: Setting) -> CheckOutcome:
     case, _, outputs = linear_case(setting)
     case.feedback.load_state_dict({f"B_{index:02d}": matrix.T for index, matrix in enumerate(outputs, start=1)})
     logits, hidden = case.forward(case.images)
-    right = logits.gather(1, case.labels.unsqueeze(1)).sum()
-    slopes = torch.autograd.grad(right, hidden[1:])
+    target_sum = logits.gather(1, case.labels.unsqueeze(1)).sum()
+    slopes = torch.autograd.grad(target_sum, hidden[1:])
     names = [f"site {site}" for site in range(1, len(hidden))]
     return within(names, case.credits(case.inputs())[1:], slopes, AUTOGRAD_TOLERANCE)
 
@@ -388,14 +390,14 @@ def credit_ignores_blocks_above(setting: Setting) -> CheckOutcome:
     """
     case = setting.case()
     inputs = case.inputs()
-    before = case.credits(inputs)
-    above = [*case.network.blocks, case.network.out_head]
+    original = case.credits(inputs)
+    modules_above = [*case.network.blocks, case.network.out_head]
     for site in range(case.blocks, -1, -1):  # from the top down, so that each iteration adds the next block below
-        shake(above[site], setting.seed)
+        shake(modules_above[site], setting.seed)
         hidden = [state.detach() for state in case.network.hidden(case.images)]  # unchanged up to this site
-        after = case.credits(dataclasses.replace(inputs, hidden=hidden))
-        if not torch.equal(after[site], before[site]):
-            worst = relative_error(after[site], before[site])
+        shaken = case.credits(dataclasses.replace(inputs, hidden=hidden))
+        if not torch.equal(shaken[site], original[site]):
+            worst = relative_error(shaken[site], original[site])
             return failed(f"site {site}: other weights above this site change the credit by {worst:.1e}")
     return passed(f"{case.blocks + 1} sites have bitwise equal credits with other weights above")
 
@@ -424,25 +426,25 @@ def feedback_learns(setting: Setting) -> CheckOutcome:
         return failed("the card declares this property, but the feedback state has no parameter that is trained")
     optimizer = torch.optim.AdamW(learning, lr=Recipe().learning_rate)
     first = _feedback_loss(case, inputs, setting)
-    loss, share, taken = first, 1.0, 0
-    while share >= FALL and taken < STEPS:
+    loss, share, steps = first, 1.0, 0
+    while share >= FALL and steps < STEPS:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         if isinstance(case.method, HasFeedbackRule):
             with torch.no_grad():
                 case.method.update_feedback(case.feedback, dataclasses.replace(inputs, progress=1.0))
-        loss, taken = _feedback_loss(case, inputs, setting), taken + 1
+        loss, steps = _feedback_loss(case, inputs, setting), steps + 1
         share = (loss / first).item()
-    figure = f"after {taken} steps the feedback loss is {share:.2f} of its first value, expected below {FALL} within {STEPS} steps"
+    figure = f"after {steps} steps the feedback loss is {share:.2f} of its first value, expected below {FALL} within {STEPS} steps"
     return passed(figure) if share < FALL else failed(figure)
 
 
 def _feedback_loss(case: NetworkCase, inputs: CreditInputs, setting: Setting) -> torch.Tensor:
     """Return the loss of the feedback, with the same random numbers in every call."""
-    seen = dataclasses.replace(inputs, generator=generator(setting.seed, "method"))
+    seeded_inputs = dataclasses.replace(inputs, generator=generator(setting.seed, "method"))
     with frozen_weights(case.network):
-        return case.method.feedback_loss(case.feedback, seen)
+        return case.method.feedback_loss(case.feedback, seeded_inputs)
 
 
 CHECKS: tuple[Callable[[Setting], CheckOutcome], ...] = (

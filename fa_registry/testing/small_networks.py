@@ -165,9 +165,9 @@ class Setting:
 
     @property
     def label(self) -> str:
-        written = ", ".join(f"{name}={value}" for name, value in self.options.items())
-        form = "".join(f"{name}={value}, " for name, value in self.method_options.items())
-        return f"{form}{self.architecture.card.name}({written}), seed {self.seed}"
+        network_options = ", ".join(f"{name}={value}" for name, value in self.options.items())
+        method_options = "".join(f"{name}={value}, " for name, value in self.method_options.items())
+        return f"{method_options}{self.architecture.card.name}({network_options}), seed {self.seed}"
 
     def case(self) -> NetworkCase:
         """Return a new case with weights, feedback state and batch from the seed."""
@@ -203,7 +203,7 @@ def draw_feedback(
 def forms(method: Method) -> Iterator[dict[str, Scalar]]:
     """Yield one set of options for each choice of an option that is not the default."""
     for name, option in method.card.options.items():
-        yield from ({name: word} for word in option.choices if word != option.default)
+        yield from ({name: choice} for choice in option.choices if choice != option.default)
 
 
 def batch(seed: int, samples: int = SAMPLES) -> tuple[Tensor, Tensor]:
@@ -237,17 +237,19 @@ def cannot_build(architecture: Architecture) -> str:
     return ""
 
 
-def supported_by(method: Method, wanted: Sequence[str | Architecture] | None) -> list[Architecture]:
+def supported_by(method: Method, requested: Sequence[str | Architecture] | None) -> list[Architecture]:
     """Return the architectures to test.
 
     Args:
         method: The method.
-        wanted: Names or Architecture objects. None means all architectures of the catalog that the method's card supports.
+        requested: Names or Architecture objects. None means all architectures of the catalog that the method's card supports.
     """
-    if wanted is None:
-        allowed = method.card.architectures
-        wanted = [name for name in architectures.CATALOG.members() if "any" in allowed or name in allowed]
-    return [architectures.CATALOG.get(item) if isinstance(item, str) else item for item in wanted]
+    if requested is None:
+        supported_names = method.card.architectures
+        requested = [
+            name for name in architectures.CATALOG.members() if "any" in supported_names or name in supported_names
+        ]
+    return [architectures.CATALOG.get(item) if isinstance(item, str) else item for item in requested]
 
 
 WIDTH, DEPTH = 8, 3

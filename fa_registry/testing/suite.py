@@ -82,23 +82,28 @@ def _local_objective(case: NetworkCase, penalty: float, credit_norm: str) -> Ten
         losses=nn.functional.cross_entropy(logits.detach(), case.labels, reduction="none"),
         network=case.network,
     )
-    held = (
+    divisor = (
         len(case.labels) if case.method.card.credit_scale == "mean" else 1
     )  # the source normalises c/held where the method here returns c
-    credits, places = credits_and_states_of(case.method, case.feedback, inputs)
-    driven = branches  # by the credits; the penalty uses the branches of the forward pass
-    if places is not inputs.hidden:
-        driven = [block(place.detach()) for block, place in zip(case.network.blocks, places[:-1], strict=True)]
-    pairs = zip([states[0], *driven], (_norm(credit, credit_norm, held) for credit in credits), strict=True)
+    credits, credited_states = credits_and_states_of(case.method, case.feedback, inputs)
+    credited_branches = branches  # by the credits; the penalty uses the branches of the forward pass
+    if credited_states is not inputs.hidden:
+        credited_branches = [
+            block(credited_state.detach())
+            for block, credited_state in zip(case.network.blocks, credited_states[:-1], strict=True)
+        ]
+    pairs = zip(
+        [states[0], *credited_branches], (_norm(credit, credit_norm, divisor) for credit in credits), strict=True
+    )
     local = sum(_mean_inner(value, case.network.spread(credit, value)) for value, credit in pairs)
     return local + penalty * sum(map(_mean_square, branches)) + loss_sum / len(case.labels)
 
 
-def _norm(credit: Tensor, kind: str, held: int) -> Tensor:
-    """Return norm(c/held) as in the source, or c if `kind` is "none"."""
+def _norm(credit: Tensor, kind: str, divisor: int) -> Tensor:
+    """Return norm(c/divisor) as in the source, or c if `kind` is "none"."""
     if kind == "none":
         return credit
-    published, features = credit / held, tuple(range(1, credit.dim()))
+    published, features = credit / divisor, tuple(range(1, credit.dim()))
     return published / (published.pow(2).mean(dim=features, keepdim=True).sqrt() + 1e-6)
 
 
@@ -153,12 +158,15 @@ def check_method(
         UnknownName: If a name is not in the catalog.
         UsageError: If the card supports no architecture.
     """
-    subject, given = methods.CATALOG.get(method) if isinstance(method, str) else method, dict(options or {})
+    subject, overrides = methods.CATALOG.get(method) if isinstance(method, str) else method, dict(options or {})
     settings = []
     for architecture in supported_by(subject, architectures):
-        own = [Setting(subject, architecture, sizes, seed, given) for sizes in variants(architecture)]
-        others = [form for form in forms(subject) if not form.keys() & given.keys()]
-        settings += [*own, *(dataclasses.replace(own[0], method_options={**given, **form}) for form in others)]
+        by_size = [Setting(subject, architecture, sizes, seed, overrides) for sizes in variants(architecture)]
+        other_forms = [form for form in forms(subject) if not form.keys() & overrides.keys()]
+        settings += [
+            *by_size,
+            *(dataclasses.replace(by_size[0], method_options={**overrides, **form}) for form in other_forms),
+        ]
     if not settings:
         raise UsageError(
             f"method {subject.card.name!r}: expected an architecture that the card supports, found none; supported: "

@@ -292,7 +292,7 @@ def batches(setup: RunSetup) -> int:
 
 
 def run_time(setup: RunSetup, stopwatch: Stopwatch, budget: float) -> RunTime | None:
-    """Return the durations of training and measuring, or None if timing takes longer than `budget` seconds."""
+    """Return the durations of training and measuring, or None if timing takes longer than the budget."""
     trainer = Trainer(setup)
     first = stopwatch.time(
         lambda: _epoch(trainer, lambda all_batches: all_batches[: 1 if trainer.captured is None else WARM_UP + 2])

@@ -455,7 +455,7 @@ def _others(report: AuditReport, candidates: Sequence[Candidate]) -> Iterator[tu
 
 
 def _candidates(tracker: Tracker, specs: Iterable[RunSpec], excluded_ids: Collection[str]) -> list[StoredRun]:
-    """Return the runs whose parameters or setting tag match a specification, without the runs in `excluded_ids`."""
+    """Return the runs, not excluded, whose parameters or setting tag match a specification."""
     settings = {spec.setting.identity: spec for spec in specs}.values()
     runs: dict[str, StoredRun] = {}
     for items in dict.fromkeys(_asked_of(spec) for spec in settings):

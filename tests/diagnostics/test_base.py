@@ -117,10 +117,10 @@ def test_a_card_describes_what_it_only_names_by_itself():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"source": ""}, "lacks: source"),
-        ({"cannot_tell": "", "unit": ""}, "lacks: unit, cannot_tell"),
+        ({"source": ""}, "fields: source"),
+        ({"cannot_tell": "", "unit": ""}, "fields: unit, cannot_tell"),
         ({"when": "sometimes"}, r"when \(one of epoch, final, found 'sometimes'\)"),
-        ({"needs_credit": ("other",)}, "the metric 'other', which needs_credit names"),
+        ({"needs_credit": ("other",)}, "the metric 'other' that is listed in needs_credit"),
     ],
 )
 def test_an_incomplete_card_is_refused_with_what_it_lacks(changes, words):

@@ -156,7 +156,7 @@ def test_both_conventions_are_measured_every_epoch():
 def test_a_block_that_changes_the_width_has_none():
     wide, narrow = torch.ones(3, 4, dtype=torch.float64), torch.ones(3, 2, dtype=torch.float64)
     measured = GAMMA_BLOCK_INPUT.measure(seen([wide, narrow, narrow], [wide, narrow, narrow]))
-    reason = "the block changes the width of the stream: 2 and 4 features have no cosine"
+    reason = "the block changes the width of the stream, so credit and gradient (2 and 4 features) have no cosine"
     assert measured.sites["gamma_block_input"][1].reason == reason
     assert measured.sites["gamma_block_input"][2].value == pytest.approx(1.0)
     assert measured.scalars["gamma_block_input_mean"].reason == reason

@@ -9,7 +9,7 @@ import torch
 from fa_registry.diagnostics import Unavailable
 from fa_registry.diagnostics._probe import SAMPLES_OF_POSITIONS
 from fa_registry.diagnostics.nudge import PLUGIN
-from fa_registry.training import task as tasks
+from fa_registry.training import run_setup
 from fa_registry.training.measuring import measure
 from tests.helpers.closed_form_tasks import KINDS, gradients, sharp_task, states, tilted
 from tests.helpers.probes import one_site
@@ -31,7 +31,7 @@ def value(measured, name: str) -> float | None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("count", [1, 37, 128, 1024])
 def test_closed_form_of_both_forms_and_the_control(kind, count, monkeypatch):
-    monkeypatch.setattr(tasks, "EVAL_SAMPLES", 1024)
+    monkeypatch.setattr(run_setup, "EVAL_SAMPLES", 1024)
     measured = measure(sharp_task(kind, count), moments=("final",))
     for site, (state, slope, credit) in enumerate(
         zip(states(kind, count), gradients(kind, count), tilted(kind, count), strict=True)

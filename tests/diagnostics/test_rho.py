@@ -11,7 +11,7 @@ import torch
 from fa_registry.diagnostics import Unavailable, rho
 from fa_registry.diagnostics._probe import SAMPLES_OF_POSITIONS
 from fa_registry.diagnostics.rho import DIRECTIONS, OF_CREDIT, PLUGIN, STREAM, pearson, push, unit_directions
-from fa_registry.training import task as tasks
+from fa_registry.training import run_setup
 from fa_registry.training.measuring import measure
 from fa_registry.training.probe_context import stream
 from tests.helpers.closed_form_tasks import KINDS, gradients, sharp_task, tilted
@@ -52,7 +52,7 @@ def only(measured, name: str):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("count", [1, 37, 128, 1024])
 def test_where_the_loss_is_linear_it_is_the_correlation_of_the_two_products(kind, count, monkeypatch):
-    monkeypatch.setattr(tasks, "EVAL_SAMPLES", 1024)
+    monkeypatch.setattr(run_setup, "EVAL_SAMPLES", 1024)
     task = sharp_task(kind, count, uneven)
     measured = measure(task, moments=("final",))
     looked_at = count if kind == "vectors" else min(count, SAMPLES_OF_POSITIONS)
@@ -209,7 +209,7 @@ def pushed(count: int):
 
 @pytest.mark.parametrize("count", [1, 37, 128])
 def test_a_samples_figures_do_not_depend_on_who_else_is_pushed(count, monkeypatch):
-    monkeypatch.setattr(tasks, "EVAL_SAMPLES", 200)
+    monkeypatch.setattr(run_setup, "EVAL_SAMPLES", 200)
     for some, all_of_them in zip(pushed(count), pushed(200), strict=True):
         for found, expected in zip(some, all_of_them, strict=True):
             assert found.shape == (2, count, DIRECTIONS)

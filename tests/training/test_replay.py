@@ -201,7 +201,7 @@ def test_on_another_configuration_a_whole_replay_compares_the_accuracy(tmp_path,
 
 def accuracy_of(check) -> float:
     """The accuracy that a whole replay on another configuration reached."""
-    return float(re.search(r"the test accuracy is ([0-9.]+),", check.detail)[1])
+    return float(re.search(r"the test accuracy is ([0-9.]+);", check.detail)[1])
 
 
 def test_what_is_too_much_for_auto_is_replayed_as_far_as_its_limit_goes(tmp_path, monkeypatch):

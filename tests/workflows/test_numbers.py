@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fa_registry.training import task
+from fa_registry.training import run_setup
 from fa_registry.workflows.stores import open_tracker
 from tests.workflows.conftest import TRAIN
 
@@ -56,7 +56,7 @@ def test_what_is_too_large_says_how_large_it_may_be(registry, option, value, wor
 
 
 def test_a_batch_that_has_no_room_is_refused_before_a_run_is_written(registry, monkeypatch):
-    monkeypatch.setattr(task, "memory", lambda device: 100_000)  # enough for its weights
+    monkeypatch.setattr(run_setup, "memory", lambda device: 100_000)  # enough for its weights
     result = registry(*TRAIN, "--set", "batch_size=1437")
     refused(result, TRAIN)
     assert "batch_size: the states of 1,437 samples need 0.0 GiB; this machine has 0.0 GiB" in result.stderr
@@ -64,7 +64,7 @@ def test_a_batch_that_has_no_room_is_refused_before_a_run_is_written(registry, m
 
 
 def test_a_study_that_has_no_room_is_refused_before_it_begins(registry, monkeypatch):
-    monkeypatch.setattr(task, "BYTES_A_WEIGHT", 2**40)
+    monkeypatch.setattr(run_setup, "BYTES_A_WEIGHT", 2**40)
     for call in (("study", "tiny"), ("study", "tiny", "--dry-run")):
         result = registry(*call)
         refused(result, call)

@@ -108,13 +108,13 @@ class Executor(ABC):
 
         Only checks that need little time are made.
         """
-        usual = JobResources()
-        taken = {"address": resources.address, "memory": resources.memory, "gpus_per_run": resources.gpus}
-        given = [name for name, value in taken.items() if value]
-        given += ["cpus_per_run"] if resources.cpus not in (0, usual.cpus) else []
+        defaults = JobResources()
+        cluster_options = {"address": resources.address, "memory": resources.memory, "gpus_per_run": resources.gpus}
+        option_names = [name for name, value in cluster_options.items() if value]
+        option_names += ["cpus_per_run"] if resources.cpus not in (0, defaults.cpus) else []
         return [
             f"{name}: this option applies only to cluster executors; choose --executor ray or submitit"
-            for name in given
+            for name in option_names
         ]
 
     @contextmanager
@@ -152,14 +152,14 @@ def of_a_cluster(package: str, resources: JobResources) -> list[str]:
     Args:
         package: name of the Python package that the executor needs.
     """
-    found = []
+    problems = []
     if not importlib.util.find_spec(package):
-        found.append(f"executor: {package} is not installed; pip install 'fa_registry[{package}]'")
+        problems.append(f"executor: {package} is not installed; pip install 'fa_registry[{package}]'")
     if ":" in resources.device:
-        found.append(
+        problems.append(
             f"device: {resources.device} is a GPU of this machine; with the executor {package} use the device cuda"
         )
-    return found
+    return problems
 
 
 def ended(index: int, ending: Callable[[], Any]) -> JobEvent:
@@ -175,11 +175,11 @@ def ended(index: int, ending: Callable[[], Any]) -> JobEvent:
         return JobEvent(index, "failed", str(error), refused=error.exit_code)
     except Exception:
         return JobEvent(index, "failed", traceback.format_exc())
-    except SystemExit as exit:  # sys.exit() in a method would otherwise silently end all jobs
+    except SystemExit as system_exit:  # sys.exit() in a method would otherwise silently end all jobs
         return JobEvent(
             index,
             "failed",
-            f"{traceback.format_exc()}the code of the job called sys.exit({exit.code!r}), which would end the process",
+            f"{traceback.format_exc()}the code of the job called sys.exit({system_exit.code!r}), which would end the process",
         )
 
 

@@ -45,7 +45,7 @@ def _whole(work: JobFunction, threads: int, job: Any, stop: StopCheck, report: C
         return run_to_completion(work(job, stop, report))
 
 
-def run_jobs(jobs: Sequence[Any], task: Task, processes: int, stop: StopCheck, tell: EventSink) -> None:
+def run_jobs(jobs: Sequence[Any], task: Task, processes: int, stop: StopCheck, send: EventSink) -> None:
     """Call `task(job, stop, report)` for every job.
 
     If `processes` is 1, or if there is only one job, the jobs run in this process. Use this only for jobs whose code cannot end the
@@ -54,18 +54,18 @@ def run_jobs(jobs: Sequence[Any], task: Task, processes: int, stop: StopCheck, t
     Args:
         task: function that runs one job, picklable.
         processes: maximum number of processes.
-        `tell`: function that receives every event in this process.
+        `send`: function that receives every event in this process.
     """
     if processes > 1 and len(jobs) > 1:
-        supervise(jobs, task, processes, stop, tell)
+        supervise(jobs, task, processes, stop, send)
         return
     for index, job in enumerate(jobs):
-        report = partial(_report, tell, index)
-        tell(JobEvent(index, "stopped") if stop() else ended(index, partial(task, job, stop, report)))
+        report = partial(_report, send, index)
+        send(JobEvent(index, "stopped") if stop() else ended(index, partial(task, job, stop, report)))
 
 
-def _report(tell: EventSink, index: int, value: Any) -> None:
-    tell(JobEvent(index, "progress", value))
+def _report(send: EventSink, index: int, value: Any) -> None:
+    send(JobEvent(index, "progress", value))
 
 
 @contextmanager
@@ -80,20 +80,20 @@ def stop_on_signal(numbers: Sequence[int] = (signal.SIGINT, signal.SIGTERM)) -> 
         yield lambda: False
         return
     requested: list[int] = []
-    usual = {number: signal.getsignal(number) for number in numbers}
+    previous_handlers = {number: signal.getsignal(number) for number in numbers}
 
     def request(number: int, frame: Any) -> None:
         requested.append(number)
-        signal.signal(signal.SIGINT, usual[signal.SIGINT])
+        signal.signal(signal.SIGINT, previous_handlers[signal.SIGINT])
 
-    for number in usual:
+    for number in previous_handlers:
         signal.signal(number, request)
     try:
         yield lambda: bool(requested)
     finally:
-        for number, handler in usual.items():
+        for number, handler in previous_handlers.items():
             signal.signal(number, handler)
-        if signal.SIGTERM in requested and callable(usual[signal.SIGTERM]):
+        if signal.SIGTERM in requested and callable(previous_handlers[signal.SIGTERM]):
             signal.raise_signal(signal.SIGTERM)
 
 

@@ -64,17 +64,17 @@ class Ray(Executor):
         Reasons are a missing package, a wrong address, or no Ray server at the address.
         """
         address = _address(resources)
-        found = of_a_cluster("ray", resources)
+        problems = of_a_cluster("ray", resources)
         if address in (ALONE, RUNNING):
-            return found
+            return problems
         match = ADDRESS.fullmatch(address)
         if not match:
-            return [*found, f"address: expected HOST:PORT of a Ray cluster, {RUNNING} or {ALONE}; found {address!r}"]
-        silence = _unanswered(match["host"].strip("[]"), int(match["port"]))
+            return [*problems, f"address: expected HOST:PORT of a Ray cluster, {RUNNING} or {ALONE}; found {address!r}"]
+        reason = _unanswered(match["host"].strip("[]"), int(match["port"]))
         return (
-            [*found, f"address: {silence} at {address}; see `ray status` on the cluster's head node"]
-            if silence
-            else found
+            [*problems, f"address: {reason} at {address}; see `ray status` on the cluster's head node"]
+            if reason
+            else problems
         )
 
     @contextmanager
@@ -139,10 +139,10 @@ def _connected(address: str) -> Iterator[None]:
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     ray._private.worker._worker_logs_enabled = False  # otherwise Ray prints the cluster's errors on standard output
-    own = {"object_store_memory": STORE_BYTES, "include_dashboard": False} if address == ALONE else {}
-    received = signal.getsignal(signal.SIGTERM)
+    local_options = {"object_store_memory": STORE_BYTES, "include_dashboard": False} if address == ALONE else {}
+    previous_handler = signal.getsignal(signal.SIGTERM)
     try:
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR", **own)
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR", **local_options)
     except ConnectionError as error:
         raise UsageError(
             f"executor ray: no cluster at {address!r} ({_text(error)}). Start one with `ray start --head`, use --address "
@@ -152,7 +152,7 @@ def _connected(address: str) -> Iterator[None]:
         raise UsageError(f"executor ray: the cluster at {address!r} refuses the connection: {_text(error)}") from error
     finally:
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, received)  # Ray installs its own handler
+            signal.signal(signal.SIGTERM, previous_handler)  # Ray installs its own handler
     try:
         yield
     finally:
@@ -161,20 +161,20 @@ def _connected(address: str) -> Iterator[None]:
 
 def _needs(resources: JobResources) -> dict[str, float]:
     """Return the resources of one process, whose jobs share a GPU and run in turns."""
-    needed = {"CPU": resources.cpus, "GPU": float(resources.on_cards), "memory": resources.memory * resources.in_turns}
-    return {name: amount for name, amount in needed.items() if amount}
+    amounts = {"CPU": resources.cpus, "GPU": float(resources.on_cards), "memory": resources.memory * resources.in_turns}
+    return {name: amount for name, amount in amounts.items() if amount}
 
 
 def _room(resources: JobResources, nodes: Sequence[Mapping[str, Any]]) -> int:
     """Return how many jobs fit on the cluster; raise UsageError if none fits."""
-    needs = _needs(resources)
+    demand = _needs(resources)
     processes = sum(
-        min(int(node["Resources"].get(name, 0) / amount) for name, amount in needs.items()) for node in nodes
+        min(int(node["Resources"].get(name, 0) / amount) for name, amount in demand.items()) for node in nodes
     )
     if not processes:
-        largest = {name: max((node["Resources"].get(name, 0) for node in nodes), default=0) for name in needs}
+        largest = {name: max((node["Resources"].get(name, 0) for node in nodes), default=0) for name in demand}
         raise UsageError(
-            f"executor ray: no machine of the cluster ({len(nodes)}) has enough resources for a process with {_amounts(needs)}; "
+            f"executor ray: no machine of the cluster ({len(nodes)}) has enough resources for a process with {_amounts(demand)}; "
             f"the maximum on one machine is {_amounts(largest)}. Reduce --cpus-per-run, --gpus-per-run or --memory, or add machines"
         )
     return processes * resources.in_turns
@@ -185,37 +185,39 @@ def _amounts(amounts: Mapping[str, float]) -> str:
     return ", ".join([*text, *(f"{amounts['memory'] / 2**30:.1f} GiB" for _ in [0] if "memory" in amounts)])
 
 
-def check_versions(nodes: Sequence[Mapping[str, Any]], here: Mapping[str, str]) -> None:
-    """Raise UsageError if a machine of the cluster has other versions than `here`.
+def check_versions(nodes: Sequence[Mapping[str, Any]], local_versions: Mapping[str, str]) -> None:
+    """Raise UsageError if a machine of the cluster has other versions than `local_versions`.
 
     The error is also raised if a machine does not report its versions.
 
     Args:
         nodes: machines, as returned by `ray.nodes`.
-        here: versions on this machine.
+        local_versions: versions on this machine.
     """
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    look = ray.remote(num_cpus=0, max_retries=0)(versions)
-    asked = {
-        look.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)).remote(): node
+    get_versions = ray.remote(num_cpus=0, max_retries=0)(versions)
+    node_of_answer = {
+        get_versions.options(
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+        ).remote(): node
         for node in nodes
     }
-    ray.wait(list(asked), num_returns=len(asked), timeout=LOOKS)
+    ray.wait(list(node_of_answer), num_returns=len(node_of_answer), timeout=LOOKS)
     problems = []
-    for answer, node in asked.items():
+    for answer, node in node_of_answer.items():
         host = f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
         try:
-            problems.append(unequal(here, ray.get(answer, timeout=0), host))
+            problems.append(unequal(local_versions, ray.get(answer, timeout=0), host))
         except ray.exceptions.GetTimeoutError:
             problems.append(f"{host} did not report its versions within {LOOKS:.0f} s")
         except ray.exceptions.RayError as error:
             problems.append(
                 f"{host} cannot import fa_registry ({_text(error)}); install the same packages there as on this machine"
             )
-    if found := [problem for problem in problems if problem]:
-        raise UsageError(f"executor ray: {'; '.join(found)}")
+    if failures := [problem for problem in problems if problem]:
+        raise UsageError(f"executor ray: {'; '.join(failures)}")
 
 
 def _text(error: BaseException) -> str:
@@ -252,13 +254,13 @@ class _Process:
     def __init__(self, resources: JobResources):
         import ray
 
-        needs = _needs(resources)
+        demand = _needs(resources)
         self.handle = (
             ray.remote(_Worker)
             .options(
-                num_cpus=needs.get("CPU", 0),
-                num_gpus=needs.get("GPU", 0),
-                memory=needs.get("memory"),
+                num_cpus=demand.get("CPU", 0),
+                num_gpus=demand.get("GPU", 0),
+                memory=demand.get("memory"),
                 max_concurrency=3,  # one thread waits in `reported`, one handles a stop request, one begins
                 scheduling_strategy="SPREAD",
             )

@@ -35,13 +35,13 @@ class SideBySide(Executor):
             run_side_by_side(jobs, work, resources.at_once, stop, tell)
 
 
-def run_side_by_side(jobs: Sequence[Any], work: JobFunction, count: int, stop: StopCheck, tell: EventSink) -> None:
+def run_side_by_side(jobs: Sequence[Any], work: JobFunction, count: int, stop: StopCheck, send: EventSink) -> None:
     """Call `work(job, stop, report)` for every job, with `count` jobs in turns.
 
     Args:
         work: generator function that runs one job; see Executor.run.
         count: maximum number of simultaneous jobs.
-        `tell`: function that receives every event.
+        `send`: function that receives every event.
     """
     waiting = deque(enumerate(jobs))
     at_work: dict[int, Generator[None, None, Any]] = {}
@@ -50,21 +50,21 @@ def run_side_by_side(jobs: Sequence[Any], work: JobFunction, count: int, stop: S
             while waiting and len(at_work) < count:
                 index, job = waiting.popleft()
                 if stop():
-                    tell(JobEvent(index, "stopped"))
+                    send(JobEvent(index, "stopped"))
                 else:
-                    at_work[index] = work(job, stop, _reporter(index, tell))
+                    at_work[index] = work(job, stop, _reporter(index, send))
             for index in list(at_work):
                 event = ended(index, partial(_step, at_work[index]))
                 if event.value is not AT_WORK:
                     del at_work[index]
-                    tell(event)
+                    send(event)
     finally:
         for unfinished in at_work.values():  # after an immediate interrupt: each job records it
             unfinished.close()
 
 
-def _reporter(index: int, tell: Callable[[JobEvent], None]) -> Callable[[Any], None]:
-    return lambda value: tell(JobEvent(index, "progress", value))
+def _reporter(index: int, send: Callable[[JobEvent], None]) -> Callable[[Any], None]:
+    return lambda value: send(JobEvent(index, "progress", value))
 
 
 def _step(steps: Generator[None, None, Any]) -> Any:

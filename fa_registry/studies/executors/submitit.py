@@ -56,14 +56,16 @@ class Submitit(Executor):
 
         Reasons are a missing package, or an unknown or unavailable batch system.
         """
-        found = of_a_cluster("submitit", resources)
+        problems = of_a_cluster("submitit", resources)
         if _cluster(resources) not in (SLURM, HERE):
-            found.append(f"address: expected {SLURM} or {HERE} with the executor submitit; found {resources.address!r}")
+            problems.append(
+                f"address: expected {SLURM} or {HERE} with the executor submitit; found {resources.address!r}"
+            )
         elif _cluster(resources) == SLURM and not shutil.which("sbatch"):
-            found.append(
+            problems.append(
                 f"address: Slurm is not installed here (no command sbatch); --address {HERE} uses only this machine"
             )
-        return found
+        return problems
 
     @contextmanager
     def opened(self, resources: JobResources) -> Iterator[Capacity]:
@@ -84,8 +86,8 @@ class Submitit(Executor):
         shared = Path.cwd() / ".fa_registry"
         shared.mkdir(exist_ok=True)
         with process_ownership.temp_dir("submitit-", shared) as folder:
-            place = partial(_Submitted, resources, folder, count())
-            run_in_batches(jobs, work, resources, stop, tell, place)
+            start_process = partial(_Submitted, resources, folder, count())
+            run_in_batches(jobs, work, resources, stop, tell, start_process)
 
 
 def _cluster(resources: JobResources) -> str:
@@ -116,25 +118,25 @@ class _Submitted(RemoteProcess):
             raise UsageError(f"executor submitit: {_cluster(resources)} did not accept the job: {error}") from error
 
     def reported(self) -> list[Message]:
-        gone = self._job.done()  # checked first: a process that ends in between may have written its last messages
+        is_done = self._job.done()  # checked first: a process that ends in between may have written its last messages
         messages = self._messages()
-        if gone and not messages:
+        if is_done and not messages:
             raise ProcessLost(f"ended ({self._job.state}); its messages are in {self._job.paths.stderr}")
         return messages
 
     def _messages(self) -> list[Message]:
-        found, path = [], self._folder / "told"
+        messages, path = [], self._folder / "told"
         if not path.exists():
-            return found
+            return messages
         with path.open("rb") as stream:
             stream.seek(self._read)
-            while len(head := stream.read(LENGTH)) == LENGTH:
-                body = stream.read(int.from_bytes(head))
-                if len(body) < int.from_bytes(head):
+            while len(length := stream.read(LENGTH)) == LENGTH:
+                body = stream.read(int.from_bytes(length))
+                if len(body) < int.from_bytes(length):
                     break
-                found.append(pickle.loads(body))
+                messages.append(pickle.loads(body))
                 self._read = stream.tell()
-        return found
+        return messages
 
     def ask_to_stop(self) -> None:
         (self._folder / "stop").touch()
@@ -151,26 +153,26 @@ class _Submitted(RemoteProcess):
 
 
 def _work(folder: str, message: bytes) -> None:
-    reported, alone = (Path(folder) / "told").open("ab"), threading.Lock()
+    message_file, lock = (Path(folder) / "told").open("ab"), threading.Lock()
 
     def send(message: Message) -> None:
         body = pickle.dumps(message)
-        with alone:
-            reported.write(len(body).to_bytes(LENGTH) + body)
-            reported.flush()
+        with lock:
+            message_file.write(len(body).to_bytes(LENGTH) + body)
+            message_file.flush()
 
     log_to(send)
-    known = [getattr(signal, name) for name in ENDING if hasattr(signal, name)]
+    signal_numbers = [getattr(signal, name) for name in ENDING if hasattr(signal, name)]
     send(BEGINS)
-    with reported, stop_on_signal(known) as asked:
-        do_batch(message, _Asked(Path(folder) / "stop", asked), send)
+    with message_file, stop_on_signal(signal_numbers) as stop_requested:
+        do_batch(message, _Asked(Path(folder) / "stop", stop_requested), send)
 
 
 class _Asked:
     """Stop check of a batch: true after a signal, or if a stop file exists."""
 
-    def __init__(self, file: Path, asked: StopCheck):
-        self._file, self._asked, self._next = file, asked, 0.0
+    def __init__(self, file: Path, stop_requested: StopCheck):
+        self._file, self._asked, self._next = file, stop_requested, 0.0
         self._found = False
 
     def __call__(self) -> bool:
