@@ -237,6 +237,14 @@ class Architecture(abc.ABC):
         """
         return 0
 
+    def trains(self, options: Mapping[str, Scalar]) -> bool:
+        """Return whether a method trains weights of the network; False if all weights keep their initial values.
+
+        Args:
+            options: Values of all options.
+        """
+        return True
+
     def resolve(self, options: Mapping[str, Scalar]) -> dict[str, Scalar]:
         """Return the values of all options: the given `options`, and the card's defaults for the others."""
         return {name: options.get(name, option.default) for name, option in self.card.options.items()}

@@ -71,6 +71,9 @@ class LinearLQ(Architecture):
         width = math.prod(image_shape)
         return int(options["num_blocks"]) * width * (width + 1) + (width + 1) * classes
 
+    def trains(self, options: Mapping[str, Scalar]) -> bool:
+        return bool(options["learn"])
+
     def build(
         self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
     ) -> Network:
@@ -87,7 +90,7 @@ class LinearLQ(Architecture):
             head.bias.zero_()
         blocks = [LinearStep(width, spread, float(options["sigma"]), generator) for _ in range(count)]
         network = LinearSystem(nn.Flatten(), blocks, out_ln=None, out_head=head)
-        return network.requires_grad_(bool(options["learn"]))
+        return network.requires_grad_(self.trains(options))
 
 
 PLUGIN = LinearLQ()

@@ -119,7 +119,8 @@ def may_share_weights(first: RunSpec, second: RunSpec) -> bool:
 
     Equal weights are then not a finding. Two specifications give the same weights if they differ only in fields that have no
     effect. These fields have no effect:
-    - if nothing was trained (no epoch, or a learning rate of 0): all fields except those that determine the initial weights;
+    - if nothing was trained (no epoch, a learning rate of 0, or `linear_lq` without `learn`): all fields except those that
+      determine the initial weights;
     - if no block is trained and backpropagation trains the embedding (`frozen`, or `ladder_0` of `bp`): the method;
     - the control `ladder_L`, because it trains all L blocks;
     - the number of blocks in a shallow control, because this control has no blocks;
@@ -145,7 +146,7 @@ def effective(spec: RunSpec) -> RunSpec:
         control, options = "shallow", _without(options, "num_blocks")
     else:
         control = effective_control(spec)
-    if spec.epochs == 0 or recipe.learning_rate == 0:  # nothing was trained
+    if _is_untrained(spec):
         return RunSpec("", spec.architecture, "", spec.seed, 0, {}, options, Recipe(), 0.0, _drawn(control))
     if recipe.optimizer == "adamw" and recipe.weight_decay * recipe.learning_rate < LOST:
         recipe = dataclasses.replace(recipe, weight_decay=0.0)
@@ -162,13 +163,27 @@ def effective(spec: RunSpec) -> RunSpec:
     return dataclasses.replace(effective_spec, weights="")
 
 
+def _is_untrained(spec: RunSpec) -> bool:
+    """Return whether no weight of the network was trained.
+
+    A third-party architecture cannot declare that it trains nothing, because its runs would then escape the comparison.
+    """
+    if spec.epochs == 0 or spec.recipe.learning_rate == 0:
+        return True
+    try:
+        architecture = architectures.CATALOG.get(spec.architecture)
+    except (UnknownName, PluginError):
+        return False
+    is_builtin = architectures.CATALOG.location(spec.architecture).is_builtin
+    return is_builtin and not architecture.trains(architecture.resolve(spec.architecture_options))
+
+
 def _options(spec: RunSpec) -> Mapping[str, Scalar]:
     """Return the architecture's options that can affect the weights.
 
     If no credit changed the weights, the options that choose where a credit is applied are omitted.
     """
-    untrained = spec.epochs == 0 or spec.recipe.learning_rate == 0
-    if not (untrained or _end_to_end(spec)):
+    if not (_is_untrained(spec) or _end_to_end(spec)):
         return spec.architecture_options
     try:
         return _without(spec.architecture_options, *architectures.CATALOG.get(spec.architecture).card.credit_options)

@@ -53,7 +53,7 @@ def test_copied_weights_are_found_in_the_rest_of_the_store(store, audit):
     copy_weights(store, source, target)
     code, report = audit("--run", target)
     assert code == 3
-    caught(report, target, f"as run {source}")
+    caught(report, target, f"to those of run {source}")
 
 
 def test_a_tag_alone_accuses_nobody(store, audit):
@@ -101,7 +101,11 @@ def recipe(**changes):
 BP = {"method": "bp"}
 VIT = {"architecture": "vit_mini", "architecture_options": {**SHAPE, "broadcast": "all"}}
 VIT_CLASS = {"architecture": "vit_mini", "architecture_options": {**SHAPE, "broadcast": "class"}}
+LQ = {"architecture": "linear_lq", "dataset": "lq", "architecture_options": {"learn": False}}
+LEARNING = {**LQ, "architecture_options": {"learn": True}}
 LEGITIMATE = [
+    ({**LQ, **BP}, LQ),
+    ({**LQ, "epochs": 2}, {**LQ, **BP, "penalty": 0.1}),
     ({"epochs": 0}, {"epochs": 0, "method": "fa", "penalty": 0.1, "dataset": "digits_centred"}),
     ({"epochs": 0, "control": "none"}, {"epochs": 0, "control": "ladder_1"}),
     ({"recipe": recipe(learning_rate=0.0)}, {"epochs": 0}),
@@ -119,6 +123,9 @@ LEGITIMATE = [
     ({"weights": "a"}, {}),
 ]
 FINDINGS = [
+    ({**LEARNING, **BP}, LEARNING),
+    (LQ, {**LQ, "seed": 43}),
+    (LQ, LEARNING),
     (VIT, VIT_CLASS),
     ({}, {"seed": 43}),
     ({}, {"method": "fa"}),

@@ -475,3 +475,15 @@ def test_logged_figures_are_judged_where_a_plugin_of_theirs_is_not_installed(tra
     (run,) = (run for run in measured["runs"] if run["record"]["spec"]["method"] == "fa")
     assert run["verdict"]["label"].startswith("INCOMPLETE") and run["record"]["integrity"]["state"] == "unverifiable"
     assert "unknown method 'fa'" in run["record"]["integrity"]["details"][0] and not measured["excluded"]
+
+
+def test_runs_of_a_network_that_is_not_trained_are_judged(registry):
+    """In toy_lq only feedback learns: all methods keep the initial weights, which is no copy."""
+    for method in ("bp", "dfa"):
+        words = ("--method", method, "--architecture", "linear_lq", "--dataset", "lq", "--seed", "42", "--epochs", "1")
+        assert registry("train", *words).exit_code == 0
+    assert registry("audit", "--experiment", "fa_registry", "--exit-zero").exit_code == 0
+    report = json.loads(Path("reports", "audit.json").read_text(encoding="utf-8"))
+    assert {run["record"]["spec"]["method"] for run in report["runs"]} == {"bp", "dfa"} and report["excluded"] == []
+    checks = [check for run in report["runs"] for check in run["record"]["integrity"]["checks"]]
+    assert {check["outcome"] for check in checks if check["subject"] == "final weights"} == {"agrees"}
