@@ -186,5 +186,5 @@ def test_a_verdict_that_was_changed_in_the_store_is_not_promoted(store, audit):
 
     forge(store, passed)
     refused = call("promote", run_id)
-    assert refused.exit_code == 3 and "its newest audit reports PASS by edition 2026-11" in refused.output
+    assert refused.exit_code == 3 and "the newest audit reports PASS by edition 2026-11" in refused.output
     assert "judging the metrics in the report again by this edition gives " in refused.output

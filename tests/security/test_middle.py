@@ -239,7 +239,7 @@ def test_curves_that_nobody_recomputed_are_labelled_wherever_they_stand(store, a
     assert f"Values by epoch and training values: {AS_LOGGED}." in store.tags(invented_curves)[schema.TAG_NOTE]
     assert "epoch 0, as logged" in form and "first fires at epoch 0, as logged" in form
     page = Path("pages/index.html").read_text(encoding="utf-8")
-    assert f"Values by epoch are {AS_LOGGED}" in page and f"read from values by epoch, {AS_LOGGED}" in page
+    assert f"Values by epoch are {AS_LOGGED}" in page and f"computed from the values at each epoch, {AS_LOGGED}" in page
 
 
 def test_invented_curves_are_a_mismatch_where_the_run_is_replayed_whole(store, audit, invented_curves):

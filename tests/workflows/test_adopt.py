@@ -334,7 +334,7 @@ def test_all_that_is_wrong_is_named_at_once_and_nothing_is_written(registry):
         "unknown field 'colour'",
         "weights: nowhere.pt: no such file",
         "feedback: B.bin: expected a file ending in .safetensors, .pt, .pth",
-        "frozen_accuracy: expected a fraction of the test set in 0..1, found 64",
+        "frozen_accuracy: expected a fraction of the test set between 0 and 1, found 64",
     ):
         assert words in message
     assert stored() == []
@@ -400,4 +400,4 @@ def test_adopting_that_breaks_leaves_no_run_that_says_running(registry, elsewher
 def test_help_shows_examples(registry):
     result = registry("adopt", "--help")
     assert result.exit_code == 0 and "fa-registry adopt dfa.pt --method dfa" in result.stdout
-    assert "WEIGHTS: a .safetensors file" in result.stdout
+    assert "WEIGHTS is a .safetensors file" in result.stdout

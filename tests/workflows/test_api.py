@@ -88,7 +88,7 @@ def test_what_is_wrong_is_an_error_of_this_package_and_ends_nothing(workplace, c
         fa_registry.train(method="dfa")
     with pytest.raises(fa_registry.RegistryError, match="choose runs by one of"):
         fa_registry.audit()
-    with pytest.raises(fa_registry.RegistryError, match="verify one of"):
+    with pytest.raises(fa_registry.RegistryError, match="expected exactly one of REPORT, --study and --run"):
         fa_registry.verify()
     with pytest.raises(fa_registry.RegistryError, match="no such file"):
         fa_registry.report("none.json")
@@ -155,7 +155,7 @@ def test_an_audit_of_a_twin_reads_its_study_once(registry, readings):
     registry("study", "tiny", "--scale", "0.5", "--jobs", "1", "--device", "cpu")
     readings.clear()
     audit = fa_registry.audit(study="tiny", device="cpu", trust_logged=True)
-    assert "its study variant --scale 0.5 was audited" in audit.report.remarks[0]
+    assert "the study variant --scale 0.5 was audited instead" in audit.report.remarks[0]
     assert len(readings) == 1
 
 

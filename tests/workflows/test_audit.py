@@ -236,7 +236,7 @@ def test_an_audit_of_nothing_is_a_usage_error(registry, workplace, arguments, me
 
 def test_asking_for_an_unknown_experiment_creates_none(registry):
     registry("audit", "--experiment", "nowhere")
-    with pytest.raises(StoreError, match="known: Default$"):
+    with pytest.raises(StoreError, match="known experiments: Default$"):
         select_runs(MlflowTracker(), RunSelector(experiment="nowhere"))
 
 
@@ -383,7 +383,7 @@ def test_a_run_whose_record_cannot_be_read_does_not_end_the_audit(trained):
     path.write_text(json.dumps(provenance))
     code, result = audited(trained)
     (excluded,) = result["report"]["excluded"]
-    assert code == 3 and excluded["reason"].startswith("integrity failure: ") and "has no digests" in excluded["reason"]
+    assert code == 3 and excluded["reason"].startswith("integrity failure: ") and "lacks the field digests" in excluded["reason"]
 
 
 def test_a_diagnostic_that_crashes_for_one_run_costs_that_run_its_verdict_alone(trained, workplace, moody):

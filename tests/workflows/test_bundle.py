@@ -302,7 +302,7 @@ def test_a_licence_is_what_its_author_states(bundled_store, workplace):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"), [({"study": "nobody"}, "no audit of it"), ({"study": "tiny", "licence": "a b"}, "SPDX")]
+    ("arguments", "words"), [({"study": "nobody"}, "no complete audit"), ({"study": "tiny", "licence": "a b"}, "SPDX")]
 )
 def test_what_cannot_be_bundled_is_a_sentence(bundled_store, workplace, arguments, words):
     copy_store(bundled_store, workplace)

@@ -72,4 +72,4 @@ def test_measuring_takes_the_card_that_was_named(measured_each_time, trained, cu
 )
 def test_a_card_that_is_not_there_is_refused_before_the_store_is_opened(registry, verb):
     result = registry(*verb, "--device", "cuda:7")
-    assert result.exit_code == 2 and result.stderr.count("device: cuda:7 was asked for") == 1, result.stderr
+    assert result.exit_code == 2 and result.stderr.count("device: cuda:7 was requested") == 1, result.stderr

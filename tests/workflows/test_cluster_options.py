@@ -97,7 +97,7 @@ def answered_by(words: bytes) -> str:
 
 
 def test_submitit_knows_slurm_and_this_machine(monkeypatch, tmp_path):
-    assert "no sbatch" in asked("submitit")[1][0] and asked("submitit", address="local")[1] == []
+    assert "no command sbatch" in asked("submitit")[1][0] and asked("submitit", address="local")[1] == []
     assert asked("submitit", address="head:6379")[1] == [
         "address: expected slurm or local with the executor submitit; found 'head:6379'"
     ]

@@ -177,9 +177,9 @@ def test_doctor_closes_what_a_lost_machine_left_and_nothing_that_lives(registry,
         tracker.log(alive, tags=sign(len(looks), 10))
 
     meanwhile(monkeypatch, one_lives)
-    assert "2 on another-machine; `fa-registry doctor --repair` waits" in elsewhere_row(registry("doctor", "--json"))
+    assert "2 running on another-machine; `fa-registry doctor --repair` waits" in elsewhere_row(registry("doctor", "--json"))
     assert tracker.get(lost).state == "RUNNING"  # to look changes nothing
-    assert elsewhere_row(registry("doctor", "--repair", "--json")) == "1 on another-machine"
+    assert elsewhere_row(registry("doctor", "--repair", "--json")) == "1 running on another-machine"
     assert (tracker.get(lost).state, tracker.get(alive).state) == ("KILLED", "RUNNING")
 
 
@@ -286,7 +286,7 @@ def test_doctor_closes_what_a_gone_container_left_of_every_kind(registry, tracke
     left, looks = tracker.create("left", tags, {}), []
     monkeypatch.setattr(coordination, "HeartbeatMonitor", partial(HeartbeatMonitor, clock=lambda: 4.0 * len(looks)))
     meanwhile(monkeypatch, lambda: looks.append(1))
-    assert elsewhere_row(registry("doctor", "--json")).startswith(f"1 on {process.partition(':')[0]}")
+    assert elsewhere_row(registry("doctor", "--json")).startswith(f"1 running on {process.partition(':')[0]}")
     assert elsewhere_row(registry("doctor", "--repair", "--json")) == ""
     assert tracker.get(left).state == "KILLED" and tracker.get(left).tags[schema.TAG_STATUS] == "failed"
 

@@ -103,7 +103,7 @@ def test_fetch_says_so_where_its_folder_cannot_be_made(registry, workplace):
     Path("taken").write_text("a file")
     result = registry("data", "fetch", "cifar10", "--data-root", "taken/below")
     assert result.exit_code == 2
-    assert f"data root {workplace / 'taken' / 'below'}: cannot be created: Not a directory" in result.stderr
+    assert f"data root {workplace / 'taken' / 'below'}: the folder cannot be created: Not a directory" in result.stderr
 
 
 def test_fetch_unpacks_an_archive_that_was_put_there(registry, workplace, catalog, offline):
@@ -186,7 +186,7 @@ def test_training_on_files_that_are_not_there_ends_before_a_run_is_made(registry
     assert result.exit_code == 2 and f"data root {workplace / 'data'}: expected a folder" in result.stderr
     Path("data").mkdir()
     result = registry(*TRAIN, "--dataset", "random_targets:mnist")
-    assert result.exit_code == 3 and "data set mnist: 4 of 4 files missing" in result.stderr
+    assert result.exit_code == 3 and "data set mnist: 4 of 4 files are missing" in result.stderr
     assert "Traceback" not in result.stderr and "training 1 epochs" not in result.stderr
     study = Path("tiny/study.toml")
     study.write_text(study.read_text(encoding="utf-8").replace('["digits"]', '["cifar10", "digits"]'), encoding="utf-8")
@@ -226,7 +226,7 @@ def test_check_tells_a_problem_once_and_what_to_type(registry, small):
 
 def test_the_name_of_a_data_set_in_the_place_of_an_action_is_answered(registry):
     result = registry("data", "fashion_mnist")
-    assert result.exit_code == 2 and "type `fa-registry data check fashion_mnist`" in result.stderr
+    assert result.exit_code == 2 and "e.g. `fa-registry data check fashion_mnist`" in result.stderr
 
 
 def test_list_check_and_where_agree_on_the_files_of_a_package(registry, workplace, catalog):

@@ -61,7 +61,7 @@ def test_a_file_that_was_changed_is_not_read(trained):
 
 def test_a_run_without_a_series_says_so(workplace):
     run_id = MlflowTracker().create("broken", {schema.TAG_KIND: "run"}, {})
-    with pytest.raises(IntegrityError, match="it has not ended"):
+    with pytest.raises(IntegrityError, match="the run has not ended"):
         fa_registry.series(run_id)
 
 

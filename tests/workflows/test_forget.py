@@ -80,7 +80,7 @@ def test_it_shows_what_a_run_is_asks_and_says_how_it_comes_back(trained, monkeyp
     assert accepted.exit_code == 0 and of(run_id).deleted
     assert (
         f"mlflow runs restore --run-id {run_id}" in accepted.output
-        and "`mlflow gc` would delete them" in accepted.output
+        and "`mlflow gc` deletes the runs in the bin permanently" in accepted.output
     )
 
 

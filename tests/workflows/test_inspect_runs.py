@@ -71,7 +71,7 @@ def test_show_of_an_unknown_run(trained):
 def test_show_of_a_start_that_several_runs_have_names_them(trained):
     result = trained("show", "")
     assert result.exit_code == 2 and "4 run ids begin with these characters: " in result.stderr
-    assert run_of("dfa").run_id in result.stderr and "give more characters of the id" in result.stderr
+    assert run_of("dfa").run_id in result.stderr and "give more characters" in result.stderr
 
 
 def listed(call, *more):
@@ -243,7 +243,7 @@ def test_deviations_are_numbered_and_options_say_what_they_take(registry):
     for number, deviation in enumerate(methods.CATALOG.get("dfa").card.deviations, start=1):
         assert f"\n  {number}. {deviation}\n" in text
     text = registry("info", "mlp").stdout
-    assert "\n  activation: relu (after every hidden layer, one of relu, tanh, sigmoid, gelu)\n" in text
+    assert "\n  activation: relu (activation after every hidden layer, one of relu, tanh, sigmoid, gelu)\n" in text
     assert "\n  d_hidden: 256 (width of every hidden layer, at least 1)\n" in text
 
 
@@ -257,7 +257,7 @@ def test_unknown_names_are_refused(registry):
 def test_templates_are_listed_with_their_line_and_file():
     rows = {row["name"]: row for row in members("templates")}
     assert list(rows) == overridable() and "note.md.j2" not in rows
-    assert rows["index.html.j2"]["line"] == "the whole audit on one page."
+    assert rows["index.html.j2"]["line"] == "the page that shows the whole audit."
     assert rows["macros.html.j2"]["line"] == "a part that pages include."
     assert all(Path(row["file"]).is_file() for row in rows.values())
 

@@ -466,7 +466,7 @@ def test_an_audit_whose_report_was_changed(judged):
     with spoilt(report, forged.encode()):
         assert "audit.json: expected SHA-256" in judged.refused(run, code=3)
     with spoilt(report, None):
-        expected = "audit.json is missing; audit again: `fa-registry audit --study tiny`"
+        expected = "audit.json is missing; audit the runs again: `fa-registry audit --study tiny`"
         assert expected in judged.refused(run, code=3)
 
 

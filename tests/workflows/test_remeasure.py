@@ -175,5 +175,5 @@ def test_stopped_midway_judges_nothing(stored, monkeypatch):
             return None
 
     monkeypatch.setattr(remeasure, "run_jobs", lambda *_: None)
-    with pytest.raises(Interrupted, match="nothing was judged"):
+    with pytest.raises(Interrupted, match="no run was judged"):
         remeasure_all(Store(), [stored("a")], RemeasureOptions(jobs=1))

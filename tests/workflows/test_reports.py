@@ -41,11 +41,11 @@ def test_a_study_that_was_never_audited_says_what_to_do(trained):
         result = trained("report", "--study", name)
         assert result.exit_code == 2
         assert f"study {name}: no complete audit in" in result.stderr
-        assert f"; `fa-registry audit --study {typed}` creates one" in result.stderr
+        assert f"; `fa-registry audit --study {typed}` audits the study" in result.stderr
 
 
 def test_a_file_and_a_study_are_one_too_many_and_a_missing_file_is_named(trained):
-    assert "one of REPORT or --study; found both" in trained("report", "a.json", "--study", "tiny").stderr
+    assert "expected either REPORT or --study, found both" in trained("report", "a.json", "--study", "tiny").stderr
     missing = trained("report")
     assert missing.exit_code == 2 and "reports/audit.json: no such file" in missing.stderr
 
@@ -68,7 +68,7 @@ def test_an_audit_whose_report_is_gone_says_what_to_do(trained):
     (audit,) = tracker.search({schema.TAG_KIND: "audit"})
     tracker.artifact(audit.run_id, "audit.json").unlink()
     result = trained("report", "--study", "tiny")
-    assert result.exit_code == 3 and "audit again: `fa-registry audit --study tiny`" in result.stderr
+    assert result.exit_code == 3 and "audit the runs again: `fa-registry audit --study tiny`" in result.stderr
 
 
 def test_showing_an_old_report_loads_neither_torch_nor_mlflow():

@@ -30,7 +30,7 @@ def test_the_audit_of_the_study_finds_the_twin_and_says_so(twin_trained):
     assert selection.text == "study tiny --replace-dataset digits_centred --scale 0.5 (4 specifications)"
     assert selection.remarks == (
         "The store has no finished run of the unchanged study tiny; the study variant --replace-dataset digits_centred "
-        "--scale 0.5 was audited.",
+        "--scale 0.5 was audited instead.",
     )
     result = twin_trained("audit", "--study", "tiny", "--device", "cpu", "--trust-logged", "--json")
     assert result.exit_code in (0, 1), result.output
