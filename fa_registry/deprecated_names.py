@@ -16,6 +16,7 @@ MODULES = {
     "fa_registry.api": "fa_registry.published_api",
     "fa_registry.positions": "fa_registry.token_axes",
     "fa_registry.quantities": "fa_registry.metrics",
+    "fa_registry.terminal_loss": "fa_registry.tasks",
 }
 SUBMODULES = {"fa_registry.published_api.loading": "fa_registry.published_api.model_loader"}
 ANALYSIS = {"Cell": "AnalysisCell", "Column": "AnalysisColumn", "Table": "AnalysisTable"}

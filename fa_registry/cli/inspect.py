@@ -120,7 +120,7 @@ def _summary(report: LintReport) -> str:
 def list_(family: str, as_json: bool, **arguments: Any) -> None:
     """List plug-ins, editions, studies or templates, or the runs of a store.
 
-    FAMILY is methods, architectures, datasets, diagnostics, analyses, editions, studies, templates or runs.
+    FAMILY is methods, architectures, datasets, diagnostics, tasks, analyses, editions, studies, templates or runs.
     """
     options = {name: value for name, value in arguments.items() if value not in ("", None)}
     if family == "runs":

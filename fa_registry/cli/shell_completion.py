@@ -12,7 +12,17 @@ from fa_registry.errors import PluginError
 from fa_registry.plugin_registry import Catalog
 
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
-FAMILIES = ("methods", "architectures", "datasets", "diagnostics", "analyses", "editions", "studies", "templates")
+FAMILIES = (
+    "methods",
+    "architectures",
+    "datasets",
+    "diagnostics",
+    "tasks",
+    "analyses",
+    "editions",
+    "studies",
+    "templates",
+)
 
 
 def family(name: str, home: str = "") -> Complete:

@@ -4,9 +4,20 @@ from torch import Tensor
 
 from fa_registry.errors import UsageError
 from fa_registry.plugin_registry import Catalog
-from fa_registry.tasks.base import NO_TOKENS, Task, TaskCard
+from fa_registry.tasks.base import NO_CLASSES, NO_TOKENS, Task, TaskCard
 
-__all__ = ["CATALOG", "NO_TOKENS", "Task", "TaskCard", "task_of"]
+__all__ = [
+    "CATALOG",
+    "NO_CLASSES",
+    "NO_TOKENS",
+    "Task",
+    "TaskCard",
+    "is_regression",
+    "output_error",
+    "sample_losses",
+    "target_rows",
+    "task_of",
+]
 
 CATALOG = Catalog("tasks", "task", Task, card=TaskCard)
 
@@ -29,3 +40,32 @@ def task_of(targets: Tensor, name: str = "") -> Task:
         if task.takes(targets):
             return task
     raise UsageError(f"expected integer class numbers or floating-point target values, found {targets.dtype} targets")
+
+
+# For code that has labels but no data set, such as a method in a package of its own.
+
+
+def is_regression(labels: Tensor) -> bool:
+    """Return whether labels are target values (N, C) rather than class numbers (N,)."""
+    return labels.is_floating_point()
+
+
+def sample_losses(outputs: Tensor, labels: Tensor) -> Tensor:
+    """Return ℓ_i, (N,), of outputs z (N, C), for the built-in task of the labels' type."""
+    return task_of(labels).sample_losses(outputs, labels)
+
+
+def target_rows(outputs: Tensor, labels: Tensor) -> Tensor:
+    """Return the labels as rows (N, C) in the outputs' type, for the built-in task of the labels' type."""
+    return task_of(labels).target_rows(outputs, labels)
+
+
+def output_error(outputs: Tensor, labels: Tensor, targets: Tensor | None = None) -> Tensor:
+    """Return e = ∂ℓ_i/∂z_i, (N, C), for the built-in task of the labels' type.
+
+    Args:
+        outputs: z (N, C).
+        labels: class numbers (N,) or values (N, C).
+        targets: the result of target_rows, if the caller has computed it.
+    """
+    return task_of(labels).output_error(outputs, labels, targets)

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from fa_registry.errors import PluginError, UsageError
 from fa_registry.records import Reading, Scalar
 
+# A reason that runs record: replays compare it, so its text must not change.
+NO_CLASSES = "the targets are values, not classes: there is no accuracy"
 NO_TOKENS = "one target per position of a sequence (token prediction) is not supported"
 
 

@@ -6,9 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.records import Reading
-from fa_registry.tasks.base import NO_TOKENS, Task, TaskCard
-
-NO_CLASSES = "the targets are values, not classes: there is no accuracy"
+from fa_registry.tasks.base import NO_CLASSES, NO_TOKENS, Task, TaskCard
 
 
 class Regression(Task):

@@ -64,7 +64,7 @@ def test_scales_of_any_size_have_a_mean(values):
 
 def test_a_number_beyond_arithmetic_is_said_and_does_not_overflow():
     cell = mean("nudge", *(run("dfa", seed, nudge=1e200) for seed in SEEDS))
-    assert cell.reading.reason == "no arithmetic mean of 1e+200 to 1e+200"
+    assert cell.reading.reason == "no arithmetic mean exists for values from 1e+200 to 1e+200"
 
 
 NAMES = sorted(CATALOG.names())

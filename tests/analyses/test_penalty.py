@@ -73,7 +73,7 @@ def test_the_weakest_penalty_is_the_baseline_where_none_is_zero():
 
 def test_a_method_with_one_strength_is_no_sweep():
     analysis = analysed("penalty", [run("bp"), run("fa", spec={"penalty": 0.01})])
-    assert analysis.rows == () and [remark for remark in analysis.remarks if remark.startswith("no sweep")] == [
+    assert analysis.rows == () and [remark for remark in analysis.remarks if remark.startswith("no penalty sweep")] == [
         "no penalty sweep: bp in tiny setting was run only with λ = 0",
         "no penalty sweep: fa in tiny setting was run only with λ = 0.01",
     ]
@@ -107,7 +107,7 @@ def test_what_is_not_finite_leaves_neither_mean_nor_difference():
 
 def test_a_scale_of_zero_has_no_geometric_mean():
     analysis = analysed("penalty", sweep({0.0: {"g": (0.0, 1e-3, 1e-3)}, 0.01: {"g": (1e-3,) * 3}}))
-    assert values(analysis.rows[0], "g_L") == ["no geometric mean of 0 to 0.001"]
+    assert values(analysis.rows[0], "g_L") == ["no geometric mean exists for values from 0 to 0.001"]
     assert values(row(analysis.table("differences"), method="dfa"), "g_L")[0].startswith("no difference of values")
 
 

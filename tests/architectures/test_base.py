@@ -13,7 +13,7 @@ from fa_registry.architectures.mlp import ACTIVATIONS
 from fa_registry.architectures.mlp import PLUGIN as MLP
 from fa_registry.architectures.resmlp import PLUGIN as BASE
 from fa_registry.errors import InvalidFields
-from tests.helpers.losses import sample_losses
+from fa_registry.tasks import sample_losses
 from tests.helpers.tiny_tasks import scaling_network, tiny_spec
 
 HEAD = torch.tensor([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]], dtype=torch.float64)

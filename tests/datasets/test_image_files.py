@@ -95,7 +95,7 @@ def test_a_truncated_or_altered_file_is_refused(small, tmp_path, damage):
     path = tmp_path / small.card.files[0].path
     content = damage(path.read_bytes())
     path.write_bytes(content)
-    found = f"{path}: expected MD5 {small.card.files[0].md5}, found {official.md5(content)}: {len(content):,} bytes"
+    found = f"{path}: expected MD5 {small.card.files[0].md5}, found {official.md5(content)}; the file has {len(content):,} bytes"
     with pytest.raises(IntegrityError) as refused:
         small.load(CPU, tmp_path)
     assert found in str(refused.value) and not cache_path(tmp_path, small.card.name).exists()

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from fa_registry.methods.base import CreditInputs
-from tests.helpers.losses import output_error, sample_losses
+from fa_registry.tasks import output_error, sample_losses
 from tests.helpers.numpy_resmlp import Arrays, branch, branch_back, head_back, layer_norm, linear
 from tests.helpers.tiny_tasks import scaling_network
 

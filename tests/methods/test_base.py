@@ -25,7 +25,8 @@ def test_every_card_is_complete(name):
 
 def test_a_card_names_all_it_lacks():
     with pytest.raises(
-        PluginError, match=r"'dfa' lacks: citation, gamma_reference \(one of bp.*exact_sites \(one of none"
+        PluginError,
+        match=r"'dfa' has missing or invalid fields: citation, gamma_reference \(one of bp.*exact_sites \(one of none",
     ):
         dataclasses.replace(DFA.card, citation="", gamma_reference="sgd", exact_sites="some")
 

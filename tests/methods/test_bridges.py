@@ -15,12 +15,12 @@ from fa_registry.errors import InvalidFields
 from fa_registry.methods._bridge import ValueNet, all_sites, by_site, embedded, site_rows, site_scales
 from fa_registry.methods.base import NetworkShape
 from fa_registry.methods.state_bridge import PLUGIN
+from fa_registry.tasks import sample_losses
 from fa_registry.testing.small_networks import NetworkCase, Setting
 from fa_registry.token_axes import features, mean_over_positions, sum_over_positions
 from fa_registry.training.method_calls import compute_credits
 from tests.helpers import numpy_checks
 from tests.helpers.bridges import seen, slopes
-from tests.helpers.losses import sample_losses
 from tests.helpers.nets import TINY
 from tests.helpers.numpy_mlp import pulled_back, rows, value
 from tests.helpers.numpy_resmlp import Arrays, forward, head_back, layer_norm, linear, local_gradients

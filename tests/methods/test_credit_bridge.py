@@ -14,13 +14,13 @@ from fa_registry.methods import dfa
 from fa_registry.methods.base import NetworkShape
 from fa_registry.methods.credit_bridge import PLUGIN
 from fa_registry.seeding import generator
+from fa_registry.tasks import sample_losses
 from fa_registry.testing.small_networks import Setting
 from fa_registry.training.method_calls import compute_credits
 from fa_registry.training.step import local_credit_step
 from fa_registry.training.trainer import Trainer
 from tests.helpers import numpy_checks
 from tests.helpers.bridges import seen, slopes
-from tests.helpers.losses import sample_losses
 from tests.helpers.numpy_mlp import slope, values
 from tests.helpers.numpy_resmlp import Arrays, forward, head_back, local_gradients
 from tests.helpers.tiny_tasks import double, tiny_spec, tiny_task, trained

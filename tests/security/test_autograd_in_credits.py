@@ -35,7 +35,7 @@ SIZES = {"architecture_options": {"d_hidden": 32, "num_blocks": 3, "w2_std": 0.5
 TURNED = """
 import dataclasses, math, torch
 from fa_registry.methods.dfa import DirectFeedbackAlignment
-from tests.helpers.losses import sample_losses
+from fa_registry.tasks import sample_losses
 
 class Turned(DirectFeedbackAlignment):
     card = dataclasses.replace(

@@ -11,13 +11,12 @@ from torch import nn
 from fa_registry import datasets, tasks
 from fa_registry.errors import InvalidFields, PluginError, UnknownName, UsageError
 from fa_registry.methods.base import CreditInputs
-from fa_registry.tasks import TaskCard, task_of
+from fa_registry.tasks import TaskCard, output_error, sample_losses, target_rows, task_of
 from fa_registry.tasks.classification import Classification, accuracy
 from fa_registry.training.code_fingerprint import fingerprint
 from fa_registry.training.measuring import measure
 from fa_registry.training.run_setup import RunSetup, _check_labels, build_setup_from_splits
 from fa_registry.training.trainer import Trainer
-from tests.helpers.losses import output_error, sample_losses, target_rows
 from tests.helpers.tiny_tasks import CPU, supported, tiny_spec, tiny_task
 
 DRAW = torch.Generator().manual_seed(2)

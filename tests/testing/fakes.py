@@ -17,7 +17,7 @@ from fa_registry.methods.fa import BlockFeedbackAlignment
 from fa_registry.methods.forward_forward import ForwardForward
 from fa_registry.methods.pepita import ErrorDrivenInputModulation
 from fa_registry.methods.weight_fa import WeightFeedbackAlignment
-from tests.helpers.losses import sample_losses
+from fa_registry.tasks import sample_losses
 
 
 def calls_autograd(card: MethodCard) -> MethodCard:

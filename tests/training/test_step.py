@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from fa_registry.methods._backward_weights import backward_through
 from fa_registry.methods.dfa import PLUGIN as DFA
+from fa_registry.tasks import output_error
 from fa_registry.training import step as step_chained
 from fa_registry.training.controls import trainable_parameters
 from fa_registry.training.run_setup import RunSetup
@@ -22,7 +23,6 @@ from fa_registry.training.step import (
     norm_eps,
     normalised_credits,
 )
-from tests.helpers.losses import output_error
 from tests.helpers.nets import of, short_task
 from tests.helpers.tiny_tasks import double, tiny_task
 

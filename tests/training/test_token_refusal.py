@@ -16,9 +16,9 @@ from fa_registry import datasets
 from fa_registry.diagnostics import run_forward_backward
 from fa_registry.errors import InvalidFields, UsageError
 from fa_registry.published_api import diagnosis
+from fa_registry.tasks import output_error, sample_losses, target_rows
 from fa_registry.training.run_setup import build_setup
 from fa_registry.training.step import OutputError
-from tests.helpers.losses import output_error, sample_losses, target_rows
 from tests.helpers.tiny_tasks import CPU, tiny_spec
 
 VOCABULARY = 10

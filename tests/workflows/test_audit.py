@@ -383,7 +383,11 @@ def test_a_run_whose_record_cannot_be_read_does_not_end_the_audit(trained):
     path.write_text(json.dumps(provenance))
     code, result = audited(trained)
     (excluded,) = result["report"]["excluded"]
-    assert code == 3 and excluded["reason"].startswith("integrity failure: ") and "lacks the field digests" in excluded["reason"]
+    assert (
+        code == 3
+        and excluded["reason"].startswith("integrity failure: ")
+        and "lacks the field digests" in excluded["reason"]
+    )
 
 
 def test_a_diagnostic_that_crashes_for_one_run_costs_that_run_its_verdict_alone(trained, workplace, moody):

@@ -177,7 +177,9 @@ def test_doctor_closes_what_a_lost_machine_left_and_nothing_that_lives(registry,
         tracker.log(alive, tags=sign(len(looks), 10))
 
     meanwhile(monkeypatch, one_lives)
-    assert "2 running on another-machine; `fa-registry doctor --repair` waits" in elsewhere_row(registry("doctor", "--json"))
+    assert "2 running on another-machine; `fa-registry doctor --repair` waits" in elsewhere_row(
+        registry("doctor", "--json")
+    )
     assert tracker.get(lost).state == "RUNNING"  # to look changes nothing
     assert elsewhere_row(registry("doctor", "--repair", "--json")) == "1 running on another-machine"
     assert (tracker.get(lost).state, tracker.get(alive).state) == ("KILLED", "RUNNING")
