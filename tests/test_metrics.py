@@ -159,8 +159,8 @@ def test_one_seed_and_equal_seeds_have_their_own_number_to_the_last_digit(value)
 
 
 def test_what_has_no_mean_says_why_and_how_many_there_are():
-    assert over("h_L", 0.0, 2.0).mean.reason == "no geometric mean of 0 to 2"
-    assert over("nudge", 1e200, 1.0).mean.reason == "no arithmetic mean of 1 to 1e+200"
+    assert over("h_L", 0.0, 2.0).mean.reason == "no geometric mean exists for values from 0 to 2"
+    assert over("nudge", 1e200, 1.0).mean.reason == "no arithmetic mean exists for values from 1 to 1e+200"
     broken = over("h_L", 989.0, math.inf)
     assert broken.mean.not_finite and broken.low.not_finite and (broken.n, broken.of) == (0, 2)
     assert over("accuracy", None, None).mean.reason == "no file" and over("accuracy").mean.reason == "no run"

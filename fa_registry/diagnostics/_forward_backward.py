@@ -207,6 +207,7 @@ def estimated_look(
     Raises:
         UsageError: the forward pass does not compute in float64, or samples depend on each other.
     """
+    task = task or task_of(labels)
     precision = images.dtype if images.is_floating_point() else weight_dtype(network)
     with eval_mode(network), fixed_draws():
         logits, states = _plain_pass(network, images, precision)

@@ -46,7 +46,7 @@ def test_exact_sites_do_not_count():
 def test_aggregation_collapse_is_named_with_its_end(gamma, site):
     finding = d4(gamma=gamma, gamma_null_p=(BEST_P,) * 4)
     assert (finding.outcome, finding.state) == ("warn", "SPECIFIC")
-    assert f"aggregation collapse: without site {site} the mean gamma" in finding.sentence
+    assert f"aggregation collapse: without site {site}, the mean gamma" in finding.sentence
     guard = finding.guard
     assert (guard.quantity, guard.crossed, guard.site, finding.crossed) == ("gamma", "above", site, "")
     assert guard.mean == pytest.approx(sum(gamma) / len(gamma)) and guard.observed.value > 0.5

@@ -45,12 +45,12 @@ def test_holm_names_those_that_clear_over_all_methods():
     assert list(compared_methods(alone)) == []
     said = remark(bp=CLEAR, dfa=NEAR, fa=UNDER, ep=UNDER)
     assert "Number of methods that clear: 2. Methods that also clear by Holm's procedure over all 4: bp." in said
-    assert "over all 2 too: bp, dfa." in remark(bp=CLEAR, dfa=NEAR)
-    assert "over all 4 too: none." in remark(fa=UNDER, dfa=NEAR, ep=UNDER, drtp=UNDER)
+    assert "over all 2: bp, dfa." in remark(bp=CLEAR, dfa=NEAR)
+    assert "over all 4: none." in remark(fa=UNDER, dfa=NEAR, ep=UNDER, drtp=UNDER)
 
 
 def test_stated_margins_and_those_without_spread_are_no_error():
-    assert "over all 2 too: bp, dfa." in remark(bp=(0.9,) * 3, dfa=(0.8,) * 3)
+    assert "over all 2: bp, dfa." in remark(bp=(0.9,) * 3, dfa=(0.8,) * 3)
     runs = judge_all(
         [record(f"r{seed}", measurements(accuracy=0.9 + seed / 100), seed=seed) for seed in SEEDS], EDITION
     )

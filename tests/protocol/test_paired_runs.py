@@ -62,7 +62,7 @@ def test_a_seed_without_partner_figure_or_end_is_left_out_and_named():
     assert found.seeds == (1,)
     assert found.notes == (
         f"seed 2 left out: {NO_CONTROL}",
-        "seed 3 left out: its accuracy is N/A (not measured)",
+        "seed 3 left out: the accuracy is N/A (not measured)",
         "seed 4 left out: the run is stopped early",
         "seed 5 left out: the accuracy of the control is N/A (not measured)",
     )

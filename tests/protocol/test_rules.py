@@ -75,7 +75,10 @@ def test_every_rule_says_who_says_so_and_why():
             r"rule\[0\].reference: above does not use a reference",
         ),
         (('reference = "accuracy"', ""), r"rule\[2\].reference: missing"),
-        (('reference = "accuracy"', 'reference = "g_L"\njudge = "seeds_margin"'), r"rule\[2\].quantity: seeds_margin"),
+        (
+            ('reference = "accuracy"', 'reference = "g_L"\njudge = "seeds_margin"'),
+            r"rule\[2\].quantity: the judge seeds_margin",
+        ),
         (('code = "D1"', 'code = "D1"\ntrajectory = "x"'), r"rule\[0\].trajectory: unknown field 'trajectory'"),
         (('code = "D1"', 'code = "D1"\nguard = 3'), r"rule\[0\].guard: expected a table, found 3"),
         (('code = "D1"', 'code = "D1"\nalso = [3]'), r"rule\[0\].also\[0\]: expected a table, found 3"),
@@ -84,7 +87,7 @@ def test_every_rule_says_who_says_so_and_why():
         (('fail_if = [["D1", "D2"], ["D3"]]', 'fail_if = "D1"'), "fail_if: expected a list, found 'D1'"),
         (("fail_if", "strikt = true\nfail_if"), r"unknown field 'strikt' \(did you mean 'strict'\?\)"),
         (("fail_if", "labels = { pas = 'x' }\nfail_if"), r"labels.pas: unknown field 'pas' \(did you mean 'pass'\?\)"),
-        (("fail_if", "labels = { fail = 'NO (' }\nfail_if"), "labels.fail: must not contain a bracket"),
+        (("fail_if", "labels = { fail = 'NO (' }\nfail_if"), "labels.fail: expected a label without brackets"),
         (
             ("fail_if", "labels = { fail = 'a: b' }\nfail_if"),
             "labels.fail: expected a label without brackets, and with a colon only at",

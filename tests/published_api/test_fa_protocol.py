@@ -95,7 +95,9 @@ def right(model, x, y):
 def test_without_a_test_accuracy_that_of_the_batch_stands_in_with_a_warning(frozen, verdict, fires):
     model, (x, y) = build(), batch()
     protocol = fa_registry.FAProtocol(model, x, y)
-    with pytest.warns(fa_registry.EvidenceWarning, match="accuracy of the eval batch, 16 samples, replaces") as caught:
+    with pytest.warns(
+        fa_registry.EvidenceWarning, match=r"accuracy of the eval batch \(16 samples\) is used instead"
+    ) as caught:
         report = protocol.run(frozen_baseline_acc=frozen)
     assert [one.filename for one in caught] == [__file__]
     third = figures(report, "D3_depth_utility")
@@ -304,7 +306,10 @@ def test_gradients_of_exactly_zero_are_at_the_floor():
     report = fa_registry.FAProtocol(indifferent(), *batch()).run(0.5, 0.9)
     second = figures(report, "D2_ref_validity")
     assert (second["g_L"], second["fires"], report["verdict"]) == (0.0, True, "WARN(D2)")
-    assert len(report["remarks"]) == 1 and "exactly zero: the loss does not reach the states" in report["remarks"][0]
+    assert (
+        len(report["remarks"]) == 1
+        and "exactly zero: the gradient of the loss does not reach the states" in report["remarks"][0]
+    )
 
 
 def test_a_stream_that_the_loss_does_not_depend_on_is_refused():

@@ -74,7 +74,7 @@ def test_our_own_filters_are_told_with_where_they_are(template_page):
         if function.__module__.startswith("fa_registry"):
             assert f"| `{name}` | " in template_page
     assert (
-        "| `num` | Return `digits` significant digits" in template_page
+        "| `num` | Return the number with `digits` significant digits" in template_page
         and "| `fence` |" in template_page
         and "`*.md.j2`" in template_page
     )

@@ -152,7 +152,10 @@ def of(pages, *names):
         (("audit_table.tex",), ("Hits", "Swell", "Rest", "in the middle", r"x_{L}")),
         (("terminal",), ("hits in the test", "largest swell", "lead over still blocks", "Δ = 1 by construction")),
         ((".md",), ("Hits in the test", "lead", "Δ by gamma", "that is deep", "‖x\\_L‖", "Swell", "‖s\\_L‖ CE mean")),
-        ((".md",), ("its yield is", "faith at least", "the largest swell in one block", "Δ = between", "the lead is")),
+        (
+            (".md",),
+            ("its yield is", "faith of at least", "the largest swell in one block", "Δ = between", "the lead is"),
+        ),
         ((".tex",), ("Hits in the test", "lead", r"$\Delta$ by", "Swell", "CE mean")),
     ],
 )

@@ -72,17 +72,17 @@ def test_several_seeds_are_counted_and_named(report):
     depth = next(claim for claim in claims(dfa) if "frozen random blocks" in claim.text)
     assert depth.text.endswith("(in 2 of 2 seeds: 42, 123).")
     assert depth.run_ids == tuple(run.record.run_id for run in dfa)
-    assert not any("One seed" in claim.text for claim in claims(dfa))
+    assert not any("only one seed" in claim.text for claim in claims(dfa))
 
 
 def test_one_seed_says_so_and_a_control_says_nothing(report):
-    assert any("One seed" in claim.text for claim in claims(report.runs[:1]))
+    assert any("only one seed" in claim.text for claim in claims(report.runs[:1]))
     control = next(run for run in report.runs if run.verdict.outcome == "control")
     assert claims([control]) == ()
 
 
 def test_one_run_of_several_seeds_says_nothing_of_one_seed(report):
-    assert not any("One seed" in claim.text for claim in claims(report.runs[:1], has_all_runs=False))
+    assert not any("only one seed" in claim.text for claim in claims(report.runs[:1], has_all_runs=False))
 
 
 def test_a_rule_that_was_waived_does_not_pass_by_itself(rich):
@@ -434,7 +434,9 @@ def test_an_exploded_network_with_a_tiny_but_exact_reference_is_walked_back_and_
         "the stream has exploded and the reference gradient is at its floor; the gradient is tiny but exact"
         in back.text
     )
-    assert f"{symbol_of('fidelity_min')} at least 0.999999" in back.text  # of 0.9999996: a lower bound is rounded down
+    assert (
+        f"{symbol_of('fidelity_min')} of at least 0.999999" in back.text
+    )  # of 0.9999996: a lower bound is rounded down
     measured = fa[0].record.measurements
     for needed in (
         "a running vector, the stream",
@@ -491,7 +493,7 @@ def test_a_fitted_network_may_be_read(rich):
     assert kinds(bp) == ["note"]
     assert "small because the network has fitted its task" in text(bp)
     assert (
-        f"its {symbol_of('gain')} is healthy (0.300 of the output error reaches the last site); "
+        f"the {symbol_of('gain')} is healthy (0.300 of the output error reaches the last site); "
         "the small size is no reason to reject Γ" in text(bp)
     )
     exact = [changed(run, scalars={"gamma_deep_mean": Reading(None, "exact by construction")}) for run in bp]

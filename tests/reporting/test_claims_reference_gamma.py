@@ -77,9 +77,9 @@ def test_the_sites_that_lie_above_their_null_are_those_that_stand_together(claim
 def test_without_a_null_the_feedback_is_not_shown_and_why(claims_of_gamma):
     ((kind, text),) = claims_of_gamma(sites={"gamma_null_p": None})
     assert kind == "may" and "for the training feedback only" not in text
-    assert "is not shown (taken away)" in text
+    assert "comes from the training feedback (taken away)" in text
     ((_, text),) = claims_of_gamma()  # an edition whose rules do not ask
-    assert "is not shown (seed 42)" in text
+    assert "comes from the training feedback (seed 42)" in text
 
 
 def test_a_run_that_diverged_is_specific_of_nothing(rich):

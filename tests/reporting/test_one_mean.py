@@ -112,7 +112,7 @@ def test_a_figure_without_a_mean_has_its_footnote(tmp_path):
     """Every seed has its value, so that no seed's reason can stand for the mean's."""
     report = report_of((0.0, 4.0))
     assert terminal(report)["fa"][3] == "N/A"
-    assert "no geometric mean of 0 to 4" in audit_table(report, tmp_path)
+    assert "no geometric mean exists for values from 0 to 4" in audit_table(report, tmp_path)
 
 
 def variant(seed, **fields):

@@ -166,7 +166,7 @@ def test_a_crowded_page_says_what_is_not_on_it(rich, tmp_path, monkeypatch):
     monkeypatch.setattr(index, "setting_figures", lambda *given: setting_figures(*given[:2], room=1))
     words = words_of(written(rich, tmp_path)["index.html"])
     for needed in (
-        "6 more of 8 are not on this page: they are less severe than these",
+        "6 more of 8 are not on this page: they are less severe than the findings above",
         "The numbers of this figure are in audit.json, because they do not fit on this page",
         "Every seed's numbers and run are in its form",
         "7 more of 9 are not on this page",

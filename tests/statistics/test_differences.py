@@ -56,7 +56,10 @@ def test_one_pair_is_provisional():
 
 
 def test_no_common_seed_is_an_error_that_lists_both_sides():
-    with pytest.raises(ValueError, match=r"common seeds, found \[1, 2\] and \[3\]; train both .* or use welch"):
+    with pytest.raises(
+        ValueError,
+        match=r"common seeds, but a has the seeds \[1, 2\] and b has the seeds \[3\]; train both .* or use welch",
+    ):
         paired_difference({2: 0.5, 1: 0.5}, {3: 0.5})
 
 
@@ -323,7 +326,9 @@ def test_all_zeros_are_zero():
 
 @pytest.mark.parametrize("margin", [0, -0.01])
 def test_a_margin_is_positive(margin):
-    with pytest.raises(ValueError, match=f"expected a margin > 0, found {float(margin)}; fix it .* before the runs"):
+    with pytest.raises(
+        ValueError, match=f"expected a margin > 0, found {float(margin)}; choose the margin before the runs"
+    ):
         tost(VALUES, 0.9, margin)
 
 

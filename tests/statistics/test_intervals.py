@@ -251,7 +251,8 @@ def test_numbers_of_numpy_and_whole_numbers_are_numbers():
 @pytest.mark.parametrize(("std", "n"), [(-0.1, 3), (0.1, 1), (0.1, 3.0)])
 def test_impossible_published_figures_are_refused(std, n):
     with pytest.raises(
-        ValueError, match="expected a standard deviation ≥ 0 and an integer n ≥ 2, found std=.*constant"
+        ValueError,
+        match="expected a standard deviation ≥ 0 and an integer n ≥ 2, found std=.*without a standard deviation",
     ):
         Reported(0.9, std, n)
 

@@ -119,7 +119,7 @@ def test_what_the_machine_stops_begins_again_elsewhere(tmp_path):
     events, _ = placed([str(tmp_path)], work=told_to_end_once)
     assert ends(events) == {0: ("done", "done")}
     (again,) = [event for event in events if event.kind == "again"]
-    assert again.value.startswith("its process was stopped by its machine (stopped after epoch 3); it restarts")
+    assert again.value.startswith("its process was stopped by its machine (stopped after epoch 3); the job restarts")
 
 
 def test_a_stop_drops_what_waits_for_room_too():

@@ -124,7 +124,7 @@ def test_where_no_process_can_be_started_every_job_has_two_attempts(monkeypatch)
     monkeypatch.setattr(worker_processes, "Worker", none)
     events = supervised(["a", "b"], may_end_its_process, 2)
     assert [(event.index, event.kind) for event in events] == [(0, "again"), (0, "failed"), (1, "again"), (1, "failed")]
-    assert events[1].value.endswith("restarted, it did not begin (BlockingIOError: no more processes)")
+    assert events[1].value.endswith("after the restart it did not begin (BlockingIOError: no more processes)")
     assert events[1].lost
 
 
