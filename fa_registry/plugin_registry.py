@@ -117,7 +117,7 @@ class Catalog:
         return [name for name in self.names() if not self._locations[name].is_builtin]
 
     def built_in(self) -> dict[str, Any]:
-        """Return name → plug-in for all built-in plug-ins, sorted by name.
+        """Return a mapping name → plug-in for all built-in plug-ins, sorted by name.
 
         This method runs no third-party code.
         """

@@ -1,1 +1,1 @@
-"""Callbacks for third-party trainers that call `track`, one module per trainer."""
+"""Callbacks for third-party trainers, one module per trainer. The callbacks call `track`."""

@@ -89,7 +89,7 @@ def mid_site(name: str) -> Pick:
 
 
 def by_seed(runs: Iterable[RunAudit], quantity: str, pick: Pick) -> dict[int, float]:
-    """Return seed → value of a metric, without the seeds that have no value.
+    """Return a mapping seed → value of a metric, without the seeds that have no value.
 
     If several runs have the same seed, their mean is used. The declaration of the metric decides whether this mean is
     arithmetic or geometric.

@@ -128,7 +128,7 @@ def inspected(
     """Check all source files of a data set.
 
     Returns:
-        The path of an intact file for each intact source file, and the problem of each other source file.
+        Two mappings: source file → path of an intact copy, and source file → problem if there is no intact copy.
     """
     files: dict[SourceFile, Path] = {}
     problems: dict[SourceFile, str] = {}

@@ -49,10 +49,10 @@ def check_reference(
 ) -> ReferenceCheck:
     """Compare ⟨g_l, v⟩ with central differences of the loss along v, at every site.
 
-    In each round, every sample is shifted at one site, and the site changes from round to round. All sites together therefore
-    need 2 · ROUNDS forward passes, or more if there are fewer samples than sites. The directions v are Gaussian, except in the
-    first round, which uses the credits. In float32 there are half as many rounds with four passes each, and the differences for
-    two step sizes are extrapolated (Richardson).
+    In each round, the samples are distributed over the sites: each sample is shifted at one site only, and at another site in the
+    next round. One pair of forward passes per round therefore covers all sites, if there are at least as many samples as sites.
+    The directions v are Gaussian, except in the first round, which uses the credits. In float32 there are half as many rounds
+    with four passes each, and the differences for two step sizes are extrapolated (Richardson).
 
     Args:
         losses: function from L+1 shifts to the losses of the samples, (N,), see `shifted_losses`.

@@ -16,7 +16,7 @@ class Fidelity(Diagnostic):
         name="fidelity",
         symbol="cos(g₃₂, g₆₄)",
         line=f"cosine between g_l computed in float32 and in float64, mean over the samples with ‖e‖ > {LEAST_ERROR:.2g}; "
-        "_left_out: number of the other samples; _batch: cosine of the flattened batch with all samples",
+        "suffix _left_out: number of samples outside this mean; suffix _batch: one cosine over all samples of the batch",
         quantities=("fidelity", "fidelity_batch", "fidelity_min", "fidelity_left_out"),
         unit="cosine; _left_out: samples",
         range="−1 to 1; 1 is exact",

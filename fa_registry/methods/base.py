@@ -327,7 +327,7 @@ class UsesBackwardWeights(abc.ABC):
 
     @abc.abstractmethod
     def backward_weights(self, feedback: nn.Module, network: NetworkView) -> Mapping[str, Tensor]:
-        """Return layer name → matrix B that replaces W in the backward pass.
+        """Return a mapping layer name → matrix B that replaces W in the backward pass.
 
         The backward pass computes dx = dy B instead of dx = dy W. Each matrix has the shape of its weight, (out, in) or, for a
         kernel, (out, in, 3, 3), and is not transposed. With B = W, the method is backpropagation

@@ -41,7 +41,7 @@ DIGITS = str.maketrans({letter: digit for digit, letters in LOOK_LIKE.items() fo
 
 @functools.cache
 def digests() -> Mapping[str, str]:
-    """Return edition name → SHA-256 of its file, for all built-in editions.
+    """Return a mapping edition name → SHA-256 of its file, for all built-in editions.
 
     Each edition is followed by its variants, which have the same digest.
     """
@@ -205,7 +205,7 @@ def _fields_of_edition(edition: Edition) -> dict[str, Scalar]:
 
 
 def _fields_of_rule(rule: Rule) -> dict[str, Scalar]:
-    """Return field → value for a rule and its conditions.
+    """Return a mapping field → value for a rule and its conditions.
 
     An example of a field is `also gain threshold`.
     """

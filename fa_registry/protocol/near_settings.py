@@ -16,7 +16,7 @@ SEEDED = ("seed", "weights")  # fields that may differ between the runs of one s
 
 
 def differing_numbers(spec: RunSpec, other: RunSpec) -> dict[str, tuple[float, float]]:
-    """Return field → (number of `spec`, number of `other`) for the fields that differ.
+    """Return a mapping field → (number of `spec`, number of `other`) for the fields that differ.
 
     Return an empty mapping if another field differs, or if a number differs by more than the fraction NEAR.
     """

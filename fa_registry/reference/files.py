@@ -247,7 +247,7 @@ def _statement(functions: Mapping[str, Callable[..., Any]]) -> dict[str, str]:
 
 
 def _controls() -> dict[str, str]:
-    """Return control → description, from the docstring of training.controls."""
+    """Return a mapping control → description, from the docstring of training.controls."""
     descriptions = dict(re.findall(r"^(\w+?)(?:_K)?: (.+)$", controls.__doc__ or "", re.MULTILINE))
     return {name: descriptions[name] for name in CONTROLS}
 

@@ -85,7 +85,7 @@ def _record(record: type) -> str:
 
 
 def text_below(record: type) -> dict[str, str]:
-    """Return field name → the text below the field in the source of the data class."""
+    """Return a mapping field name → the text below the field in the source of the data class."""
     (definition,) = ast.parse(inspect.cleandoc(inspect.getsource(record))).body
     return {
         field.target.id: " ".join(below.value.value.split())

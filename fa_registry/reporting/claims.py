@@ -318,7 +318,7 @@ def _compares(run: RunAudit) -> bool:
 
 
 def _keeps_scale(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[str, str]:
-    """Return (key, text) of the claim that the stream keeps its scale.
+    """Return the tuple (key, text) of the claim that the stream keeps its scale.
 
     The text states that norms and gradients may be compared only if the edition limits the growth since initialisation.
     """
@@ -439,7 +439,7 @@ def _sites_above(runs: Sequence[RunAudit], limit: float | None) -> str:
 
 
 def _in_general(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[str, str]:
-    """Return (key, text) of a claim that repeats the sentence of the finding."""
+    """Return the tuple (key, text) of a claim that repeats the sentence of the finding."""
     finding = findings[0]
     word = f" ({finding.state})" if finding.state else ""
     if finding.outcome == "pass":

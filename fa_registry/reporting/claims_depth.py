@@ -131,7 +131,7 @@ def _undercut(finding: Finding) -> str:
 
 
 def _cleared(finding: Finding) -> tuple[str, str]:
-    """Return (key, text) about a margin above its limit.
+    """Return the tuple (key, text) about a margin above its limit.
 
     If the limit is below 0, the trained blocks may still be worse than frozen blocks.
     """

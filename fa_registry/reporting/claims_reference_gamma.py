@@ -383,7 +383,7 @@ def gamma_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 
 
 def _answer(runs: Sequence[RunAudit], with_gamma: Sequence[RunAudit]) -> tuple[str, str] | None:
-    """Return (key, text) of the claim about Γ, which must be true for the worst seed.
+    """Return the tuple (key, text) of the claim about Γ, which must be true for the worst seed.
 
     Args:
         runs: All runs of the method.

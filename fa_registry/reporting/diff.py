@@ -229,7 +229,7 @@ def _run_name(run: RunAudit) -> RunName:
 
 
 def _matched(a: Sequence[RunAudit], b: Sequence[RunAudit]) -> tuple[list[Pair], list[RunAudit], list[RunAudit]]:
-    """Return (pairs of runs in both audits, runs only in A, runs only in B).
+    """Return the tuple (pairs of runs in both audits, runs only in A, runs only in B).
 
     A run matches the run with the same id. A retrained run matches the first unmatched run with the same specification.
     """
@@ -302,7 +302,7 @@ def _finding_changes(a: RunAudit, b: RunAudit) -> Iterator[FindingChange]:
 
 
 def _paired_findings(a: RunAudit, b: RunAudit) -> dict[str, Findings]:
-    """Return rule → (finding in A, finding in B) of the leading editions for one run."""
+    """Return a mapping rule → (finding in A, finding in B) of the leading editions for one run."""
     before = {finding.rule: finding for finding in a.findings}
     after = {finding.rule: finding for finding in b.findings}
     return {rule: (before.get(rule), after.get(rule)) for rule in {**before, **after}}
@@ -414,7 +414,7 @@ def _edition_changes(label: str, a: EditionReference, b: EditionReference) -> It
 
 
 def _waivers(report: AuditReport) -> dict[str, str]:
-    """Return (rule and run or method of a waiver) → (its dates, author and reason)."""
+    """Return a mapping of the waivers: the waived rule and its run or method → dates, author and reason."""
     terms: dict[str, str] = {}
     for waiver in report.waivers:
         key = f"of {waiver.rule} for {waiver.run or waiver.method}"

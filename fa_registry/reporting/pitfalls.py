@@ -295,7 +295,7 @@ def no_single_site(context: PitfallContext) -> Answered:
 
 
 def _carried(gammas: Sequence[tuple[int, float]]) -> tuple[int, float]:
-    """Return (most influential site, relative change of the mean without this site)."""
+    """Return the tuple (most influential site, relative change of the mean without this site)."""
     mean = sum(value for _, value in gammas) / len(gammas)
     changes = [(abs((mean * len(gammas) - value) / (len(gammas) - 1) - mean), site) for site, value in gammas]
     change, site = max(changes)

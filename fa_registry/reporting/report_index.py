@@ -114,7 +114,7 @@ class Sources:
 
     @cached_property
     def judged_seeds(self) -> Mapping[str, frozenset[int]]:
-        """(Key that the seeds of a group share, RunSpec.seeds) → judged seeds."""
+        """Mapping from RunSpec.seeds, the key that all seeds of a group share, to the judged seeds of the group."""
         return _seeds((spec.seeds, spec.seed) for spec in self._specs)
 
     @cached_property

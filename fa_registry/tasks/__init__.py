@@ -1,4 +1,4 @@
-"""Tasks, one file each: the loss, the error, the headline metric and the rows of a network's targets."""
+"""Tasks, one file each: the loss, the error, the main metric and the rows of a network's targets."""
 
 from torch import Tensor
 
@@ -42,7 +42,7 @@ def task_of(targets: Tensor, name: str = "") -> Task:
     raise UsageError(f"expected integer class numbers or floating-point target values, found {targets.dtype} targets")
 
 
-# For code that has labels but no data set, such as a method in a package of its own.
+# For code that has labels but no data set, such as a third-party method.
 
 
 def is_regression(labels: Tensor) -> bool:

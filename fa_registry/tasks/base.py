@@ -1,4 +1,4 @@
-"""Contract of a task: the loss of a sample, the error at the outputs, and the headline metric."""
+"""Contract of a task: the loss of a sample, the error at the outputs, and the main metric."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TaskCard:
         targets: dtype and shape of the targets of N samples, for messages.
         loss: formula of the loss ℓ_i of one sample.
         source: reference of the loss.
-        headline: name of the metric that a form shows first; empty if the task has none.
+        headline: name of the main metric, which reporting forms show first; empty if the task has none.
         version: of a built-in task; raised whenever one of its numbers changes.
     """
 
@@ -84,7 +84,7 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def batch_score(self, outputs: Tensor, targets: Tensor, losses: Tensor) -> Tensor:
-        """Return the headline of a batch as a sum over its samples, (); the sum stays on the device.
+        """Return the main metric of a batch as a sum over its samples, a scalar tensor on the device.
 
         Args:
             outputs: z (N, C).
@@ -94,14 +94,14 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def train_score(self, mean: float) -> Reading:
-        """Convert the mean of `batch_score` over the training samples of an epoch to the reported headline."""
+        """Convert the mean of `batch_score` over the training samples of an epoch to the reported main metric."""
 
     @abc.abstractmethod
     def evaluate(self, network: nn.Module, inputs: Tensor, targets: Tensor) -> Reading:
-        """Return the headline of the network in eval mode over all samples."""
+        """Return the main metric of the network in eval mode over all samples."""
 
     def conventions(self, outputs: int) -> Mapping[str, Scalar]:
-        """Return what a record must name so that its headline can be read, such as the number of classes."""
+        """Return what a record must name to make its main metric readable, such as the number of classes."""
         return {}
 
     def target_shape(self, outputs: Tensor) -> torch.Size:

@@ -18,7 +18,7 @@ TEST_BATCH = 512  # a convolutional net's activations of 2048 samples exceed the
 class Classification(Task):
     card = TaskCard(
         name="classification",
-        line="one class number per sample, accuracy as the headline",
+        line="one class number per sample, accuracy as the main metric",
         targets="class numbers (N,)",
         loss="ℓ_i = −log softmax(z_i)[y_i]",
         source="the cross entropy of the published protocol, arXiv 2606.21126",
@@ -62,7 +62,10 @@ class Classification(Task):
         return outputs.softmax(dim=1) - (self.target_rows(outputs, targets) if rows is None else rows)
 
     def batch_score(self, outputs: Tensor, targets: Tensor, losses: Tensor) -> Tensor:
-        """Return the number of correct predictions, (); a sample whose loss is not finite counts as wrong."""
+        """Return the number of correct predictions as a scalar tensor.
+
+        A sample whose loss is not finite counts as wrong.
+        """
         # argmax of nan is class 0; nan < ∞ is false
         return ((outputs.argmax(dim=1) == targets) & (losses < math.inf)).sum(dtype=losses.dtype)
 

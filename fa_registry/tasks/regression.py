@@ -12,7 +12,7 @@ from fa_registry.tasks.base import NO_CLASSES, NO_TOKENS, Task, TaskCard
 class Regression(Task):
     card = TaskCard(
         name="regression",
-        line="target values per sample, half the squared distance as the loss, no headline metric",
+        line="target values per sample, half the squared distance as the loss, no main metric",
         targets="target values (N, C)",
         loss="ℓ_i = ½‖z_i − y_i‖²",
         source="the toy linear-quadratic task of arXiv 2606.21126",

@@ -43,7 +43,7 @@ def local_folder(uri: str, store: str, run_id: str) -> Path | None:
     """Return the local folder that an artifact address of a run refers to.
 
     A database contains the addresses that were valid on the machine where the database was created. The function therefore also
-    searches for the folder next to the database. The returned folder may not exist.
+    searches for the folder next to the database. The returned folder might not exist.
 
     Args:
         uri: artifact address as recorded in the store.

@@ -64,7 +64,7 @@ def promotion_key(card: ModelCard) -> str:
 
 
 def verdict_tags(card: ModelCard) -> dict[str, str]:
-    """Return tag → verdict for every edition that judged the model."""
+    """Return a mapping tag → verdict for every edition that judged the model."""
     return {schema.verdict_tag(opinion.edition): opinion.verdict.label for opinion in card.opinions}
 
 

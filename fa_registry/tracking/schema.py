@@ -192,7 +192,7 @@ def shown(value: float) -> float:
 
 
 def scalar_metrics(extra_metrics: Sequence[str] = ()) -> dict[str, str]:
-    """Return metric name → metric key for all scalar metrics.
+    """Return a mapping metric name → metric key for all scalar metrics.
 
     Args:
         extra_metrics: names of third-party metrics. The metric key of a third-party metric is its name.

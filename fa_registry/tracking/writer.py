@@ -450,6 +450,6 @@ def parameter_count(network: nn.Module) -> int:
 
 
 def folder_digests(folder: Path) -> dict[str, str]:
-    """Return relative path → SHA-256 for every file below `folder`."""
+    """Return a mapping relative path → SHA-256 for every file below `folder`."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): jsonio.file_digest(path) for path in files}

@@ -98,7 +98,9 @@ def _batches(setup: RunSetup) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def _cosines(setup: RunSetup, sites: Sequence[int], images: Tensor, labels: Tensor) -> Cosines:
-    """Return site → the larger of the credit's and the update's cosine, without sites where both are nan."""
+    """Return a mapping site → the larger of two cosines, those of the credit and of the update.
+
+    Sites where both cosines are nan are omitted."""
     # without the penalty, whose gradient is the same under every method
     without_penalty = dataclasses.replace(setup, spec=dataclasses.replace(setup.spec, penalty=0.0))
     noise = generator(setup.spec.seed, "noise", setup.device)

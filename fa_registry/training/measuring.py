@@ -72,7 +72,7 @@ def measure(
             N/A with this reason.
         moments: "epoch" for the diagnostics of every epoch, "final" for the diagnostics at the end of a run.
         initial: the network's initial weights, name → tensor, or None if they were not saved.
-        conventions: parameters of the metrics, or None for those of this version.
+        conventions: parameters of the metrics, or None for the defaults of the installed version.
         members: the diagnostics by name, or None for all installed diagnostics.
         objection: the reason why an earlier check found the reference gradient wrong, or an empty string if that check passed. If
             `objection` is None, this function checks the gradient of a third-party architecture or method itself.
@@ -182,7 +182,7 @@ def with_conventions(
     """Return the measurements together with the conventions that produced them.
 
     Args:
-        used_conventions: parameters of the metrics, or None for those of this version.
+        used_conventions: parameters of the metrics, or None for the defaults of the installed version.
         members: the diagnostics by name, or None for all installed diagnostics.
     """
     conventions: dict[str, Scalar] = {
@@ -307,7 +307,7 @@ def remeasure(
         feedback: file of the feedback state, or None. Without the state, every Γ is N/A with the reason.
         digests: "checkpoint" and "feedback" → recorded SHA-256.
         initial: the initial weights, name → tensor. For None, comparisons with the initial weights are N/A.
-        recorded: the conventions that the run recorded, or None for those of this version.
+        recorded: the conventions that the run recorded, or None for the defaults of the installed version.
         members: as for `measure`.
 
     Raises:

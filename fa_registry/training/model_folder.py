@@ -93,8 +93,8 @@ class LoadedModel:
 
     Attributes:
         network: the network in eval mode, on the CPU.
-        feedback: the feedback state, without tensors if the method has none. None if the run was adopted without its feedback
-            state, because newly drawn feedback would differ from it.
+        feedback: the feedback state, which contains no tensors if the method has no feedback. The value is None if the run was
+            adopted without its feedback state, because new random feedback would not be the feedback of the training.
     """
 
     network: Network

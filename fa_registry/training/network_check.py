@@ -137,7 +137,7 @@ def probe(setup: RunSetup, full_accuracy: float) -> Probes:
 
 
 def _same_alone(setup: RunSetup, images: Tensor) -> float:
-    """Return the fraction of samples that get the same class in a batch of one."""
+    """Return the fraction of samples whose predicted class is the same in a batch of one sample."""
     with torch.inference_mode(), eval_mode(setup.network):
         batch_classes = setup.network(images).argmax(dim=1)
         single_classes = torch.cat([setup.network(image[None]).argmax(dim=1) for image in images])

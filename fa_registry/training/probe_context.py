@@ -57,7 +57,7 @@ class Conventions:
 
 
 def conventions_of_setup(setup: RunSetup, recorded: Mapping[str, Scalar] | None = None) -> Conventions:
-    """Return the conventions of this version or of a recorded run.
+    """Return the conventions of the installed package version, or those that a run recorded.
 
     Args:
         setup: the setup to measure.
@@ -102,7 +102,7 @@ def bench_of(
         credits: the method's credits, or None.
         no_feedback: the reason if `credits` is None.
         initial: the initial weights, name → tensor, or None.
-        draws: number of draws for the null of Γ. 0 means the number of this version.
+        draws: number of draws for the null of Γ. 0 means today's default.
     """
     labels = setup.eval_batch[1]
     double = cache(lambda: in_double(setup.network))
@@ -301,9 +301,9 @@ def _check(subject: str, tensors: Sequence[Tensor], shapes: Sequence[tuple[int, 
 
 
 def bench_conventions(setup: RunSetup, conventions: Conventions | None = None) -> dict[str, Scalar]:
-    """Return the conventions of Γ's null, of fidelity and of the stability batches.
+    """Return the parameters with which Γ's null, fidelity and stability are computed, by name.
 
-    For `conventions=None`, the result describes this version.
+    These parameters are recorded with a run as its conventions. For `conventions=None`, the result has today's defaults.
     """
     used_conventions = conventions or conventions_of_setup(setup)
     reported = {

@@ -47,7 +47,7 @@ class RecordedEpochs:
         rows: the epochs whose measurements are recomputed. Losses are compared for every epoch.
         kept: epoch → (file of the kept state, its SHA-256, file of the state one epoch later, its SHA-256).
         accuracy: recorded test accuracy after the last epoch, or None.
-        conventions: the conventions of the run's measurements, or None for those of this version.
+        conventions: the conventions of the run's measurements, or None for the defaults of the installed version.
     """
 
     chain: Sequence[str] = ()

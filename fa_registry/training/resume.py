@@ -2,8 +2,8 @@
 
 A training that resumes from this file ends with the same weights as a training without interruption, because the file contains the
 optimiser's moments and all generators. The file has three parts: the SHA-256 of the rest of the file, a line of JSON, and the
-tensors as safetensors. A run never resumes from an altered file, because one flipped bit in a moment would change all later
-metrics of the run without an error.
+tensors as safetensors. A run never resumes from an altered file, because one flipped bit in the optimiser's moments
+would change all later metrics of the run without an error.
 """
 
 from __future__ import annotations

@@ -203,7 +203,7 @@ class OutputError:
         return cls(logits, error, targets, losses, task)
 
     def sums(self, labels: Tensor, penalty: Tensor) -> StepSums:
-        """Return the sums that a step reports; `penalty`, (), is copied into the result."""
+        """Return the sums that a step reports; the scalar `penalty` is copied into the result."""
         return StepSums(self.losses.sum(), self.task.batch_score(self.logits, labels, self.losses), penalty)
 
 

@@ -47,7 +47,7 @@ Clock = Callable[[], tuple[float, float]]
 
 
 def clock() -> tuple[float, float]:
-    """Return (wall-clock seconds, processor seconds of this process)."""
+    """Return the tuple (wall-clock seconds, processor seconds of this process)."""
     return time.perf_counter(), time.process_time()
 
 

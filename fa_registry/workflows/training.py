@@ -69,7 +69,7 @@ class TrainingJob:
         study_run: id of the MLflow run of the study itself.
         adopt: id of a run that `mlflow run` has created, to be used for this job.
         threads: number of CPU threads.
-        keep: which weights, training states and points are stored.
+        keep: which weights, training states and metric points are stored.
         data_root: folder with the files of data sets.
         watch: rules to check during training, and rules that end the run.
         conformance: result of the conformance suite for the method, to be recorded with the run.
@@ -430,7 +430,7 @@ def run_train(
         edition: edition whose rules are checked during training. If empty, the study's edition is used.
         stop_on: comma-separated codes of the rules that end the run, e.g. `D1,D2`.
         threads: number of CPU threads.
-        keep: which weights, training states and points are stored.
+        keep: which weights, training states and metric points are stored.
         force: train even if the store has a finished run.
         keep_trained: keep a finished run that was trained with other code, instead of training again.
         executor: name of an executor in studies.executors.CATALOG. If empty, `default_executor` chooses it.

@@ -108,7 +108,9 @@ def test_what_is_not_finite_leaves_neither_mean_nor_difference():
 def test_a_scale_of_zero_has_no_geometric_mean():
     analysis = analysed("penalty", sweep({0.0: {"g": (0.0, 1e-3, 1e-3)}, 0.01: {"g": (1e-3,) * 3}}))
     assert values(analysis.rows[0], "g_L") == ["no geometric mean exists for values from 0 to 0.001"]
-    assert values(row(analysis.table("differences"), method="dfa"), "g_L")[0].startswith("no difference can be computed for values")
+    assert values(row(analysis.table("differences"), method="dfa"), "g_L")[0].startswith(
+        "no difference can be computed for values"
+    )
 
 
 def test_a_seed_trained_twice_counts_once():

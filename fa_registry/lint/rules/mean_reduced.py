@@ -28,7 +28,8 @@ class MeanReduced(LintRule):
         why="the mean over N samples divides the gradient of each sample by N: the norm depends on the batch size, so limits and "
         "comparisons are not valid for another batch size",
         fix='compute the gradient of the sum (reduction="sum"), or multiply the gradient by the number of samples',
-        cannot_see="a loss or a norm in another function, a hook, gradients that are multiplied by N later, handwritten norms",
+        cannot_see="a loss or norm that another function computes, hooks, gradients that are multiplied by N later, "
+        "norms computed without a norm function",
     )
     clues = (
         ("norm",),

@@ -69,7 +69,7 @@ def accuracy_numbers(groups: Sequence[Group]) -> pd.DataFrame:
 
 
 def _line(groups: Sequence[Group]) -> tuple[str, float, float]:
-    """Return (rule, margin in percentage points, required accuracy) of a margin rule."""
+    """Return the tuple (rule, margin in percentage points, required accuracy) of a margin rule."""
     frozen = scalar_estimate(
         (run for group in groups for run in group.runs if run.record.spec.control == "frozen"),
         quantity_of("accuracy"),

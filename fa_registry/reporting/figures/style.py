@@ -184,13 +184,13 @@ CHANCE_LOOK = MappingProxyType({"color": TICK, "linewidth": 1.0, "linestyle": (0
 
 
 def colours(groups: Sequence[Group]) -> dict[str, tuple[str, object]]:
-    """Return (label of a method) → (colour, dash pattern); controls are grey."""
+    """Return a mapping (label of a method) → (colour, dash pattern); controls are grey."""
     trained = in_order(group_label(group) for group in groups if not group.control)
     return trained | {group_label(group): (CONTROL, "--") for group in groups if group.control}
 
 
 def in_order(labels: Iterable[str]) -> dict[str, tuple[str, object]]:
-    """Return label → (colour, dash pattern), in the order of first appearance."""
+    """Return a mapping label → (colour, dash pattern), in the order of first appearance."""
     return {
         label: (PALETTE[index % len(PALETTE)], DASHES[index // len(PALETTE) % len(DASHES)])
         for index, label in enumerate(dict.fromkeys(labels))

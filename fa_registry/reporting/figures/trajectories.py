@@ -150,7 +150,7 @@ def _handles(
 
 
 def _ticks(panel: Panel, low: float, high: float) -> list[tuple[float, str]]:
-    """Return (position, label) of each tick of the y axis.
+    """Return the tuple (position, label) of each tick of the y axis.
 
     A linear axis has round percentages. A logarithmic axis has at most seven powers of ten, with 1, 2 and 5 if it is short.
     """
@@ -257,7 +257,7 @@ def panels(groups: Sequence[Group]) -> tuple[Panel, ...]:
 
 
 def curves(panel: Panel, groups: Sequence[Group]) -> list[tuple[str, np.ndarray]]:
-    """Return (method, values by epoch) of every run, in the unit of the panel's axis.
+    """Return the tuple (method, values by epoch) of every run, in the unit of the panel's axis.
 
     A missing value is NaN.
     """
@@ -301,9 +301,10 @@ def frozen_range(groups: Sequence[Group]) -> tuple[float, float] | None:
 
 
 def limit(quantity: str, groups: Sequence[Group]) -> tuple[str, float] | None:
-    """Return (rule, threshold) of the first finding with a threshold for this metric.
+    """Return the rule and the threshold of the first finding that judges this metric.
 
-    If there is no such finding, return a scale rule that judges this metric in addition to another metric.
+    Some rules judge a second metric beside their main metric, such as growth since initialisation. If no finding has this metric as
+    its main metric, return the rule of scale stability whose second metric it is.
     """
     findings = (finding for group in groups for run in group.runs for finding in run.findings if quantity)
     judging = (finding for finding in findings if finding.quantity == quantity and finding.threshold is not None)
@@ -319,7 +320,7 @@ def limit(quantity: str, groups: Sequence[Group]) -> tuple[str, float] | None:
 
 
 def panel_limit(panel: Panel, groups: Sequence[Group]) -> tuple[str, float] | None:
-    """Return (rule, threshold) of the rule that judges the panel's metric.
+    """Return the tuple (rule, threshold) of the rule that judges the panel's metric.
 
     The threshold is in the unit of the panel's axis.
     """
@@ -339,7 +340,7 @@ def table_epochs(last: int) -> tuple[int, ...]:
 def table_rows(
     panel: Panel, groups: Sequence[Group], epochs: Sequence[int]
 ) -> tuple[tuple[str, int, tuple[Number, ...]], ...]:
-    """Return (method, seed, one number per epoch) for every run."""
+    """Return the tuple (method, seed, one number per epoch) for every run."""
     return tuple(
         (group_label(group), run.record.spec.seed, tuple(_at(panel, run, epoch) for epoch in epochs))
         for group in groups

@@ -221,7 +221,7 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
 
 
 def published() -> dict[str, str]:
-    """Return file name → content of the schemas and of audit-json.md."""
+    """Return a mapping file name → content of the schemas and of audit-json.md."""
     return {
         "audit.schema.json": jsonio.pretty(audit_schema()),
         "diff.schema.json": jsonio.pretty(diff_schema()),

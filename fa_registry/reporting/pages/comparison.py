@@ -482,7 +482,7 @@ def _ends(name: str, site: int, group: Group) -> tuple[float | None, float | Non
 
 
 def layer_figure(groups: Sequence[Group], sites: Sequence[ComparedSites]) -> tuple[tuple[str, str], ...]:
-    """Return ((data URI, alternative text),) of the figure of ‖g_l‖ and Γ_l by site.
+    """Return the tuple ((data URI, alternative text),) of the figure of ‖g_l‖ and Γ_l by site.
 
     Returns:
         An empty tuple if no column has a number.
@@ -517,7 +517,7 @@ def seeds_of(group: Group) -> set[int]:
 
 
 def _readings(group: Group, quantity: Metric, frozen: Frozen) -> dict[tuple[int, str], Reading]:
-    """Return (seed, run id) → reading in the unit in which it is subtracted."""
+    """Return a mapping (seed, run id) → reading in the unit in which it is subtracted."""
     readings = {
         (run.record.spec.seed, run.record.run_id): metric_of_run(run, quantity, frozen).reading for run in group.runs
     }

@@ -278,7 +278,7 @@ WHOLE = re.compile(r"<!-- fa:blank ([\w-]+) -->\n?(.*?)\n?<!-- /fa:blank -->", r
 
 
 def read_blanks(form: Path) -> dict[str, str]:
-    """Return blank → text that the author wrote into an existing form.
+    """Return a mapping blank → text that the author wrote into an existing form.
 
     Raises:
         UsageError: The blanks cannot be read, so rewriting the form would lose the texts.
@@ -316,7 +316,7 @@ def check_blanks_kept(blank_texts: Mapping[str, str], page: str, form: Path) -> 
 
 
 def _written(text: str, subject: str) -> dict[str, str]:
-    """Return blank → text of a form.
+    """Return a mapping blank → text of a form.
 
     Raises:
         UsageError: The markers of the blanks are repeated, nested or not closed.

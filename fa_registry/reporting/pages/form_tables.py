@@ -380,7 +380,7 @@ def _commit(record: RunRecord) -> str:
 
 
 def sealed_code(record: RunRecord) -> Mapping[str, Mapping[str, Any]]:
-    """Return plug-in → its code as recorded with the run; empty for older releases."""
+    """Return a mapping plug-in → its code as recorded with the run; empty for older releases."""
     code = record.provenance.get("code")
     return (
         {name: entry for name, entry in code.items() if isinstance(entry, Mapping)} if isinstance(code, Mapping) else {}

@@ -136,7 +136,7 @@ def index_context(sources: Sources, figures: Truncated[SettingFigures] = NO_FIGU
 
 
 def rendered_figures(context: IndexContext) -> dict[FigureFile, bytes]:
-    """Return file → figure for every figure of the page.
+    """Return a mapping file → figure for every figure of the page.
 
     A file has the name of the title of its figure. If there are several settings, the name also contains the setting.
     """
@@ -478,7 +478,7 @@ def short_names(links: Sequence[Link]) -> list[Link]:
 
 
 def judged_columns(group: Group, columns: Columns) -> Mapping[str, Judged]:
-    """Return column → the most severe finding on this metric that did not pass."""
+    """Return a mapping column → the most severe finding on this metric that did not pass."""
     column_of = {
         quantity: column.name
         for column in columns

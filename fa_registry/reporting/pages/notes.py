@@ -62,11 +62,11 @@ class Notes:
         self._pages = TemplateRenderer()
 
     def of_run(self, run: RunAudit, form: str = "", audit: str = "") -> str:
-        """Return the short form of one run in Markdown.
+        """Return a short version of a run's reporting form in Markdown.
 
         Args:
             run: The run.
-            form: Address of the page with the form of the run.
+            form: Address of the page with the complete reporting form.
             audit: Address of the first page of the audit.
         """
         is_only_seed = run.record.run_id in self._alone

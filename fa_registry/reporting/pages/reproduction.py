@@ -55,7 +55,7 @@ def table(reproduction: Reproduction | None, run_ids: Collection[str] | None = N
 
 
 def counts(rows: Sequence[FigureVerdict]) -> tuple[tuple[str, int], ...]:
-    """Return (outcome, number of published values) for every outcome, including zeros."""
+    """Return the tuple (outcome, number of published values) for every outcome, including zeros."""
     tally = Counter(row.outcome for row in rows)
     return tuple((outcome, tally[outcome]) for outcome in REPRODUCTION_OUTCOMES)
 

@@ -166,7 +166,7 @@ class UserEnvironment(ImmutableSandboxedEnvironment):
 
 
 def _result_size(operator: str, left: Any, right: Any) -> tuple[int, int, str]:
-    """Return (upper bound of the size of `left operator right`, maximum, unit).
+    """Return the tuple (upper bound of the size of `left operator right`, maximum, unit).
 
     The bound is 0 if the result cannot be large.
     """

@@ -204,7 +204,7 @@ def plus_minus(mean: float, deviation: float, kind: str) -> str:
 
 
 def one_power(write: Callable[[float], str], values: Sequence[float]) -> tuple[tuple[str, ...], str]:
-    """Return (numbers, their common power of ten): for example (2.00, 3.00) and ×10⁵.
+    """Return the tuple (numbers, their common power of ten): for example (2.00, 3.00) and ×10⁵.
 
     The power is that of the largest number. The power is an empty string if no number needs a power.
 

@@ -58,7 +58,7 @@ def draw(figure: Figure, frame: pd.DataFrame) -> None:
 
 
 def _looks(methods: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Return method → (colour, marker); the marker changes when all colours are used."""
+    """Return a mapping method → (colour, marker); the marker changes when all colours are used."""
     return {
         method: (PALETTE[index % len(PALETTE)], MARKERS[index // len(PALETTE) % len(MARKERS)])
         for index, method in enumerate(methods)
