@@ -43,6 +43,7 @@ class _OutlivingFile(io.FileIO):
     is_abandoned = False
 
     def write(self, data: bytes) -> int | None:
+        """Write the data; if the reader has closed the pipe, discard this and all later output."""
         try:
             return super().write(data)
         except OSError as error:

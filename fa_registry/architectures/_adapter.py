@@ -443,6 +443,20 @@ def adapt(
     modules = dict(model.named_modules())
     reads = {"inputs": inputs, "output": output, "state": state}
     skip = skip or ("" if sites else "outside")
+    if problems := _wrong_arguments(names, readout, skip, gradient, modules, reads):
+        raise InvalidFields("adapt", problems)
+    return AdaptedNetwork(model, names, skip, readout or _default_readout(modules), ModelIO(**reads), gradient)
+
+
+def _wrong_arguments(
+    names: Sequence[str],
+    readout: str,
+    skip: str,
+    gradient: str,
+    modules: Mapping[str, nn.Module],
+    reads: Mapping[str, Callable[..., Any] | None],
+) -> list[str]:
+    """Return one sentence for every argument of `adapt` that is wrong for these modules."""
     problems = [] if skip in ("", *SKIPS) else [f"skip: expected one of {', '.join(SKIPS)}, found {skip!r}"]
     problems += [] if gradient in GRADIENTS else [f"gradient: expected backward or forward, found {gradient!r}"]
     unknown = {
@@ -462,9 +476,7 @@ def adapt(
         for name, function in reads.items()
         if function is not None and not callable(function)
     ]
-    if problems:
-        raise InvalidFields("adapt", problems)
-    return AdaptedNetwork(model, names, skip, readout or _default_readout(modules), ModelIO(**reads), gradient)
+    return problems
 
 
 def _inside(name: str, wrappers: Sequence[str]) -> str:

@@ -238,7 +238,7 @@ class Architecture(abc.ABC):
         return 0
 
     def trains(self, options: Mapping[str, Scalar]) -> bool:
-        """Return whether a method trains weights of the network; False if all weights keep their initial values.
+        """Return False if all weights of the network keep their initial values in training.
 
         Args:
             options: Values of all options.

@@ -160,6 +160,7 @@ def _differences(
     """
 
     def one_sided(step: float) -> tuple[Tensor, Tensor, Tensor]:
+        """Return slopes of the loss in both directions, and the sizes of the steps, for a relative step."""
         steps = [steps_of(state, step) for state in states]
         shifts = [
             (step * direction).to(state.dtype) for step, direction, state in zip(steps, directions, states, strict=True)

@@ -143,6 +143,7 @@ def nearest(rules: Sequence[Rule], editions: Iterable[Edition]) -> str:
     """
 
     def shared(edition: Edition) -> tuple[int, int, int, int, float]:
+        """Return how similar the edition is: counts of equal rules, limits and fields, most important first."""
         builtin_rules = {rule.code: rule for rule in edition.rules}
         pairs = [(rule, builtin_rules[rule.code]) for rule in rules if rule.code in builtin_rules]
         fields = [_equal_fields(user_rule, builtin_rule) for user_rule, builtin_rule in pairs]

@@ -138,15 +138,7 @@ def passes(run: RunAudit) -> bool:
 
 
 def author_stated_runs(runs: Iterable[RunAudit], quantities: Sequence[str]) -> str:
-    """Return a remark for claims that depend on a value stated by the author.
-
-    Args:
-        runs: The runs.
-        `quantities`: The metrics whose findings are checked for stated values.
-
-    Returns:
-        An empty string if no finding depends on a stated value.
-    """
+    """Return a remark if a finding about these metrics depends on a value stated by the author, else ""."""
     stated = [finding for run in runs for finding in run.findings if finding.stated and finding.quantity in quantities]
     if stated and all(finding.reference_run_id for finding in stated):
         return "; the frozen control is not proven, so its accuracy counts only as stated by the author"
@@ -165,10 +157,7 @@ def observed_text(finding: Finding) -> str:
 def with_state(runs: Iterable[RunAudit], *states: str, quantities: Sequence[str] = ()) -> list[RunAudit]:
     """Return the runs that have a finding in one of the states.
 
-    Args:
-        runs: The runs.
-        states: The states.
-        `quantities`: If not empty, only findings about these metrics count.
+    If `quantities` is not empty, only findings about these metrics count.
     """
     return [run for run in runs if finding_with(run, *states, quantities=quantities)]
 
@@ -176,10 +165,7 @@ def with_state(runs: Iterable[RunAudit], *states: str, quantities: Sequence[str]
 def finding_with(run: RunAudit, *states: str, quantities: Sequence[str] = ()) -> Finding | None:
     """Return the first finding of a run in one of the states, or None.
 
-    Args:
-        run: The run.
-        states: The states.
-        `quantities`: If not empty, only findings about these metrics count.
+    If `quantities` is not empty, only findings about these metrics count.
     """
     return next(
         (

@@ -114,7 +114,7 @@ class Sources:
 
     @cached_property
     def judged_seeds(self) -> Mapping[str, frozenset[int]]:
-        """Mapping from RunSpec.seeds, the key that all seeds of a group share, to the judged seeds of the group."""
+        """Mapping from the key of a group, RunSpec.seeds, to the judged seeds of the group."""
         return _seeds((spec.seeds, spec.seed) for spec in self._specs)
 
     @cached_property

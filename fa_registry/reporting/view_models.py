@@ -214,11 +214,7 @@ class FigurePanel:
 
 @dataclass(frozen=True)
 class FigureFile:
-    """A figure that is stored in files next to the pages.
-
-    Attributes:
-        name: Path of the files without suffix.
-    """
+    """A figure in files next to the pages; `name` is their path without suffix."""
 
     title: str
     setting: str
@@ -265,11 +261,7 @@ class Blank:
 
 @dataclass(frozen=True, slots=True)
 class SeedRow:
-    """One run in a table.
-
-    Attributes:
-        numbers: Key of a metric → number of the run. Empty if the report has more than 200 runs.
-    """
+    """One run in a table; it has no numbers if the report has more than 200 runs."""
 
     method: str
     seed: int
@@ -283,11 +275,7 @@ class SeedRow:
 
 @dataclass(frozen=True)
 class Judged:
-    """The outcome of a rule in a column of the audit table, if the rule does not pass.
-
-    Attributes:
-        seeds: The seeds with this outcome.
-    """
+    """The outcome of a rule in a column of the audit table, if the rule does not pass."""
 
     rule: str
     outcome: str
@@ -416,11 +404,7 @@ class WaiverRow:
 
 @dataclass(frozen=True)
 class Difference:
-    """A subject (scale, reference, depth, …) that the editions judge differently.
-
-    Attributes:
-        clauses: One sentence per edition.
-    """
+    """A subject (scale, reference, depth, …) that the editions judge differently."""
 
     subject: str
     clauses: tuple[str, ...]
@@ -450,11 +434,7 @@ class EditionComparison:
 
 @dataclass(frozen=True)
 class EditionChange:
-    """A difference between an edition and the built-in edition on which it is based.
-
-    Attributes:
-        rule: The changed rule, or an empty string for a field of the edition itself.
-    """
+    """A difference between an edition and the built-in edition on which it is based."""
 
     rule: str
     field: str
@@ -464,12 +444,7 @@ class EditionChange:
 
 @dataclass(frozen=True)
 class ChangedEdition:
-    """A modified or user-supplied edition.
-
-    Attributes:
-        words: The reason why the edition differs from a built-in edition.
-        rows: All differences.
-    """
+    """A modified or user-supplied edition, the reason, and all differences."""
 
     edition: EditionReference
     words: str
@@ -478,12 +453,7 @@ class ChangedEdition:
 
 @dataclass(frozen=True)
 class JudgedBy:
-    """The judgement of one edition on a method in a setting.
-
-    Attributes:
-        verdict: Verdict of all seeds together.
-        findings: The findings, one row per rule and judgement.
-    """
+    """The verdict and findings of one edition on a method in a setting."""
 
     edition: EditionReference
     verdict: Verdict

@@ -29,6 +29,7 @@ class Classification(Task):
         return not targets.is_floating_point()
 
     def problems(self, train: Tensor, test: Tensor, outputs: int, eval_samples: int) -> list[str]:
+        """Return one sentence per problem: wrong shapes, classes out of range, an eval batch of one class."""
         named = {"train_labels": train, "test_labels": test}
         expected = f"class numbers (samples,) or target values (samples, {outputs})"
         problems = [

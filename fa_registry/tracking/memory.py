@@ -86,6 +86,7 @@ class MemoryTracker(Tracker):
     def search(
         self, tags: Mapping[str, str], experiment: str = "", start: str = "", most: int = 0, state: str = ""
     ) -> list[StoredRun]:
+        """Return the matching runs, newest first; see Tracker.search."""
         matching = [
             run
             for run in self.runs.values()

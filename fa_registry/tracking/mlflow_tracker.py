@@ -298,6 +298,7 @@ class MlflowTracker(Tracker):
     def search(
         self, tags: Mapping[str, str], experiment: str = "", start: str = "", most: int = 0, state: str = ""
     ) -> list[StoredRun]:
+        """Return the matching runs, newest first; see Tracker.search."""
         terms = [term(f"tags.`{name}`", value) for name, value in tags.items()]
         if start:
             terms.append(f"attributes.run_id LIKE '{pattern(start)}%'")

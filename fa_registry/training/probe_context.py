@@ -264,6 +264,7 @@ def _bridge_residuals(setup: RunSetup, forward_backward: ForwardBackward) -> Cal
         return Unavailable(f"only credit_bridge has this metric; the method {setup.spec.method!r} has no value net")
 
     def bridge_residuals() -> list[Tensor]:
+        """Return the residuals of the value net, (N,) for every site."""
         inputs = credit_inputs(setup, forward_backward, stream(setup, "bridge_residual", setup.device))
         with torch.no_grad(), frozen_weights(setup.network):
             residuals = method.bridge_residuals(setup.feedback, inputs)

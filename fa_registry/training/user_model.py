@@ -172,9 +172,7 @@ def measured(
     built-in training.
 
     Args:
-        network: network with observable sites.
-        x: input, (N, …).
-        y: labels, (N,).
+        network, x, y: network with observable sites, input (N, …) and labels (N,).
         least_error: as for an Observation.
         objection: the result of an earlier check, for an epoch in which the gradient is not checked. None checks the gradient now.
         samples: as for reference.checked.

@@ -67,15 +67,12 @@ def run_adopt(
 ) -> Adoption:
     """Measure a checkpoint and log it as one run, without judging the run.
 
-    If the store already contains the run, the function does not measure the checkpoint again.
-
     Args:
         weights: Path of the checkpoint.
         fields: Fields of the run specification, as typed on the command line.
         feedback: Path of the feedback state, or an empty string.
         frozen_accuracy: Accuracy of a frozen control that another program trained, as a fraction of the test set.
         name: Name of the run. The default is the name that `train` would use.
-        location: Store and experiment of the run, and folder of data sets.
         force: Whether to log a new run even if the store already contains the run.
         strict: Whether `judge` in the result contains the option --strict.
 

@@ -164,6 +164,7 @@ def probe(
     with Progress(title, names, str) as progress:
 
         def receive(event: JobEvent) -> None:
+            """Show the progress of a job, and collect its result or the reason why it failed."""
             if event.kind == "progress":
                 kind_index, text = event.value
                 progress.show(JobEvent(offsets[event.index] + kind_index, "done", text))

@@ -232,6 +232,7 @@ def _on_a_cluster(
             stop: StopCheck,
             report: EventSink,
         ) -> None:
+            """Run the jobs with the executor in so many processes."""
             executor.run(
                 jobs,
                 partial(_in_one_step, job_function),

@@ -381,6 +381,7 @@ def _train_all(
     with Progress(title, names, training_text) as progress, stop_on_signal() as stop:
 
         def receive(event: JobEvent) -> None:
+            """Show the progress of a job, and add its run to the result when the job has ended."""
             progress.show(event)
             if event.kind in ENDS:
                 open_jobs.discard(event.index)

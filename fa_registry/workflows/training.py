@@ -339,11 +339,6 @@ def newest_finished(runs: Sequence[StoredRun], spec: RunSpec, watch: MonitoredRu
 
     A run is finished if its status is complete or diverged. If there is no such run, return the newest run that the same
     stop rules ended early, because they would end the run again.
-
-    Args:
-        runs: all runs of the specification.
-        spec: the specification.
-        watch: rules that may end a run.
     """
     runs = newest_first(runs)
     for run in runs:
@@ -432,10 +427,10 @@ def run_train(
         threads: number of CPU threads.
         keep: which weights, training states and metric points are stored.
         force: train even if the store has a finished run.
-        keep_trained: keep a finished run that was trained with other code, instead of training again.
+        keep_trained: keep a finished run that was trained with other code.
         executor: name of an executor in studies.executors.CATALOG. If empty, `default_executor` chooses it.
-        silence: a run in a separate process is ended if it completes no epoch in this number of seconds. 0 means never.
-        lease: a run on another machine counts as abandoned if it has no heartbeat for this number of seconds.
+        silence: seconds without a finished epoch after which a run in a separate process is ended; 0 means never.
+        lease: seconds without a heartbeat after which a run on another machine counts as abandoned.
 
     Raises:
         InvalidFields: lists all invalid arguments. Nothing was written.

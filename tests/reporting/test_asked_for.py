@@ -1,4 +1,4 @@
-"""Requests that are one line of metrics.py: other words for a quantity, and one more column.
+"""Requests that are one line of metrics/declarations.py: other words for a quantity, and one more column.
 
 Each is made in a process of its own, before anything else has read the catalogue, as a change of the file would be.
 """

@@ -463,6 +463,11 @@ def rows_of_evidence() -> Iterator[Row]:
         yield row(key, words, a_run(CLEARS, found), sealed)
         if key in ("method fails", "other code"):  # these void every other claim
             yield row("trained depth", "its accuracy may be reported", sealed, a_run(CLEARS, found))
+
+
+def rows_of_stated_controls() -> Iterator[Row]:
+    """What is claimed where the author states the accuracy of the frozen control."""
+    sealed = a_run(CLEARS)
     stated = depth("STATED", "warn", 10.0, (4.0, 16.0), stated=True)
     typed, trained = (depth("UNDECIDED", "warn", 3.5, (-2.2, 9.2), stated=told) for told in (True, False))
     for words in (
@@ -527,6 +532,7 @@ def rows_of_adopted_runs() -> Iterator[Row]:
 
 ROWS = [
     *rows_of_evidence(),
+    *rows_of_stated_controls(),
     *rows_of_adopted_runs(),
     *rows_of_suspicions(),
     *rows_of_beating_frozen_blocks(),

@@ -23,6 +23,7 @@ def torch_modules(syntax: Syntax) -> Iterator[ast.ClassDef]:
     classes = {node.name: node for node in syntax.every(ast.ClassDef)}
 
     def derives(node: ast.ClassDef, visited: tuple[str, ...] = ()) -> bool:
+        """Return whether the class derives from torch.nn.Module, also through other classes."""
         for base in node.bases:
             base_class = classes.get(base.id) if isinstance(base, ast.Name) else None
             if base_class is not None and base_class.name not in (*visited, node.name):

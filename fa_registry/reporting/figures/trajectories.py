@@ -303,8 +303,8 @@ def frozen_range(groups: Sequence[Group]) -> tuple[float, float] | None:
 def limit(quantity: str, groups: Sequence[Group]) -> tuple[str, float] | None:
     """Return the rule and the threshold of the first finding that judges this metric.
 
-    Some rules judge a second metric beside their main metric, such as growth since initialisation. If no finding has this metric as
-    its main metric, return the rule of scale stability whose second metric it is.
+    Some rules judge a second metric in addition to their main metric, such as growth since initialisation. If no finding has this
+    metric as its main metric, return the rule of scale stability whose second metric it is.
     """
     findings = (finding for group in groups for run in group.runs for finding in run.findings if quantity)
     judging = (finding for finding in findings if finding.quantity == quantity and finding.threshold is not None)

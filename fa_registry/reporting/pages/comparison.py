@@ -63,14 +63,10 @@ NOT_COMPARABLE = "These settings are not comparable, so there is no paired diffe
 
 
 def compare_context(report: AuditReport, selected_groups: Sequence[Group]) -> CompareContext:
-    """Return the comparison of the chosen columns, in the given order.
+    """Return the comparison of the selected columns, in the given order.
 
     Every setting in which all methods (or runs) have a column is one part of the comparison. If there is no such setting, all
     columns are in one part.
-
-    Args:
-        report: The report.
-        selected_groups: The columns.
     """
     parts, left_out = settings_shared(selected_groups)
     frozen = Frozen.of(report)

@@ -140,6 +140,7 @@ class UserEnvironment(ImmutableSandboxedEnvironment):
         return
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+        """Compute `left operator right`. Raise SecurityError if the result would be too large."""
         if operator == "%" and isinstance(left, str):
             raise SecurityError(
                 "the operator % of texts is not available; write numbers with the filters num, sci, pct and pp"

@@ -233,6 +233,7 @@ class _Actor(RemoteProcess):
         self._process.begin(message)
 
     def reported(self) -> list[Message]:
+        """Return the messages that the actor has sent since the last call."""
         return self._process.reported()
 
     def ask_to_stop(self) -> None:
@@ -273,6 +274,7 @@ class _Process:
         self._answers.insert(0, self.handle.begin.remote(message))
 
     def reported(self) -> list[Message]:
+        """Return the messages that the actor has sent since the last call."""
         import ray
 
         ready = ray.wait(self._answers, num_returns=len(self._answers), timeout=0)[0]

@@ -1,0 +1,288 @@
+"""Declarations of the metrics: name, symbol, label, unit, format, mean over seeds.
+
+Each metric that a built-in table or sentence uses is declared here once. The card of a built-in diagnostic contains only
+the names of its metrics, and a table is a tuple of metric names. The card of a third-party diagnostic contains complete
+declarations of its metrics. A report contains the cards, so a page can show metrics that this release does not declare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, replace
+from types import MappingProxyType
+from typing import Any
+
+from fa_registry import jsonio
+from fa_registry.deprecated_names import aliases
+from fa_registry.metrics.base import (
+    AGGREGATES,
+    CHOICES,
+    COMPARED_WITH_CONTROL,
+    DIAGNOSTICS,
+    FAMILY,
+    HEADLINE_GAMMA,
+    NONE,
+    NOT_CREDITED,
+    REFERENCE_BATCH,
+    REFERENCE_CHECK,
+    SPREAD,
+    WITH_DEVIATION,
+    Known,
+    Metric,
+)
+from fa_registry.metrics.declarations import DECLARED
+from fa_registry.records import Reading
+from fa_registry.statistics.over_seeds import ARITHMETIC, GEOMETRIC, OverSeeds, mean_over
+
+__all__ = [
+    "ARITHMETIC",
+    "GEOMETRIC",
+    "OverSeeds",
+    "AGGREGATES",
+    "AUDIT_TABLE",
+    "CHOICES",
+    "COMPARED_SITES",
+    "COMPARED_WITH_CONTROL",
+    "DECLARED",
+    "DEVIATIONS",
+    "DIAGNOSTICS",
+    "FAMILY",
+    "FURTHER",
+    "HEADLINES",
+    "HEADLINE_GAMMA",
+    "Known",
+    "LAST_SITE",
+    "Metric",
+    "NONE",
+    "NOTE_TABLE",
+    "NOT_CREDITED",
+    "PAIRED",
+    "PLACED",
+    "REFERENCE_BATCH",
+    "REFERENCE_CHECK",
+    "RUN_SCALARS",
+    "SHOWN_MEMBERS",
+    "SITE_TABLES",
+    "SPREAD",
+    "SUBJECTS",
+    "TERMINAL_TABLE",
+    "TRAJECTORY",
+    "TRAJECTORY_BY_SITE",
+    "WITH_DEVIATION",
+    "at_last_site",
+    "families",
+    "is_scale",
+    "kind_of",
+    "label_of",
+    "metrics_of_cards",
+    "other_metrics",
+    "over_seeds",
+    "quantity_of",
+    "run_metrics",
+    "subject_of",
+    "symbol_of",
+]
+
+AUDIT_TABLE = (
+    *("accuracy", "frozen_accuracy", "margin_pp", "h_L", "growth_max", "growth_init_max", "g_norm_mean_ce_L"),
+    *("stability_mid", HEADLINE_GAMMA),
+)
+TERMINAL_TABLE = ("accuracy", "growth_max", "growth_init_max")
+NOTE_TABLE = (
+    *("accuracy", "h_L", "g_norm_mean_ce_L", "growth_max", "growth_init_max", "frozen_accuracy", "margin_pp"),
+    HEADLINE_GAMMA,
+)
+PAIRED = ("accuracy", HEADLINE_GAMMA, "h_L", "growth_max", "g_norm_mean_ce_L", "stability_mid")
+LAST_SITE = "_L"
+# TRAJECTORY: metrics that a report contains for every epoch. TRAJECTORY_BY_SITE: for every site at some epochs.
+TRAJECTORY = (
+    *("h_L", "g_L", "growth_max", "growth_init_max", "accuracy", "loss_train", HEADLINE_GAMMA, "fidelity_min"),
+    *("g_norm_L", "g_norm_mean_ce_L", "gain_L", "fidelity_L", "fidelity_batch_L"),
+)
+TRAJECTORY_BY_SITE = ("growth", "gamma")
+COMPARED_SITES = ("gamma", "h_norm", "g_norm_mean_ce")  # compared in addition to metrics that no table names
+# The form's tables of metrics by site. Each metric is followed by its controls.
+SITE_TABLES: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (
+        "Scale and reference",
+        (
+            "h_norm",
+            "growth",
+            "growth_init",
+            "g_norm_mean_ce",
+            "g_norm",
+            "gain",
+            "fidelity",
+            "fidelity_batch",
+            "stability",
+        ),
+    ),
+    (
+        "Credit and its null",
+        (
+            *("gamma", "gamma_null_mean", "gamma_null_p", "gamma_batch", "norm_ratio", "gamma_block_input"),
+            *("bridge_residual", "costate_cosine"),
+        ),
+    ),
+    (
+        "Perturbation",
+        (
+            *("rho", "rho_bp", "rho_random", "rho_samples", "rho_bp_samples", "rho_random_samples", "rho_absolute"),
+            *("rho_absolute_samples", "nudge", "nudge_rms", "nudge_bp"),
+        ),
+    ),
+)
+FURTHER = "Further metrics"  # title of the table of metrics that SITE_TABLES does not contain
+RUN_SCALARS = ("stability_mid", "gamma_block_input_mean", "blocks_trained", "feature_drift_blocks")
+DEVIATIONS: Mapping[str, str] = MappingProxyType({"gamma_null_mean": "gamma_null_std"})  # mean → its deviation
+SHOWN_MEMBERS = 5  # number of metrics of a family that are shown, largest values first
+HEADLINES = ("accuracy", "accuracy_train", "loss_train", "penalty", "frozen_accuracy", "margin_pp")  # in no table
+PLACED = frozenset({*HEADLINES, *RUN_SCALARS, *(name for _, names in SITE_TABLES for name in names)})
+
+
+def metrics_of_cards(cards: Mapping[str, Mapping[str, Any]]) -> dict[str, Metric]:
+    """Return the metrics that the diagnostics' cards in a report declare.
+
+    Fields and number formats that only a later release defines are ignored.
+
+    Args:
+        cards: `kind/name` → card as JSON.
+
+    Returns:
+        Name → metric. The result is empty if an older release wrote the report.
+
+    Raises:
+        InvalidFields: an entry of a card is not a metric.
+    """
+    entries = (
+        entry for key, card in cards.items() if key.startswith(DIAGNOSTICS) for entry in card.get("described", ())
+    )
+    return {quantity.name: quantity for quantity in map(_read, entries)}
+
+
+def _read(entry: Any) -> Metric:
+    if isinstance(entry, Mapping):
+        names = {field.name for field in fields(Metric)}
+        entry = {name: value for name, value in entry.items() if name in names and value in CHOICES.get(name, (value,))}
+        declared = DECLARED.get(str(entry.get("name")))  # for fields that the card of an older release lacks
+        entry = {**(jsonio.encode(declared) if declared else {}), **entry}
+    return jsonio.decode(Metric, entry, "a metric on a diagnostic's card")
+
+
+def quantity_of(name: str, card_metrics: Known = NONE) -> Metric:
+    """Return the metric with this name.
+
+    Args:
+        name: name of the metric. A metric of a family has the description of the family. If the metric is not declared,
+            its label is its name.
+        card_metrics: metrics from the cards of a report; these metrics take precedence over DECLARED.
+    """
+    if name in card_metrics or name in DECLARED:
+        return card_metrics.get(name) or DECLARED[name]
+    family = next((metric for metric in families(card_metrics) if name.startswith(metric.family)), None)
+    if family:
+        return replace(family, name=name, symbol=name.removeprefix(family.family))
+    if base := at_last_site(name, card_metrics):
+        by_site = quantity_of(base, card_metrics)
+        return replace(by_site, name=name, words=f"{by_site.words}, at the last site", where="run", about=base)
+    return Metric(name, name, kind="cos" if name.startswith("gamma_") else "num")
+
+
+def at_last_site(name: str, card_metrics: Known = NONE) -> str:
+    """Return the per-site metric whose value at the last site is called `name`.
+
+    For example, return `gain` for `gain_L`. Return an empty string if there is no such metric.
+    """
+    base = name.removesuffix(LAST_SITE)
+    by_site = card_metrics.get(base) or DECLARED.get(base) if base != name else None
+    return base if by_site and by_site.where == "site" else ""
+
+
+def symbol_of(name: str) -> str:
+    """Return the symbol of a built-in metric."""
+    return DECLARED[name].symbol
+
+
+def label_of(name: str) -> str:
+    """Return the label of a built-in metric, for example `largest growth`."""
+    return DECLARED[name].label
+
+
+def families(card_metrics: Known = NONE) -> tuple[Metric, ...]:
+    """Return the metric families in DECLARED and in `card_metrics`.
+
+    A metric family has one metric per parameter. `card_metrics` contains the metrics of the cards in a report.
+    """
+    return tuple(metric for metric in {**DECLARED, **card_metrics}.values() if metric.family)
+
+
+def kind_of(quantity: str, card_metrics: Known = NONE) -> str:
+    """Return the name of the number format of a metric; `num` if it is not declared."""
+    return quantity_of(quantity, card_metrics).kind
+
+
+def is_scale(quantity: str, card_metrics: Known = NONE) -> bool:
+    """Return whether a metric is on a ratio scale.
+
+    The mean of a metric on a ratio scale is geometric, and two of its values are compared by their ratio.
+    """
+    return quantity_of(quantity, card_metrics).mean == GEOMETRIC
+
+
+def other_metrics(measured: Iterable[str], card_metrics: Known) -> Iterator[Metric]:
+    """Yield the measured metrics that no table contains, in order and without repeats.
+
+    Metrics of families and metrics with an `about` field are excluded.
+
+    Args:
+        measured: names of the measured metrics.
+        card_metrics: metrics from the cards of the report.
+    """
+    prefixes = tuple(family.family for family in families(card_metrics))  # left out, see SHOWN_MEMBERS
+    for name in dict.fromkeys(measured):
+        quantity = quantity_of(name, card_metrics)
+        if name not in PLACED and not quantity.about and not name.startswith(prefixes):
+            yield quantity
+
+
+def run_metrics(measured: Iterable[str], card_metrics: Known) -> Iterator[Metric]:
+    """Yield the measured metrics that a form shows as one number per run.
+
+    The metrics in RUN_SCALARS come first, then the result of `other_metrics`.
+    """
+    measured = tuple(dict.fromkeys(measured))
+    yield from (quantity_of(name, card_metrics) for name in RUN_SCALARS if name in measured)
+    yield from other_metrics(measured, card_metrics)
+
+
+# Subject of a rule → metrics. Editions name their rules freely and judge the same subject by different metrics.
+SUBJECTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "scale": ("growth", "growth_max", "growth_init", "growth_init_max", "h_norm", "h_L"),
+        "reference": ("g_norm", "g_norm_mean_ce", "g_L", "gain", "fidelity", "fidelity_batch", "fidelity_min"),
+        "depth": ("accuracy", "margin_pp"),
+        "stability": ("stability", "stability_mid"),
+    }
+)
+
+
+def subject_of(quantity: str) -> str:
+    """Return the subject of a metric: scale, reference, depth or stability.
+
+    Return the name of the metric if it belongs to no subject in SUBJECTS.
+    """
+    return next((subject for subject, names in SUBJECTS.items() if quantity in names), quantity)
+
+
+def over_seeds(
+    readings: Iterable[tuple[int, Reading]], quantity: str, average: str = "", card_metrics: Known = NONE
+) -> OverSeeds:
+    """Return the mean of a metric over seeds, as computed by `mean_over`.
+
+    `readings` are pairs of a seed and the reading of a run. `average` is `arithmetic` or `geometric`; if it is empty, the
+    declaration of the metric `quantity` decides.
+    """
+    return mean_over(readings, average or quantity_of(quantity, card_metrics).mean)
+
+
+__getattr__ = aliases(__name__)

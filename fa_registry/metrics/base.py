@@ -1,0 +1,108 @@
+"""Declaration of a metric: the class, and the names that other modules refer to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from fa_registry.errors import PluginError
+from fa_registry.statistics.over_seeds import ARITHMETIC, GEOMETRIC
+
+FAMILY = "/*"  # suffix of a metric with one value per parameter: feature_drift/* → feature_drift/embed.weight
+CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "kind": ("num", "sci", "cos", "exact", "compact", "pct", "pp"),
+        "mean": (ARITHMETIC, GEOMETRIC),
+        "where": ("", "site", "run", "epoch"),
+    }
+)
+
+HEADLINE_GAMMA = "gamma_deep_mean"
+WITH_DEVIATION = ("accuracy", HEADLINE_GAMMA)  # the audit table has space only for these deviations
+COMPARED_WITH_CONTROL = ("frozen_accuracy", "margin_pp")  # a control is not compared with itself
+
+
+@dataclass(frozen=True)
+class Metric:
+    """Declaration of one metric: name, texts, unit, format and mean over seeds."""
+
+    name: str  # ends with FAMILY for a family of metrics
+    symbol: str = ""
+    words: str = ""  # short description
+    kind: str = "num"  # the filter that formats its values
+    always: bool = False  # show its row even if no run measured it
+    valued: bool = False  # show its row only if it has a value; most methods have no value
+    mean: str = ARITHMETIC  # over seeds; GEOMETRIC for ratio scales that span decades (norms, growth, gain)
+    unit: str = ""  # empty: the unit on the diagnostic's card
+    where: str = ""  # one value per `site`, `run` (at its end) or `epoch`; empty: the card does not state this
+    about: str = ""  # the metric that this metric summarises or qualifies; `about` is shown instead
+    head: str = ""  # column heading; empty: the symbol
+    under: str = ""  # small text below the heading, which distinguishes metrics with the same heading
+    alone: str = ""  # label for places without a description; empty: the symbol
+
+    def __post_init__(self):
+        problems = [
+            f"{field} (one of {', '.join(filter(None, choices))}, found {getattr(self, field)!r})"
+            for field, choices in CHOICES.items()
+            if getattr(self, field) not in choices
+        ]
+        if problems:
+            raise PluginError(f"metric {self.name!r}: {'; '.join(problems)}")
+
+    @property
+    def heading(self) -> str:
+        """Column heading of the metric in a table."""
+        return self.head or self.symbol
+
+    @property
+    def label(self) -> str:
+        """Label of the metric without a description, such as `largest growth`."""
+        return self.alone or self.symbol
+
+    @property
+    def title(self) -> str:
+        """Label with a capital first letter for a figure's title: `Largest growth`."""
+        # a symbol keeps its case, because S_l and s_l are different metrics
+        return self.label[:1].upper() + self.label[1:] if self.label[:2].isalpha() else self.label
+
+    @property
+    def compared_with_control(self) -> bool:
+        """Whether the metric compares a run with its frozen control.
+
+        A control has no value of such a metric.
+        """
+        return self.name in COMPARED_WITH_CONTROL
+
+    @property
+    def with_deviation(self) -> bool:
+        """Whether the audit table also shows the metric's standard deviation over seeds."""
+        return self.name in WITH_DEVIATION
+
+    @property
+    def family(self) -> str:
+        """Common prefix of the metrics of a family, for example `feature_drift/`.
+
+        A family has one metric per parameter. The prefix of a single metric is an empty string.
+        """
+        return self.name.removesuffix("*") if self.name.endswith(FAMILY) else ""
+
+
+Known = Mapping[str, Metric]
+DIAGNOSTICS = "diagnostics/"  # prefix of a diagnostic's name in the cards of a report
+
+NONE: Known = MappingProxyType({})
+NOT_CREDITED = "site 0 is the input: no parameter learns from it"  # why Γ has no value at site 0
+REFERENCE_BATCH = 128  # the published values are gradients of the *mean* loss over this number of samples
+# Aggregates of Γ over sites and samples → description of each.
+AGGREGATES: Mapping[str, str] = MappingProxyType(
+    {
+        f"gamma_{scope}_{over_sites}_{over_samples}": f"{over_sites} over {sites} of the {over_samples} over samples"
+        for scope, sites in (("deep", "sites 1..L"), ("all", "sites 0..L"))
+        for over_sites in ("mean", "median")
+        for over_samples in ("mean", "median")
+    }
+)
+SPREAD = "gamma_spread"
+REFERENCE_CHECK = "reference_check"
+# Name → metric. An empty unit means the unit on the card. No diagnostic measures the last entries, so no card names them.
