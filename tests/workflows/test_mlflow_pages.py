@@ -78,7 +78,7 @@ def test_a_renamed_experiment_keeps_its_runs_and_new_ones_elsewhere_are_said(tra
     assert (
         there.exit_code == 0
         and f"/experiments/{experiment.experiment_id}/" in there.stdout
-        and "the others are in" not in there.stderr
+        and "The other runs are in" not in there.stderr
     )
     more = trained("study", "tiny", "--seeds", "1,2", "--jobs", "1")
     assert more.exit_code == 0
