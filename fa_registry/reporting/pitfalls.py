@@ -50,7 +50,7 @@ class Answer:
     """An answer to one item of the checklist, for the runs that have this answer.
 
     Args:
-        outcome: One of WORST_FIRST.
+        outcome: One of the words in the constant WORST_FIRST.
         evidence: The values on which the answer is based, or the reason why there is no evidence.
         run_ids: Ids of the runs.
     """
@@ -116,7 +116,10 @@ class PitfallContext:
         return scalar_metric(self.run.record, name)
 
     def convention(self, name: str) -> object:
-        """Return a measuring convention that the run recorded, or None."""
+        """Return a recorded value that states how metrics were measured, or None.
+
+        An example is the number of draws for a null distribution.
+        """
         return self.run.record.measurements.conventions.get(name)
 
     def mismatch(self, *families: str) -> str:
@@ -188,7 +191,10 @@ def _step_ratios(context: PitfallContext) -> Iterator[tuple[int, float]]:
 
 
 def _off(ratio: float) -> float:
-    """Return the factor by which a ratio differs from 1; the factor is at least 1."""
+    """Return the factor (at least 1) by which a ratio differs from 1.
+
+    For example, the factor is 2 for the ratios 0.5 and 2.
+    """
     return max(ratio, 1 / ratio)
 
 
@@ -231,7 +237,7 @@ def no_underflow(context: PitfallContext) -> Answered:
 def own_feedback(context: PitfallContext) -> Answered:
     """Answer item 4: Γ is specific to the training feedback.
 
-    The pitfall is a Γ that fresh draws of the feedback reach too.
+    The pitfall is a Γ that is not larger than Γ with newly drawn random feedback.
     """
     if is_exact(context.card):
         return NOT_APPLICABLE, EXACT
@@ -295,7 +301,10 @@ def no_single_site(context: PitfallContext) -> Answered:
 
 
 def _carried(gammas: Sequence[tuple[int, float]]) -> tuple[int, float]:
-    """Return the tuple (most influential site, relative change of the mean without this site)."""
+    """Return the site with the largest influence on the mean Γ, and this influence.
+
+    The influence is the relative change of the mean if the site is left out.
+    """
     mean = sum(value for _, value in gammas) / len(gammas)
     changes = [(abs((mean * len(gammas) - value) / (len(gammas) - 1) - mean), site) for site, value in gammas]
     change, site = max(changes)
@@ -333,7 +342,7 @@ def saved_feedback(context: PitfallContext) -> Answered:
 
 
 def per_sample_gradients(context: PitfallContext) -> Answered:
-    """Answer item 8: gradients per sample and of the mean loss are distinguished."""
+    """Answer item 8: gradients of samples and of the mean loss are not confused."""
     samples = context.convention("g_norm_mean_ce_samples")
     pairs = list(known_sites(context.row("g_norm"), context.row("g_norm_mean_ce")))
     reduction = context.convention("gradient_reduction")
@@ -390,7 +399,8 @@ def accuracy_of_test_set(context: PitfallContext) -> Answered:
 def own_control(context: PitfallContext) -> Answered:
     """Answer item 10: the frozen control has the same setting, seed and data.
 
-    The control must also be measured here, and not only be stated by the author.
+    If the author only states the accuracy of a frozen control, this is a violation, because the setting, seed and data of this
+    control are not recorded.
     """
     control = context.sources.frozen.runs.get(context.run.frozen_run_id)
     if control is not None:
@@ -420,7 +430,7 @@ def _differing(run: RunRecord, control: RunRecord) -> list[str]:
 def same_seeds(context: PitfallContext) -> Answered:
     """Answer item 11: all methods of a setting have the same seeds.
 
-    The pitfall is also to choose the seeds after training.
+    Choosing the seeds after training is a violation too.
     """
     method_seeds = {run.record.spec.seed for run in context.group}
     text = ", ".join(map(str, sorted(method_seeds)))
@@ -476,11 +486,12 @@ def _left_out(report: AuditReport, choice: SelectionSummary) -> Iterator[str]:
 
 
 def _in_the_store(context: PitfallContext, other_runs: Sequence[OtherRun]) -> tuple[list[str], list[str]]:
-    """Return texts about two groups of runs of the method and its frozen controls.
+    """Return two lists of texts about runs in the store that are not in the report.
 
-    The first group is the omitted runs. A finished run is omitted if the report has no run with its seed, or if it is newer
-    than the run with this seed in the report. The second group is the other runs: older runs, because each new trial of a seed
-    is another draw, and unfinished runs, because they may still finish.
+    Only runs of the method and its frozen controls are listed. The first list contains the omitted runs. A finished run is omitted
+    if the report has no run with its seed, or if it is newer than the run with this seed in the report. A frozen control is omitted
+    only if the method was trained with the seed of the control. The second list contains the other runs: older runs, because each
+    new trial of a seed is another draw, and unfinished runs, because they may still finish.
     """
     group, setting = context.spec.seeds, context.spec.setting.identity
     method_runs = [other for other in other_runs if other.spec.seeds == group]
@@ -502,10 +513,10 @@ def _in_the_store(context: PitfallContext, other_runs: Sequence[OtherRun]) -> tu
 
 
 def _tried_neighbour(context: PitfallContext, other_runs: Sequence[OtherRun]) -> tuple[list[str], list[str]]:
-    """Return texts about two groups of runs whose settings differ by at most 1 %.
+    """Return two lists of texts about runs whose settings differ by at most 1 %.
 
-    The first group is the omitted runs. A finished run is omitted if this report does not judge it and has no run of the method
-    with its seed. The second group is the other runs.
+    The first list contains the omitted runs. A finished run is omitted if this report neither judges this run nor contains a run of
+    the method with the same seed. The second list contains the other runs.
     """
     report = context.sources.report
     judged_seeds = context.sources.judged_seeds.get(context.spec.seeds, frozenset())

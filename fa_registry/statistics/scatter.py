@@ -18,7 +18,7 @@ def far_value(values: Sequence[float], level: float, gap: float) -> int | None:
     """Return the index of an outlier, or None if there is no outlier.
 
     Args:
-        values: one value per seed. Return None if there are fewer than three values.
+        values: one value per seed. For fewer than three values, the result is None.
         level: level of Grubbs' two-sided test for one outlier (Grubbs 1969, Technometrics 11, 1), 0 to 1.
         gap: smallest distance of an outlier from the nearest other value, in the unit of the values. Without this minimum, three
             values of which two are equal would always have an outlier.

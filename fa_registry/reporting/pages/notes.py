@@ -1,4 +1,4 @@
-"""Notes that an audit writes to MLflow: for every run, the audit and the study.
+"""Notes that an audit writes to MLflow about every run, the audit and the study.
 
 Notes are short and contain links to the pages.
 """
@@ -50,7 +50,7 @@ CUT = "\n\n… the rest is in the form."
 
 
 class Notes:
-    """Writer of the notes of one report.
+    """Writer of the notes about the runs of one report.
 
     Create one instance per report, because the constructor indexes all runs.
     """
@@ -91,7 +91,7 @@ class Notes:
         return bounded(self._pages.render("excluded_note.md.j2", variables(context)))
 
     def margin(self, run: RunAudit) -> float | None:
-        """Return accuracy − frozen accuracy in percentage points, or None."""
+        """Return accuracy − frozen accuracy in percentage points, or None if undefined."""
         return self.sources.frozen.margin(run).reading.value
 
 
@@ -123,7 +123,7 @@ def audit_note_context(sources: Sources, base: str = "", table: str = "") -> Aud
 def not_judged_text(exclusion: Exclusion) -> str:
     """Return the text that replaces a verdict: `NOT JUDGED (integrity failure)`.
 
-    Reports of older releases lack the kind of the reason. The text is then `NOT JUDGED`.
+    The text is `NOT JUDGED` in reports of older releases, which do not contain the kind of the reason.
     """
     return f"NOT JUDGED ({KINDS[exclusion.kind]})" if exclusion.kind in KINDS else "NOT JUDGED"
 
@@ -151,7 +151,10 @@ def bounded(note: str) -> str:
 
 @dataclass(frozen=True)
 class NoteContext:
-    """note.md.j2: the short form of a run, in the description of the run in MLflow."""
+    """note.md.j2: a short version of a run's reporting form, for MLflow.
+
+    MLflow shows this text as the description of the run.
+    """
 
     method: str = documented("the method's label", "text")
     setting: str = documented("the setting's readable name", "text")
@@ -208,14 +211,14 @@ class AuditNoteContext:
 def note_context(
     run: RunAudit, sources: Sources, form: str = "", audit: str = "", is_only_seed: bool = True
 ) -> NoteContext:
-    """Return the template variables of the short form of one run.
+    """Return the template variables of a short version of a run's reporting form.
 
     Args:
         run: The run, which is judged without the other seeds.
         sources: The report and its indexes.
-        form: Address of the run's form in MLflow.
+        form: Address of the complete reporting form in MLflow.
         audit: Address of the first page of the audit in MLflow.
-        is_only_seed: Whether the report has no other seeds of this run.
+        is_only_seed: Whether the report contains no other seed of this method in this setting.
     """
     record, report, card_metrics = run.record, sources.report, sources.known
     columns = audit_columns([run], NOTE_TABLE, card_metrics)
