@@ -266,7 +266,7 @@ def every_aggregation(context: PitfallContext) -> Answered:
     if len(present) < len(values):
         return (
             VIOLATED,
-            f"{len(present)} of {len(values)} aggregations are recorded: the effect of the choice is not known",
+            f"{len(present)} of {len(values)} aggregations are recorded: the effect of the choice of aggregation is not known",
         )
     low, high = min(present), max(present)
     return (
@@ -285,17 +285,23 @@ def no_single_site(context: PitfallContext) -> Answered:
     all_pairs = [(site, value) for site, value in _gammas(context) if not _exact_at(context, site)]
     pairs = [(site, value) for site, value in all_pairs if site > 0]
     if len(pairs) < 2:
-        return UNKNOWN, f"Γ has a value at {len(pairs)} of the sites 1..L that count, so no site can be left out"
+        return (
+            UNKNOWN,
+            f"Γ has a value at {len(pairs)} of the sites 1..L that are not exact by construction, so no site can be left out",
+        )
     site, share = _carried(pairs)
     mean = sum(value for _, value in pairs) / len(pairs)
-    evidence = f"without site {site}, gamma_deep_mean, {cos(mean)} over {len(pairs)} sites, changes by {pct(share, 0)} of its value"
+    evidence = (
+        f"leaving out site {site} changes gamma_deep_mean, which is {cos(mean)} over {len(pairs)} sites, "
+        f"by {pct(share, 0)} of its value"
+    )
     if share > HALF:
         return VIOLATED, f"{evidence}: this site dominates the mean"
     first, of_all = _carried(all_pairs)
     if of_all <= HALF:
-        return AVOIDED, f"{evidence}, and no other site by more"
+        return AVOIDED, f"{evidence}, and no other site changes it more"
     return AVOIDED, (
-        f"{evidence}, and no other site by more. With site 0, as in gamma_all_mean_mean, site {first} dominates the mean "
+        f"{evidence}, and no other site changes it more. With site 0, as in gamma_all_mean_mean, site {first} dominates the mean "
         f"({pct(of_all, 0)} of its value)"
     )
 
@@ -331,7 +337,7 @@ def saved_feedback(context: PitfallContext) -> Answered:
     if not context.card:
         return (
             UNKNOWN,
-            f"the report has no card of {context.spec.method}: it is not known whether it has feedback to save",
+            f"the report has no card of {context.spec.method}: it is not known whether the method has feedback to save",
         )
     if str(context.card.get("feedback", "")).startswith("none"):
         return NOT_APPLICABLE, "according to its card, the method has no feedback state"
@@ -359,12 +365,14 @@ def per_sample_gradients(context: PitfallContext) -> Answered:
     if reduction == "sum" and not wrong_sites:
         return (
             AVOIDED,
-            f"both are recorded; at every site they differ by the factor {samples}, as expected for a mean over {samples} samples",
+            f"‖g_l‖ per sample and ‖g_l‖ of the mean loss are recorded; at every site they differ by the factor "
+            f"{samples}, as expected for a mean over {samples} samples",
         )
     if wrong_sites:
         return (
             VIOLATED,
-            f"at site {wrong_sites[0]} the two gradients do not differ by a factor of {samples}; number of samples: {samples}",
+            f"at site {wrong_sites[0]} ‖g_l‖ per sample and ‖g_l‖ of the mean loss do not differ by a factor of "
+            f"{samples}; number of samples: {samples}",
         )
     return VIOLATED, f"gradients were reduced by {reduction}: the per-sample values depend on the batch"
 
@@ -383,17 +391,25 @@ def accuracy_of_test_set(context: PitfallContext) -> Answered:
     test, batch = counts
     correct, by_batch = (accuracy.value * count for count in (test, batch))
     if not whole(correct):
-        return VIOLATED, f"{num(accuracy.value, 6)} is not a whole number of {num(test)} test samples"
+        return (
+            VIOLATED,
+            f"{num(accuracy.value, 6)} does not correspond to a whole number of correct samples out of {num(test)} test samples",
+        )
     if test == batch:
         return AVOIDED, f"the eval batch is the whole test set of {num(test)} samples"
     if not whole(by_batch):
         return (
             AVOIDED,
-            f"{num(round(correct))} of {num(test)} test samples are correct; this is no whole number of the eval batch of {batch}",
+            f"{num(round(correct))} of {num(test)} test samples are correct; this share is no whole number of samples "
+            f"in an eval batch of {batch}",
         )
     if context.verified:
         return AVOIDED, f"recomputed on all {num(test)} test samples: {num(round(correct))} are correct"
-    return UNKNOWN, f"{num(accuracy.value, 4)} is a whole number both of {num(test)} and of {batch} samples; {TRUSTED}"
+    return (
+        UNKNOWN,
+        f"{num(accuracy.value, 4)} corresponds to a whole number of correct samples, "
+        f"both of {num(test)} and of {batch} samples; {TRUSTED}",
+    )
 
 
 def own_control(context: PitfallContext) -> Answered:
@@ -413,7 +429,10 @@ def own_control(context: PitfallContext) -> Answered:
     if context.run.frozen_run_id:
         return UNKNOWN, f"the frozen control {context.run.frozen_run_id[:8]} is not part of this report"
     if context.scalar(GIVEN).value is not None:
-        return VIOLATED, "the frozen accuracy is stated by the author: its setting, seed and data are not recorded"
+        return (
+            VIOLATED,
+            "the frozen accuracy is stated by the author: the setting, seed and data of the control are not recorded",
+        )
     return UNKNOWN, context.run.frozen_doubt or NO_CONTROL
 
 
@@ -470,7 +489,7 @@ def _nothing_left_out(context: PitfallContext, seeds: str) -> Answered:
     return (
         AVOIDED,
         f"seeds {seeds} for every method of the setting, as in {report.selection}; no run is left out: "
-        "the store was searched for all their runs, including deleted runs",
+        "the store was searched for all runs of these methods, including deleted runs",
     )
 
 

@@ -332,7 +332,7 @@ def _no_templates(folder: Path, has_templates: bool) -> Iterator[str]:
         )
     if not (has_templates or suggestions):
         yield (
-            f"templates: no file in it ends in {SUFFIX}, so no page would change; "
+            f"templates: no file in this folder ends in {SUFFIX}, so no page would change; "
             f"found {join_names(file_names) or 'nothing'}; known: {', '.join(template_names)}"
         )
 

@@ -220,7 +220,10 @@ def _why_changed(edition: EditionReference) -> str:
     if provenance_of(edition) == SHIPPED:
         return "thresholds of this edition were overridden for this audit"
     if provenance_of(edition) == FOREIGN:
-        return f"this installation has no edition with its digest {edition.digest[:DIGEST]}, so its rules are not known"
+        return (
+            f"this installation has no edition with the digest {edition.digest[:DIGEST]}, "
+            "so the rules of this edition are not known"
+        )
     if edition.shipped is None:
         return "the report is from a release that did not record on which edition this edition is based"
     if not edition.based_on:

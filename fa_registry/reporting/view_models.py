@@ -70,7 +70,7 @@ class Estimate:
         ends = (self.low.value, self.high.value)
         if self.kind != "pct" or None in ends or (ends[0] >= 0 and ends[1] <= 1):
             return ""
-        return "the interval is not within 0 % to 100 %, which Student's t does not ensure: there are too few seeds for this spread"
+        return "Student's t does not keep the interval within 0 % to 100 %: there are too few seeds for this spread"
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,7 @@ def settings_shared(selected_groups: Sequence[Group]) -> tuple[list[list[Group]]
     lacking = [members for name, members in by_setting.items() if name not in complete]
     left_out = [
         f"{', '.join(map(group_label, members))} also ran in {members[0].setting}. This setting is "
-        "left out, because the others did not run in it."
+        "left out, because not all compared methods or runs ran in it."
         for members in lacking
     ]
     return [members for name, members in by_setting.items() if name in complete], left_out
@@ -354,10 +354,10 @@ class CompareContext:
 
     title: str = documented("the labels of the compared methods or runs", "text")
     selection: str = documented("how the runs were chosen", "text")
-    edition: EditionReference = documented("which rules judged", "record")
+    edition: EditionReference = documented("the edition (set of rules) that judged the runs", "record")
     overrides: tuple[Entry, ...] = documented("thresholds changed on the command line", "text")
     series_label: str = documented(
-        "how many values by epoch are statements of the author; empty if all were recomputed", "text"
+        "how many values by epoch were stated by the author and not recomputed; empty if there are none", "text"
     )
     integrity: tuple[Count, ...] = documented(
         "number of runs by integrity state; trusted: logged, but not recomputed", "runs"

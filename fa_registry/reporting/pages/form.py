@@ -183,11 +183,11 @@ class FormContext:
     title: str = documented("method and setting", "text")
     method: str = documented("the method's label", "text")
     setting: str = documented("the setting's readable name", "text")
-    edition: EditionReference = documented("which rules judged", "record")
+    edition: EditionReference = documented("the edition (set of rules) that judged the runs", "record")
     verdict: Verdict = documented("verdict of all seeds together", "record")
     proof: str = documented("what the audit's replays prove about the training", "text")
     series_label: str = documented(
-        "how many curves, first fires and training values are statements of the author; empty if all were recomputed",
+        "how many curves, first fires and training values were stated by the author and not recomputed; empty if there are none",
         "text",
     )
     opinions: tuple[tuple[EditionReference, Verdict], ...] = documented(
@@ -228,7 +228,9 @@ class FormContext:
     )
     gamma: Estimate = documented("the headline Γ, gamma_deep_mean", "cosine")
     aggregates: tuple[MetricSummary, ...] = documented("Γ by every aggregation, and their spread", "cosine")
-    gamma_sites: Table[Row[Cell]] = documented("Γ of every seed and site that counts, always shown", "cosine")
+    gamma_sites: Table[Row[Cell]] = documented(
+        "Γ of every seed at the sites that are not exact by construction; always shown", "cosine"
+    )
     gamma_exact: Table[Row[Cell]] = documented(
         "Γ of every seed at the sites that are exact by construction; collapsed on the page", "cosine"
     )
@@ -262,7 +264,7 @@ class FormContext:
         "shell",
     )
     bibliography: Bibliography = documented(
-        "citations of everything used: method, architecture, data, diagnostics that judged, editions, this software",
+        "citations of everything used: method, architecture, data, diagnostics whose metrics were judged, editions, this software",
         "BibTeX",
     )
     blanks: tuple[Blank, ...] = documented(

@@ -385,17 +385,21 @@ class IndexContext:
 
     title: str = documented("the audit's title", "text")
     selection: str = documented("how the runs were chosen", "text")
-    edition: EditionReference = documented("which rules judged, by name and digest", "record")
+    edition: EditionReference = documented(
+        "the edition (set of rules) that judged the runs, by name and digest", "record"
+    )
     overrides: tuple[Entry, ...] = documented(
-        "changed thresholds, with the edition's name as prefix for further editions; an edition with changes is 'modified'",
+        "changed thresholds, prefixed by the edition's name except for the first edition; an edition with changes is 'modified'",
         "text",
     )
     changed_editions: tuple[ChangedEdition, ...] = documented(
-        "modified or user-supplied editions, each with its differences from the one it is based on", "text"
+        "modified or user-supplied editions, each with its differences from the built-in edition on which it is based",
+        "text",
     )
     headline: Headline = documented("the verdicts in one sentence, and the rules that fire", "methods × settings")
     counts: tuple[Count, ...] = documented(
-        "verdicts of the method × setting groups, worst first, with their short names", "groups"
+        "number of groups (one method in one setting) by verdict, worst verdict first, with short links to the forms",
+        "groups",
     )
     waivers: tuple[WaiverRow, ...] = documented(
         "waivers with author, finding, reason and expiry date; expired waivers are included", "text"
@@ -416,7 +420,7 @@ class IndexContext:
         "PNG data URI",
     )
     analyses: PageAnalyses = documented(
-        "analyses of all runs together, and the reasons why others are left out", "see each table"
+        "analyses of all runs together, and the reasons why other analyses are left out", "see each table"
     )
     findings: Truncated[FindingRow] = documented(
         "every finding that did not pass, most severe first; seeds with the same judgement are grouped",
@@ -434,7 +438,7 @@ class IndexContext:
         "selected runs that cannot be judged, with the reason, and the traceback if the judging failed", "runs"
     )
     unaudited: Truncated[OtherRun] | None = documented(
-        "runs of the judged methods and settings in the store that this audit left out; none if this was not checked",
+        "runs in the store that have a judged method and setting, but are not in this audit; none if the store was not searched",
         "runs",
     )
     beside: Truncated[NearSettingRow] | None = documented(
@@ -473,7 +477,9 @@ class AuditTableContext:
     """audit_table.tex.j2: the audit table for a paper, one LaTeX table per setting."""
 
     selection: str = documented("how the runs were chosen", "text")
-    edition: EditionReference = documented("which rules judged, by name and digest", "record")
+    edition: EditionReference = documented(
+        "the edition (set of rules) that judged the runs, by name and digest", "record"
+    )
     tables: tuple[SettingTable, ...] = documented("the audit table, one table per setting", "see each column")
     columns: tuple[Metric, ...] = documented(
         "the numeric columns; a column is omitted if no run measured its metric", "see each metric"

@@ -161,7 +161,7 @@ class NoteContext:
     seed: int = documented("the run's seed", "integer")
     run_id: str = documented("the run", "id")
     status: str = documented("complete, diverged or failed", "text")
-    edition: EditionReference = documented("which rules judged", "record")
+    edition: EditionReference = documented("the edition (set of rules) that judged the runs", "record")
     verdict: Verdict = documented("verdict of this run, without other seeds", "record")
     control: str = documented(
         "`control verified`, or the reason why its frozen control is not proven; empty for a control", "text"
@@ -172,7 +172,7 @@ class NoteContext:
     integrity: IntegrityRow = documented("whether the logged metrics are confirmed", "text")
     proof: str = documented("what the audit's replays prove about the training", "text")
     series_label: str = documented(
-        "how many values by epoch are statements of the author; empty if all were recomputed", "text"
+        "how many values by epoch were stated by the author and not recomputed; empty if there are none", "text"
     )
     form: str = documented("address of the run's reporting form in MLflow; empty if there is none", "address")
     audit: str = documented("address of the audit's first page in MLflow; empty if there is none", "address")
@@ -185,7 +185,7 @@ class ExcludedNoteContext:
     verdict: str = documented("NOT JUDGED, and the kind of reason", "text")
     reason: str = documented("why the run could not be judged", "text")
     run_id: str = documented("the run", "id")
-    edition: EditionReference = documented("which rules judged the others", "record")
+    edition: EditionReference = documented("the edition (set of rules) that judged the other runs", "record")
     audit: str = documented("address of the audit's first page in MLflow; empty if there is none", "address")
 
 
@@ -196,9 +196,11 @@ class AuditNoteContext:
     The description of the study's run contains this note too.
     """
 
-    edition: EditionReference = documented("which rules judged", "record")
+    edition: EditionReference = documented("the edition (set of rules) that judged the runs", "record")
     selection: str = documented("how the runs were chosen", "text")
-    counts: tuple[Count, ...] = documented("verdicts of the method × setting groups, worst first", "groups")
+    counts: tuple[Count, ...] = documented(
+        "number of groups (one method in one setting) by verdict, worst verdict first", "groups"
+    )
     run_count: int = documented("runs that were judged, controls included", "runs")
     excluded: int = documented("selected runs that could not be judged", "runs")
     audit: str = documented("address of the audit's first page in MLflow; empty if there is none", "address")

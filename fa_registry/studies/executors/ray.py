@@ -270,7 +270,7 @@ class _Process:
         self._answers = [self.handle.reported.remote()]
 
     def begin(self, message: bytes) -> None:
-        """Start a batch. The reply to this call is the first message that `reported` reads.
+        """Start a batch. `reported` reads the reply to this call before other messages.
 
         Otherwise, if a job ended the process, the batch would count as not begun.
         """
