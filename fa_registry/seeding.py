@@ -48,7 +48,7 @@ def generator(seed: int, stream: str, device: str | torch.device = "cpu") -> tor
 def undrawn(layer: Callable[..., Layer], *arguments: Any, **options: Any) -> Layer:
     """Return layer(*arguments, **options) without changing the global random state.
 
-    The caller must overwrite the weights of the layer, because these weights do not depend on the seed of the run.
+    The caller must overwrite the initial weights of the new layer, because these weights do not depend on the seed of the run.
     """
     # torch's skip_init uses the meta device: five times as slow, and its first call imports sympy, 0.35 s
     with torch.random.fork_rng(devices=[]):

@@ -50,7 +50,7 @@ class Answer:
     """An answer to one item of the checklist, for the runs that have this answer.
 
     Args:
-        outcome: One of WORST_FIRST.
+        outcome: One of the words in the constant WORST_FIRST.
         evidence: The values on which the answer is based, or the reason why there is no evidence.
         run_ids: Ids of the runs.
     """
@@ -116,7 +116,10 @@ class PitfallContext:
         return scalar_metric(self.run.record, name)
 
     def convention(self, name: str) -> object:
-        """Return a measuring convention that the run recorded, or None."""
+        """Return a recorded value that states how metrics were measured, or None.
+
+        An example is the number of draws for a null distribution.
+        """
         return self.run.record.measurements.conventions.get(name)
 
     def mismatch(self, *families: str) -> str:
@@ -188,7 +191,10 @@ def _step_ratios(context: PitfallContext) -> Iterator[tuple[int, float]]:
 
 
 def _off(ratio: float) -> float:
-    """Return the factor by which a ratio differs from 1; the factor is at least 1."""
+    """Return the factor (at least 1) by which a ratio differs from 1.
+
+    For example, the factor is 2 for the ratios 0.5 and 2.
+    """
     return max(ratio, 1 / ratio)
 
 
@@ -231,7 +237,7 @@ def no_underflow(context: PitfallContext) -> Answered:
 def own_feedback(context: PitfallContext) -> Answered:
     """Answer item 4: Γ is specific to the training feedback.
 
-    The pitfall is a Γ that fresh draws of the feedback reach too.
+    The pitfall is a Γ that is not larger than Γ with newly drawn random feedback.
     """
     if is_exact(context.card):
         return NOT_APPLICABLE, EXACT
@@ -260,7 +266,7 @@ def every_aggregation(context: PitfallContext) -> Answered:
     if len(present) < len(values):
         return (
             VIOLATED,
-            f"{len(present)} of {len(values)} aggregations are recorded: the effect of the choice is not known",
+            f"{len(present)} of {len(values)} aggregations are recorded: the effect of the choice of aggregation is not known",
         )
     low, high = min(present), max(present)
     return (
@@ -279,23 +285,32 @@ def no_single_site(context: PitfallContext) -> Answered:
     all_pairs = [(site, value) for site, value in _gammas(context) if not _exact_at(context, site)]
     pairs = [(site, value) for site, value in all_pairs if site > 0]
     if len(pairs) < 2:
-        return UNKNOWN, f"Γ has a value at {len(pairs)} of the sites 1..L that count, so no site can be left out"
+        return (
+            UNKNOWN,
+            f"Γ has a value at {len(pairs)} of the sites 1..L that are not exact by construction, so no site can be left out",
+        )
     site, share = _carried(pairs)
     mean = sum(value for _, value in pairs) / len(pairs)
-    evidence = f"without site {site}, gamma_deep_mean, {cos(mean)} over {len(pairs)} sites, changes by {pct(share, 0)} of its value"
+    evidence = (
+        f"leaving out site {site} changes gamma_deep_mean, which is {cos(mean)} over {len(pairs)} sites, "
+        f"by {pct(share, 0)} of its value"
+    )
     if share > HALF:
         return VIOLATED, f"{evidence}: this site dominates the mean"
     first, of_all = _carried(all_pairs)
     if of_all <= HALF:
-        return AVOIDED, f"{evidence}, and no other site by more"
+        return AVOIDED, f"{evidence}, and no other site changes it more"
     return AVOIDED, (
-        f"{evidence}, and no other site by more. With site 0, as in gamma_all_mean_mean, site {first} dominates the mean "
+        f"{evidence}, and no other site changes it more. With site 0, as in gamma_all_mean_mean, site {first} dominates the mean "
         f"({pct(of_all, 0)} of its value)"
     )
 
 
 def _carried(gammas: Sequence[tuple[int, float]]) -> tuple[int, float]:
-    """Return the tuple (most influential site, relative change of the mean without this site)."""
+    """Return the site with the largest influence on the mean Γ, and this influence.
+
+    The influence is the relative change of the mean if the site is left out.
+    """
     mean = sum(value for _, value in gammas) / len(gammas)
     changes = [(abs((mean * len(gammas) - value) / (len(gammas) - 1) - mean), site) for site, value in gammas]
     change, site = max(changes)
@@ -322,7 +337,7 @@ def saved_feedback(context: PitfallContext) -> Answered:
     if not context.card:
         return (
             UNKNOWN,
-            f"the report has no card of {context.spec.method}: it is not known whether it has feedback to save",
+            f"the report has no card of {context.spec.method}: it is not known whether the method has feedback to save",
         )
     if str(context.card.get("feedback", "")).startswith("none"):
         return NOT_APPLICABLE, "according to its card, the method has no feedback state"
@@ -333,7 +348,7 @@ def saved_feedback(context: PitfallContext) -> Answered:
 
 
 def per_sample_gradients(context: PitfallContext) -> Answered:
-    """Answer item 8: gradients per sample and of the mean loss are distinguished."""
+    """Answer item 8: gradients of samples and of the mean loss are not confused."""
     samples = context.convention("g_norm_mean_ce_samples")
     pairs = list(known_sites(context.row("g_norm"), context.row("g_norm_mean_ce")))
     reduction = context.convention("gradient_reduction")
@@ -350,12 +365,14 @@ def per_sample_gradients(context: PitfallContext) -> Answered:
     if reduction == "sum" and not wrong_sites:
         return (
             AVOIDED,
-            f"both are recorded; at every site they differ by the factor {samples}, as expected for a mean over {samples} samples",
+            f"‖g_l‖ per sample and ‖g_l‖ of the mean loss are recorded; at every site they differ by the factor "
+            f"{samples}, as expected for a mean over {samples} samples",
         )
     if wrong_sites:
         return (
             VIOLATED,
-            f"at site {wrong_sites[0]} the two gradients do not differ by a factor of {samples}; number of samples: {samples}",
+            f"at site {wrong_sites[0]} ‖g_l‖ per sample and ‖g_l‖ of the mean loss do not differ by a factor of "
+            f"{samples}; number of samples: {samples}",
         )
     return VIOLATED, f"gradients were reduced by {reduction}: the per-sample values depend on the batch"
 
@@ -374,23 +391,32 @@ def accuracy_of_test_set(context: PitfallContext) -> Answered:
     test, batch = counts
     correct, by_batch = (accuracy.value * count for count in (test, batch))
     if not whole(correct):
-        return VIOLATED, f"{num(accuracy.value, 6)} is not a whole number of {num(test)} test samples"
+        return (
+            VIOLATED,
+            f"{num(accuracy.value, 6)} does not correspond to a whole number of correct samples out of {num(test)} test samples",
+        )
     if test == batch:
         return AVOIDED, f"the eval batch is the whole test set of {num(test)} samples"
     if not whole(by_batch):
         return (
             AVOIDED,
-            f"{num(round(correct))} of {num(test)} test samples are correct; this is no whole number of the eval batch of {batch}",
+            f"{num(round(correct))} of {num(test)} test samples are correct; this share is no whole number of samples "
+            f"in an eval batch of {batch}",
         )
     if context.verified:
         return AVOIDED, f"recomputed on all {num(test)} test samples: {num(round(correct))} are correct"
-    return UNKNOWN, f"{num(accuracy.value, 4)} is a whole number both of {num(test)} and of {batch} samples; {TRUSTED}"
+    return (
+        UNKNOWN,
+        f"{num(accuracy.value, 4)} corresponds to a whole number of correct samples, "
+        f"both of {num(test)} and of {batch} samples; {TRUSTED}",
+    )
 
 
 def own_control(context: PitfallContext) -> Answered:
     """Answer item 10: the frozen control has the same setting, seed and data.
 
-    The control must also be measured here, and not only be stated by the author.
+    If the author only states the accuracy of a frozen control, this is a violation, because the setting, seed and data of this
+    control are not recorded.
     """
     control = context.sources.frozen.runs.get(context.run.frozen_run_id)
     if control is not None:
@@ -403,7 +429,10 @@ def own_control(context: PitfallContext) -> Answered:
     if context.run.frozen_run_id:
         return UNKNOWN, f"the frozen control {context.run.frozen_run_id[:8]} is not part of this report"
     if context.scalar(GIVEN).value is not None:
-        return VIOLATED, "the frozen accuracy is stated by the author: its setting, seed and data are not recorded"
+        return (
+            VIOLATED,
+            "the frozen accuracy is stated by the author: the setting, seed and data of the control are not recorded",
+        )
     return UNKNOWN, context.run.frozen_doubt or NO_CONTROL
 
 
@@ -420,7 +449,7 @@ def _differing(run: RunRecord, control: RunRecord) -> list[str]:
 def same_seeds(context: PitfallContext) -> Answered:
     """Answer item 11: all methods of a setting have the same seeds.
 
-    The pitfall is also to choose the seeds after training.
+    Choosing the seeds after training is a violation too.
     """
     method_seeds = {run.record.spec.seed for run in context.group}
     text = ", ".join(map(str, sorted(method_seeds)))
@@ -460,7 +489,7 @@ def _nothing_left_out(context: PitfallContext, seeds: str) -> Answered:
     return (
         AVOIDED,
         f"seeds {seeds} for every method of the setting, as in {report.selection}; no run is left out: "
-        "the store was searched for all their runs, including deleted runs",
+        "the store was searched for all runs of these methods, including deleted runs",
     )
 
 
@@ -476,11 +505,12 @@ def _left_out(report: AuditReport, choice: SelectionSummary) -> Iterator[str]:
 
 
 def _in_the_store(context: PitfallContext, other_runs: Sequence[OtherRun]) -> tuple[list[str], list[str]]:
-    """Return texts about two groups of runs of the method and its frozen controls.
+    """Return two lists of texts about runs in the store that are not in the report.
 
-    The first group is the omitted runs. A finished run is omitted if the report has no run with its seed, or if it is newer
-    than the run with this seed in the report. The second group is the other runs: older runs, because each new trial of a seed
-    is another draw, and unfinished runs, because they may still finish.
+    Only runs of the method and its frozen controls are listed. The first list contains the omitted runs. A finished run is omitted
+    if the report has no run with its seed, or if it is newer than the run with this seed in the report. A frozen control is omitted
+    only if the method was trained with the seed of the control. The second list contains the other runs: older runs, because each
+    new trial of a seed is another draw, and unfinished runs, because they may still finish.
     """
     group, setting = context.spec.seeds, context.spec.setting.identity
     method_runs = [other for other in other_runs if other.spec.seeds == group]
@@ -502,10 +532,10 @@ def _in_the_store(context: PitfallContext, other_runs: Sequence[OtherRun]) -> tu
 
 
 def _tried_neighbour(context: PitfallContext, other_runs: Sequence[OtherRun]) -> tuple[list[str], list[str]]:
-    """Return texts about two groups of runs whose settings differ by at most 1 %.
+    """Return two lists of texts about runs whose settings differ by at most 1 %.
 
-    The first group is the omitted runs. A finished run is omitted if this report does not judge it and has no run of the method
-    with its seed. The second group is the other runs.
+    The first list contains the omitted runs. A finished run is omitted if this report neither judges this run nor contains a run of
+    the method with the same seed. The second list contains the other runs.
     """
     report = context.sources.report
     judged_seeds = context.sources.judged_seeds.get(context.spec.seeds, frozenset())

@@ -85,7 +85,7 @@ def render_report(report: AuditReport, out: Path, templates: Path | None = None)
     Args:
         report: The report.
         out: The folder to write into.
-        templates: A folder whose files replace the built-in templates with the same name; they run in a sandbox.
+        templates: A folder with user templates, which replace the built-in templates with the same name and run in a sandbox.
 
     Returns:
         The paths of the written files, in the order above.
@@ -99,13 +99,13 @@ def render_report(report: AuditReport, out: Path, templates: Path | None = None)
 
 @contextmanager
 def rendered(report: AuditReport, out: Path, templates: Path | None = None) -> Iterator[tuple[Path, list[str]]]:
-    """Render an audit into a private folder, and at the end move the files into `out`.
+    """Render an audit into a temporary folder, then move the files into `out`.
 
-    The arguments and the files are those of `render_report`. The files are moved even if the block of the context raises an
-    exception. Another audit that writes into `out` at the same time does not change the private folder.
+    The arguments and the files are those of `render_report`. The files are moved at the end of the `with` block, even if the block
+    raises an exception. Another audit that writes into `out` at the same time does not change the temporary folder.
 
     Yields:
-        (the private folder, the names of the files in this folder).
+        The tuple (the temporary folder, the names of the files in this folder).
     """
     check_templates(templates)
     with unfinished(out) as folder:  # one page at a time is in memory
@@ -121,10 +121,10 @@ def rendered(report: AuditReport, out: Path, templates: Path | None = None) -> I
 
 @contextmanager
 def _as_values_allow(report: AuditReport) -> Iterator[None]:
-    """Raise InvalidFields if the block fails because of impossible values.
+    """Raise InvalidFields if the `with` block fails because of impossible values.
 
-    An example is p = 7. Measured values never cause this error. Reading a report does not check all values
-    (tests/stress/malformed.py).
+    An example is a p-value of 7. Measured values never cause this error, but a report that was read from a file may contain such
+    values, because reading does not check all values (tests/stress/malformed.py).
     """
     try:
         yield
@@ -228,9 +228,9 @@ def _write(path: Path, text: str) -> None:
 
 
 def render_comparison(context: CompareContext, out: Path, templates: Path | None = None) -> Path:
-    """Write compare.html into `out`, and update the link to it in index.html.
+    """Write compare.html into `out`, and add a link to this page to index.html.
 
-    The link is added if index.html is about the same runs; otherwise the link is removed.
+    The link is added if the audit in `out` contains all compared runs; otherwise an existing link is removed.
 
     Args:
         context: The template variables of the page.
@@ -253,7 +253,10 @@ def render_comparison(context: CompareContext, out: Path, templates: Path | None
 
 
 def _link(context: CompareContext, out: Path, folder: Path) -> None:
-    """Update the link to compare.html in index.html, whose encoding may be unknown."""
+    """Add or remove the link to compare.html in index.html.
+
+    The file is edited as bytes, because its encoding may be unknown.
+    """
     index, records = out / "index.html", out / audit_json.FILE.name
     if not index.is_file():
         return
@@ -317,7 +320,7 @@ def _included_templates(names: Iterable[str], includes: Mapping[str, set[str]]) 
 def _no_templates(folder: Path, has_templates: bool) -> Iterator[str]:
     """Yield a problem for every file whose name is similar to a template's name.
 
-    Yield another problem if the folder contains no template.
+    If there is neither a template nor such a file, yield a problem for the folder.
     """
     file_names = sorted(path.name for path in folder.iterdir() if path.is_file() and path.suffix != SUFFIX)
     template_names = overridable()
@@ -329,7 +332,7 @@ def _no_templates(folder: Path, has_templates: bool) -> Iterator[str]:
         )
     if not (has_templates or suggestions):
         yield (
-            f"templates: no file in it ends in {SUFFIX}, so no page would change; "
+            f"templates: no file in this folder ends in {SUFFIX}, so no page would change; "
             f"found {join_names(file_names) or 'nothing'}; known: {', '.join(template_names)}"
         )
 

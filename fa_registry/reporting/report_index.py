@@ -75,10 +75,10 @@ class Sources:
         groups: The groups in the order of the pages.
         links: The link to the form of each group; None for controls.
         frozen: The frozen controls.
-        editions: The editions; the leading edition is first.
-        judgements: For each edition, run id → judgement.
-        exclusions: Excluded runs, by the key that the seeds of a group share, or by (method label, setting) if the specification is
-            not known.
+        editions: The editions. The first, leading edition determines the verdicts in the report.
+        judgements: For each edition, a mapping from run id to judgement.
+        exclusions: Mapping to the excluded runs, from the key that all seeds of a group share, or from (method label, setting) if
+            the specification is not known.
         known: The metrics of the report.
     """
 
@@ -119,7 +119,10 @@ class Sources:
 
     @cached_property
     def seeds_of_methods(self) -> Mapping[str, Mapping[str, frozenset[int]]]:
-        """Identity of a setting → label of a method → judged seeds, without controls."""
+        """Judged seeds of every method in every setting, without controls.
+
+        The keys are the identity of the setting and then the label of the method.
+        """
         by_setting: dict[str, dict[str, frozenset[int]]] = {}
         for group in self.groups:
             if not group.control:
@@ -129,12 +132,12 @@ class Sources:
 
     @cached_property
     def columns(self) -> Columns:
-        """The columns of the audit table for which a run has a number."""
+        """The columns of the audit table in which at least one run has a number."""
         return audit_columns(self.report.runs, card_metrics=self.known)
 
     @cached_property
     def control_seeds(self) -> Mapping[str, frozenset[int]]:
-        """Identity of a setting → judged seeds of its frozen controls."""
+        """Mapping from the identity of a setting to the judged seeds of frozen controls."""
         return _seeds((spec.setting.identity, spec.seed) for spec in self._specs if spec.control == "frozen")
 
     @property
@@ -147,9 +150,9 @@ class Sources:
         return ((group, link) for group, link in zip(self.groups, self.links, strict=True) if link)
 
     def excluded(self, group: Group) -> tuple[Exclusion, ...]:
-        """Return the selected runs of this method in this setting that were not judged.
+        """Return the runs of a group that were selected for the audit but not judged.
 
-        A run whose specification cannot be read is in the result for every variant of its method.
+        If the specification of a run cannot be read, the run is in the result for every variant of its method.
         """
         keys = seeds_key(group.runs[0].record.spec), (group.method, group.setting)
         return tuple(exclusion for key in keys for exclusion in self.exclusions.get(key, ()))
@@ -173,7 +176,10 @@ class Sources:
         return ComparedRow(group_label(group), group.setting, href, verdicts, edition_differences)
 
     def others(self, group: Group) -> list[tuple[EditionReference, tuple[RunAudit, ...]]]:
-        """Return every further edition with the runs of the group that it judges."""
+        """Return the judgements of all editions except the first on the runs of a group.
+
+        Each entry is the tuple (edition, the runs that this edition judged).
+        """
         return [
             (edition, tuple(_as_judged(run, by_run) for run in group.runs if run.record.run_id in by_run))
             for edition, by_run in zip(self.editions[1:], self.judgements[1:], strict=True)
@@ -211,7 +217,10 @@ def _why_changed(edition: EditionReference) -> str:
     if provenance_of(edition) == SHIPPED:
         return "thresholds of this edition were overridden for this audit"
     if provenance_of(edition) == FOREIGN:
-        return f"this installation has no edition with its digest {edition.digest[:DIGEST]}, so its rules are not known"
+        return (
+            f"this installation has no edition with the digest {edition.digest[:DIGEST]}, "
+            "so the rules of this edition are not known"
+        )
     if edition.shipped is None:
         return "the report is from a release that did not record on which edition this edition is based"
     if not edition.based_on:
@@ -230,7 +239,8 @@ def _value(value: Scalar | None) -> str:
 def differences(judged: Sequence[Judged], card_metrics: Known) -> list[Difference]:
     """Return one row per subject that the editions judge differently.
 
-    A subject is, for example, scale or depth. If there is no such subject, the only row states that the findings are the same.
+    A subject is, for example, scale or depth. If there is no such subject, the result has one row, which states that the findings
+    are the same.
     """
     rows = []
     for subject in dict.fromkeys(subject_of(finding.quantity) for _, findings in judged for finding in findings):
@@ -285,9 +295,12 @@ def _observed(findings: Sequence[Finding], card_metrics: Known) -> str:
 def without_mismatches(report: AuditReport) -> AuditReport:
     """Return the report without runs that differ from their recorded files.
 
-    Older releases judged such runs. Runs that were judged together with such a run are removed too, until they are audited
-    again. These are the runs whose frozen control is such a run, and the other seeds of its group. The removed runs are listed
-    as excluded. A report without a mismatch is returned unchanged.
+    Older releases judged such runs. The following runs are removed too, because their judgements depend on a removed run:
+
+    - runs whose frozen control is removed,
+    - the other seeds of a group from which a run is removed.
+
+    These runs must be audited again. All removed runs are listed as excluded. A report without a mismatch is returned unchanged.
     """
     broken = {run.record.run_id for run in report.runs if not is_intact(run.record)}
     if not broken:
@@ -335,7 +348,7 @@ class EvidenceGroup:
     """The runs with the same result of one check.
 
     Args:
-        outcome: One of records.CHECK_OUTCOMES.
+        outcome: One of the words in records.CHECK_OUTCOMES.
     """
 
     outcome: str
@@ -345,7 +358,7 @@ class EvidenceGroup:
 
 @dataclass(frozen=True)
 class EvidenceRow:
-    """One subject of the audit's checks: numbers of runs by result, and details."""
+    """Results of the audit's checks on one subject: counts of runs, and details."""
 
     subject: str
     agree: int
@@ -373,9 +386,9 @@ def evidence(runs: Sequence[RunAudit], excluded: Sequence[Exclusion] = ()) -> tu
 
 
 def integrity_states(runs: Sequence[RunAudit], excluded: Sequence[Exclusion]) -> list[IntegrityRow]:
-    """Return the integrity of every judged run and of runs that were not intact.
+    """Return the integrity of judged runs, and of excluded runs that are not intact.
 
-    A run that differs from its recorded files is not intact and has the state `mismatch`.
+    An excluded run that differs from its recorded files has the state `mismatch`.
     """
     rows = [
         IntegrityRow(

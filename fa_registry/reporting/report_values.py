@@ -72,7 +72,7 @@ class Frozen:
         return Number(reading, "pct", (run.frozen_run_id,))
 
     def stated(self, run: RunAudit) -> bool:
-        """Return whether the frozen accuracy of the run is not verified.
+        """Return whether the run has a frozen accuracy that is not verified.
 
         The accuracy is not verified if the author stated it, or if the frozen control is not proven.
         """
@@ -110,8 +110,8 @@ def last_site(record: RunRecord, name: str) -> Reading:
 def metric_of_run(run: RunAudit, quantity: Metric, frozen: Frozen, card_metrics: Known = NONE) -> Number:
     """Return the number of a run for one column of a table.
 
-    The number of a metric by site is the value at the last site. A metric that compares with the frozen control is computed with
-    this control.
+    A metric by site has no number in such a table. For a metric with the name `NAME_L`, the number is the value of the metric
+    `NAME` at the last site. The frozen accuracy and the margin depend on the frozen control of the run.
 
     Args:
         run: The run.
@@ -135,7 +135,7 @@ def metric_of_run(run: RunAudit, quantity: Metric, frozen: Frozen, card_metrics:
 def audit_columns(runs: Iterable[RunAudit], names: Sequence[str] = AUDIT_TABLE, card_metrics: Known = NONE) -> Columns:
     """Return the metrics of a table, in the order of `names`.
 
-    An optional metric is included only if a run measured it.
+    An optional metric is included only if at least one run measured it.
 
     Args:
         runs: The runs.
@@ -198,8 +198,8 @@ def scalar_estimate(runs: Iterable[RunAudit], quantity: Metric) -> Estimate:
 def figure_estimate(runs: Sequence[RunAudit], quantity: Metric, frozen: Frozen, card_metrics: Known = NONE) -> Estimate:
     """Return the mean over seeds of a metric in a column of a table.
 
-    If a metric depends on a frozen accuracy that the author stated, the mean has no interval. A stated accuracy is not paired
-    by seed, so the rule that judges the margin computes the interval.
+    If the metric depends on a frozen accuracy that is not verified, the mean has no interval, because such an accuracy is not
+    paired by seed. The rule that judges the margin computes an interval for this case.
     """
     values = [SeedValue(run.record.spec.seed, metric_of_run(run, quantity, frozen, card_metrics)) for run in runs]
     estimate = seed_estimate(quantity, values)

@@ -1,4 +1,4 @@
-"""The records that template variables consist of.
+"""The records that the templates receive as variables.
 
 Every number contains the ids of the runs from which it was read.
 """
@@ -70,7 +70,7 @@ class Estimate:
         ends = (self.low.value, self.high.value)
         if self.kind != "pct" or None in ends or (ends[0] >= 0 and ends[1] <= 1):
             return ""
-        return "the interval is not within 0 % to 100 %, which Student's t does not ensure: there are too few seeds for this spread"
+        return "Student's t does not keep the interval within 0 % to 100 %: there are too few seeds for this spread"
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class Row(Generic[T]):
 class RowGroup(Generic[T]):
     """The rows of one metric (one row per seed) or of one method (one row per site).
 
-    The other fields are those of Row.
+    The fields other than `rows` have the same meaning as in Row.
     """
 
     name: str
@@ -176,8 +176,9 @@ class Picture:
     Attributes:
         alt: Alternative text.
         uri: The PNG image as a data URI.
-        rows: The numbers of the figure; only a part of the numbers if the caption mentions this.
-        drawn: The figure in the form that is stored in the folder figures/ (figures.style.RenderedFigure).
+        epochs: The epochs in the table of numbers.
+        rows: For each run, the tuple (method, seed, one number per epoch in `epochs`); empty if the page has no space for a table.
+        drawn: The figure as bytes, as it is stored in the folder figures/ (figures.style.RenderedFigure).
     """
 
     title: str
@@ -196,10 +197,10 @@ class FigurePanel:
     Attributes:
         alt: Alternative text.
         uri: The PNG image as a data URI.
-        table: Title of the table of numbers, with the part of the figure that the table contains.
+        table: Title of the table of numbers. If the table contains only a part of the numbers, the title names this part.
         columns: Headings of the columns of the table.
-        groups: Rows of the table.
-        drawn: The figure in the form that is stored in the folder figures/ (figures.style.RenderedFigure).
+        groups: Rows of the table; empty if the page has no space for a table.
+        drawn: The figure as bytes, as it is stored in the folder figures/ (figures.style.RenderedFigure).
     """
 
     title: str
@@ -229,7 +230,8 @@ class SettingFigures:
         pictures: Figures by epoch.
         `plates`: Other figures.
         full: False if the page had no space for all figures.
-        layers: In a comparison, (data URI, alternative text) of the figure by site; empty if no site was measured.
+        layers: On the comparison page, the tuple ((data URI, alternative text),) of the figure by site; empty if no site was
+            measured.
     """
 
     setting: str
@@ -241,7 +243,7 @@ class SettingFigures:
 
 @dataclass(frozen=True)
 class Blank:
-    """A blank of the form, into which only the author can write a text.
+    """A field of the reporting form that only the author can fill.
 
     Attributes:
         key: Name in the marker of the blank in the Markdown form.
@@ -289,10 +291,10 @@ class AuditRow:
     Attributes:
         method: Label of the method: the name and, if there are options, `name=value, name=value`.
         href: Address of the form; empty for a control.
-        estimates: Key of a metric → its mean over seeds.
-        judged: Key of a metric → the rule that does not pass for this metric.
+        estimates: Mapping from the key of a metric to its mean over seeds.
+        judged: Mapping from the key of a metric to the rule that does not pass for this metric.
         control_state: `control verified`, or the reason why the frozen control is not proven; empty for a control.
-        proof: What the replays prove about the training of these runs.
+        proof: What the replays (repeated training steps) prove about the training of these runs.
     """
 
     method: str
@@ -335,7 +337,7 @@ class SettingTable:
 
     Attributes:
         number: Number of the setting, counted from 1.
-        footnotes: Reasons for missing numbers; only if each setting has its own footnotes.
+        footnotes: Reasons for missing numbers; empty if all settings share the footnotes of the page.
     """
 
     number: int
@@ -508,10 +510,11 @@ class ControlRow:
     """The frozen control of one seed.
 
     Attributes:
-        state: verified or trusted (the integrity of the control), stated (not proven), several (the controls differ), or absent.
+        state: The integrity of a proven control, such as verified or trusted; otherwise stated (not proven), several (the controls
+            differ), absent, or `not part of this report`.
         doubt: Reason why the control is not proven.
         integrity: Integrity of the control's metrics.
-        checks: (subject, outcome) of every check by the audit.
+        checks: For every check by the audit, the tuple (subject, outcome).
     """
 
     seed: int
@@ -551,7 +554,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class CardLine:
-    """The part of a diagnostic's card that a form shows.
+    """The part of a diagnostic's card (description) that a reporting form shows.
 
     Attributes:
         line: Description of the diagnostic.
@@ -568,11 +571,11 @@ class Table(Generic[T]):
     """A table of numbers on a page.
 
     Attributes:
-        columns: (heading, run id) of each column; the run id is empty if a column is not about one run.
-        rows: Each is a Row or a RowGroup.
+        columns: For each column, the tuple (heading, run id); the run id is empty if a column is not about one run.
+        rows: Each row is a Row or a RowGroup.
         notes: Reasons why cells are N/A.
         cards: Cards of the diagnostics that measured the numbers.
-        measured: Measuring conventions that the runs recorded.
+        measured: How the numbers were measured, as recorded by the runs.
     """
 
     title: str
@@ -585,7 +588,7 @@ class Table(Generic[T]):
 
 @dataclass(frozen=True)
 class FirstFire:
-    """The epochs at which a rule first fired, as text, one per seed."""
+    """The epochs at which a rule first fired, as text, one epoch per seed."""
 
     rule: str
     title: str

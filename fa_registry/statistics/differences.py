@@ -29,7 +29,7 @@ class PairedDifference:
     """Mean of a − b over the seeds that a and b have in common.
 
     If there is only one pair, the result is provisional, and std, interval, p and df are None. `seeds` are the common seeds,
-    sorted. `only_a` and `only_b` are the seeds of one side without a partner; these seeds do not count.
+    sorted. `only_a` and `only_b` are the seeds that only a or only b has; the mean does not include these seeds.
     """
 
     mean: float
@@ -148,16 +148,16 @@ def stated_difference(
       variance s²(1 + 1/n), where s and the n − 1 degrees of freedom come from a. This is the interval for predicting one further
       value (Hahn and Meeker 1991, Statistical Intervals).
 
-    tests/statistics/test_coverage.py checks the coverage on seeded normal samples of equal spread, 4000 per case. The interval
-    of paired differences, with one stated value as the control of every seed, covers 83.6 % at n = 3 and 48.8 % at n = 10. The
-    interval of this function covers 95 %, and with two or more different stated values at least the 93.5 % that protocol.md §3
-    requires. No interval has the nominal coverage if the stated values come from a wider distribution than a.
+    tests/statistics/test_coverage.py checks the coverage on seeded normal samples of equal spread, 4000 per case. If one stated
+    value were used as the control of every seed, the interval of paired differences would cover only 83.6 % at n = 3 and 48.8 % at
+    n = 10. The interval of this function covers 95 %. With two or more different stated values, it covers at least the 93.5 % that
+    protocol.md §3 requires. No interval has the nominal coverage if the stated values come from a wider distribution than a.
 
     Args:
         a: measured values.
         b: stated values.
-        resolution: stated values are equal if they round to the same multiple of `resolution`, which is one sample of the test
-            set in the unit of the values.
+        resolution: one sample of the test set, in the unit of the values. Stated values that round to the same multiple of
+            `resolution` count as equal.
         confidence: confidence level of the interval.
 
     Raises:
@@ -307,7 +307,7 @@ def tost(measured: Iterable[float] | Reported, published: Reported | float, marg
 
 
 def _against(sample: Reported, published: Reported | float) -> tuple[float, float, float]:
-    """Return published mean, standard error of the difference, degrees of freedom."""
+    """Return the published mean, and standard error and df of the difference."""
     if isinstance(published, Reported):
         return published.mean, *welch_error(sample, published)
     if isinstance(published, Sequence):

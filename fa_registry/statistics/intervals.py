@@ -73,7 +73,7 @@ def bootstrap_interval(
     Args:
         values: at least BOOTSTRAP_LEAST = 20 values.
         confidence: confidence level of the interval.
-        seed: an integer instead of a shared generator. The same values therefore have the same interval in any order of calls.
+        seed: seed of a new random generator for each call, so the result does not depend on earlier calls.
         resamples: number of resamples.
 
     Raises:
@@ -149,10 +149,10 @@ def look_confidence(interim_analysis: int, confidence: float = CONFIDENCE) -> fl
 
 
 def seeds_to_plan(distance: float, std: float, power: float = POWER) -> int | None:
-    """Return the smallest number of seeds that decides with probability `power`.
+    """Return the number of seeds for which a study decides with probability `power`.
 
-    The number of seeds is fixed in advance. A study decides if the 95 % t interval is completely on one side of the limit; the
-    probability follows from the noncentral t distribution. Return None if more than MOST_SEEDS seeds are needed.
+    This is the smallest number of seeds, fixed in advance. A study decides if the 95 % t interval is completely on one side of the
+    limit; the probability follows from the noncentral t distribution. Return None if more than MOST_SEEDS seeds are needed.
 
     Args:
         distance: distance of the true mean from the limit, > 0.

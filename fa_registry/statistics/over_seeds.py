@@ -23,7 +23,7 @@ class OverSeeds:
         mean: the mean, or a Reading with the reason why there is no mean.
         n: number of seeds with a value.
         of: number of all seeds.
-        terms: one averaged number per seed. For a geometric mean, these are decimal logarithms, or empty if a value is 0.
+        terms: the averaged numbers, one per seed. A geometric mean averages decimal logarithms; if a value is 0, `terms` is empty.
     """
 
     average: str
@@ -58,7 +58,7 @@ class OverSeeds:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Both ends of the 95 % t interval of the mean, or None without an interval."""
+        """Both ends of the 95 % t interval of the mean, or None if there is no interval."""
         ends = self.low.value, self.high.value
         return None if None in ends else ends
 
@@ -84,8 +84,8 @@ class OverSeeds:
 def mean_over(readings: Iterable[tuple[int, Reading]], average: str) -> OverSeeds:
     """Compute the mean of a metric over seeds.
 
-    Several runs with the same seed count as one seed. A seed without a value does not count in n. If a value is not finite,
-    there is no mean.
+    Several runs with the same seed count as one seed. Seeds without a value are not counted in the field `n` of the result. If a
+    value is not finite, there is no mean.
 
     Args:
         readings: pairs of seed and Reading.
@@ -113,7 +113,7 @@ def mean_over(readings: Iterable[tuple[int, Reading]], average: str) -> OverSeed
 
 
 def seed_values(readings: Iterable[tuple[int, Reading]], average: str) -> dict[int, float]:
-    """Return a mapping seed → value, without the seeds that have no value.
+    """Return a mapping from seed to value, without the seeds that have no value.
 
     Several runs with the same seed are averaged.
     """

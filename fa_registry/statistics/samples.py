@@ -132,10 +132,10 @@ def rounding(*numbers: float) -> float:
 
 
 def steady_error(raw: float, floor: float, n: int) -> tuple[float, str]:
-    """Return the larger of the standard error and the rounding error, and a remark.
+    """Return the standard error, or the rounding error if it is larger, with a remark.
 
-    The remark is empty unless the rounding error replaced the standard error. Without this minimum, 0.1 + 0.2 measured three times
-    would differ significantly from 0.3, and equal values would lead to 0/0.
+    The remark states that the rounding error was used; otherwise the remark is empty. Without this minimum, 0.1 + 0.2 measured
+    three times would differ significantly from 0.3, and equal values would lead to 0/0.
 
     Args:
         raw: standard error.
@@ -176,8 +176,9 @@ def holm(p_values: Iterable[float]) -> tuple[float, ...]:
     """Compute Holm's adjusted p-values, in the order of `p_values`.
 
     All hypotheses whose adjusted p-value is at most α may be rejected together at level α, for any dependence. The i-th smallest of
-    m p-values is multiplied by m − i + 1. No adjusted p-value is smaller than that of a smaller p-value (Holm 1979, Scand. J.
-    Statist. 6, 65). The results are rounded to 12 digits; otherwise 3 × 1/60 would exceed .05.
+    m p-values is multiplied by m − i + 1. The products, limited to 1, are then increased where necessary, so they have the same
+    order as the p-values (Holm 1979, Scand. J. Statist. 6, 65). The products are rounded to 12 digits; otherwise 3 × 1/60 would
+    exceed .05.
 
     Raises:
         ValueError: a p-value is outside 0..1.

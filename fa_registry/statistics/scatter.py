@@ -18,7 +18,7 @@ def far_value(values: Sequence[float], level: float, gap: float) -> int | None:
     """Return the index of an outlier, or None if there is no outlier.
 
     Args:
-        values: one value per seed. Return None if there are fewer than three values.
+        values: one value per seed. For fewer than three values, the result is None.
         level: level of Grubbs' two-sided test for one outlier (Grubbs 1969, Technometrics 11, 1), 0 to 1.
         gap: smallest distance of an outlier from the nearest other value, in the unit of the values. Without this minimum, three
             values of which two are equal would always have an outlier.
@@ -52,9 +52,8 @@ def scatter_text(values: Sequence[float]) -> str:
     assumed = f"The {level_text(CONFIDENCE)} interval assumes that the values of the seeds are normally distributed"
     if n < TESTED:
         return (
-            f"{assumed}; {n} seeds are too few to test this. For a normal distribution, the interval of three seeds contains the "
-            "true mean in 95 % of studies. For a log-normal distribution it does so in 84 %, and in 48 % if one seed in five "
-            "collapses"
+            f"{assumed}; {n} seeds are too few to test this. The interval of three seeds contains the true mean in 95 % of studies "
+            "for a normal distribution and in 84 % for a log-normal distribution. If one seed in five collapses, this share is 48 %"
         )
     if min(values) == max(values):
         return f"{assumed}; all {n} values are equal"

@@ -1,4 +1,4 @@
-"""Comparison of the versions that must be equal on all machines of a study.
+"""Comparison of software versions that must be equal on all machines of a study.
 
 This module imports neither torch nor MLflow.
 """

@@ -148,7 +148,7 @@ class _Batches:
                 batch.placed.ask_to_stop()
 
     def _begin(self) -> None:
-        """Start a batch. Its size is limited, so waiting jobs are spread over all GPUs."""
+        """Start a batch, with a limited number of jobs so that waiting jobs use all GPUs."""
         share = math.ceil(len(self._waiting) / (self._processes - len(self._batches)))
         size = min(share, self._resources.in_turns, self._resources.at_once, len(self._waiting))
         jobs = dict(self._waiting.popleft() for _ in range(size))

@@ -75,7 +75,7 @@ def test_columns_of_a_shared_setting_stand_together_and_the_rest_is_told(two_set
     assert part.comparable and [column.label for column in part.columns] == ["bp", "dfa"]
     assert (
         made.remarks[0]
-        == "dfa also ran in mnist · resmlp. This setting is left out, because the others did not run in it."
+        == "dfa also ran in mnist · resmlp. This setting is left out, because not all compared methods or runs ran in it."
     )
 
 

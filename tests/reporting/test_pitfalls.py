@@ -183,7 +183,10 @@ def test_no_one_site_carries_the_mean(answer, gamma, outcome):
 def test_the_mean_that_no_site_may_carry_is_the_headline(answer):
     """gamma_deep_mean has no site 0; what site 0 does to the mean over all sites is told beside it."""
     outcome, evidence = answer(questions.no_single_site, sites={"gamma": [0.9, 0.1, 0.1, 0.1, 0.1]})
-    assert outcome == "avoided" and "gamma_deep_mean, 0.100 over 4 sites, changes by 0\u00a0% of its value" in evidence
+    assert (
+        outcome == "avoided"
+        and "changes gamma_deep_mean, which is 0.100 over 4 sites, by 0\u00a0% of its value" in evidence
+    )
     assert evidence.endswith(
         "With site 0, as in gamma_all_mean_mean, site 0 dominates the mean (62\u00a0% of its value)"
     )
@@ -248,7 +251,7 @@ def test_seeds_that_differ_between_methods_are_named(rich, report):
     assert seeds(whole, "dfa") == (
         "avoided",
         "seeds 42, 123 for every method of the setting, as in study digits; no run is left out: "
-        "the store was searched for all their runs, including deleted runs",
+        "the store was searched for all runs of these methods, including deleted runs",
     )
 
 

@@ -236,10 +236,10 @@ def test_a_link_out_of_the_folder_is_refused(mine, tmp_path):
 @pytest.mark.parametrize(
     ("files", "words"),
     [
-        ((), "no file in it ends in .j2, so no page would change; found nothing; known: .*form.html.j2"),
+        ((), "no file in this folder ends in .j2, so no page would change; found nothing; known: .*form.html.j2"),
         (
             ("notes.txt", "a.css"),
-            "no file in it ends in .j2, so no page would change; found a.css, notes.txt; known",
+            "no file in this folder ends in .j2, so no page would change; found a.css, notes.txt; known",
         ),
         (("form.html", "index.html.j2"), "form.html: its name does not end in .j2, so it is not used for any page"),
         (("form.html.jinja2",), r"form.html.jinja2: its name does not end in .j2, .*\(did you mean 'form.html.j2'\?\)"),

@@ -1,4 +1,4 @@
-"""Analyses on the page index.html, and the reasons why others are not shown."""
+"""Analyses on the page index.html, and the reasons why other analyses are missing."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class AnswerCell:
     Attributes:
         words: Text before the number.
         number: The number.
-        of: Number of values on which the cell is based, or 0 to omit it.
+        of: Number of values on which the cell is based; 0 if the page does not print this number.
         interval: Interval of the number.
         reason: Reason why the cell has a text and no number.
-        some: `2 of 3` if only some seeds have a value.
+        some: Text such as `2 of 3` if only some seeds have a value, otherwise an empty string.
     """
 
     words: str = ""
@@ -49,7 +49,7 @@ class PageAnalysis:
 
     Attributes:
         setting: The setting of all rows, or an empty string if the settings differ.
-        columns: (name, description, whether the column contains numbers).
+        columns: For each column, the tuple (name, description, whether the column contains numbers).
     """
 
     name: str
@@ -71,7 +71,7 @@ class PageAnalyses:
 
     Attributes:
         shown: The analyses on the page.
-        left_out: (title, reason) of the analyses that are not on the page.
+        left_out: For each analysis that is not on the page, the tuple (title, reason).
     """
 
     shown: tuple[PageAnalysis, ...]
@@ -79,7 +79,9 @@ class PageAnalyses:
 
 
 def page_analyses(report: AuditReport, room: int = ROOM) -> PageAnalyses:
-    """Return the analyses that have a result for these runs and fit on the page.
+    """Return the analyses that have a result for the runs and fit on the page.
+
+    The result also contains the title of every other analysis, with the reason why this analysis is not shown.
 
     Args:
         report: The report.
@@ -104,16 +106,16 @@ def page_analyses(report: AuditReport, room: int = ROOM) -> PageAnalyses:
 
 
 def ranked() -> list[Analyser]:
-    """Return the analyses of the first page in their order.
+    """Return the analyses that index.html may show, sorted by their rank.
 
-    Only analyses with a rank and a figure are on this page.
+    These are all analyses that have a rank and a figure.
     """
     analysers = (CATALOG.get(name.replace("-", "_")) for name in DRAWINGS)
     return sorted((analyser for analyser in analysers if analyser.rank), key=lambda analyser: analyser.rank)
 
 
 def _edition(report: AuditReport) -> Edition | str:
-    """Return the leading edition, or the reason why analyses cannot use this edition."""
+    """Return the audit's first edition, or the reason why it cannot be used."""
     reference = report.edition
     try:
         edition = load_edition(reference.name, {name: float(value) for name, value in reference.overrides.items()})
@@ -162,7 +164,7 @@ def _text(column: AnalysisColumn) -> str:
 
 
 def _cell(cell: AnalysisCell, column: AnalysisColumn) -> AnswerCell:
-    """Return the cell as the terminal prints it.
+    """Return a cell with the text that the command `fa-registry analyse` prints.
 
     Examples: `rejects 2 of 3`, `accepts`, `never`, or a number with its interval.
     """

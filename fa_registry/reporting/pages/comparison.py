@@ -91,9 +91,9 @@ def compare_context(report: AuditReport, selected_groups: Sequence[Group]) -> Co
 
 
 def settings_shared(selected_groups: Sequence[Group]) -> tuple[list[list[Group]], list[str]]:
-    """Return the columns of each shared setting, and remarks on omitted columns.
+    """Return the columns of each setting, and remarks on omitted columns.
 
-    A setting is shared if all methods have a column in this setting. If there is no shared setting, all columns are in one part.
+    Only settings in which all methods have a column are kept. If there is no such setting, all columns are in one part.
     """
     labels = set(map(group_label, selected_groups))
     by_setting: dict[str, list[Group]] = {}
@@ -105,7 +105,7 @@ def settings_shared(selected_groups: Sequence[Group]) -> tuple[list[list[Group]]
     lacking = [members for name, members in by_setting.items() if name not in complete]
     left_out = [
         f"{', '.join(map(group_label, members))} also ran in {members[0].setting}. This setting is "
-        "left out, because the others did not run in it."
+        "left out, because not all compared methods or runs ran in it."
         for members in lacking
     ]
     return [members for name, members in by_setting.items() if name in complete], left_out
@@ -222,11 +222,11 @@ def _runs(columns: Iterable[Group]) -> list[RunAudit]:
 
 @dataclass(frozen=True)
 class Contender:
-    """A column: all seeds of a method in a setting, or one run.
+    """A column of the comparison: all seeds of a method in a setting, or one run.
 
     Attributes:
-        seeds: (seed, run id, verdict of the run).
-        proof: What the replays prove about the training of these runs.
+        seeds: For each seed, the tuple (seed, run id, verdict of the run).
+        proof: What the replays (repeated training steps) prove about the training of these runs.
     """
 
     label: str
@@ -242,7 +242,7 @@ class ComparedQuantity:
 
     Attributes:
         words: Description of the metric.
-        label: Name of the metric for places without the description.
+        label: Short name of the metric, used where the description is not shown.
     """
 
     name: str
@@ -274,9 +274,9 @@ class ComparedSites:
     """One metric by site.
 
     Attributes:
-        rows: (site, one estimate per column).
-        exact: For each column, the sites whose credit is exact by construction. At these sites, Γ = 1 is uninformative. Empty
-            for other metrics.
+        rows: For each site, the tuple (site, one estimate per column).
+        exact: For each column, the sites where the credit is exact by construction, so Γ = 1 is uninformative. Only the metric Γ
+            has such sites.
     """
 
     name: str
@@ -308,7 +308,8 @@ class PairedRow:
         difference: Mean of first − second.
         low: Lower end of the 95 % interval, or the reason why there is no interval.
         high: Upper end of the 95 % interval, or the reason why there is no interval.
-        answer: `higher`, `lower`, `undecided` (the interval contains 0) or `provisional` (no interval).
+        answer: `higher`, `lower`, `undecided` (the interval contains 0), `provisional` (no interval) or `none` (no seed has a value
+            in both columns).
     """
 
     first: str
@@ -345,14 +346,14 @@ class SettingComparison:
 
 @dataclass(frozen=True)
 class CompareContext:
-    """compare.html.j2: methods or runs as columns of a comparison."""
+    """compare.html.j2: the page that compares methods or runs, one per column."""
 
     title: str = documented("the labels of the compared methods or runs", "text")
     selection: str = documented("how the runs were chosen", "text")
-    edition: EditionReference = documented("which rules judged", "record")
+    edition: EditionReference = documented("the edition (set of rules) that judged the runs", "record")
     overrides: tuple[Entry, ...] = documented("thresholds changed on the command line", "text")
     series_label: str = documented(
-        "how many values by epoch are statements of the author; empty if all were recomputed", "text"
+        "how many values by epoch were stated by the author and not recomputed; empty if there are none", "text"
     )
     integrity: tuple[Count, ...] = documented(
         "number of runs by integrity state; trusted: logged, but not recomputed", "runs"
@@ -378,7 +379,7 @@ OF_A_METHOD = ("method", "method_options", "penalty", "control", "seed", "weight
 def differing_fields(columns: Sequence[Group]) -> tuple[ComparedField, ...]:
     """Return every field of the specification whose values differ between columns.
 
-    The seeds of a column count as one value.
+    All seeds of a column together are one value of the field `seed`.
     """
     flat = [dict(_flat(_fields(column))) for column in columns]
     names = dict.fromkeys(name for fields in flat for name in fields)
@@ -387,7 +388,10 @@ def differing_fields(columns: Sequence[Group]) -> tuple[ComparedField, ...]:
 
 
 def of_setting(field: ComparedField) -> bool:
-    """Return whether runs that differ in this field cannot be compared."""
+    """Return whether a field belongs to the setting.
+
+    Runs that differ in such a field cannot be compared.
+    """
     return field.field not in OF_A_METHOD and not field.field.startswith("method_options.")
 
 
@@ -459,7 +463,7 @@ def _estimate(quantity: Metric, site: int, group: Group) -> Estimate:
 
 
 def layer_numbers(groups: Sequence[Group]) -> pd.DataFrame:
-    """Return the numbers of the figure by site as a data frame.
+    """Return a data frame with the numbers of the figure of metrics by site.
 
     There is one row per panel, column and site, with the mean over seeds and its interval.
     """
@@ -478,10 +482,10 @@ def _ends(name: str, site: int, group: Group) -> tuple[float | None, float | Non
 
 
 def layer_figure(groups: Sequence[Group], sites: Sequence[ComparedSites]) -> tuple[tuple[str, str], ...]:
-    """Return the tuple ((data URI, alternative text),) of the figure of ‖g_l‖ and Γ_l by site.
+    """Return the figure of ‖g_l‖ and Γ_l by site, with its alternative text.
 
     Returns:
-        An empty tuple if no column has a number.
+        The tuple ((data URI, alternative text),), or an empty tuple if no column has a number.
     """
     frame = layer_numbers(groups)
     if frame["value"].isna().all():
@@ -499,7 +503,10 @@ def layer_figure(groups: Sequence[Group], sites: Sequence[ComparedSites]) -> tup
 
 
 def paired_rows(first: Group, second: Group, frozen: Frozen) -> Iterator[PairedRow]:
-    """Yield first − second for every metric of PAIRED that both columns measured."""
+    """Yield the difference first − second of each metric that both columns measured.
+
+    Only the metrics in the constant PAIRED are compared.
+    """
     for quantity in map(quantity_of, PAIRED):
         a, b = _readings(first, quantity, frozen), _readings(second, quantity, frozen)
         if any(reading.value is not None for reading in a.values()) and any(
@@ -513,7 +520,7 @@ def seeds_of(group: Group) -> set[int]:
 
 
 def _readings(group: Group, quantity: Metric, frozen: Frozen) -> dict[tuple[int, str], Reading]:
-    """Return a mapping (seed, run id) → reading in the unit in which it is subtracted."""
+    """Return a mapping from (seed, run id) to the metric, converted for subtraction."""
     readings = {
         (run.record.spec.seed, run.record.run_id): metric_of_run(run, quantity, frozen).reading for run in group.runs
     }

@@ -82,13 +82,13 @@ EXACT = {
 
 
 def form_context(group: Group, link: Link, sources: Sources, blank_texts: Mapping[str, str]) -> FormContext:
-    """Return the template variables of the form of one group.
+    """Return the template variables of the reporting form of one group.
 
     Args:
-        group: The group.
+        group: The runs of one method in one setting.
         link: The link to the form.
         sources: The report and its indexes.
-        blank_texts: Blank → text that the author wrote into an earlier form.
+        blank_texts: Mapping from the name of a blank to the text that the author wrote into an earlier form.
     """
     report, label, setting = sources.report, group_label(group), group.setting
     # metrics with one number per run have their own table
@@ -163,12 +163,13 @@ def _depth(findings: Sequence[FindingRow], runs: Sequence[RunAudit]) -> Iterator
 
 
 def blanks(blank_texts: Mapping[str, str]) -> tuple[Blank, ...]:
-    """Return the blanks of the form, with the texts that the author wrote.
+    """Return the blanks of the form, i.e. the fields that only the author can fill.
 
-    Blanks of an older template are kept if they contain a text.
+    Each blank contains the text that the author wrote into an earlier form. Blanks that the present template does not define are
+    kept if they contain a text.
 
     Args:
-        blank_texts: Blank → text that the author wrote into an earlier form.
+        blank_texts: Mapping from the name of a blank to the text of the author.
     """
     standard_blanks = [Blank(key, title, prompt, blank_texts.get(key, "")) for key, (title, prompt) in PROMPTS.items()]
     older = ((key, text) for key, text in blank_texts.items() if key not in PROMPTS and text)
@@ -177,16 +178,16 @@ def blanks(blank_texts: Mapping[str, str]) -> tuple[Blank, ...]:
 
 @dataclass(frozen=True)
 class FormContext:
-    """form.html.j2, form.md.j2, form.tex.j2: the form of one method in one setting."""
+    """form.html.j2, form.md.j2, form.tex.j2: reporting form of a method in a setting."""
 
     title: str = documented("method and setting", "text")
     method: str = documented("the method's label", "text")
     setting: str = documented("the setting's readable name", "text")
-    edition: EditionReference = documented("which rules judged", "record")
+    edition: EditionReference = documented("the edition (set of rules) that judged the runs", "record")
     verdict: Verdict = documented("verdict of all seeds together", "record")
     proof: str = documented("what the audit's replays prove about the training", "text")
     series_label: str = documented(
-        "how many curves, first fires and training values are statements of the author; empty if all were recomputed",
+        "how many curves, first fires and training values were stated by the author and not recomputed; empty if there are none",
         "text",
     )
     opinions: tuple[tuple[EditionReference, Verdict], ...] = documented(
@@ -227,7 +228,9 @@ class FormContext:
     )
     gamma: Estimate = documented("the headline Γ, gamma_deep_mean", "cosine")
     aggregates: tuple[MetricSummary, ...] = documented("Γ by every aggregation, and their spread", "cosine")
-    gamma_sites: Table[Row[Cell]] = documented("Γ of every seed and site that counts, always shown", "cosine")
+    gamma_sites: Table[Row[Cell]] = documented(
+        "Γ of every seed at the sites that are not exact by construction; always shown", "cosine"
+    )
     gamma_exact: Table[Row[Cell]] = documented(
         "Γ of every seed at the sites that are exact by construction; collapsed on the page", "cosine"
     )
@@ -261,7 +264,7 @@ class FormContext:
         "shell",
     )
     bibliography: Bibliography = documented(
-        "citations of everything used: method, architecture, data, diagnostics that judged, editions, this software",
+        "citations of everything used: method, architecture, data, diagnostics whose metrics were judged, editions, this software",
         "BibTeX",
     )
     blanks: tuple[Blank, ...] = documented(
@@ -278,7 +281,10 @@ WHOLE = re.compile(r"<!-- fa:blank ([\w-]+) -->\n?(.*?)\n?<!-- /fa:blank -->", r
 
 
 def read_blanks(form: Path) -> dict[str, str]:
-    """Return a mapping blank → text that the author wrote into an existing form.
+    """Return the texts that the author wrote into the blanks of an existing form.
+
+    Returns:
+        A mapping from the name of a blank to its text; an empty mapping if the form does not exist.
 
     Raises:
         UsageError: The blanks cannot be read, so rewriting the form would lose the texts.
@@ -298,7 +304,7 @@ def check_blanks_kept(blank_texts: Mapping[str, str], page: str, form: Path) -> 
     """Check that a new page contains every text that the author wrote.
 
     Args:
-        blank_texts: Blank → text of the author.
+        blank_texts: Mapping from the name of a blank to the text of the author.
         page: The new page.
         form: Path of the old form, which the new page replaces.
 
@@ -316,7 +322,7 @@ def check_blanks_kept(blank_texts: Mapping[str, str], page: str, form: Path) -> 
 
 
 def _written(text: str, subject: str) -> dict[str, str]:
-    """Return a mapping blank → text of a form.
+    """Return a mapping from the name of each blank of a form to its text.
 
     Raises:
         UsageError: The markers of the blanks are repeated, nested or not closed.
@@ -341,9 +347,9 @@ def _written(text: str, subject: str) -> dict[str, str]:
 
 
 def lines(runs: Sequence[RunAudit], report: AuditReport, frozen: Frozen) -> tuple[str, ...]:
-    """Return the commands that reproduce the runs and the audit, for a POSIX shell.
+    """Return the shell commands (POSIX) that reproduce the runs and the audit.
 
-    A comment (#) names everything that a command cannot reproduce.
+    A comment (#) names everything that no command can reproduce.
     """
     controls = dict.fromkeys(run.frozen_run_id for run in runs if run.frozen_run_id)
     records = [run.record for run in runs] + [frozen.runs[run_id] for run_id in controls if run_id in frozen.runs]
@@ -368,9 +374,9 @@ def completion_commands(
 ) -> tuple[str, ...]:
     """Return the commands that train the missing runs and repeat the audit.
 
-    The command of a study trains all runs that the store lacks. If a finished run lacks a metric, its command has the option
-    --force. Training does not help if the metrics of a run cannot be recomputed, for example because its data are not
-    available. For such a run, the result contains a comment with the reason.
+    If the runs belong to a study, the command of the study trains all runs that the store lacks. If a finished run must be trained
+    again, the command for this run has the option --force. Training does not help if the metrics of a run cannot be recomputed, for
+    example because its data are not available. For such a run, the result contains a comment with the reason.
 
     Returns:
         An empty tuple if no run is missing.
@@ -400,13 +406,19 @@ def completion_commands(
 
 
 def _whose_file(study: str) -> str:
-    """Return a remark that a user's study.toml must be given by its path, or ""."""
+    """Return a remark that the path of a user's study.toml is needed, or "".
+
+    The remark is "" if the study is built in.
+    """
     shipped = {path.parent.name for path in bundled_files.projects().glob("*/study.toml")}
     return "" if study in shipped else f"{study}: replace this name with the path of the study.toml that has this name"
 
 
 def _checkout(record: RunRecord) -> str:
-    """Return the command that checks out the commit of the run."""
+    """Return the command that checks out the commit of the run.
+
+    If the commit is not known, return a comment with the version of this package.
+    """
     commit, dirty = record.provenance.get("commit"), record.provenance.get("dirty")
     if not commit or commit == NOT_A_CHECKOUT or str(commit).startswith(UNKNOWN):
         version = record.provenance.get("fa_registry") or (record.provenance.get("versions") or {}).get("fa_registry")
@@ -420,7 +432,7 @@ def _checkout(record: RunRecord) -> str:
 def _packages(record: RunRecord) -> Iterator[str]:
     """Yield the commands that install the third-party packages of a run.
 
-    A comment contains the digest, because a release with the same number may contain other code.
+    A comment contains the digest of the source code, because another package with the same version number may contain other code.
     """
     for name, entry in sealed_code(record).items():
         if "digest" in entry:
@@ -482,7 +494,7 @@ def inline_assets(page: str) -> str:
 
 
 def placeholder_form(note: str) -> str:
-    """Return the page that replaces an older form if a run is no longer judged.
+    """Return the page that replaces the older form of a run that is no longer judged.
 
     Args:
         note: Text of the page.

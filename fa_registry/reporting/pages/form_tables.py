@@ -1,4 +1,4 @@
-"""Tables of a form: metrics by seed and site, with findings and reasons for N/A."""
+"""Tables of a reporting form: metrics by seed and site, findings, reasons for N/A."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ PER_RUN = "One number per run"
 
 
 def site_tables(runs: Sequence[RunAudit], report: AuditReport) -> tuple[Table[RowGroup[Cell]], ...]:
-    """Return the tables of metrics by site that have rows.
+    """Return the tables of metrics by site, without empty tables.
 
     The tables are: scale and reference, credit and null, perturbation, other metrics.
     """
@@ -100,7 +100,10 @@ def _seeds(runs: Sequence[RunAudit]) -> tuple[tuple[str, str], ...]:
 
 
 def first_fires(runs: Sequence[RunAudit]) -> tuple[FirstFire, ...]:
-    """Return the epoch of first fire of each seed, for every rule that fired."""
+    """Return the epochs at which each rule first fired, one epoch per seed.
+
+    Rules that fired for no seed are omitted.
+    """
     rules = {finding.rule: finding.title for run in runs for finding in run.findings if finding.first_fire is not None}
     return tuple(FirstFire(rule, title, tuple(_epoch(run, rule) for run in runs)) for rule, title in rules.items())
 
@@ -157,7 +160,7 @@ def _number(run: RunAudit, name: str, kind: str, site: int) -> Number:
 
 
 def _speaks_of(run: RunAudit, name: str, site: int | None) -> Finding | None:
-    """Return the finding about this metric at this site; a site of None means the run."""
+    """Return the finding about a metric at a site; a site of None means the whole run."""
     return next(
         (finding for finding in run.findings if finding.quantity == name and finding.site == site and finding.state),
         None,
@@ -174,7 +177,7 @@ def _scalar_row(quantity: Metric, runs: Sequence[RunAudit]) -> Row[Cell]:
 
 
 def _members(runs: Sequence[RunAudit], card_metrics: Known) -> Iterator[Metric]:
-    """Yield the metrics with the largest values of every metric family."""
+    """Yield, for every family of metrics, the metrics with the largest values."""
     for family in (metric.family for metric in families(card_metrics)):
         largest: dict[str, float] = {}
         for run in runs:
@@ -201,9 +204,9 @@ def _card_line(card: Mapping[str, Any]) -> CardLine:
 
 
 def _measured(names: Sequence[str], runs: Sequence[RunAudit]) -> str:
-    """Return the recorded measuring conventions of these metrics as text.
+    """Return a text that states how these metrics were measured.
 
-    The conventions are read from the runs, because a card describes only the present diagnostic.
+    The text is made from values that the runs recorded, because the card of a diagnostic describes only its present code.
     """
     conventions_of_runs = [
         {name: value for name, value in run.record.measurements.conventions.items() if _belongs(name, names)}
@@ -225,7 +228,10 @@ def _notes(cells: Iterable[tuple[str, Cell]]) -> tuple[str, ...]:
 
 
 def aggregates(runs: Sequence[RunAudit]) -> Iterator[MetricSummary]:
-    """Yield Γ for every aggregation over sites and samples, and their spread."""
+    """Yield Γ for every aggregation over sites and samples.
+
+    The last metric is the spread of Γ over these aggregations.
+    """
     for name in (*AGGREGATES, SPREAD):
         quantity = quantity_of(name)
         yield MetricSummary(name, quantity.words, scalar_estimate(runs, quantity))
@@ -246,7 +252,7 @@ DECLARED = {  # field of a method's card → the entry if the field is true
 
 
 def identification(group: Group, report: AuditReport) -> tuple[Entry, ...]:
-    """Return the entries of the first section of a form, in order."""
+    """Return the entries of the first section of a reporting form, in order."""
     records = [run.record for run in group.runs]
     first = records[0].spec
     method = card(report, "methods", first.method)
@@ -296,10 +302,10 @@ def _data(records: Sequence[RunRecord], report: AuditReport) -> Iterator[Entry]:
 
 
 def card(report: AuditReport, family: str, name: str) -> Mapping[str, Any]:
-    """Return the card of a plug-in, or an empty mapping if there is no card.
+    """Return the card (description) of a plug-in, or an empty mapping without a card.
 
     Args:
-        report: The report.
+        report: The report, which contains the cards.
         family: Plug-in kind, for example `methods`.
         name: Name of the plug-in.
     """
@@ -380,7 +386,10 @@ def _commit(record: RunRecord) -> str:
 
 
 def sealed_code(record: RunRecord) -> Mapping[str, Mapping[str, Any]]:
-    """Return a mapping plug-in → its code as recorded with the run; empty for older releases."""
+    """Return a mapping from each plug-in of a run to the recorded facts on its code.
+
+    Facts are, for example, package, version and digest. The mapping is empty if an older release recorded the run.
+    """
     code = record.provenance.get("code")
     return (
         {name: entry for name, entry in code.items() if isinstance(entry, Mapping)} if isinstance(code, Mapping) else {}
@@ -418,7 +427,7 @@ def _conformance(record: RunRecord) -> str:
 
 
 def _statement(term: str, records: Sequence[RunRecord], describe: Callable[[RunRecord], str]) -> Iterator[Entry]:
-    """Yield an entry with the runs for which `describe` returns a text, if there are any."""
+    """Yield an entry with the texts that `describe` returns, if there is such a text."""
     values = tuple(value for value in each(term, records, describe).values if value.text)
     if values:
         yield Entry(term, values)

@@ -136,9 +136,9 @@ def index_context(sources: Sources, figures: Truncated[SettingFigures] = NO_FIGU
 
 
 def rendered_figures(context: IndexContext) -> dict[FigureFile, bytes]:
-    """Return a mapping file → figure for every figure of the page.
+    """Return a mapping from file to image for every figure of the page.
 
-    A file has the name of the title of its figure. If there are several settings, the name also contains the setting.
+    The name of a file is made from the title of its figure and, if there are several settings, from the setting.
     """
     several = len(context.figures.shown) > 1
     figures = [
@@ -170,13 +170,19 @@ def _findings(sources: Sources) -> tuple[list[FindingRow], int]:
 
 
 def _unaudited(report: AuditReport) -> Truncated[OtherRun] | None:
-    """Return the runs outside of this audit; finished runs are first."""
+    """Return the runs that this audit left out; finished runs are first.
+
+    Return None if the report does not list such runs.
+    """
     other_runs = report.choice.unaudited if report.choice else None
     return None if other_runs is None else Truncated.first(MOST, sorted(other_runs, key=lambda run: not run.finished))
 
 
 def _neighbour(report: AuditReport) -> Truncated[NearSettingRow] | None:
-    """Return the runs whose setting differs by at most 1 % from a judged setting."""
+    """Return the runs whose setting differs by at most 1 % from a judged setting.
+
+    Return None if the report does not list such runs.
+    """
     other_runs = report.choice.beside if report.choice else None
     if other_runs is None:
         return None
@@ -203,7 +209,10 @@ def _commands(groups: Iterable[Group]) -> Truncated[str]:
 
 
 def _comparison(sources: Sources) -> EditionComparison | None:
-    """Return the verdicts of all editions on every method, or None for one edition."""
+    """Return the verdicts of all editions on every method.
+
+    Return None if only one edition judged the runs.
+    """
     if len(sources.editions) < 2:
         return None
     rows = [sources.compared(group, link.href) for group, link in sources.forms]
@@ -223,7 +232,7 @@ def number_footnotes(
         details: Whether the page shows the numbers of each seed. If false, these numbers are removed from the rows.
 
     Returns:
-        (the parts with footnote numbers, the footnotes).
+        The tuple (the parts with footnote numbers, the footnotes).
     """
     reasons: dict[str, dict[str, None]] = {}
     marks: dict[str, int] = {}
@@ -302,7 +311,10 @@ def _verdict_counts(links: Sequence[Link]) -> Iterator[Count]:
 
 
 def headline(groups: Iterable[Group]) -> Headline:
-    """Return a summary of the verdicts and the gating rules that fire most often."""
+    """Return a summary of the verdicts, with the gating rules that fire.
+
+    The rule that fires for most methods is first.
+    """
     judged = [group for group in groups if not group.control]
     outcomes = [group.verdict.outcome for group in judged]
     counts = tuple((outcome, outcomes.count(outcome)) for outcome in WORST_FIRST if outcome in outcomes)
@@ -351,8 +363,8 @@ class Headline:
     """A summary of the audit in one sentence.
 
     Attributes:
-        counts: (outcome, number of methods), with the worst outcome first.
-        rules: (code, title, number of methods) of the rules that fire, with the most frequent rule first.
+        counts: For each outcome, the tuple (outcome, number of methods); the worst outcome is first.
+        rules: For each rule that fires, the tuple (code, title, number of methods); the most frequent rule is first.
     """
 
     sentence: str
@@ -373,17 +385,21 @@ class IndexContext:
 
     title: str = documented("the audit's title", "text")
     selection: str = documented("how the runs were chosen", "text")
-    edition: EditionReference = documented("which rules judged, by name and digest", "record")
+    edition: EditionReference = documented(
+        "the edition (set of rules) that judged the runs, by name and digest", "record"
+    )
     overrides: tuple[Entry, ...] = documented(
-        "changed thresholds, with the edition's name as prefix for further editions; an edition with changes is 'modified'",
+        "changed thresholds, prefixed by the edition's name except for the first edition; an edition with changes is 'modified'",
         "text",
     )
     changed_editions: tuple[ChangedEdition, ...] = documented(
-        "modified or user-supplied editions, each with its differences from the one it is based on", "text"
+        "modified or user-supplied editions, each with its differences from the built-in edition on which it is based",
+        "text",
     )
     headline: Headline = documented("the verdicts in one sentence, and the rules that fire", "methods × settings")
     counts: tuple[Count, ...] = documented(
-        "verdicts of the method × setting groups, worst first, with their short names", "groups"
+        "number of groups (one method in one setting) by verdict, worst verdict first, with short links to the forms",
+        "groups",
     )
     waivers: tuple[WaiverRow, ...] = documented(
         "waivers with author, finding, reason and expiry date; expired waivers are included", "text"
@@ -404,7 +420,7 @@ class IndexContext:
         "PNG data URI",
     )
     analyses: PageAnalyses = documented(
-        "analyses of all runs together, and the reasons why others are left out", "see each table"
+        "analyses of all runs together, and the reasons why other analyses are left out", "see each table"
     )
     findings: Truncated[FindingRow] = documented(
         "every finding that did not pass, most severe first; seeds with the same judgement are grouped",
@@ -422,7 +438,7 @@ class IndexContext:
         "selected runs that cannot be judged, with the reason, and the traceback if the judging failed", "runs"
     )
     unaudited: Truncated[OtherRun] | None = documented(
-        "runs of the judged methods and settings in the store that this audit left out; none if this was not checked",
+        "runs in the store that have a judged method and setting, but are not in this audit; none if the store was not searched",
         "runs",
     )
     beside: Truncated[NearSettingRow] | None = documented(
@@ -461,7 +477,9 @@ class AuditTableContext:
     """audit_table.tex.j2: the audit table for a paper, one LaTeX table per setting."""
 
     selection: str = documented("how the runs were chosen", "text")
-    edition: EditionReference = documented("which rules judged, by name and digest", "record")
+    edition: EditionReference = documented(
+        "the edition (set of rules) that judged the runs, by name and digest", "record"
+    )
     tables: tuple[SettingTable, ...] = documented("the audit table, one table per setting", "see each column")
     columns: tuple[Metric, ...] = documented(
         "the numeric columns; a column is omitted if no run measured its metric", "see each metric"
@@ -470,7 +488,10 @@ class AuditTableContext:
 
 
 def short_names(links: Sequence[Link]) -> list[Link]:
-    """Return the links; a link text has no options if the method has one variant."""
+    """Return the links, with a shorter text if the method has only one variant.
+
+    The shorter text is the label of the method without options.
+    """
     variants: dict[str, set[str]] = {}
     for link in links:
         variants.setdefault(link.name, set()).add(link.text)
@@ -478,7 +499,11 @@ def short_names(links: Sequence[Link]) -> list[Link]:
 
 
 def judged_columns(group: Group, columns: Columns) -> Mapping[str, Judged]:
-    """Return a mapping column → the most severe finding on this metric that did not pass."""
+    """Return a mapping from column to the most severe finding on the column's metric.
+
+    Only findings with the outcome fail, warn or waived count. Columns without such a finding are omitted. Columns that show a
+    standard deviation are omitted too, because their cells have no space for a finding.
+    """
     column_of = {
         quantity: column.name
         for column in columns

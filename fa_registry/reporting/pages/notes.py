@@ -1,4 +1,4 @@
-"""Notes that an audit writes to MLflow: for every run, the audit and the study.
+"""Notes that an audit writes to MLflow about every run, the audit and the study.
 
 Notes are short and contain links to the pages.
 """
@@ -50,7 +50,7 @@ CUT = "\n\n… the rest is in the form."
 
 
 class Notes:
-    """Writer of the notes of one report.
+    """Writer of the notes about the runs of one report.
 
     Create one instance per report, because the constructor indexes all runs.
     """
@@ -91,7 +91,7 @@ class Notes:
         return bounded(self._pages.render("excluded_note.md.j2", variables(context)))
 
     def margin(self, run: RunAudit) -> float | None:
-        """Return accuracy − frozen accuracy in percentage points, or None."""
+        """Return accuracy − frozen accuracy in percentage points, or None if undefined."""
         return self.sources.frozen.margin(run).reading.value
 
 
@@ -123,7 +123,7 @@ def audit_note_context(sources: Sources, base: str = "", table: str = "") -> Aud
 def not_judged_text(exclusion: Exclusion) -> str:
     """Return the text that replaces a verdict: `NOT JUDGED (integrity failure)`.
 
-    Reports of older releases lack the kind of the reason. The text is then `NOT JUDGED`.
+    The text is `NOT JUDGED` in reports of older releases, which do not contain the kind of the reason.
     """
     return f"NOT JUDGED ({KINDS[exclusion.kind]})" if exclusion.kind in KINDS else "NOT JUDGED"
 
@@ -151,14 +151,17 @@ def bounded(note: str) -> str:
 
 @dataclass(frozen=True)
 class NoteContext:
-    """note.md.j2: the short form of a run, in the description of the run in MLflow."""
+    """note.md.j2: a short version of a run's reporting form, for MLflow.
+
+    MLflow shows this text as the description of the run.
+    """
 
     method: str = documented("the method's label", "text")
     setting: str = documented("the setting's readable name", "text")
     seed: int = documented("the run's seed", "integer")
     run_id: str = documented("the run", "id")
     status: str = documented("complete, diverged or failed", "text")
-    edition: EditionReference = documented("which rules judged", "record")
+    edition: EditionReference = documented("the edition (set of rules) that judged the runs", "record")
     verdict: Verdict = documented("verdict of this run, without other seeds", "record")
     control: str = documented(
         "`control verified`, or the reason why its frozen control is not proven; empty for a control", "text"
@@ -169,7 +172,7 @@ class NoteContext:
     integrity: IntegrityRow = documented("whether the logged metrics are confirmed", "text")
     proof: str = documented("what the audit's replays prove about the training", "text")
     series_label: str = documented(
-        "how many values by epoch are statements of the author; empty if all were recomputed", "text"
+        "how many values by epoch were stated by the author and not recomputed; empty if there are none", "text"
     )
     form: str = documented("address of the run's reporting form in MLflow; empty if there is none", "address")
     audit: str = documented("address of the audit's first page in MLflow; empty if there is none", "address")
@@ -182,7 +185,7 @@ class ExcludedNoteContext:
     verdict: str = documented("NOT JUDGED, and the kind of reason", "text")
     reason: str = documented("why the run could not be judged", "text")
     run_id: str = documented("the run", "id")
-    edition: EditionReference = documented("which rules judged the others", "record")
+    edition: EditionReference = documented("the edition (set of rules) that judged the other runs", "record")
     audit: str = documented("address of the audit's first page in MLflow; empty if there is none", "address")
 
 
@@ -193,9 +196,11 @@ class AuditNoteContext:
     The description of the study's run contains this note too.
     """
 
-    edition: EditionReference = documented("which rules judged", "record")
+    edition: EditionReference = documented("the edition (set of rules) that judged the runs", "record")
     selection: str = documented("how the runs were chosen", "text")
-    counts: tuple[Count, ...] = documented("verdicts of the method × setting groups, worst first", "groups")
+    counts: tuple[Count, ...] = documented(
+        "number of groups (one method in one setting) by verdict, worst verdict first", "groups"
+    )
     run_count: int = documented("runs that were judged, controls included", "runs")
     excluded: int = documented("selected runs that could not be judged", "runs")
     audit: str = documented("address of the audit's first page in MLflow; empty if there is none", "address")
@@ -208,14 +213,14 @@ class AuditNoteContext:
 def note_context(
     run: RunAudit, sources: Sources, form: str = "", audit: str = "", is_only_seed: bool = True
 ) -> NoteContext:
-    """Return the template variables of the short form of one run.
+    """Return the template variables of a short version of a run's reporting form.
 
     Args:
         run: The run, which is judged without the other seeds.
         sources: The report and its indexes.
-        form: Address of the run's form in MLflow.
+        form: Address of the complete reporting form in MLflow.
         audit: Address of the first page of the audit in MLflow.
-        is_only_seed: Whether the report has no other seeds of this run.
+        is_only_seed: Whether the report contains no other seed of this method in this setting.
     """
     record, report, card_metrics = run.record, sources.report, sources.known
     columns = audit_columns([run], NOTE_TABLE, card_metrics)

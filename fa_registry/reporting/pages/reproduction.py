@@ -30,14 +30,14 @@ SITES: Mapping[str, str] = MappingProxyType(
 
 
 def table(reproduction: Reproduction | None, run_ids: Collection[str] | None = None) -> ReproductionTable | None:
-    """Return the table of published values; values that differ are first.
+    """Return the table of published values, in which values that differ are first.
 
     Args:
-        reproduction: The comparison with the study's reference.
+        reproduction: The comparison with the values in the study's reference.toml.
         run_ids: If given, the table contains only values that were compared with these runs.
 
     Returns:
-        None if the study has no reference.
+        None if the study has no reference.toml.
     """
     if reproduction is None:
         return None
@@ -55,7 +55,10 @@ def table(reproduction: Reproduction | None, run_ids: Collection[str] | None = N
 
 
 def counts(rows: Sequence[FigureVerdict]) -> tuple[tuple[str, int], ...]:
-    """Return the tuple (outcome, number of published values) for every outcome, including zeros."""
+    """Return the number of published values for every outcome, including zeros.
+
+    Each entry of the result is the tuple (outcome, number).
+    """
     tally = Counter(row.outcome for row in rows)
     return tuple((outcome, tally[outcome]) for outcome in REPRODUCTION_OUTCOMES)
 
@@ -169,7 +172,7 @@ class ReproductionRow:
     """A published value and the measured value, as text.
 
     Attributes:
-        look: The verdict whose colour the row has.
+        look: Word for a verdict, such as `pass`; the page uses the colour of this verdict for the row.
         each: One measured value per compared run.
     """
 
@@ -192,7 +195,7 @@ class ReproductionTable:
 
     Attributes:
         digest: Digest of the file reference.toml that contains the published values.
-        counts: (outcome, number of published values), including zeros.
+        counts: For each outcome, the tuple (outcome, number of published values), including zeros.
         tested: Rows with a statistical test; values that differ are first.
         untested: The other rows.
     """

@@ -102,7 +102,7 @@ class UserEnvironment(ImmutableSandboxedEnvironment):
 
     Args:
         finalize: Function that converts every printed value.
-        `builtin_filters`: Name → built-in filter.
+        `builtin_filters`: Mapping from name to filter, for the filters of this package.
         options: Further options of the Jinja2 environment.
     """
 
@@ -124,7 +124,7 @@ class UserEnvironment(ImmutableSandboxedEnvironment):
             raise SecurityError(f"expected a page within {SECONDS:g} s; a loop or a macro does not end")
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        """Return an attribute by its current name or by its old name."""
+        """Return an attribute of an object; the old names of attributes are accepted too."""
         return super().getattr(obj, OLD_FIELDS.get(attribute, attribute))
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
@@ -167,9 +167,9 @@ class UserEnvironment(ImmutableSandboxedEnvironment):
 
 
 def _result_size(operator: str, left: Any, right: Any) -> tuple[int, int, str]:
-    """Return the tuple (upper bound of the size of `left operator right`, maximum, unit).
+    """Return a bound of the size of `left operator right`, its maximum and the unit.
 
-    The bound is 0 if the result cannot be large.
+    The size is at most the bound. The bound is 0 if the result cannot be large.
     """
     numbers = isinstance(left, int) and isinstance(right, int)
     if numbers and operator == "**":
@@ -195,8 +195,8 @@ ONE_PAGE = threading.Lock()  # a page sets the process's limit and restores it
 def bounded_memory() -> Iterator[None]:
     """Limit the additional memory of the process to MEMORY bytes inside the context.
 
-    If the process needs more, Python raises MemoryError. Some systems (Windows, macOS) cannot set a limit or report the present
-    memory, so they have no limit.
+    If the process needs more, Python raises MemoryError. On some systems (Windows, macOS), the limit cannot be set or the present
+    memory cannot be read; there, the memory is not limited.
     """
     try:
         import resource
@@ -264,7 +264,7 @@ def environment(name: str, user_templates: Path | None = None) -> Environment:
 
 
 def mode(name: str) -> str:
-    """Return the language of a template as a suffix: Markdown, LaTeX or HTML.
+    """Return the suffix of the language of a template: .md.j2, .tex.j2 or .html.j2.
 
     Files with another suffix, such as the style sheet, are parts of HTML pages.
     """

@@ -85,7 +85,7 @@ def exact(value: float) -> str:
 
 
 def at_least(value: float) -> str:
-    """Return a lower bound, rounded down to six decimals: .99999999999987 → 0.999999."""
+    """Return a lower bound, rounded down to six decimals: 0.9999999999 → 0.999999."""
     return f"{Decimal(repr(finite(value))).quantize(Decimal('0.000001'), ROUND_FLOOR)}".replace("-", MINUS)
 
 
@@ -204,13 +204,16 @@ def plus_minus(mean: float, deviation: float, kind: str) -> str:
 
 
 def one_power(write: Callable[[float], str], values: Sequence[float]) -> tuple[tuple[str, ...], str]:
-    """Return the tuple (numbers, their common power of ten): for example (2.00, 3.00) and ×10⁵.
+    """Write several numbers with one common power of ten.
 
-    The power is that of the largest number. The power is an empty string if no number needs a power.
+    The power is that of the largest number.
 
     Args:
         write: Function that formats one number.
         values: The numbers.
+
+    Returns:
+        The tuple (numbers, power), for example (2.00, 3.00) and ×10⁵. The power is an empty string if no number needs a power.
     """
     texts = [write(value) for value in values]
     powers = [text.partition("×10")[2] for text in texts]

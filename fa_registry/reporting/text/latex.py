@@ -53,7 +53,7 @@ TOKEN = re.compile(
 def latex_text(text: str) -> Markup:
     """Return untrusted text for a LaTeX page, in one line and without commands.
 
-    Long words get points for line breaks. Formulas (‖h_L‖₂, Γ_l, 1.2×10⁻⁷) are converted to math mode. A character without a LaTeX
+    LaTeX may break long words. Formulas (‖h_L‖₂, Γ_l, 1.2×10⁻⁷) are converted to math mode. A character without a LaTeX
     command is written as its number, ⟨U+4E2D⟩, so every text compiles.
     """
     line = re.sub(r"[ \t\n]+", " ", escape_control(text)).strip(" ")
@@ -81,7 +81,7 @@ def latex_comment(text: str) -> Markup:
 def parts(items: Sequence[T], most: int) -> tuple[tuple[tuple[int, T], ...], ...]:
     """Split a list into groups of at most `most` items, for tables that are too wide.
 
-    Each item has its index: ((index, item), …).
+    Each group is a tuple of (index in the list, item).
     """
     placed = tuple(enumerate(items))
     return tuple(placed[start : start + most] for start in range(0, len(placed), most))
@@ -135,7 +135,7 @@ def _encoded(text: str) -> str:
 
 
 def _word(word: str) -> str:
-    """Return one word as LaTeX; a long word has points for line breaks."""
+    """Return one word as LaTeX; LaTeX may break a long word at the end of a line."""
     if len(word) <= LONG:
         return _symbols(word)
     pieces = re.findall(rf"[^{re.escape(BREAKS)}]{{1,{STEP}}}[{re.escape(BREAKS)}]*|[{re.escape(BREAKS)}]+", word)
@@ -251,7 +251,7 @@ MATH: Mapping[str, str] = MappingProxyType(
 
 
 def _formulas() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Return the patterns of a whole formula and of the parts of a formula."""
+    """Return two patterns: one for a whole formula, one for the parts of a formula."""
     greek, marks = "".join(letter for letter in MATH if letter.isalpha()), "".join(m for m in ACCENTS if ACCENTS[m][1])
     raised, lowered = f"[{''.join(RAISED)}]+", f"[{''.join(LOWERED)}]+"
     index = rf"_(?:\{{[A-Za-z0-9−+, ]{{1,9}}\}}|[A-Za-z0-9{greek}](?:−1)?)(?![A-Za-z0-9_])"

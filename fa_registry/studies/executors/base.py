@@ -163,7 +163,7 @@ def of_a_cluster(package: str, resources: JobResources) -> list[str]:
 
 
 def ended(index: int, ending: Callable[[], Any]) -> JobEvent:
-    """Call the last part of a job and return the event with which the job ended.
+    """Call the function that ends a job, and return an event with the result.
 
     The kind of the event is done, stopped or failed.
     """

@@ -1,7 +1,7 @@
 """Local executor: runs each job in a separate process of this machine.
 
-If a method ends its process, only one run is affected. After a stop request (Ctrl-C), running jobs end at their next safe
-point, and other jobs do not begin.
+If the code of a method terminates its process, only one run is affected. After a stop request (Ctrl-C), running jobs end at their
+next safe point, and other jobs do not begin.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ def _whole(work: JobFunction, threads: int, job: Any, stop: StopCheck, report: C
 
 
 def run_jobs(jobs: Sequence[Any], task: Task, processes: int, stop: StopCheck, send: EventSink) -> None:
-    """Call `task(job, stop, report)` for every job.
+    """Call `task(job, stop, report)` for every job, in several processes if possible.
 
-    If `processes` is 1, or if there is only one job, the jobs run in this process. Use this only for jobs whose code cannot end the
-    process.
+    If `processes` is 1, or if there is only one job, the jobs run in this process. Therefore call this function only for jobs whose
+    code cannot end the process.
 
     Args:
         task: function that runs one job, picklable.

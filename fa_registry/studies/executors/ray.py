@@ -1,9 +1,10 @@
 """Ray executor: runs jobs in processes of a Ray cluster.
 
-The store determines what is trained; Ray determines only the machine. Each process is a Ray actor. It runs its jobs in a thread
-and returns their messages on request. Therefore no job waits for Ray, which would give the CPU of a waiting job to another job.
-An actor can run several batches one after another, so it imports torch only once. When this process ends, Ray ends its actors.
-Their runs are closed after their lease expires, and the same command resumes them (docs/many-machines.md).
+The store determines what is trained; Ray determines only the machine. Each process is a Ray actor. An actor runs its jobs in a
+thread and returns their messages on request. Therefore no job waits for Ray, which would give the CPU of a waiting job to another
+job. An actor can run several batches one after another, so it imports torch only once. When the process that started the actors
+ends, Ray ends the actors. The leases of their runs then expire, the runs are closed, and the user resumes the runs by repeating
+the command (docs/many-machines.md).
 """
 
 from __future__ import annotations
@@ -186,13 +187,13 @@ def _amounts(amounts: Mapping[str, float]) -> str:
 
 
 def check_versions(nodes: Sequence[Mapping[str, Any]], local_versions: Mapping[str, str]) -> None:
-    """Raise UsageError if a machine of the cluster has other versions than `local_versions`.
+    """Raise UsageError if a machine of the cluster has versions other than expected.
 
     The error is also raised if a machine does not report its versions.
 
     Args:
         nodes: machines, as returned by `ray.nodes`.
-        local_versions: versions on this machine.
+        local_versions: the expected versions, i.e. those on this machine.
     """
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -270,7 +271,10 @@ class _Process:
         self._answers = [self.handle.reported.remote()]
 
     def begin(self, message: bytes) -> None:
-        """Start a batch. Its result is read first, because a job may end the process."""
+        """Start a batch. `reported` reads the reply to this call before other messages.
+
+        Otherwise, if a job ended the process, the batch would count as not begun.
+        """
         self._answers.insert(0, self.handle.begin.remote(message))
 
     def reported(self) -> list[Message]:
