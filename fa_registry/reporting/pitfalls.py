@@ -116,10 +116,7 @@ class PitfallContext:
         return scalar_metric(self.run.record, name)
 
     def convention(self, name: str) -> object:
-        """Return a recorded value that states how metrics were measured, or None.
-
-        An example is the number of draws for a null distribution.
-        """
+        """Return a recorded value that states how metrics were measured, or None."""
         return self.run.record.measurements.conventions.get(name)
 
     def mismatch(self, *families: str) -> str:
@@ -191,10 +188,7 @@ def _step_ratios(context: PitfallContext) -> Iterator[tuple[int, float]]:
 
 
 def _off(ratio: float) -> float:
-    """Return the factor (at least 1) by which a ratio differs from 1.
-
-    For example, the factor is 2 for the ratios 0.5 and 2.
-    """
+    """Return the factor by which a ratio differs from 1: 2 for the ratios 0.5 and 2."""
     return max(ratio, 1 / ratio)
 
 
@@ -307,10 +301,7 @@ def no_single_site(context: PitfallContext) -> Answered:
 
 
 def _carried(gammas: Sequence[tuple[int, float]]) -> tuple[int, float]:
-    """Return the site with the largest influence on the mean Γ, and this influence.
-
-    The influence is the relative change of the mean if the site is left out.
-    """
+    """Return the site without which the mean Γ changes most, and the relative change of the mean."""
     mean = sum(value for _, value in gammas) / len(gammas)
     changes = [(abs((mean * len(gammas) - value) / (len(gammas) - 1) - mean), site) for site, value in gammas]
     change, site = max(changes)
@@ -429,10 +420,7 @@ def own_control(context: PitfallContext) -> Answered:
     if context.run.frozen_run_id:
         return UNKNOWN, f"the frozen control {context.run.frozen_run_id[:8]} is not part of this report"
     if context.scalar(GIVEN).value is not None:
-        return (
-            VIOLATED,
-            "the frozen accuracy is stated by the author: the setting, seed and data of the control are not recorded",
-        )
+        return VIOLATED, "the frozen accuracy is stated by the author: setting, seed and data are not recorded"
     return UNKNOWN, context.run.frozen_doubt or NO_CONTROL
 
 

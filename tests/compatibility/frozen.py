@@ -71,7 +71,8 @@ def unpacked() -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as name, contextlib.chdir(name):
         folder = Path(name).resolve()
         with tarfile.open(PACKED) as archive:
-            archive.extractall(folder, filter="data")
+            # Python 3.11.3 and older have no filters
+            archive.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
         with sqlite3.connect(folder / "store.db") as store:
             for table, column in (("runs", "artifact_uri"), ("experiments", "artifact_location")):
                 store.execute(f"UPDATE {table} SET {column} = replace({column}, ?, ?)", (MADE_IN, str(folder)))

@@ -64,7 +64,7 @@ def test_list_says_of_every_set_what_it_needs_and_what_is_here(registry, small):
     assert (listed["cifar10"]["files"], listed["cifar10"]["missing"]) == (7, 7)
     assert (listed["mnist"]["files"], listed["mnist"]["missing"], listed["mnist"]["decoded"]) == (4, 0, False)
     text = registry("data", "list").stdout
-    assert "7 of 7 files are missing" in text and "files present, not decoded yet" in text
+    assert "7 of 7 files missing" in text and "files present, not decoded yet" in text
     small.raw(Path("data").absolute())
     assert rows(registry("data", "list", "mnist", "--json"))["mnist"]["decoded"]
     assert "ready" in registry("data", "list", "mnist").stdout

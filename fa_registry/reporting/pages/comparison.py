@@ -388,10 +388,7 @@ def differing_fields(columns: Sequence[Group]) -> tuple[ComparedField, ...]:
 
 
 def of_setting(field: ComparedField) -> bool:
-    """Return whether a field belongs to the setting.
-
-    Runs that differ in such a field cannot be compared.
-    """
+    """Return whether runs that differ in this field cannot be compared."""
     return field.field not in OF_A_METHOD and not field.field.startswith("method_options.")
 
 
@@ -503,10 +500,7 @@ def layer_figure(groups: Sequence[Group], sites: Sequence[ComparedSites]) -> tup
 
 
 def paired_rows(first: Group, second: Group, frozen: Frozen) -> Iterator[PairedRow]:
-    """Yield the difference first − second of each metric that both columns measured.
-
-    Only the metrics in the constant PAIRED are compared.
-    """
+    """Yield the difference first − second of each metric in PAIRED that both columns measured."""
     for quantity in map(quantity_of, PAIRED):
         a, b = _readings(first, quantity, frozen), _readings(second, quantity, frozen)
         if any(reading.value is not None for reading in a.values()) and any(
