@@ -60,7 +60,9 @@ def depth_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 
 
 def cleared_text(runs: Sequence[RunAudit]) -> str:
-    """Return a text about the runs whose margin over seeds is above the limit.
+    """Return a text about the margin over the frozen control, if it is above the limit.
+
+    Only complete runs whose rule estimates the margin over several seeds count.
 
     Returns:
         For example `; the margin is +33.2 pp, …`, or an empty string if there is no such run.
@@ -87,7 +89,7 @@ def _clear(runs: Sequence[RunAudit]) -> list[RunAudit]:
 
 
 def is_above_frozen(run: RunAudit) -> bool:
-    """Return whether the run passed a rule that requires more than frozen blocks.
+    """Return whether a passed rule requires more accuracy than frozen blocks reach.
 
     The lower end of the rule's interval must be above 0. If the rule has no interval, its limit must be above 0. Return False
     if the edition skips the comparison with the frozen control.
@@ -316,10 +318,12 @@ def sampled(runs: Sequence[RunAudit]) -> str:
 
 
 def nearest_limit_text(runs: Sequence[RunAudit], finding: Finding) -> str:
-    """Return a warning if the test set is too small for this margin and limit.
+    """Return a warning if the margin is closer to its limit than the sampling error.
+
+    The sampling error is that of the accuracy on a test set of this size.
 
     Returns:
-        An empty string if the sampling error of the test set is smaller than the distance to the limit, or is not known.
+        An empty string if the sampling error is at most the distance to the limit, or is not known.
     """
     estimate = sampling(runs)
     if (

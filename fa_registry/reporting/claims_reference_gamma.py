@@ -333,7 +333,10 @@ def _fidelity(runs: Sequence[RunAudit]) -> float:
 
 
 def _has_grown(run: RunAudit) -> bool:
-    """Return whether a terminal LayerNorm divides by a stream that has grown."""
+    """Return whether the stream has grown more than GROWN-fold before a LayerNorm.
+
+    Return False if the network has no terminal LayerNorm.
+    """
     if run.record.spec.architecture_options.get("terminal_ln") is False:
         return False
     first, last = _length(run, 0).value, _length(run, -1).value
@@ -358,10 +361,12 @@ THE_GRADIENT = f"the credit is the gradient itself at every site, so {GAMMA} = 1
 
 @dataclass(frozen=True)
 class Sites:
-    """The sites of a run that have a Γ and a rank, by result of the null test.
+    """Sites of a run that have a Γ and a p-value, grouped by the result of the test.
+
+    The test compares Γ with its null, i.e. the Γ of fresh draws of the feedback.
 
     Args:
-        above: Sites whose Γ is above the null of fresh draws.
+        above: Sites whose Γ is above the null.
         reached: Sites whose Γ is reached by too many fresh draws.
     """
 
@@ -450,7 +455,7 @@ def _too_small(runs: Sequence[RunAudit]) -> str:
 
 
 def _least_gamma(finding: Finding) -> float | None:
-    """Return the smallest Γ that the finding's rule accepts, or None without a limit."""
+    """Return the smallest Γ that the rule accepts, or None if the rule does not limit Γ."""
     if finding.quantity == HEADLINE_GAMMA and finding.crossed == "below":
         return finding.threshold
     is_credit = finding.quantity == "gamma_null_p"
@@ -515,11 +520,11 @@ def _no_null(run: RunAudit) -> str:
 def _sites(run: RunAudit) -> Sites:
     """Return the sites that are above their null, and the sites that are not.
 
-    Several sites of one run are tested, therefore a correction is needed. If all sites reach the level, none was selected, and
-    each site is tested at this level (an intersection-union test: Berger 1982, Technometrics 24, 295). Otherwise Holm's
-    procedure decides. Both procedures together never reject a hypothesis that Hochberg's step-up procedure (1988, Biometrika
-    75, 800) keeps. The level is valid for all sites together if their ranks depend positively, as ranks from the same fresh
-    draws do.
+    Several sites of one run are tested, therefore a correction is needed. If the p-values of all sites are at most the level, no
+    site was selected, so each site is tested at this level (an intersection-union test: Berger 1982, Technometrics 24, 295).
+    Otherwise Holm's procedure decides. This combination never rejects a hypothesis that Hochberg's step-up procedure (1988,
+    Biometrika 75, 800) does not reject. The level is valid for all sites together if the ranks of the sites are positively
+    dependent, which is true for ranks from the same fresh draws.
     """
     finding = finding_with(run, *JUDGED)
     gammas, ranks = site_row(run.record, "gamma"), site_row(run.record, "gamma_null_p")

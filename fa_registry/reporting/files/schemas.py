@@ -37,9 +37,9 @@ class OfRecords(GenerateJsonSchema):
         return super().field_is_required(field, total) or field.get("name") == "schema"
 
     def dataclass_schema(self, schema: Any) -> dict[str, Any]:
-        """Return a schema with the record's docstring that allows no further fields.
+        """Return the schema of a record, with its docstring and without further fields.
 
-        Some pydantic releases omit the docstring of a nested record.
+        The docstring is added here, because some pydantic releases omit it for a nested record.
         """
         base_schema = super().dataclass_schema(schema)
         base_schema.pop("title", None)
@@ -148,7 +148,7 @@ def _lines() -> Iterator[str]:
 
 
 def _records(schema: Mapping[str, Any], documented_names: Collection[str]) -> Iterator[str]:
-    """Yield a section of the page per record, except for known records."""
+    """Yield one section of the page per record that is not in `documented_names`."""
     definitions = schema["$defs"]
     waiting, done_names = _inside(schema["$ref"]), set(documented_names)
     while waiting:
