@@ -26,8 +26,8 @@ FORMATS = {
     "D3_depth_utility": "margin {margin_pp:+.2f} pp over frozen (required {threshold_pp:g})",
 }
 ZERO = (
-    "‖g_L‖ is exactly zero: the gradient of the loss does not reach the states. A small reference gradient is another defect. "
-    "D2 fires, as in the published code, and Γ is not defined"
+    "‖g_L‖ is exactly zero: the gradient of the loss does not reach the states. This is not the defect of a small reference "
+    "gradient. D2 fires, as in the published code, and Γ is not defined"
 )
 
 

@@ -166,7 +166,7 @@ class Series(Sequence[Reading]):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: Any, handler: Any) -> dict[str, Any]:
-        text = "Readings by index: the epoch, where 0 is the initialisation, or the site."
+        text = "Readings in order: one per epoch (the first is the initialisation) or one per site."
         return {"description": text, **handler(schema)}
 
 

@@ -114,7 +114,7 @@ def _pass_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     """Yield the claim that all seeds pass, with their margin over the frozen control."""
     if not all(map(is_above_frozen, runs)):
         text = "Every rule of the verdict passes, but none of these rules requires more accuracy than frozen random blocks reach"
-        text = f"{text}. The accuracy may not be reported as the accuracy of trained depth"
+        text = f"{text}. The accuracy must not be reported as the accuracy of trained depth"
         yield claim("passes without depth", text, runs, runs)
         yield from depth_claims(runs)
         return
@@ -170,9 +170,9 @@ def _evidence_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
         ),
         (NETWORK, "warn"): (
             "answers looked up",
-            "The accuracy may not be claimed for a network that classifies images",
+            "The accuracy must not be claimed for a network that classifies images",
         ),
-        (DATA, "warn"): ("test in train", "The accuracy may not be claimed for images that were not used in training"),
+        (DATA, "warn"): ("test in train", "The accuracy must not be claimed for images that were not used in training"),
         (SEAL, "warn"): (
             "not sealed",
             "The audit could not check from the files that the run is the result of its seed and its method",
@@ -235,7 +235,7 @@ def _waiver_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     for (rule_text, detail), touched in waived.items():
         yield claim(
             "waived",
-            f"{rule_text} is waived: it does not count in the verdict, but it remains valid: {detail}",
+            f"{rule_text} is waived. The finding remains valid, but it does not count in the verdict: {detail}",
             runs,
             touched,
         )
@@ -407,7 +407,7 @@ def _high_stability(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tu
             f"The gradients are not evidence that is specific to each batch, because gradients of {observation}",
         )
     return "stability high", (
-        f"{GAMMA} may not be interpreted as specific to each batch, because gradients of {observation}. The credit may be aligned "
+        f"{GAMMA} must not be interpreted as specific to each batch, because gradients of {observation}. The credit may be aligned "
         "only with this shared direction"
     )
 

@@ -120,14 +120,14 @@ def seeds_needed(finding: Finding) -> int | None:
 def _undercut(finding: Finding) -> str:
     low, high = finding.interval or (-math.inf, math.inf)
     if high < 0:
-        return "The trained blocks are worse than frozen random blocks, so the accuracy may not be credited to their training"
+        return "The trained blocks are worse than frozen random blocks, so the accuracy must not be credited to their training"
     if low > 0:
         return (
-            "The trained blocks beat frozen random blocks, but by less than the limit, so the accuracy may not be credited to "
+            "The trained blocks beat frozen random blocks, but by less than the limit, so the accuracy must not be credited to "
             "their training"
         )
     return (
-        "It is not shown that the trained blocks beat frozen random blocks, so the accuracy may not be credited to their "
+        "It is not shown that the trained blocks beat frozen random blocks, so the accuracy must not be credited to their "
         "training"
     )
 
@@ -198,7 +198,7 @@ def _undecided(finding: Finding) -> str:
     else:
         advice = (
             f"A new study of {n_seeds} new seeds would decide this with {POWER:.0%} power at this mean and spread. Fix the number "
-            "of seeds in advance. Do not add seeds to the present seeds until the method passes, because optional stopping "
+            "of seeds in advance. Do not keep adding seeds until the method passes, because optional stopping "
             "inflates the error. Therefore each further set of seeds is judged at a higher level"
         )
     requirement = (
@@ -236,7 +236,7 @@ def _last_block(finding: Finding) -> str:
     """Return the claim that the margin may come from the last block only."""
     return (
         f"The trained blocks beat frozen random blocks{_interval(finding)}. However, the last block learns from the exact "
-        "gradient, so its training may be the only cause, and depth utility of the other blocks may not be claimed. The "
+        "gradient, so its training may be the only cause, and depth utility of the other blocks must not be claimed. The "
         f"control {CONTROL} by bp, which trains only the last block, would decide this for each seed"
     )
 

@@ -400,13 +400,13 @@ def _answer(runs: Sequence[RunAudit], with_gamma: Sequence[RunAudit]) -> tuple[s
         gamma = value_range(with_gamma, lambda run: scalar_metric(run.record, HEADLINE_GAMMA), "cos")
         return (
             "not aligned",
-            f"{GAMMA} = {gamma} may not be interpreted as credit alignment: {reason}{f'. {null_text}' if null_text else ''}",
+            f"{GAMMA} = {gamma} must not be interpreted as credit alignment: {reason}{f'. {null_text}' if null_text else ''}",
         )
     if len(complete) < len(with_gamma):
         return None  # a run that broke off has a separate claim
     size = _size(with_gamma)
     if with_state(with_gamma, NOT_SPECIFIC):
-        return "not specific", f"{size} may not be credited to the training feedback at every site. {null_text}"
+        return "not specific", f"{size} must not be credited to the training feedback at every site. {null_text}"
     if small_reason := _too_small(with_gamma):
         return "too small", f"{size} is too small to count as alignment: {small_reason}. {null_text}"
     unproven = [run for run in with_gamma if run not in with_state(with_gamma, SPECIFIC)]

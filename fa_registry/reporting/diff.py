@@ -30,7 +30,7 @@ __all__ = ["HOW", "AuditDiff", "audit_diff"]
 
 How = Literal["run id", "specification"]
 HOW = BY_ID, BY_SPECIFICATION = get_args(How)
-NOT_THERE = Reading(None, "this audit does not have it")
+NOT_THERE = Reading(None, "this audit does not contain this metric")
 COMPARED_APART = ("run_id", "measurements")  # fields of a run's record
 EDITION = ("name", "title", "source", "digest")  # fields of an edition's reference
 REFERENCE = ("reference", "title", "digest", "remarks")  # fields of a reproduction

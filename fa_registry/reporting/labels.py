@@ -21,7 +21,10 @@ SETTINGS = ("precision",)
 
 
 def group_label(group: Group) -> str:
-    """Return the label of a group: its method name with the options of the method."""
+    """Return the label of a group: its method name with the options of the method.
+
+    In a comparison of single runs, the method name of a group also contains the seed and id of its run.
+    """
     return group.runs[0].record.spec.labelled(group.method)
 
 

@@ -292,7 +292,7 @@ def _rule(rule: str) -> Iterator[CsvColumn]:
     )
     yield column(
         "seeds",
-        "number of runs over which `observed` is the mean, repeated in the line of each of these runs; 1: only this run; 0: no "
+        "number of runs whose mean is `observed`; the line of each of these runs contains this number; 1: only this run; 0: no "
         "mean",
         WHOLE,
         lambda one: one.seeds,
