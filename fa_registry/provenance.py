@@ -19,7 +19,8 @@ def commit() -> tuple[str, bool | None]:
     """Return the git commit of this source checkout and whether it has local changes.
 
     Returns:
-        (commit, dirty). `dirty` is None if it is unknown. For an installed wheel, `commit` is NOT_A_CHECKOUT.
+        The tuple (commit, dirty). `dirty` is true if the checkout has local changes, and None if this is unknown. For an installed
+        wheel, `commit` is NOT_A_CHECKOUT.
     """
     root = Path(__file__).resolve().parent.parent
     if not (root / ".git").exists():

@@ -1,4 +1,4 @@
-"""Rules and editions as data, read from TOML files.
+"""Rules and editions (versioned sets of rules), read from TOML files.
 
 The format is TOML, because YAML 1.1 would read `1e-8` as a string.
 """
@@ -32,13 +32,13 @@ class Edition:
         title: the edition's requirements in one line.
         source: source of the edition.
         fail_if: lists of rule codes; a run fails if all rules of one list fire.
-        rules: the rules in their order on pages.
+        rules: the rules, in the order in which pages list them.
         digest: SHA-256 of the edition's file.
-        strict: whether a run fails if any gating rule fires.
-        labels: labels of the verdict's outcomes that differ from verdict.TEXT.
+        strict: whether a run fails if any gating rule fires, i.e. any rule that counts for the verdict.
+        labels: outcome of a verdict → label, for outcomes whose label differs from the default in verdict.TEXT.
         overrides: thresholds that differ from the file (`D1.threshold` → value).
         based_on: the built-in edition on which a user-supplied edition is based. If the file names none, this is the built-in
-            edition with most rules in common. Empty if no rule is in common, and for a built-in edition.
+            edition that has the most rules in common. Empty if no rule is in common, and for a built-in edition.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Edition:
 
     @property
     def shipped(self) -> bool:
-        """Whether the file is a built-in edition.
+        """Whether the edition was read from a built-in file.
 
         This is also true if thresholds are changed, see `overrides`.
         """
@@ -64,7 +64,7 @@ class Edition:
     def reference(self) -> EditionReference:
         """Record of the edition for reports.
 
-        The record contains the differences between the edition and a built-in edition.
+        The record lists how the edition differs from the built-in edition on which it is based.
         """
         base = self.name if self.shipped else self.based_on
         changes = tuple(differences(self, load_edition(base) if base else None)) if self._differs else ()
@@ -81,8 +81,9 @@ def load_edition(name: str, overrides: Mapping[str, float] | None = None) -> Edi
 
     Args:
         name: name of a built-in edition or path of a .toml file, optionally followed by `:variant`.
-        overrides: changed thresholds, which the edition records. `D1` or `D1.threshold` is the threshold of the rule D1;
-            `D2.gain` is the threshold of the condition of D2 on the metric gain.
+        overrides: thresholds that replace those of the file; the returned edition lists these thresholds. The key `D1` or
+            `D1.threshold` sets the threshold of the rule D1. The key `D2.gain` sets the threshold of D2's condition on the metric
+            gain.
 
     Raises:
         UnknownName: there is no such edition or variant.
@@ -104,13 +105,13 @@ def shipped_editions() -> tuple[Edition, ...]:
 
 
 def parse_edition(raw: Mapping[str, Any], digest: str, subject: str, variant: str | None = None) -> Edition:
-    """Convert the TOML table of an edition, or of its variant, to an Edition.
+    """Convert the TOML table of an edition to an Edition, optionally as a variant.
 
     Args:
-        raw: the TOML table.
+        raw: the TOML table of the whole file.
         digest: SHA-256 of the file, which determines whether the edition is built in.
         subject: name of the file in error messages.
-        variant: name of the variant, or None.
+        variant: name of the variant, or None for the edition itself.
 
     Raises:
         InvalidFields: lists every wrong field.
@@ -132,12 +133,14 @@ def parse_edition(raw: Mapping[str, Any], digest: str, subject: str, variant: st
 
 
 def overridden(edition: Edition, overrides: Mapping[str, float]) -> Edition:
-    """Return the edition with changed thresholds, which the edition records.
+    """Return a copy of the edition with other thresholds.
+
+    The field `overrides` of the copy lists these thresholds.
 
     Args:
         edition: the edition.
-        overrides: see `load_edition`. Each threshold is in the unit of its condition: percentage points for a margin, a fraction
-            for an accuracy.
+        overrides: rule or condition → threshold, see `load_edition`. Each threshold is in the unit of its condition: percentage
+            points for a margin, a fraction for an accuracy.
 
     Raises:
         InvalidFields: lists every override that matches no rule.
@@ -150,7 +153,7 @@ def overridden(edition: Edition, overrides: Mapping[str, float]) -> Edition:
 
 
 def _located(name: str) -> tuple[Path, str | None]:
-    """Return the edition's file and the variant, or None without a variant."""
+    """Return the tuple (path of the edition's file, name of the variant or None)."""
     stem, colon, variant = str(name).rpartition(":")
     if not colon or variant.endswith(".toml"):  # the colon belongs to a drive letter
         stem, variant = str(name), None
@@ -165,9 +168,9 @@ def _located(name: str) -> tuple[Path, str | None]:
 
 
 def _changed(rule: Rule, changes: Mapping[tuple[str, str], float]) -> Rule:
-    """Return the rule with changed thresholds.
+    """Return a copy of the rule with the thresholds in `changes`.
 
-    The keys of `changes` are (rule, metric); the metric is "" for the rule's own limit.
+    The keys of `changes` are (rule, metric); the metric is "" for the rule's main threshold.
     """
 
     def changed(condition: Condition) -> Condition:

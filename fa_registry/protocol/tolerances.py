@@ -14,9 +14,9 @@ GROSS, MOST_GROSS = 1000.0, 0.1  # near zero: factor on the absolute tolerance, 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """Largest deviation that another configuration can explain.
+    """Largest deviation that a change of the machine or its libraries can explain.
 
-    The deviation between a and b may be at most max(relative · max(|a|, |b|), absolute).
+    The deviation between two values a and b may be at most max(relative · max(|a|, |b|), absolute).
     """
 
     relative: float = 1e-6
@@ -30,9 +30,9 @@ class Tolerance:
         return abs(logged - recomputed) <= self.allowed(logged, recomputed)
 
     def is_gross(self, logged: float, recomputed: float) -> bool:
-        """Return whether the deviation is too large for any configuration.
+        """Return whether the deviation is too large for any change of the machine.
 
-        In this case, the files of the run were changed.
+        Such a deviation means that the files of the run were changed.
         """
         near_zero = min(GROSS * self.absolute, MOST_GROSS)
         return abs(logged - recomputed) > max(GROSS_SHARE * max(abs(logged), abs(recomputed)), near_zero)

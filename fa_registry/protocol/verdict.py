@@ -19,18 +19,20 @@ TEXT = {name: name.upper() for name in (*SEVERITY, "diverged")}
 
 
 def verdict(record: RunRecord, findings: Sequence[Finding], edition: Edition) -> Verdict:
-    """Compute the verdict of one run, with its flags.
+    """Compute the verdict of one run from its findings.
 
-    The label is CONTROL, DIVERGED, FAIL, INCOMPLETE, WARN or PASS, or the edition's label for it. Only gating findings count.
+    Only gating findings count. The label of the verdict is CONTROL, DIVERGED, FAIL, INCOMPLETE, WARN or PASS, unless the edition
+    defines another label. A control has the outcome control. For any other run, the outcome is the first of these that applies,
+    otherwise pass:
 
-    - fail: all rules of one `fail_if` list fire (in a strict edition: any rule), or the method does not match its card.
-    - incomplete: the run does not fail, but a finding is missing or a rule or diagnostic crashed.
+    - fail: training diverged; all rules of one `fail_if` list fire (in a strict edition: any rule); or the method does not match
+      its card.
+    - incomplete: training broke off, a finding is missing, or a rule or diagnostic crashed.
     - warn: a rule fired, could not be decided, or was waived. A missing finding is never a pass.
 
     If a run's metrics do not match its recorded files, no rule judges the run: the outcome is incomplete, with the label NOT
-    JUDGED. The branches in the code are in the order of their precedence. The truth tables of two editions are in
-    tests/protocol/test_verdict.py. Source: (D1 and D2) or D3 of arXiv 2606.21126. The published code fails on any flag, as the
-    variant `strict` does.
+    JUDGED. The truth tables of two editions are in tests/protocol/test_verdict.py. Source: arXiv 2606.21126, in which a run
+    fails if (D1 and D2) or D3 fires. In the published code, a run fails if any rule fires, as in the variant `strict`.
     """
     if not is_intact(record):
         return Verdict("incomplete", NOT_JUDGED)
@@ -55,17 +57,18 @@ def verdict(record: RunRecord, findings: Sequence[Finding], edition: Edition) ->
 
 
 def is_intact(record: RunRecord) -> bool:
-    """Return whether the recorded files of a run agree with every check.
+    """Return whether no check found a run to differ from its recorded files.
 
-    Only such a run is evidence.
+    Only such a run is used as evidence.
     """
     return record.integrity.state != "mismatch"
 
 
 def _flag(finding: Finding) -> str:
-    """Return the flag of a finding.
+    """Return the flag of a finding: the short text that the verdict shows.
 
-    The flag is the rule if it fires, such as `D1`, otherwise the rule with its state, such as `D3 undecided`.
+    If the rule fires, the flag is the code of the rule, such as `D1`. Otherwise the flag is the code with the state, such as
+    `D3 undecided`.
     """
     # FAProtocol may replace a metric by a substitute: the rule is then marked too, `D3 provisional`
     if finding.outcome == "fail" and finding.state != PROVISIONAL:

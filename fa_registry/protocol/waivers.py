@@ -1,4 +1,4 @@
-"""Waivers: decisions that a finding does not count, with reason and expiry date."""
+"""Waivers: decisions to ignore a finding, each with a reason and an expiry date."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ WAIVABLE = ("fail", "warn")
 def load_waivers(path: Path | str, today: datetime.date) -> tuple[Waiver, ...]:
     """Read the waivers of a TOML file.
 
-    Each `[[waiver]]` has the fields rule, run or method, reason, author, date and expiry (ISO 8601, the last valid day). A waiver
-    whose expiry is before `today` is returned as expired; it has no effect but is shown.
+    Each `[[waiver]]` has the fields `rule`, `reason`, `author`, `date` and `expiry`, and one of the fields `run` and `method`.
+    The dates are in ISO 8601, and `expiry` is the last valid day. A waiver whose expiry is before `today` is returned as expired;
+    it has no effect but is shown.
 
     Raises:
         InvalidFields: lists every wrong field of every waiver.
@@ -44,7 +45,7 @@ def load_waivers(path: Path | str, today: datetime.date) -> tuple[Waiver, ...]:
 def waived(finding: Finding, record: RunRecord, waivers: Iterable[Waiver]) -> Finding:
     """Mark a finding as waived if a valid waiver matches it.
 
-    Only findings that failed or warn can be waived. Any other finding is returned unchanged.
+    Only a finding with the outcome `fail` or `warn` can be waived. Any other finding is returned unchanged.
     """
     if finding.outcome not in WAIVABLE:
         return finding
@@ -123,9 +124,9 @@ def _date_problems(table: Mapping[str, Any], today: datetime.date) -> Iterator[s
 
 
 def _day(value: Any) -> datetime.date | None:
-    """Return the day of a TOML date or of a text YYYY-MM-DD, or None.
+    """Return the day of a TOML date or of a text YYYY-MM-DD; None for other values.
 
-    fromisoformat would also accept a text such as 2026-W48.
+    The function date.fromisoformat would also accept a text such as 2026-W48.
     """
     if isinstance(value, datetime.datetime):
         return None

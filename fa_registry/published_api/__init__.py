@@ -1,6 +1,7 @@
 """Public functions for models that were not trained with this package.
 
-FAProtocol and `diagnose` have the same interface as in the published code. `alignment` measures Γ of a credit rule.
+FAProtocol and `diagnose` have the same interface as in the published code (arXiv 2606.21126 and the release before it).
+`alignment` measures Γ, the cosine of credit and gradient, for a user-supplied credit rule.
 """
 
 from fa_registry.published_api.alignment import Alignment, alignment

@@ -1,6 +1,7 @@
 """Γ of a user-supplied credit rule on a user-supplied model.
 
-Γ is measured at each site and compared with its null: the same rule with newly drawn feedback.
+Γ, the cosine of credit and gradient, is measured at each site. It is compared with a null: the Γ of the same rule with newly
+drawn feedback.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Alignment:
     Attributes:
         sites: names of sites 0..L.
         measured: every metric, or the reason why the metric has no value.
-        draws: number of draws of the null; 0 if no null was measured.
+        draws: how many times the feedback was newly drawn for the null; 0 if no null was measured.
         reference: how the reference gradient was computed; empty if the backward pass of the model computed it.
     """
 
@@ -96,12 +97,13 @@ def alignment(
     their gradients, the training modes and the random generators are restored afterwards, even if `credit` raises an error.
 
     Args:
-        model: an nn.Module, or a model that `adapt` returned.
+        model: an nn.Module, or a model that `adapt` returned. In the second case, `sites`, `skip`, `readout` and `gradient` are
+            ignored.
         batch: input x (N, …) and labels y (N,) int64.
         credit: function (model, x, y) → [c_0 … c_L]. Each c_l has the shape (N, D_l) or the shape of the state. Row i must
             depend only on sample i. Use None at a site where the rule has no credit. The scale of c_l has no effect.
-        sites: see `adapt`; ignored if `model` is already adapted, like `skip`, `readout` and `gradient`.
-        draws: number of draws of the null, at least 2.
+        sites: see `adapt`.
+        draws: how many times the feedback is newly drawn for the null, at least 2.
         fresh: function (model, x, y, generator) → the credits of the same rule with newly drawn feedback, for the null.
             Without `fresh`, no null is measured.
         skip: see `adapt`.

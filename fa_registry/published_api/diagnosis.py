@@ -1,6 +1,7 @@
 """The published function `diagnose`: four diagnostics of one model.
 
-By default the diagnostics are judged by the edition of the first release of the published code.
+By default, the edition `2026-04:first-release` judges the model. This edition contains the rules of the first release of the
+published code.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ LINES = (  # flag, title and text that str() returns
 
 
 class Thresholds(dict[str, float]):
-    """Mapping of flag → limit of the rule that sets the flag.
+    """Dictionary from the name of a flag to the limit of the rule that sets the flag.
 
-    The names of the published code are attributes. An attribute is None if no rule of the edition sets its flag.
+    Each limit is also an attribute under its published name. An attribute is None if no rule of the edition sets its flag.
 
-    Source: DiagnosticThresholds of the release before arXiv 2606.21126, protocol/report.py.
+    Source: class DiagnosticThresholds in protocol/report.py of the code that was released before arXiv 2606.21126.
     """
 
     @property
@@ -85,10 +86,10 @@ class DiagnosisReport:
         edition: name of the edition that judged the model.
         notes: notes that the caller gave.
         remarks: sentences about missing values and findings.
-        thresholds: flag → limit of its rule, in the unit of the rule (ratio, norm, cosine, percentage points). The published
-            names are attributes, for example `thresholds.g_norm_floor`.
-        flags: flag → whether its rule fires. The value is None if the flag could not be judged or was skipped. Each flag is
-            also a property of the report, under its built-in name and its published name.
+        thresholds: name of a flag → limit of the rule that sets the flag, in the unit of the rule (ratio, norm, cosine,
+            percentage points). The published names are attributes, for example `thresholds.g_norm_floor`.
+        flags: name of a flag → whether its rule fires. The value is None if the flag could not be judged or was skipped. Each
+            flag is also a property of the report, under its built-in name and its published name.
     """
 
     method_name: str
@@ -106,7 +107,7 @@ class DiagnosisReport:
     flags: Mapping[str, bool | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Convert `thresholds` to Thresholds, also if a plain mapping was read from JSON."""
+        """Convert `thresholds` to Thresholds; a report read from JSON has a plain mapping."""
         object.__setattr__(self, "thresholds", Thresholds(self.thresholds))
 
     @property
@@ -207,6 +208,7 @@ def diagnose(
             depends on N.
         headline_acc: accuracy on the whole test set, as a fraction.
         frozen_baseline_acc: accuracy of the frozen baseline on the whole test set, as a fraction.
+        method_name: name of the method in the report.
         notes: text that is appended to the report.
         edition: name or .toml file of the edition. The default edition judges the growth of the whole stream,
             max ‖h_l‖ / ‖h_0‖ > 50, as in the published report. Edition `2026-04` judges the growth of each block.
@@ -214,7 +216,7 @@ def diagnose(
     Raises:
         InvalidFields: lists all wrong arguments.
 
-    Source: the release before arXiv 2606.21126.
+    Source: the code that was released before arXiv 2606.21126.
     """
     rules, skip_remarks = _applicable(load_edition(edition), frozen_baseline_acc)
     checks, network, batches = _checked(model, eval_batches, headline_acc, frozen_baseline_acc)
@@ -250,7 +252,7 @@ def _thresholds(edition: Edition) -> dict[str, float]:
 
 
 def _flags(audit: RunAudit) -> dict[str, bool | None]:
-    """Return every flag; a flag is None if no rule judges it or its rule is undecided."""
+    """Return a mapping flag → whether its rule fires; None if no rule decides it."""
     fires = {"fail": True, "pass": False}
     flags: dict[str, bool | None] = {flag: None for flag, *_ in FLAGS}
     for finding in audit.findings:
@@ -260,7 +262,7 @@ def _flags(audit: RunAudit) -> dict[str, bool | None]:
 
 
 def _in_text(audit: RunAudit, edition: Edition) -> str:
-    """Return the verdict's label, and the fired rules if the label ends with a colon."""
+    """Return the verdict's label, plus the defects if the label ends with a colon."""
     label = edition.labels.get("fail", "")
     if audit.verdict.outcome != "fail" or not label.endswith(":"):
         return audit.verdict.label
@@ -272,7 +274,10 @@ def _in_text(audit: RunAudit, edition: Edition) -> str:
 def _checked(
     model: nn.Module, eval_batches: Iterable[tuple[Tensor, Tensor]], headline: float | None, frozen: float | None
 ) -> tuple[Checks, nn.Module | None, list[Batch]]:
-    """Validate the arguments of `diagnose`; the caller must finish the checks."""
+    """Validate the arguments of `diagnose`.
+
+    The caller must call `finish` on the returned Checks, which raises an error if an argument is wrong.
+    """
     checks = Checks("diagnose")
     checks.fractions(headline_acc=headline, frozen_baseline_acc=frozen)
     network, indexed_batches = checks.network(model), checks.batches(eval_batches)
@@ -283,7 +288,10 @@ def _checked(
 
 
 def _applicable(edition: Edition, frozen: float | None) -> tuple[Edition, list[str]]:
-    """Remove the rules that cannot be judged without a frozen accuracy."""
+    """Return the edition without the rules that need a missing frozen accuracy.
+
+    The second value is a list with one remark per removed rule.
+    """
     if frozen is not None:
         return edition, []
     skipped_rules = [rule for rule in edition.rules if rule.reference and rule.without_reference == "skipped"]

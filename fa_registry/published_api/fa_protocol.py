@@ -26,8 +26,8 @@ FORMATS = {
     "D3_depth_utility": "margin {margin_pp:+.2f} pp over frozen (required {threshold_pp:g})",
 }
 ZERO = (
-    "‖g_L‖ is exactly zero: the gradient of the loss does not reach the states. A small reference gradient is another defect. "
-    "D2 fires, as in the published code, and Γ is not defined"
+    "‖g_L‖ is exactly zero: the gradient of the loss does not reach the states. This is not the defect of a small reference "
+    "gradient. D2 fires, as in the published code, and Γ is not defined"
 )
 
 
@@ -40,7 +40,7 @@ class FAProtocol:
     there is only one sample, or if all labels are of one class.
 
     Args:
-        model: any nn.Module with `.blocks`, `.out_head` and optional `.out_ln` whose blocks return their residual branch.
+        model: any nn.Module with `.blocks`, `.out_head` and optionally `.out_ln`. Each block must return its residual branch.
             Use `fa_registry.adapt` for other models.
         x_eval: input of the evaluation batch, (N, …).
         y_eval: labels of the evaluation batch, (N,).
@@ -94,9 +94,9 @@ class FAProtocol:
                 WARN(D3 provisional).
 
         Returns:
-            The report with the published keys: verdict, test_acc, diagnostics, remarks, provisional. `diagnostics` has one table
-            per rule, with norms of sites 0..L, growth of blocks 1..L, and `margin` as a fraction. If a value is None, `remarks`
-            contains the reason.
+            The report as a dictionary with the keys of the published code: verdict, test_acc, diagnostics, remarks, provisional.
+            `diagnostics` contains one dictionary per rule, with norms of sites 0..L, growth of blocks 1..L, and `margin` as a
+            fraction. If a value is None, `remarks` contains the reason.
 
         Raises:
             InvalidFields: an accuracy is not a fraction.
@@ -195,7 +195,7 @@ def _fires(finding: Finding) -> bool | None:
 
 
 def _marked(audit: RunAudit, edition: Edition) -> Verdict:
-    """Return the verdict with all accuracy rules marked as provisional."""
+    """Return the verdict with D3 marked as provisional, so a pass becomes a warning."""
     comparison_rules = {rule.code for rule in edition.rules if rule.reference}
     outcomes = {"pass": "warn", "fail": "fail"}
     findings = [

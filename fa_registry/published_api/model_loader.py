@@ -16,13 +16,13 @@ REGISTERED = "models:/"
 def load_model(model: str | Path, store: str = "") -> LoadedModel:
     """Load the network of a promoted run with its exact weights.
 
-    The SHA-256 of every file is checked before the file is read. For a registered model, two further checks are made. The
-    card must be the card that the source of the model version names. The weights must be the weights that the run recorded.
-    A tag of the model version is not sufficient evidence.
+    The SHA-256 of every file is checked before the file is read. For a registered model, two further checks are made, because
+    the tags of a model version are untrusted. The digest of the card must match the name of the folder that the version has as
+    its source. The weights must be the weights that the run recorded.
 
     Args:
         model: `models:/NAME@alias`, `models:/NAME/3`, or a folder with the files of a model version.
-        store: tracking URI. The default is MLFLOW_TRACKING_URI, or sqlite:///mlflow.db if this variable is not set.
+        store: tracking URI of MLflow. The default is MLFLOW_TRACKING_URI, or sqlite:///mlflow.db if this variable is not set.
 
     Returns:
         The network in eval mode on the CPU, its feedback, its method, the specification of its run, and its card.

@@ -26,7 +26,7 @@ PUBLISHED = ("g_norm", "h_norm")
 
 
 def observed(network: nn.Module, x: Tensor, y: Tensor, subject: str, double: bool = True) -> Observation:
-    """Return the observation of one batch.
+    """Run the network on one batch and return states, gradients and output error.
 
     Args:
         network: network with observable sites.
@@ -69,9 +69,10 @@ def _lower_median(norms: SiteBySample) -> SiteBySample:
 def measured(observation: Observation, scalars: Mapping[str, Reading], objection: str = "") -> Measurements:
     """Return the metrics of one batch.
 
-    As published, g_norm_mean_ce is computed for the mean loss of *this* batch.
+    As in the published code, g_norm_mean_ce is the norm of the gradient of the mean loss over this batch.
 
     Args:
+        observation: result of `observed` or `checked`.
         scalars: further metrics that are added to the result.
         objection: the reason that `checked` returned. If it is not empty, metrics that use the gradient have no value.
     """

@@ -1,7 +1,8 @@
 """Data classes that the modules of the package exchange.
 
-A RunSpec leads to a RunRecord, the RunRecord to Findings, and the Findings to an AuditReport. All records are frozen, and a
-conversion to JSON and back does not change them. Records contain no NaN: a missing number is a Reading with a reason.
+A RunSpec specifies a run, and a RunRecord contains what the run measured. Rules judge a RunRecord and return Findings. An
+AuditReport contains the RunRecords and the Findings. All records are frozen, and a conversion to JSON and back does not change
+them. Records contain no NaN: a missing number is a Reading with a reason.
 """
 
 from fa_registry.deprecated_names import aliases

@@ -28,7 +28,10 @@ class FurtherLimit:
 
 @dataclass(frozen=True)
 class GuardReading:
-    """Observed value of a rule's guard that fired."""
+    """Observed value of a guard that fired.
+
+    A guard is a condition that a rule checks first. If the guard fires, the finding is a warning.
+    """
 
     quantity: str
     """the guard's metric"""
@@ -125,7 +128,10 @@ class Verdict(NotebookRepr):
 
 @dataclass(frozen=True)
 class RunAudit(NotebookRepr, SpilledFields):
-    """One run with its findings and its verdict according to the leading edition."""
+    """One run with its findings and its verdict by the leading edition of the audit.
+
+    An audit may use several editions; only the verdicts of the leading edition count.
+    """
 
     SPILLED_FIELDS = ("findings",)
 
@@ -145,7 +151,7 @@ class RunAudit(NotebookRepr, SpilledFields):
 
 @dataclass(frozen=True)
 class Judgement(SpilledFields):
-    """Findings and verdict of one run according to a further edition."""
+    """Findings and verdict of one run by an edition other than the leading edition."""
 
     SPILLED_FIELDS = ("findings",)
 
@@ -159,7 +165,7 @@ class Judgement(SpilledFields):
 
 @dataclass(frozen=True)
 class SecondOpinion:
-    """Findings and verdicts of another edition for all runs of the report."""
+    """Findings and verdicts of one further edition for all runs of the report."""
 
     edition: EditionReference
     """the edition that judges"""
@@ -195,7 +201,7 @@ EXCLUSION_KINDS = get_args(ExclusionKind)
 
 @dataclass(frozen=True)
 class Exclusion:
-    """Selected run that cannot be judged, with the reason. All pages show it."""
+    """Selected run that cannot be judged. All pages show the run and the reason."""
 
     run_id: str
     """id of the run in the tracking store"""
@@ -259,7 +265,7 @@ class SelectionSummary:
 
 @dataclass(frozen=True)
 class RuleDifference:
-    """Difference between the judging edition and the built-in edition it is based on."""
+    """One field in which the judging edition differs from its built-in base edition."""
 
     rule: str
     """code of the rule; empty for a field of the edition itself (fail_if, strict, labels)"""

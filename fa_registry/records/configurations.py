@@ -1,6 +1,6 @@
 """Comparison of the machines and libraries of two measurements.
 
-A check is inconclusive if an audit runs on another configuration than the training did.
+A check can be inconclusive if the audit runs on another machine or with other libraries than the training.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LONGEST = 150  # characters of a recorded setting that a message shows
 def differing_settings(logged: Mapping[str, Scalar], current: Mapping[str, Scalar]) -> list[str]:
     """Return the names of the settings in which two configurations differ.
 
-    If there is no difference, recomputed metrics must be equal in every bit.
+    If there is no difference, recomputed metrics must equal the logged metrics in every bit.
 
     Args:
         logged: settings recorded during training.

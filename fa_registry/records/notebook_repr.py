@@ -11,7 +11,7 @@ WRITERS: dict[type, Callable[[Any], str]] = {}  # filled by reporting.notebook, 
 class NotebookRepr:
     """Base class of records that a notebook can show as HTML.
 
-    The HTML needs reporting.notebook, which the code for audits and comparisons imports.
+    HTML is available only if the module reporting.notebook was imported. The modules for audits and comparisons import it.
     """
 
     def _repr_html_(self) -> str | None:

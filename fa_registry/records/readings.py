@@ -20,7 +20,7 @@ NOT_FINITE = "not finite"  # the value was computed and is inf or nan
 def tells_not_finite(reason: str) -> bool:
     """Return whether the reason of a missing value is that the value was inf or nan.
 
-    JSON and the stored tables cannot represent these values.
+    JSON and the stored tables cannot represent inf and nan.
     """
     return reason.startswith(NOT_FINITE)
 
@@ -29,7 +29,7 @@ def tells_not_finite(reason: str) -> bool:
 class Reading:
     """A measured number, or None with the reason.
 
-    In JSON it is the number or {"na": reason}.
+    In JSON, a reading is the number or {"na": reason}.
     """
 
     value: float | None = None
@@ -166,7 +166,7 @@ class Series(Sequence[Reading]):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: Any, handler: Any) -> dict[str, Any]:
-        text = "Readings by index: the epoch, where 0 is the initialisation, or the site."
+        text = "Readings in order: one per epoch (the first is the initialisation) or one per site."
         return {"description": text, **handler(schema)}
 
 

@@ -16,7 +16,10 @@ REPRODUCTION_OUTCOMES = get_args(ReproductionOutcome)
 
 @dataclass(frozen=True)
 class Published:
-    """Published value, which has exactly one of the following forms."""
+    """Published result of exactly one kind.
+
+    The kinds are: a number; mean, std and n; one value per seed; a range; an upper or a lower bound; that a rule never fires.
+    """
 
     value: float | None = None
     """a single number"""
@@ -131,7 +134,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class MeasuredFigure:
-    """Value that one run has for a published value."""
+    """Value of one run that is compared with a published value."""
 
     seed: int
     """seed of the run"""

@@ -97,9 +97,9 @@ class RunSpec:
 
     @cached_property
     def setting(self) -> RunSpec:
-        """This specification without the fields that may differ within a setting.
+        """The fields that must be equal in comparable runs, as a RunSpec.
 
-        Method, penalty, control, credit norm, seed and weights are left out. Runs of the same setting are comparable.
+        Method, method options, penalty, control, credit norm, seed and weights have empty values.
         """
         recipe = dataclasses.replace(self.recipe, credit_norm="")
         setting = dataclasses.replace(
@@ -111,7 +111,7 @@ class RunSpec:
     def seeds(self) -> str:
         """Digest that is equal for all runs that differ only in the seed.
 
-        Adopted runs have another digest than runs that were trained here.
+        Adopted runs, which another program trained, have another digest than runs that were trained here.
         """
         return sys.intern(dataclasses.replace(self, seed=0, weights="adopted" if self.weights else "").identity)
 
@@ -119,7 +119,8 @@ class RunSpec:
     def method_label(self) -> str:
         """Label of the method, such as `dfa+pen λ=0.01`, or name of the control.
 
-        The label of an adopted run ends with `adopted`, because the run is not one of the seeds that were trained here.
+        The label of an adopted run, which another program trained, ends with `adopted`. This suffix distinguishes the run from the
+        seeds that were trained here.
         """
         base = self.method if self.control == "none" else self.control
         if self.control.startswith("ladder"):  # its method trains a ladder; bp trains the other controls
@@ -249,7 +250,7 @@ CONFORMANCE_STATES = ("own", "passed", "failed", "stated", "unchecked")
 
 @dataclass(frozen=True)
 class Conformance:
-    """Result of the check whether a run's method matches its card."""
+    """Result of the check whether a run's method matches its plug-in card."""
 
     state: str
     """one of CONFORMANCE_STATES; own: a built-in method, which this package's tests check; passed: measured by this
@@ -320,7 +321,7 @@ class Option:
     def refusal(self, value: Scalar) -> str:
         """Return why a value is not allowed, or an empty string if it is allowed.
 
-        The value must have the type of the option.
+        The caller must pass a value that has the type of the option.
         """
         if self.choices and value not in self.choices:
             return f"expected one of {', '.join(self.choices)}, found {value!r}"

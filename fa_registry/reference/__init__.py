@@ -12,11 +12,11 @@ BEGIN, END = "<!-- generated: python -m fa_registry.reference --write -->", "<!-
 
 
 def filled(page: str, *parts: str) -> str:
-    """Return a page with new generated parts and unchanged other text.
+    """Return a page whose generated parts are replaced; the other text is unchanged.
 
     Args:
         page: path of the page, relative to the checkout.
-        parts: new text between the marks, one per pair of marks.
+        parts: new text for each generated part. The HTML comments BEGIN and END enclose a generated part.
     """
     prose, *sections = (CHECKOUT / page).read_text(encoding="utf-8").split(BEGIN)
     following_texts = [text.partition(END)[2] for text in sections]

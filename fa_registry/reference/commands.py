@@ -44,7 +44,7 @@ def _usage(command: click.Command, context: click.Context) -> str:
 
 
 def _help(command: click.Command) -> Iterator[str]:
-    r"""Yield the paragraphs of a command's help; \b starts a code block."""
+    r"""Yield the paragraphs of a command's help; a paragraph after \b is a code block."""
     for paragraph in _paragraphs(command):
         stripped = paragraph.removeprefix("\b\n")
         head, _, body = stripped.partition("\n")

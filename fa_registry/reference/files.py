@@ -78,8 +78,8 @@ WAIVERS = f"""
 
 This file lists findings that do not count. Each becomes `waived` with its reason, and the verdict is at best a WARN. `audit` uses
 only the file of `--waivers FILE` or, without this option, the file named by the study (`waivers = "waivers.toml"`). A waiver names
-a run, by {LEAST_RUN} or more characters of its id, or a method by its label, such as `dfa+pen λ=0.01`. A waiver has no effect after
-its last day, or if no audited run or rule matches the waiver. The audit reports such waivers.
+a run, by at least the first {LEAST_RUN} characters of its id, or a method by its label, such as `dfa+pen λ=0.01`. A waiver
+has no effect after its last day, or if no audited run or rule matches the waiver. The audit reports such waivers.
 
 ```toml
 [[waiver]]

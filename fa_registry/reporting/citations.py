@@ -35,7 +35,7 @@ class Citation:
 
 @dataclass(frozen=True)
 class Bibliography:
-    """The BibTeX entries of one form, without duplicates, in the order of first use.
+    """BibTeX entries of one reporting form, without duplicates, in order of first use.
 
     Args:
         uncited: One text for every part of the form that has no source.
@@ -83,7 +83,7 @@ class _Gathered:
         self._entries: dict[str, tuple[str, dict[str, None]]] = {}
 
     def card(self, what: str, card: Mapping[str, Any] | None) -> None:
-        """Add the sources that a plug-in card names, or record that it names none."""
+        """Add the sources that a plug-in card names, or a remark that it names none."""
         if card is None:
             self.uncited.append(f"the report has no card of {what}, so there is no citation")
         elif bibtex := str(card.get("bibtex", "")).strip():
@@ -99,7 +99,10 @@ class _Gathered:
             self.uncited.append(f"the card of {what} has no citation")
 
     def description(self, what: str, source: str, key: str) -> None:
-        """Add the sources that a plain text names, or the text itself."""
+        """Add the arXiv papers and this software if `source` names them.
+
+        If `source` names neither, add the text itself as an entry.
+        """
         use = f"{what}: {source}"
         numbers = dict.fromkeys(ARXIV.findall(source))
         for number in numbers:

@@ -1,4 +1,4 @@
-"""Claims about a method: sentences that may or may not be claimed after an audit.
+"""Claims: sentences on what an audit allows or forbids to state about a method.
 
 This module identifies a finding by its metric and state, because an edition may give any name to its rules.
 """
@@ -69,7 +69,8 @@ def claims(
     Args:
         runs: The judged runs. Controls are ignored, so the result is empty for a control.
         excluded: The runs of the method that were not judged.
-        has_all_runs: Whether the report has no other runs of the method. If there are none, one run means one seed.
+        has_all_runs: Whether `runs` contains all runs of the method in the report. Only in this case does a single run mean that
+            the method has only one seed.
         exact: Whether the credit of the method is the gradient at every site by construction.
     """
     judged = [_without_gamma(run) if exact else run for run in runs if run.record.spec.control == "none"]
@@ -113,7 +114,7 @@ def _pass_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     """Yield the claim that all seeds pass, with their margin over the frozen control."""
     if not all(map(is_above_frozen, runs)):
         text = "Every rule of the verdict passes, but none of these rules requires more accuracy than frozen random blocks reach"
-        text = f"{text}. The accuracy may not be reported as the accuracy of trained depth"
+        text = f"{text}. The accuracy must not be reported as the accuracy of trained depth"
         yield claim("passes without depth", text, runs, runs)
         yield from depth_claims(runs)
         return
@@ -169,9 +170,9 @@ def _evidence_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
         ),
         (NETWORK, "warn"): (
             "answers looked up",
-            "The accuracy may not be claimed for a network that classifies images",
+            "The accuracy must not be claimed for a network that classifies images",
         ),
-        (DATA, "warn"): ("test in train", "The accuracy may not be claimed for images that were not used in training"),
+        (DATA, "warn"): ("test in train", "The accuracy must not be claimed for images that were not used in training"),
         (SEAL, "warn"): (
             "not sealed",
             "The audit could not check from the files that the run is the result of its seed and its method",
@@ -234,7 +235,7 @@ def _waiver_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     for (rule_text, detail), touched in waived.items():
         yield claim(
             "waived",
-            f"{rule_text} is waived: it does not count in the verdict, but it remains valid: {detail}",
+            f"{rule_text} is waived. The finding remains valid, but it does not count in the verdict: {detail}",
             runs,
             touched,
         )
@@ -271,7 +272,7 @@ ELSEWHERE = {  # subject → states that the other modules of claims cover
 
 
 def state_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield claims for the rules and states that no other claim covers.
+    """Yield claims for the states (results of rules, such as OK) without another claim.
 
     Each claim is about all runs for which the rule found this state.
     """
@@ -302,8 +303,8 @@ def _reported_elsewhere(finding: Finding) -> bool:
 def _means(make_text: Callable, finding: Finding) -> bool:
     """Return whether the sentence that `make_text` writes is true for the finding.
 
-    An edition may use the state OK for values on the other side of a limit. A limit may also be a limit of the gain, and the gain
-    does not show how far the gradient is above its floor.
+    The state of the finding is not sufficient, for two reasons. First, an edition may use the state OK for values above a limit or
+    below a limit. Second, the rule may limit the gain, and the gain does not show how far the gradient is above its floor.
     """
     if make_text is _has_reference and finding.quantity not in GRADIENTS:
         return False
@@ -320,7 +321,7 @@ def _compares(run: RunAudit) -> bool:
 def _keeps_scale(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[str, str]:
     """Return the tuple (key, text) of the claim that the stream keeps its scale.
 
-    The text states that norms and gradients may be compared only if the edition limits the growth since initialisation.
+    If the edition limits the growth since initialisation, the text also states that norms and gradients may be compared.
     """
     limit = findings[0].threshold
     within = f" within the limit of {compact(limit)}" if limit is not None else ""
@@ -406,7 +407,7 @@ def _high_stability(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tu
             f"The gradients are not evidence that is specific to each batch, because gradients of {observation}",
         )
     return "stability high", (
-        f"{GAMMA} may not be interpreted as specific to each batch, because gradients of {observation}. The credit may be aligned "
+        f"{GAMMA} must not be interpreted as specific to each batch, because gradients of {observation}. The credit may be aligned "
         "only with this shared direction"
     )
 
@@ -424,7 +425,7 @@ def _low_stability(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tup
 
 
 def _sites_above(runs: Sequence[RunAudit], limit: float | None) -> str:
-    """Return the sites whose stability is above the limit.
+    """Return the sites whose cross-batch stability is above the limit.
 
     Example: `site 0 (seed 42); sites 0, 1 (seeds 123, 456)`.
     """

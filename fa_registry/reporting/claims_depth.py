@@ -60,7 +60,9 @@ def depth_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 
 
 def cleared_text(runs: Sequence[RunAudit]) -> str:
-    """Return a text about the runs whose margin over seeds is above the limit.
+    """Return a text about the margin over the frozen control, if it is above the limit.
+
+    Only complete runs whose rule estimates the margin over several seeds count.
 
     Returns:
         For example `; the margin is +33.2 pp, …`, or an empty string if there is no such run.
@@ -87,7 +89,7 @@ def _clear(runs: Sequence[RunAudit]) -> list[RunAudit]:
 
 
 def is_above_frozen(run: RunAudit) -> bool:
-    """Return whether the run passed a rule that requires more than frozen blocks.
+    """Return whether a passed rule requires more accuracy than frozen blocks reach.
 
     The lower end of the rule's interval must be above 0. If the rule has no interval, its limit must be above 0. Return False
     if the edition skips the comparison with the frozen control.
@@ -118,14 +120,14 @@ def seeds_needed(finding: Finding) -> int | None:
 def _undercut(finding: Finding) -> str:
     low, high = finding.interval or (-math.inf, math.inf)
     if high < 0:
-        return "The trained blocks are worse than frozen random blocks, so the accuracy may not be credited to their training"
+        return "The trained blocks are worse than frozen random blocks, so the accuracy must not be credited to their training"
     if low > 0:
         return (
-            "The trained blocks beat frozen random blocks, but by less than the limit, so the accuracy may not be credited to "
+            "The trained blocks beat frozen random blocks, but by less than the limit, so the accuracy must not be credited to "
             "their training"
         )
     return (
-        "It is not shown that the trained blocks beat frozen random blocks, so the accuracy may not be credited to their "
+        "It is not shown that the trained blocks beat frozen random blocks, so the accuracy must not be credited to their "
         "training"
     )
 
@@ -196,7 +198,7 @@ def _undecided(finding: Finding) -> str:
     else:
         advice = (
             f"A new study of {n_seeds} new seeds would decide this with {POWER:.0%} power at this mean and spread. Fix the number "
-            "of seeds in advance. Do not add seeds to the present seeds until the method passes, because optional stopping "
+            "of seeds in advance. Do not keep adding seeds until the method passes, because optional stopping "
             "inflates the error. Therefore each further set of seeds is judged at a higher level"
         )
     requirement = (
@@ -234,7 +236,7 @@ def _last_block(finding: Finding) -> str:
     """Return the claim that the margin may come from the last block only."""
     return (
         f"The trained blocks beat frozen random blocks{_interval(finding)}. However, the last block learns from the exact "
-        "gradient, so its training may be the only cause, and depth utility of the other blocks may not be claimed. The "
+        "gradient, so its training may be the only cause, and depth utility of the other blocks must not be claimed. The "
         f"control {CONTROL} by bp, which trains only the last block, would decide this for each seed"
     )
 
@@ -316,10 +318,12 @@ def sampled(runs: Sequence[RunAudit]) -> str:
 
 
 def nearest_limit_text(runs: Sequence[RunAudit], finding: Finding) -> str:
-    """Return a warning if the test set is too small for this margin and limit.
+    """Return a warning if the margin is closer to its limit than the sampling error.
+
+    The sampling error is that of the accuracy on a test set of this size.
 
     Returns:
-        An empty string if the sampling error of the test set is smaller than the distance to the limit, or is not known.
+        An empty string if the sampling error is at most the distance to the limit, or is not known.
     """
     estimate = sampling(runs)
     if (

@@ -319,7 +319,10 @@ def _fidelity(runs: Sequence[RunAudit]) -> float:
 
 
 def _has_grown(run: RunAudit) -> bool:
-    """Return whether a terminal LayerNorm divides by a stream that has grown."""
+    """Return whether the stream has grown more than GROWN-fold before a LayerNorm.
+
+    Return False if the network has no terminal LayerNorm.
+    """
     if run.record.spec.architecture_options.get("terminal_ln") is False:
         return False
     first, last = _length(run, 0).value, _length(run, -1).value
@@ -344,10 +347,12 @@ THE_GRADIENT = f"the credit is the gradient itself at every site, so {GAMMA} = 1
 
 @dataclass(frozen=True)
 class Sites:
-    """The sites of a run that have a Γ and a rank, by result of the null test.
+    """Sites of a run that have a Γ and a p-value, grouped by the result of the test.
+
+    The test compares Γ with its null, i.e. the Γ of fresh draws of the feedback.
 
     Args:
-        above: Sites whose Γ is above the null of fresh draws.
+        above: Sites whose Γ is above the null.
         reached: Sites whose Γ is reached by too many fresh draws.
     """
 
@@ -381,13 +386,13 @@ def _answer(runs: Sequence[RunAudit], with_gamma: Sequence[RunAudit]) -> tuple[s
         gamma = value_range(with_gamma, lambda run: scalar_metric(run.record, HEADLINE_GAMMA), "cos")
         return (
             "not aligned",
-            f"{GAMMA} = {gamma} may not be interpreted as credit alignment: {reason}{f'. {null_text}' if null_text else ''}",
+            f"{GAMMA} = {gamma} must not be interpreted as credit alignment: {reason}{f'. {null_text}' if null_text else ''}",
         )
     if len(complete) < len(with_gamma):
         return None  # a run that broke off has a separate claim
     size = _size(with_gamma)
     if with_state(with_gamma, NOT_SPECIFIC):
-        return "not specific", f"{size} may not be credited to the training feedback at every site. {null_text}"
+        return "not specific", f"{size} must not be credited to the training feedback at every site. {null_text}"
     if small_reason := _too_small(with_gamma):
         return "too small", f"{size} is too small to count as alignment: {small_reason}. {null_text}"
     unproven = [run for run in with_gamma if run not in with_state(with_gamma, SPECIFIC)]
@@ -436,7 +441,7 @@ def _too_small(runs: Sequence[RunAudit]) -> str:
 
 
 def _least_gamma(finding: Finding) -> float | None:
-    """Return the smallest Γ that the finding's rule accepts, or None without a limit."""
+    """Return the smallest Γ that the rule accepts, or None if the rule does not limit Γ."""
     if finding.quantity == HEADLINE_GAMMA and finding.crossed == "below":
         return finding.threshold
     is_credit = finding.quantity == "gamma_null_p"
@@ -501,11 +506,11 @@ def _no_null(run: RunAudit) -> str:
 def _sites(run: RunAudit) -> Sites:
     """Return the sites that are above their null, and the sites that are not.
 
-    Several sites of one run are tested, therefore a correction is needed. If all sites reach the level, none was selected, and
-    each site is tested at this level (an intersection-union test: Berger 1982, Technometrics 24, 295). Otherwise Holm's
-    procedure decides. Both procedures together never reject a hypothesis that Hochberg's step-up procedure (1988, Biometrika
-    75, 800) keeps. The level is valid for all sites together if their ranks depend positively, as ranks from the same fresh
-    draws do.
+    Several sites of one run are tested, therefore a correction is needed. If the p-values of all sites are at most the level, no
+    site was selected, so each site is tested at this level (an intersection-union test: Berger 1982, Technometrics 24, 295).
+    Otherwise Holm's procedure decides. This combination never rejects a hypothesis that Hochberg's step-up procedure (1988,
+    Biometrika 75, 800) does not reject. The level is valid for all sites together if the ranks of the sites are positively
+    dependent, which is true for ranks from the same fresh draws.
     """
     finding = finding_with(run, *JUDGED)
     gammas, ranks = site_row(run.record, "gamma"), site_row(run.record, "gamma_null_p")

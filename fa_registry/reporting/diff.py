@@ -1,4 +1,4 @@
-"""Changes between two audits A and B: of the selection, the rules and the runs."""
+"""Differences between two audits A and B in the selection, the rules and the runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["HOW", "AuditDiff", "audit_diff"]
 
 How = Literal["run id", "specification"]
 HOW = BY_ID, BY_SPECIFICATION = get_args(How)
-NOT_THERE = Reading(None, "this audit does not have it")
+NOT_THERE = Reading(None, "this audit does not contain this metric")
 COMPARED_APART = ("run_id", "measurements")  # fields of a run's record
 EDITION = ("name", "title", "source", "digest")  # fields of an edition's reference
 REFERENCE = ("reference", "title", "digest", "remarks")  # fields of a reproduction
@@ -265,8 +265,8 @@ def _run_change(pair: Pair, ids: Mapping[str, str], opinions: Opinions) -> RunCh
 
     Args:
         pair: The run in A and the run in B.
-        ids: Run id in A → run id in B.
-        opinions: Judgements of the further editions that both audits used.
+        ids: Run id in A → id of the matching run in B.
+        opinions: Findings and verdicts of the further editions that both audits used, in addition to the leading editions.
     """
     a, b = pair
     findings = tuple(_finding_changes(a, b))

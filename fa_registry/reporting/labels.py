@@ -21,9 +21,9 @@ SETTINGS = ("precision",)
 
 
 def group_label(group: Group) -> str:
-    """Return the label of a group: the name of the method and its options.
+    """Return the label of a group: its method name with the options of the method.
 
-    The name of a group may be the name of one run.
+    In a comparison of single runs, the method name of a group also contains the seed and id of its run.
     """
     return group.runs[0].record.spec.labelled(group.method)
 
@@ -39,8 +39,8 @@ def options_text(group: Group) -> str:
 def short_names(labels: Sequence[str], letters: int) -> list[str]:
     """Return short and distinct labels for a figure.
 
-    If only one label has a method name, its options are removed. Then labels longer than `letters` characters are cut, and equal
-    labels get a number.
+    If a method name occurs in only one label, the options in this label are removed. Then labels longer than `letters` characters
+    are cut, and equal labels get a number.
     """
     method_names = [label.split(" (")[0] for label in labels]
     unique_names = [
@@ -54,11 +54,11 @@ def short_names(labels: Sequence[str], letters: int) -> list[str]:
 
 
 def slug(group: Group) -> str:
-    """Return the file name of a group's form, without suffix.
+    """Return the file name of a group's reporting form, without suffix.
 
     The name is valid on every file system, and it does not depend on other groups. The last six characters of the name are from
-    the digest of the specification without the seed. So a form in which a user filled in blanks is matched to its group again.
-    All adopted runs of a specification have the same name, regardless of their weight files.
+    the digest of the specification without the seed. Therefore a form in which a user filled in blanks is found again for the same
+    group. All adopted runs of a specification have the same name, regardless of their weight files.
     """
     first = group.runs[0].record.spec
     spec = dataclasses.replace(first, seed=0, weights="adopted" if first.weights else "")

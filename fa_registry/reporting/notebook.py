@@ -71,7 +71,7 @@ def report_html(report: AuditReport) -> str:
     counts = Counter(run.verdict.label for run in report.runs)
     statement = ", ".join(f"{count} {label}" for label, count in counts.items()) or "no run was judged"
     excluded_notes = [f"{len(report.excluded)} not judged"] if report.excluded else []
-    truncation_notes = [f"the first {MOST} of {len(report.runs)} are shown"] if len(report.runs) > MOST else []
+    truncation_notes = [f"the first {MOST} of {len(report.runs)} runs are shown"] if len(report.runs) > MOST else []
     text = escape_control(
         "; ".join([f"by edition {describe_edition(report.edition)}: {statement}", *excluded_notes, *truncation_notes])
     )

@@ -147,15 +147,15 @@ def rows_of_undercut() -> Iterator[Row]:
     below = [
         (
             depth("UNDERCUT", "fail", -3.0, (-4.0, -2.0)),
-            "The trained blocks are worse than frozen random blocks, so the accuracy may not be credited to their training",
+            "The trained blocks are worse than frozen random blocks, so the accuracy must not be credited to their training",
         ),
         (
             depth("UNDERCUT", "fail", 0.0, (-1.0, 1.0)),
-            "It is not shown that the trained blocks beat frozen random blocks, so the accuracy may not be credited",
+            "It is not shown that the trained blocks beat frozen random blocks, so the accuracy must not be credited",
         ),
         (
             depth("UNDERCUT", "fail", 1.0, (0.5, 1.5)),
-            "beat frozen random blocks, but by less than the limit, so the accuracy may not be credited to their training",
+            "beat frozen random blocks, but by less than the limit, so the accuracy must not be credited to their training",
         ),
     ]
     for place, (finding, words) in enumerate(below):
@@ -191,9 +191,9 @@ def rows_of_undecided() -> Iterator[Row]:
     yield row("undecided", " seeds, contains the limit of 2 pp", a_run(open_, verdict="warn"), a_run(CLEARS))
     on = depth("UNDECIDED", "warn", 2.0, (-2.0, 6.0))
     how = (
-        " new seeds would decide this with 80% power at this mean and spread. Fix the number of seeds in advance. Do not add seeds "
-        "to the present seeds until the method passes, because optional stopping inflates the error. Therefore each further set of "
-        "seeds is judged at a higher level"
+        " new seeds would decide this with 80% power at this mean and spread. Fix the number of seeds in advance. Do not keep "
+        "adding seeds until the method passes, because optional stopping inflates the error. Therefore each further set of seeds "
+        "is judged at a higher level"
     )
     yield row("undecided", how, a_run(open_, verdict="warn"), a_run(on, verdict="warn"))
     yield row("undecided", "A new study of ", a_run(open_, verdict="warn"), a_run(on, verdict="warn"))

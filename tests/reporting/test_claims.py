@@ -159,7 +159,8 @@ def test_what_was_waived_is_said_with_who_and_why_and_still_holds(rich):
     (claim,) = [claim for claim in claims(fa) if "waived by" in claim.text]
     assert claim.kind == "open" and claim.run_ids == tuple(run.record.run_id for run in fa)
     assert claim.text.startswith(
-        "D3 depth utility (UNDERCUT) is waived: it does not count in the verdict, but it remains valid: waived by A. Person"
+        "D3 depth utility (UNDERCUT) is waived. The finding remains valid, but it does not count in the verdict: waived "
+        "by A. Person"
     )
     assert any(claim.kind == "not" and "are worse than frozen random blocks" in claim.text for claim in claims(fa))
 
@@ -239,7 +240,7 @@ def test_every_state_of_every_shipped_edition_ends_in_words(rich, rule, state, o
     assert said and all(claim.run_ids == (dfa.record.run_id,) for claim in said)
     assert (outcome == "fail") <= any(claim.kind == "not" for claim in said)
     assert (outcome == "pass") <= all(claim.kind in ("may", "note") for claim in said)
-    general = ("is there (", "may not be claimed (", "No conclusion may be based on ")
+    general = ("is there (", "must not be claimed (", "No conclusion may be based on ")
     assert not any(words in said[0].text for words in general), (
         f"{rule.code} of {rule.quantity} says {state!r}, for which reporting/claims*.py has no sentence: take a word "
         f"that they know, or write one; found {said[0].text!r}"
@@ -401,7 +402,7 @@ def test_the_middle_site_speaks_for_itself_and_others_above_the_limit_are_named(
         assert "above the limit" not in told(changed(run, sites={"stability": at_most}), STEADY)
     assert "Γ" not in told(changed(run, **ABSENT), STEADY)
     high = dataclasses.replace(STEADY, outcome="warn", state="HIGH")
-    assert "Γ may not be interpreted" in told(run, high) and "Γ" not in told(changed(run, **ABSENT), high)
+    assert "Γ must not be interpreted" in told(run, high) and "Γ" not in told(changed(run, **ABSENT), high)
 
 
 def test_runs_are_told_apart_only_where_the_words_differ(rich):
@@ -485,7 +486,7 @@ def test_a_stream_that_did_not_grow_explains_no_small_reference(rich):
 def test_scale_alone_leaves_gamma_alone(rich):
     dfa = runs_of(rich, "dfa")
     assert kinds(dfa) == ["not"]
-    assert text(dfa).startswith("The stream has exploded") and "Γ may not" not in text(dfa)
+    assert text(dfa).startswith("The stream has exploded") and "Γ must not" not in text(dfa)
 
 
 def test_a_fitted_network_may_be_read(rich):

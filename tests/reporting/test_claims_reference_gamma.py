@@ -252,7 +252,7 @@ def test_a_margin_that_clears_with_an_interval_may_be_claimed(claims_of_depth):
 )
 def test_a_margin_below_the_limit_lies_below_about_or_above_0(claims_of_depth, values, words):
     ((kind, text),) = claims_of_depth(margin(values, state="UNDERCUT"))
-    assert kind == "not" and f"{words} may not be credited to their training; the margin is" in text
+    assert kind == "not" and f"{words} must not be credited to their training; the margin is" in text
 
 
 @pytest.mark.parametrize("ends", [(-1.0, 0.0), (0.0, 1.0)])

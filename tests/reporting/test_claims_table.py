@@ -91,7 +91,7 @@ def rows_of_passing() -> Iterator[Row]:
     yield row("trained depth", unmeasured, a_run(CLEARS, scalars={"blocks_trained": None}), moved)
     no_depth = (
         "Every rule of the verdict passes, but none of these rules requires more accuracy than frozen random "
-        "blocks reach. The accuracy may not be reported as the accuracy of trained depth"
+        "blocks reach. The accuracy must not be reported as the accuracy of trained depth"
     )
     yield row("passes without depth", no_depth, under, passes)
 
@@ -118,7 +118,7 @@ def rows_of_verdicts() -> Iterator[Row]:
     waived = a_finding("D3", "waived", title="depth", state="UNDERCUT", detail="by A. Person")
     yield row(
         "waived",
-        "D3 depth (UNDERCUT) is waived: it does not count in the verdict, but it remains valid: by A. Person",
+        "D3 depth (UNDERCUT) is waived. The finding remains valid, but it does not count in the verdict: by A. Person",
         a_run(waived),
         passes,
     )
@@ -202,7 +202,7 @@ def rows_of_small_gamma() -> Iterator[Row]:
 
 def rows_of_gamma_taken_back(own: RunAudit, failed: RunAudit) -> Iterator[Row]:
     """The one answer of a method that fails: why, in which seeds, and then where its Γ lies above its null all the same."""
-    gamma = " may not be interpreted as credit alignment: "
+    gamma = " must not be interpreted as credit alignment: "
     label = f"Γ = 0.156{gamma}its verdict is FAIL. The measured value is above the value of fresh draws at every site that counts"
     yield row("not aligned", label, failed, own)
     yield row("not aligned", "its verdict is FAIL (seed 123)", [own, failed], failed)
@@ -230,7 +230,7 @@ def rows_of_gamma_by_site(own: RunAudit, part: RunAudit) -> Iterator[Row]:
     yield row("aligned by feedback", "at every site that counts (seed 42)", without_level, own)
     yield row("aligned by feedback", " (one site tested at 5 %)", single, own)
     back = (
-        "Γ = 0.150 may not be credited to the training feedback at every site. The measured value is above the value of "
+        "Γ = 0.150 must not be credited to the training feedback at every site. The measured value is above the value of "
         "fresh draws at sites "
         "0, 1, 2, 3, not at site 4 (1 of 20 fresh draws reach this value) (Holm's procedure over the 5 sites "
         "tested in each seed, at 5 %"
@@ -387,7 +387,7 @@ def rows_of_states() -> Iterator[Row]:
 def rows_of_stability() -> Iterator[Row]:
     high, steady = a_run(stability("HIGH", "warn")), a_run(stability("OK", "pass"))
     shared = (
-        "Γ may not be interpreted as specific to each batch, because gradients of disjoint batches have the same direction at the "
+        "Γ must not be interpreted as specific to each batch, because gradients of disjoint batches have the same direction at the "
         "middle site, mean cosine 0.100. The credit may be aligned only with this shared direction"
     )
     bare = a_run(stability("HIGH", "warn"), **NO_GAMMA)
@@ -502,8 +502,8 @@ def rows_of_suspicions() -> Iterator[Row]:
             CREDIT,
             "The accuracy may be claimed only for backpropagation, and not for another credit rule: why",
         ),
-        ("answers looked up", NETWORK, "The accuracy may not be claimed for a network that classifies images: why"),
-        ("test in train", DATA, "The accuracy may not be claimed for images that were not used in training: why"),
+        ("answers looked up", NETWORK, "The accuracy must not be claimed for a network that classifies images: why"),
+        ("test in train", DATA, "The accuracy must not be claimed for images that were not used in training: why"),
     ):
         found = a_finding(rule, "warn", quantity=rule, observed=Reading(None, "why"), state="STATE")
         yield row(key, words, a_run(CLEARS, found), sealed)
@@ -513,7 +513,7 @@ def rows_of_suspicions() -> Iterator[Row]:
     alone = a_run(depth("LAST BLOCK", "warn", 10.0, (8.0, 12.0)), verdict="warn")
     for words in (
         "However, the last block learns from the exact gradient, so its training may be the only cause",
-        "and depth utility of the other blocks may not be claimed. The control ladder_1 by bp, which trains only the last block",
+        "and depth utility of the other blocks must not be claimed. The control ladder_1 by bp, which trains only the last block",
     ):
         yield row("last block", words, alone, sealed)
     over_it = a_run(depth("CLEARS", "pass", 10.0, (8.0, 12.0), reference_run_id="l" * 32))

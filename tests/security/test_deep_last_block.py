@@ -72,7 +72,7 @@ def test_a_deep_last_block_gets_no_pass_without_its_own_control_and_fails_with_i
             "the credit at the last block is the gradient, so the margin may come from the last block only; seed 1, 2, 3"
             in page
         )
-        assert "depth utility of the other blocks may not be claimed" in page
+        assert "depth utility of the other blocks must not be claimed" in page
         assert "depth utility is measured against the control ladder_1, which trains only this block" in page
         trained = ("train", "--method", "bp", "--control", "ladder_1", "--architecture", "deep_last", "--epochs", "8")
         for seed in GRID["seeds"]:

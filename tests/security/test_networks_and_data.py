@@ -86,7 +86,7 @@ def test_a_network_that_answers_from_the_test_set_gets_no_pass(tmp_path, study):
             "the accuracy on training samples is 0.1" in found.sentence and "on the test set 1.0000" in found.sentence
         )
     (form,) = Path("pages/forms").glob("bp-*.md")
-    assert "The accuracy may not be claimed for a network that classifies images" in form.read_text(encoding="utf-8")
+    assert "The accuracy must not be claimed for a network that classifies images" in form.read_text(encoding="utf-8")
 
 
 def test_a_data_set_whose_test_split_is_training_data_gets_no_pass(tmp_path, study):

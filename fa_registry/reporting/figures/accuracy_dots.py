@@ -110,7 +110,9 @@ def accuracy_panel(groups: Sequence[Group], dpi: int) -> FigurePanel | None:
 
 def _line_in_text(frame: pd.DataFrame) -> str:
     line, rule, margin = (frame[name].iloc[0] for name in ("line", "rule", "margin"))
-    return f"the frozen controls' mean {filters.pp(margin)} ({rule}): {filters.pct(line)}" if rule else ""
+    return (
+        f"the mean of the frozen controls {filters.pp(margin)} (limit of {rule}), {filters.pct(line)}" if rule else ""
+    )
 
 
 def _seeds(frame: pd.DataFrame) -> list[int]:

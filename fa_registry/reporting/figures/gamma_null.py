@@ -124,7 +124,7 @@ def _table(numbers: pd.DataFrame) -> Iterator[RowGroup[Number]]:
 
 
 def _over_runs(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return, for each site, mean Γ, band of the null, and whether Γ is exact."""
+    """Return one row per site: mean Γ, ends of the null band, and whether Γ is exact."""
     sites = rows.groupby("site").agg({"low": "min", "high": "max", "exact": "first"})
     means = [_mean(of_site).value for _, of_site in rows.groupby("site")]
     sites.insert(0, "gamma", pd.Series(means, sites.index, dtype=float))

@@ -204,7 +204,10 @@ def draw(panel: Panel, numbers: pd.DataFrame, threshold: float | None, dpi: int)
 
 
 def _cells(sheet: DrawingSurface, box: PanelFrame, rows: pd.DataFrame, scale: Scale) -> None:
-    """Draw one cell per epoch and site, up to half the distance to the next epoch."""
+    """Draw one cell per epoch and site.
+
+    A cell extends halfway to the previous and to the next epoch.
+    """
     epochs = np.array(sorted(rows["epoch"].unique()), dtype=float)
     edges = np.concatenate([[box.first], (epochs[1:] + epochs[:-1]) / 2, [box.last]])
     sides = {epoch: (box.x(edges[index]), box.x(edges[index + 1])) for index, epoch in enumerate(epochs)}
@@ -284,7 +287,10 @@ def growth(values: Iterable[float], threshold: float | None) -> Scale:
 
 
 def _logarithmic(parts: Sequence[tuple[float, float, str, str, int]], threshold: float | None) -> Scale:
-    """Return a scale that joins parts (first edge, last edge, two colours, count)."""
+    """Return a scale that joins several parts.
+
+    Each part is the tuple (first edge, last edge, first colour, last colour, number of colours).
+    """
     edges = [parts[0][0]]
     colours: list[str] = []
     for low, high, start, end, count in parts:

@@ -38,8 +38,8 @@ LEVEL = 8  # of zlib: 9 takes more than twice as long for 2 % fewer bytes
 class RenderedFigure(bytes):
     """A figure as PNG bytes that can also be saved as a vector file.
 
-    Both formats have reproducible bytes, without date and random id. The matplotlib figure is a private attribute, because user
-    templates receive this object and must not be able to write files.
+    Neither the PNG nor the vector file contains a date or a random id, so the bytes are reproducible. The matplotlib figure is a
+    private attribute, because user templates receive this object and must not be able to write files.
     """
 
     def __new__(cls, png: bytes, figure: Figure) -> RenderedFigure:
@@ -95,7 +95,7 @@ def panel(figure: Figure, left: float, top: float, width: float, height: float) 
 
 
 def ticks(low: float, high: float, max_steps: int) -> list[float]:
-    """Return round numbers between `low` and `high`, in at most about `max_steps` steps."""
+    """Return round numbers between `low` and `high`, in about `max_steps` steps or fewer."""
     values = MaxNLocator(nbins=max_steps, steps=[1, 2, 5, 10]).tick_values(low, high)
     return [value for value in values if low <= value <= high]
 
@@ -127,7 +127,7 @@ def compressed(pixels: np.ndarray, flat: Iterable[str], line_colours: Iterable[s
 def shades(flat: Iterable[str], line_colours: Iterable[str]) -> list[tuple[int, ...]]:
     """Return the palette of an image as RGB values.
 
-    The palette consists of white, the flat colours, and SHADES steps from white to each used colour.
+    The palette consists of white, the flat colours, and SHADES steps from white to each line colour.
     """
     blended_colours = [
         tuple(round(255 * (1 - (1 - part) * step / SHADES)) for part in to_rgb(colour))

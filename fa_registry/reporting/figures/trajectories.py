@@ -94,7 +94,10 @@ def _runs(axes: Axes, runs: Sequence[np.ndarray], colour: str, dash: object) -> 
 
 
 def _scale(axes: Axes, panel: Panel, lines: Sequence[np.ndarray], levels: Sequence[float]) -> None:
-    """Set limits and ticks of both axes; a logarithmic axis has decimal logarithms."""
+    """Set limits and ticks of both axes.
+
+    If the y axis is logarithmic, its positions are decimal logarithms.
+    """
     last = max((len(values) - 1 for values in lines), default=0)
     margin = 0.02 * max(last, 1)
     tick_epochs = whole_ticks(last, 8)
@@ -152,7 +155,8 @@ def _handles(
 def _ticks(panel: Panel, low: float, high: float) -> list[tuple[float, str]]:
     """Return the tuple (position, label) of each tick of the y axis.
 
-    A linear axis has round percentages. A logarithmic axis has at most seven powers of ten, with 1, 2 and 5 if it is short.
+    A linear axis has round percentages. A logarithmic axis has at most seven powers of ten. If the axis spans at most two
+    decades, it also has their multiples by 2 and 5.
     """
     if not panel.log:
         return [(position, f"{100 * position:.4g}%") for position in ticks(low, high, 6)]
@@ -301,7 +305,7 @@ def frozen_range(groups: Sequence[Group]) -> tuple[float, float] | None:
 
 
 def limit(quantity: str, groups: Sequence[Group]) -> tuple[str, float] | None:
-    """Return the rule and the threshold of the first finding that judges this metric.
+    """Return (rule, threshold) of the first rule that judges a metric, or None.
 
     Some rules judge a second metric in addition to their main metric, such as growth since initialisation. If no finding has this
     metric as its main metric, return the rule of scale stability whose second metric it is.

@@ -47,7 +47,7 @@ def pieces(value: Any) -> Iterator[str]:
 
 
 def _plain(value: Any) -> Any:
-    """Convert one record for json.dumps, which converts the nested records."""
+    """Convert a record or mapping for json.dumps, which converts the values in turn."""
     if hasattr(value, "__json__"):
         return value.__json__()
     if is_dataclass(value):

@@ -77,7 +77,7 @@ def _excluded(exclusion: Exclusion, report: AuditReport, csv_columns: Sequence[C
 
 
 def _reasons(reasons: dict[str, str]) -> str:
-    """Return a JSON object, empty column → reason; "" if no number is missing."""
+    """Return JSON that maps each empty column to its reason; "" if there is none."""
     return json_text(json.dumps(reasons, ensure_ascii=False)) if reasons else ""
 
 
@@ -227,7 +227,7 @@ def columns_of(
         gammas: Keys of the aggregates of Γ.
         further_metrics: Further metrics with one number per run. If another column already uses a name, the new column gets the
             suffix `_2`.
-        card_metrics: The metrics of the report.
+        card_metrics: The metrics that the plug-in cards of the report declare.
     """
     fixed_columns = _ours(editions, rules, gammas)
     used_names = {column.name for column in fixed_columns}
@@ -292,7 +292,7 @@ def _rule(rule: str) -> Iterator[CsvColumn]:
     )
     yield column(
         "seeds",
-        "number of runs over which `observed` is the mean, repeated in the line of each of these runs; 1: only this run; 0: no "
+        "number of runs whose mean is `observed`; the line of each of these runs contains this number; 1: only this run; 0: no "
         "mean",
         WHOLE,
         lambda one: one.seeds,

@@ -37,9 +37,9 @@ class OfRecords(GenerateJsonSchema):
         return super().field_is_required(field, total) or field.get("name") == "schema"
 
     def dataclass_schema(self, schema: Any) -> dict[str, Any]:
-        """Return a schema with the record's docstring that allows no further fields.
+        """Return the schema of a record, with its docstring and without further fields.
 
-        Some pydantic releases omit the docstring of a nested record.
+        The docstring is added here, because some pydantic releases omit it for a nested record.
         """
         base_schema = super().dataclass_schema(schema)
         base_schema.pop("title", None)
@@ -88,8 +88,9 @@ The same audit gives the same bytes. Names of runs, tags and cards are user-supp
 ## audit.json
 
 UTF-8, no NaN, no infinity. [`audit.schema.json`](audit.schema.json) is its schema (JSON Schema 2020-12); objects have only the
-listed fields. A field with a default may be absent in a file of an earlier release of the same schema; this release writes
-all fields. `schema` is the version: a file of another version is rejected, and the message says what to do.
+listed fields. A field with a default can be absent in a file that an earlier release with the same schema wrote; new files
+contain all fields. The field `schema` is the version of the schema. A file with another version is rejected, and the message
+contains what to do.
 The file is one object, an AuditReport.
 """
 AUDIT_CSV = """\
@@ -110,23 +111,24 @@ In pandas: `pandas.read_csv("audit.csv", keep_default_na=False, na_values=[""], 
 JUNIT = """\
 ## junit.xml
 
-A suite is a method in a setting, a case is a rule's finding on a run: `required`, `observed` and the sentence are its text.
+A test suite is a method in a setting. A test case is the finding of a rule on a run, with `required`, `observed` and the sentence.
 JUnit has fewer outcomes than the rules. Every run also has a case `integrity` (`mismatch` is an error, `unverifiable` skipped).
 A run that could not be judged is an error in the suite `not judged`. The file contains no times. An invisible character
-(control, direction) is written as `⟨U+001B⟩`, as in audit.csv; audit.json has its escape, `\\u001b`.
+(control, direction) is written as `⟨U+001B⟩`, as in audit.csv; in audit.json, it is the escape `\\u001b`.
 
 A failure means that a rule fired. The verdict decides whether that fails the run: use the exit code of `fa-registry audit`.
 """
 DIFF = """\
 ## fa-registry diff --json
 
-The changes from audit A to audit B, by [`diff.schema.json`](diff.schema.json). Runs are matched by run id, and retrained runs by
-their specification. Exit code 0: nothing changed except ids of retrained runs and the order of runs; 1: changes are listed;
-2: one of the two files is not an audit.json of this schema.
+The output lists the changes from audit A to audit B; its schema is [`diff.schema.json`](diff.schema.json). Runs are matched by
+run id, and retrained runs by their specification. Exit code 0: nothing changed except ids of retrained runs and the order of
+runs; 1: changes are listed; 2: one of the two files is not an audit.json of this schema.
 The output is one object, an AuditDiff; it contains records of audit.json in the same form.
 """
 OTHER = Metric(
-    "QUANTITY", words="a metric of a third-party diagnostic with one number per run; its card has text and unit"
+    "QUANTITY",
+    words="a metric of a third-party diagnostic with one number per run; the card of the diagnostic has text and unit",
 )
 
 
@@ -148,7 +150,7 @@ def _lines() -> Iterator[str]:
 
 
 def _records(schema: Mapping[str, Any], documented_names: Collection[str]) -> Iterator[str]:
-    """Yield a section of the page per record, except for known records."""
+    """Yield one section of the page per record that is not in `documented_names`."""
     definitions = schema["$defs"]
     waiting, done_names = _inside(schema["$ref"]), set(documented_names)
     while waiting:

@@ -116,7 +116,7 @@ def test_a_figure_in_one_audit_alone_is_a_change(before):
     measured = dataclasses.replace(DFA[0].measurements, scalars=scalars)
     (run,) = audit_diff(before, with_first(dataclasses.replace(DFA[0], measurements=measured))).runs
     assert [(figure.name, figure.after.reason) for figure in run.figures] == [
-        ("gamma_spread", "this audit does not have it")
+        ("gamma_spread", "this audit does not contain this metric")
     ]
 
 

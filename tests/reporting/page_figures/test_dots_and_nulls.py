@@ -41,7 +41,10 @@ def test_the_plate_says_what_it_shows(rich):
     with styled():
         plate = accuracy_panel(groups(rich), 100)
         assert plate == accuracy_panel(groups(rich), 100)
-    assert "The dashed line is the frozen controls' mean +2.0" in plate.caption and "(D3): 82.0" in plate.caption
+    assert (
+        "The dashed line is the mean of the frozen controls +2.0" in plate.caption
+        and "(limit of D3), 82.0" in plate.caption
+    )
     assert "dfa 81.0\u00a0% to 84.0\u00a0%" in plate.alt and plate.columns == ("seed 42", "seed 123")
     drtp = next(group for group in plate.groups if group.name == "drtp")
     known, absent = drtp.rows[0].cells

@@ -1,6 +1,7 @@
-"""Figure of the ablation analysis: decisions of instrument sets on methods.
+"""Figure of the ablation analysis: which sets of instruments reject which methods.
 
-The columns are sets of instruments, and the rows are methods. Colour and sign of a cell show the decision.
+An instrument is the accuracy, Γ or a gating rule. The columns are sets of instruments, and the rows are methods. Colour and sign
+of a cell show the decision.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ ROW, HEAD, RIGHT = 0.26, 1.4, 0.9  # inches
 
 
 def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
-    """Return one row per method and instrument set, with the decision of the set."""
+    """Return one row per method and set of instruments, with the decision of the set."""
     sets = [column.name for column in analysis.columns if column.name not in ("method", "setting", "runs")]
     frame = _canvas.variant(_canvas.entry(row, name) for row in analysis.rows for name in sets)
     return frame.rename(columns={"panel": "instruments", "words": "decision"})
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
-    """Draw the decisions: methods as rows, instrument sets as columns."""
+    """Draw the decisions: methods as rows, sets of instruments as columns."""
     frame, rows, left_out = _canvas.in_rows(frame)
     sets = list(dict.fromkeys(frame["instruments"]))
     handles = [Patch(color=fill, label=f"{sign}  {decision}") for decision, (fill, sign, _) in LOOKS.items()]

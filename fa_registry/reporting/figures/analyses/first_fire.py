@@ -1,6 +1,6 @@
-"""Figure of the epoch of first fire: one panel per rule, one dot per run.
+"""Figure of the epoch at which a rule first fires: one panel per rule.
 
-A run in which the rule never fires is a hollow dot to the right of the epochs.
+Each dot is a run. A run in which the rule never fires is a hollow dot to the right of the epochs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ STATES = {  # state: label, marker, fill
 def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
     """Return one row per run and rule.
 
-    Column `state` is `fires`, `never` or `N/A`. Column `epoch` is the epoch of first fire, or NaN if the state is not `fires`.
+    Column `state` is `fires`, `never` or `N/A`. Column `epoch` is the epoch at which the rule first fires, or NaN if the state is
+    not `fires`.
     """
     rows = analysis.table("runs").rows
     frame = _canvas.variant(_canvas.entry(row, "epoch", "rule", "seed", "trained") for row in rows)
@@ -37,7 +38,7 @@ def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
-    """Draw the epoch of first fire for each run and rule.
+    """Draw the epoch at which each rule first fires, for each run.
 
     Args:
         figure: The figure to draw into.

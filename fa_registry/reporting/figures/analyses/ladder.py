@@ -23,8 +23,9 @@ PANEL, LEFT, BOTTOM, HEAD = 2.3, 0.55, 0.5, 0.3  # inches
 def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
     """Return one row per number of trained blocks, and one row per network depth.
 
-    Column `panel` is `trained` or `depth`. In the panel `depth`, column `setting` is the shallowest setting of the scan. If a
-    method has intermediate numbers of trained blocks, methods that have only the two end points are left out.
+    Column `panel` is `trained` or `depth`. In the panel `depth`, runs that differ only in the number of blocks form a scan, and
+    column `setting` is the setting of the shallowest network of the scan. If any method was trained with more than two numbers of
+    trained blocks, the panel `trained` leaves out methods that have only the two end points.
     """
     count = Counter((row["method"].text, row["setting"].text) for row in analysis.rows)
     min_points = 3 if max(count.values(), default=0) > 2 else 1
