@@ -319,10 +319,7 @@ def _fidelity(runs: Sequence[RunAudit]) -> float:
 
 
 def _has_grown(run: RunAudit) -> bool:
-    """Return whether the stream has grown more than GROWN-fold before a LayerNorm.
-
-    Return False if the network has no terminal LayerNorm.
-    """
+    """Return whether the stream has grown more than GROWN-fold before a terminal LayerNorm."""
     if run.record.spec.architecture_options.get("terminal_ln") is False:
         return False
     first, last = _length(run, 0).value, _length(run, -1).value
@@ -347,9 +344,7 @@ THE_GRADIENT = f"the credit is the gradient itself at every site, so {GAMMA} = 1
 
 @dataclass(frozen=True)
 class Sites:
-    """Sites of a run that have a Γ and a p-value, grouped by the result of the test.
-
-    The test compares Γ with its null, i.e. the Γ of fresh draws of the feedback.
+    """Sites of a run with a Γ and a p-value, grouped by the test against fresh draws of the feedback.
 
     Args:
         above: Sites whose Γ is above the null.
