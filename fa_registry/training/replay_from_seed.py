@@ -60,8 +60,9 @@ SAME_WAY, OTHER_WAY = 0.1, 0.5
 STAYS = 1e-4  # of the distance covered by the first steps: a final state this near to the state after them was not trained further
 ADOPTED = "the run was trained by another program and adopted, so fa_registry drew none of its initial values"
 OTHER_DRAW = (
-    "only the digest of the initial weights is recorded, and this machine may round a draw differently; no first steps were "
-    "replayed from the weights that the seed gives here, so the check cannot show that the run started from these weights"
+    "only the digest of the initial weights is recorded, and this machine may round random weights differently; no training "
+    "steps were replayed from the weights that the seed gives on this machine, so the check cannot show that the run started from "
+    "its seed"
 )
 NOT_SEALED = "no state after the first steps is recorded with this run"
 

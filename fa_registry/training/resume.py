@@ -123,9 +123,9 @@ class ResumeFile:
             identity, last = head["of"], head["epoch"]
             rows = [EpochRow(row["epoch"], jsonio.decode(Measurements, row["measurements"])) for row in head["rows"]]
             if [row.epoch for row in rows] not in ([], list(range(last + 1))):
-                raise ValueError(f"the file is of epoch {last} but has rows of other epochs")
+                raise ValueError(f"the file was written after epoch {last}, but contains rows of other epochs")
             if not _is_chain(head.get("epoch_chain"), last):
-                raise ValueError(f"the file is of epoch {last} but has another number of digests")
+                raise ValueError(f"the file was written after epoch {last}, but does not contain one digest per epoch")
             tensors = load(tensor_bytes)
         except (
             *READING_FAILS,

@@ -102,7 +102,11 @@ def check_verdicts(
                 reworded.append(f"{run.record.name}: only the wording of findings by edition {reference.name} differs")
     if differences or reworded:
         reason = (
-            () if same_release else ("another release may have judged: the audit was not made with the installed code",)
+            ()
+            if same_release
+            else (
+                "the audit was made with other code than the installed code, and this other code may judge differently",
+            )
         )
         return Integrity("mismatch" if same_release else "unverifiable", (*_first([*differences, *reworded]), *reason))
     if unchecked:
@@ -156,7 +160,7 @@ def check_record(tracker: Tracker, run: StoredRun, reported: RunRecord) -> Integ
         text = f"the report has metrics that the run did not record: {', '.join(_first(extra))}"
         return Integrity("unverifiable", (f"{text}; `fa-registry audit` recomputes the metrics",))
     return Integrity(
-        "verified", ("all artifacts are the audited ones, and all metrics equal the values that the run recorded",)
+        "verified", ("no artifact has changed since the audit, and all metrics equal the values that the run recorded",)
     )
 
 
