@@ -5,10 +5,10 @@ A local rule cuts the graph at every site. Its objective is
     J_l = mean_i <f_l(sg(h_{l-1}))_i, norm(c_l)_i> + λ mean_i ||f_l||²,    J_0 = mean_i <h_0_i, norm(c_0)_i>,
 
 where sg stops the gradient. Except for the penalty, J_l is linear in f_l. Therefore the code never computes the loss J_l. It passes
-the gradient of J_l at f_l, norm(c_l)/N + 2λ f_l/N, directly to autograd. The head is always trained by the exact cross entropy,
-whose gradient at the logits is e/N. tests/training/test_step.py compares the step with autograd of J. These tests include the
-penalty, the norm, and states with several positions. If a method computes states s_l itself (methods.base.HasOwnStates), f_l in
-the first term of J_l is f_l(s_{l-1}).
+the gradient of J_l at f_l, norm(c_l)/N + 2λ f_l/N, directly to autograd. The head is always trained by the exact gradient of the
+task's mean loss (for classes, the cross entropy), which is e/N at the logits. tests/training/test_step.py compares the step with
+autograd of J. These tests include the penalty, the norm, and states with several positions. If a method computes states s_l itself
+(methods.base.HasOwnStates), f_l in the first term of J_l is f_l(s_{l-1}).
 """
 
 from __future__ import annotations
@@ -214,9 +214,9 @@ class OutputError:
 def backprop_step(
     network: Network, images: Tensor, labels: Tensor, penalty: float, run: Run = call, task: Task | None = None
 ) -> StepSums:
-    """Fill every .grad with the gradient of mean CE + λ Σ_l mean_i ||f_l||².
+    """Fill every .grad with the gradient of mean_i ℓ_i + λ Σ_l mean_i ||f_l||².
 
-    The graph is not cut between the blocks.
+    ℓ_i is the task's loss of one sample. The graph is not cut between the blocks.
 
     Args:
         labels: class numbers (N,), or target values (N, C).
