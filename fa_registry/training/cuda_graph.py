@@ -1,10 +1,10 @@
 """Capture of a training step in a CUDA graph.
 
-A graph replaces about a hundred kernel launches per step by one. CUDA requires some steps before a capture. These steps train on
-the first batches, and they count as training. The last of them is a rehearsal, which detects whether the step waits for the GPU.
+A graph replaces about a hundred kernel launches per step by one. CUDA requires some warm-up steps before a capture. The warm-up
+steps are ordinary training steps on the first batches. The last warm-up step also detects whether the step waits for the GPU.
 A step that waits is never captured, because torch cannot recover from an interrupted capture. After an interrupted capture, the
 allocator still counts the capture as active (github.com/pytorch/pytorch/pull/180395), so no other capture can begin. Up to
-torch 2.12, the random generators have the same problem.
+torch 2.12, the random generators also count an interrupted capture as active.
 """
 
 from __future__ import annotations
@@ -58,8 +58,9 @@ class CapturedStep:
 
         Args:
             advance: function that trains on the samples of a batch. It must be the same at every call, and it may read and write
-                only tensors whose address does not change. It is not stored here: its owner refers to this object, and the
-                reference cycle would occupy GPU memory until Python's garbage collection.
+                only tensors whose address does not change. This object does not store the function, because the object that owns
+                the function (the trainer) also refers to this object. Such a reference cycle would occupy GPU memory until Python's
+                garbage collection.
             batch: indices of the samples, (batch,).
         """
         if self.refused:

@@ -65,7 +65,7 @@ class DetachedModule:
         return f"method {self._method!r}: inputs.network"
 
     def _values(self, compute: Callable, arguments: tuple, keywords: Mapping[str, Any]) -> Any:
-        """Return `compute(*arguments, **named)` with detached arguments; raise PluginError in grad mode."""
+        """Call `compute` with detached arguments; raise PluginError in grad mode."""
         if torch.is_grad_enabled():
             raise PluginError(
                 f"{self._subject} was called in grad mode, but the method's card does not declare autograd; "

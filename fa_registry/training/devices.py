@@ -60,7 +60,7 @@ def on_device(name: str) -> Iterator[None]:
 def device_of(device_class: str) -> torch.device:
     """Return the torch device for a device class, `cuda` or `cpu`.
 
-    A GPU is returned with its number, because caches depend on it.
+    For `cuda`, the device includes the GPU's number, because caches depend on the number.
     """
     return torch.device("cuda", torch.cuda.current_device()) if device_class == "cuda" else torch.device(device_class)
 

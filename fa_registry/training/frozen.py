@@ -1,4 +1,7 @@
-"""The frozen control of rule D3, for user-supplied training loops."""
+"""Frozen control for user-supplied training loops: a run with untrained blocks.
+
+Rule D3 compares the accuracy of a method with the accuracy of this control.
+"""
 
 from __future__ import annotations
 
@@ -136,7 +139,10 @@ def _call(model: nn.Module, x: Any) -> Any:
 
 
 def _parts(model: nn.Module) -> dict[str, dict[str, Tensor]]:
-    """Return the weights of every module and parameter, by its name with and without wrappers."""
+    """Return name → weights, for the modules and parameters of the model.
+
+    A wrapped part has two names: in the inner model, and in the wrapper.
+    """
     parts: dict[str, dict[str, Tensor]] = {}
     for outer in dict.fromkeys((_inner(model), model)):
         parts |= {name: {name: weight} for name, weight in outer.named_parameters(remove_duplicate=False)}

@@ -137,10 +137,9 @@ class Checks:
             self._range(y, classes, names[1])
 
     def classes(self, labels: Iterable[Tensor], name: str) -> None:
-        """Add doubts about the labels of all batches together.
+        """Add a warning to `doubts` if all batches together have one sample or class.
 
-        A doubt is added if there is only one sample or only one class. Invalid labels are ignored here, because `batch` reports
-        them.
+        Invalid labels are ignored here, because `batch` reports them.
         """
         label_batches = [batch for batch in labels if _are_labels(batch)]
         distinct_labels = {label for batch in label_batches for label in batch.unique().tolist()}

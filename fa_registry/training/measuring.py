@@ -68,8 +68,8 @@ def measure(
 
     Args:
         setup: the setup with its present weights and feedback state.
-        no_feedback: the reason why the run's feedback state is missing, or an empty string. If the state is missing, every Γ is
-            N/A with this reason.
+        no_feedback: the reason why the run's feedback state is missing, or an empty string. If the state is missing, every
+            alignment Γ is N/A with this reason.
         moments: "epoch" for the diagnostics of every epoch, "final" for the diagnostics at the end of a run.
         initial: the network's initial weights, name → tensor, or None if they were not saved.
         conventions: parameters of the metrics, or None for the defaults of the installed version.
@@ -156,8 +156,9 @@ def with_final(
 ) -> Measurements:
     """Return a run's final measurements.
 
-    The result contains the last epoch's measurements, the more expensive diagnostics of the moment "final", and the conventions.
-    `remeasure` computes equal metrics with one forward/backward pass for both moments.
+    The result contains the last epoch's measurements, the more expensive diagnostics of the moment "final", and the conventions,
+    i.e. the parameters of the metrics. `remeasure` computes the same metrics later from the run's files, with
+    one forward/backward pass for both moments.
 
     Args:
         measured: measurements after the last epoch.
@@ -179,7 +180,10 @@ def with_conventions(
     used_conventions: Conventions | None = None,
     members: Mapping[str, Diagnostic] | None = None,
 ) -> Measurements:
-    """Return the measurements together with the conventions that produced them.
+    """Return the measurements together with their conventions.
+
+    Conventions are the facts that determine the metrics: for example, the number of eval samples, the parameters of the metrics,
+    and the torch version.
 
     Args:
         used_conventions: parameters of the metrics, or None for the defaults of the installed version.
@@ -198,7 +202,9 @@ def with_conventions(
 
 
 def conventions_of(setup: RunSetup, members: Mapping[str, Diagnostic] | None = None) -> dict[str, Scalar]:
-    """Return the conventions by which the diagnostics measure on this machine.
+    """Return the diagnostics' definitions and the properties of this machine.
+
+    These entries are recorded with a run as a part of its conventions.
 
     Args:
         members: the diagnostics by name, or None for all installed diagnostics.
@@ -256,7 +262,7 @@ def attempt(diagnostic: Diagnostic, observation: Observation) -> tuple[Measured,
 def in_order(
     sites: Mapping[str, tuple[Reading, ...]], scalars: Mapping[str, Reading], failures: Mapping[str, str]
 ) -> Measurements:
-    """Return the measurements sorted by name, as they are read from a resume file."""
+    """Return the measurements sorted by name, as in a resume file."""
     ordered = [dict(sorted(table.items())) for table in (sites, scalars, failures)]
     return Measurements(ordered[0], ordered[1], failures=ordered[2])
 
@@ -275,7 +281,7 @@ def check_first_credits(setup: RunSetup) -> None:
 
 
 def test_accuracy(setup: RunSetup) -> Reading:
-    """Return the task's headline on the whole test set, or N/A if the task has none."""
+    """Return the task's main metric on the test set, or N/A if the task has none."""
     return setup.task.evaluate(setup.network, setup.splits.test_images, setup.splits.test_labels)
 
 
@@ -304,10 +310,11 @@ def remeasure(
     Args:
         setup: the setup as `build_setup` returns it. The function loads the final weights and the feedback state into it.
         checkpoint: file of the final weights.
-        feedback: file of the feedback state, or None. Without the state, every Γ is N/A with the reason.
-        digests: "checkpoint" and "feedback" → recorded SHA-256.
-        initial: the initial weights, name → tensor. For None, comparisons with the initial weights are N/A.
-        recorded: the conventions that the run recorded, or None for the defaults of the installed version.
+        feedback: file of the feedback state, or None. Without the state, every alignment Γ is N/A with the reason.
+        digests: mapping from "checkpoint" and "feedback" to the recorded SHA-256.
+        initial: the initial weights, name → tensor. If None, comparisons with the initial weights are N/A.
+        recorded: the conventions (parameters of the metrics) that the run recorded, or None for the defaults of the installed
+            version.
         members: as for `measure`.
 
     Raises:
@@ -332,8 +339,8 @@ def remeasure(
 def without_input_site(record: RunRecord) -> RunRecord:
     """Remove Γ of site 0 from a run's record if site 0 is the network's input.
 
-    Older releases counted this site. If the architecture or the data set of the run is not installed, the record is returned
-    unchanged.
+    Older releases of fa_registry computed Γ at this site too. If the architecture or the data set of the run is not installed, the
+    record is returned unchanged.
     """
     with suppress(RegistryError):
         if build_network(record.spec, datasets.get(record.spec.dataset).card).first_credited:

@@ -45,9 +45,9 @@ def credits_and_states_of(
 ) -> tuple[list[Tensor], Sequence[Tensor]]:
     """Return the credits c_0..c_L and the states at which the blocks learn.
 
-    The states are usually `inputs.hidden`. Training and measuring call this function. Therefore, for a method that moves states,
-    the measured credit is the credit that moved the states. If the card does not declare `needs_autograd`, the method receives a
-    network without gradients (DetachedModule).
+    The states are `inputs.hidden`, unless the method computes states itself (HasOwnStates). Training and measuring both call this
+    function, so the measured credits are computed in the same way as the credits of the training. If the card does not declare
+    `needs_autograd`, the method receives a network without gradients (DetachedModule).
     """
     with torch.no_grad(), frozen_weights(inputs.network):
         if not method.card.needs_autograd:

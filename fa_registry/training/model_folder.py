@@ -56,7 +56,7 @@ class ModelCard:
     """The facts about a promoted model.
 
     Attributes:
-        method, setting: labels.
+        method, setting: names of the method and of the setting, as shown on pages.
         control: name of the control, or "none".
         identity: SHA-256 of the specification.
         accuracy: accuracy on the whole test set.
@@ -64,7 +64,8 @@ class ModelCard:
         integrity: whether the metrics were reproduced at the promotion.
         digests: name of a file in the folder → SHA-256.
         despite: the reason and the author of a promotion against the verdict, or None.
-        feedback, provenance: the facts that the run recorded.
+        feedback: description of the feedback state in the run's record.
+        provenance: origin of the run in its record, such as code and machine.
         citation, bibtex: citation of the method.
     """
 

@@ -60,7 +60,10 @@ class Probes:
 
     @property
     def objections(self) -> Iterator[str]:
-        """Probe results that are impossible if each output is computed from one image."""
+        """Texts about probe results that show a lookup.
+
+        Such a result cannot occur if each output is computed from one image.
+        """
         if abs(self.whole - self.shuffled) > self.deviation(self.whole):
             yield f"in another order the accuracy is {self.shuffled:.4f}, in the test set's order {self.whole:.4f}"
         if self.alone < 1 - MARGIN:

@@ -1,6 +1,6 @@
-"""Context of the more expensive diagnostics, with functions that run the network.
+"""Functions that run the network again for the more expensive diagnostics.
 
-All random numbers come from the specification's seed.
+The class ProbeContext passes these functions to the diagnostics. All random numbers come from the specification's seed.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class Conventions:
     """Parameters of a run's metrics that may differ between versions of this package.
 
     Attributes:
-        null_draws: number of newly drawn feedback states for the null of Γ.
-        least_error: as for an Observation.
-        first_credited: as for an Observation.
+        null_draws: number of newly drawn feedback states for the null distribution of the alignment Γ.
+        least_error: a sample counts in the fidelity only if its ‖e‖ is larger than this value.
+        first_credited: the first site whose credit trains a parameter; 1 if site 0 is the input.
     """
 
     null_draws: int
@@ -57,13 +57,14 @@ class Conventions:
 
 
 def conventions_of_setup(setup: RunSetup, recorded: Mapping[str, Scalar] | None = None) -> Conventions:
-    """Return the conventions of the installed package version, or those that a run recorded.
+    """Return the parameters of the metrics for a new run or for a recorded run.
 
     Args:
         setup: the setup to measure.
-        recorded: the conventions that the run recorded, or None for those of this version. Only the recorded number of draws is
-            used. The other two entries only show whether the version that measured the run had these conventions, because a run
-            must not choose which of its sites count.
+        recorded: the conventions that the run recorded, or None for the defaults of the installed version. The recorded number of
+            draws is used. For the other two parameters, the recorded values are ignored, because a run must not choose which of
+            its samples and sites count. If a parameter is missing in `recorded`, an older version measured the run, and the value
+            of that version is used.
     """
     if recorded is None:
         return Conventions(null_draws(setup), first_credited=setup.network.first_credited)
@@ -74,12 +75,12 @@ def conventions_of_setup(setup: RunSetup, recorded: Mapping[str, Scalar] | None 
 
 
 def least_error_of(recorded: Mapping[str, Scalar]) -> float:
-    """Return the least ‖e‖ of a sample that counts in fidelity.
+    """Return the ‖e‖ that a sample must exceed to count in the fidelity.
 
-    The value depends on the release that measured the run.
+    If the release that measured the run did not record this limit, all samples count.
 
     Args:
-        recorded: the conventions that the run recorded.
+        recorded: the conventions (parameters of the metrics) that the run recorded.
     """
     return LEAST_ERROR if LEAST in recorded else EVERY_ERROR
 
@@ -92,7 +93,7 @@ def bench_of(
     initial: Mapping[str, Tensor] | None,
     draws: int = 0,
 ) -> ProbeContext:
-    """Return the context of a setup for the diagnostics.
+    """Return the context with which the diagnostics run a setup's network again.
 
     Nothing is computed before a diagnostic needs it.
 
@@ -102,7 +103,7 @@ def bench_of(
         credits: the method's credits, or None.
         no_feedback: the reason if `credits` is None.
         initial: the initial weights, name → tensor, or None.
-        draws: number of draws for the null of Γ. 0 means today's default.
+        draws: number of newly drawn feedback states for the null distribution of Γ; 0: the result of `null_draws`.
     """
     labels = setup.eval_batch[1]
     double = cache(lambda: in_double(setup.network))
@@ -182,7 +183,10 @@ def credits_under(setup: RunSetup, feedback: nn.Module, forward_backward: Forwar
 
 
 def _batch_gradients(setup: RunSetup) -> Callable[[], list[Tensor]] | Unavailable:
-    """Return a function that computes the mean gradient of every stability batch, (K, D) per site."""
+    """Return a function that computes the mean gradients of K batches.
+
+    The gradients have the shape (K, D) per site. The metric of gradient stability compares these gradients.
+    """
     split = stability_split(setup.splits)
     if isinstance(split, Unavailable):
         return split
@@ -215,12 +219,12 @@ def _fresh_credits(setup: RunSetup, forward_backward: ForwardBackward) -> Callab
 
 
 def null_draws(setup: RunSetup) -> int:
-    """Return the number of newly drawn feedback states for the null of Γ.
+    """Return the number of newly drawn feedback states for the null distribution of Γ.
 
     The number is larger if a draw is cheap. The cost is counted in operations, not timed. Feedback that is one fixed matrix per
     site needs one product per site: at most 3 ms per draw on any built-in architecture. Any other feedback needs a pass through the
-    network. Such a draw takes 10 ms on resmlp (2e8 operations), 3 ms on mlp, and 0.3 s on small_resnet, whose final measurement
-    would then take twice as long. If the method has no null, the number has no effect.
+    network. Such a draw takes 10 ms on resmlp (2e8 operations), 3 ms on mlp, and 0.3 s on small_resnet. With the larger number, the
+    final measurement on small_resnet would take twice as long. If the method has no null distribution, the number has no effect.
     """
     if isinstance(setup.feedback, FixedMatrices):
         return CHEAP_DRAWS
@@ -302,9 +306,10 @@ def _check(subject: str, tensors: Sequence[Tensor], shapes: Sequence[tuple[int, 
 
 
 def bench_conventions(setup: RunSetup, conventions: Conventions | None = None) -> dict[str, Scalar]:
-    """Return the parameters with which Γ's null, fidelity and stability are computed, by name.
+    """Return the parameters of Γ's null distribution, fidelity and gradient stability.
 
-    These parameters are recorded with a run as its conventions. For `conventions=None`, the result has today's defaults.
+    The result is a mapping by name. These parameters are recorded with a run as a part of its conventions. If `conventions` is
+    None, the result has the defaults of the installed version.
     """
     used_conventions = conventions or conventions_of_setup(setup)
     reported = {
@@ -322,7 +327,7 @@ def bench_conventions(setup: RunSetup, conventions: Conventions | None = None) -
 
 
 def stability_split(splits: Splits) -> str | Unavailable:
-    """Return the split, `test` or `train`, that provides the stability batches.
+    """Return the split, `test` or `train`, whose batches measure gradient stability.
 
     The test split is preferred. If neither split has enough samples, the result is Unavailable, because smaller batches would
     measure another metric.

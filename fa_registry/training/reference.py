@@ -91,11 +91,12 @@ def checked(
         credits: one vector (N, D_l) per sample and site, or None.
         directions: as for diagnostics.observe.
         samples: number of samples that are checked first. If their gradients seem wrong, the whole batch is checked, because in
-            some networks the samples depend on each other. None checks the whole batch at once. Use None for a final value, because
-            such a value must not depend on samples that an author knows in advance.
+            some networks the samples depend on each other. If None, the whole batch is checked at once. Use None for the final
+            measurement, because its check must not be limited to samples that the author of the network knows in advance.
 
     Returns:
-        The valid pass, and its check. The check is None if the gradient of the returned pass is estimated by differences.
+        The valid pass, and the result of its check. The result is None if the gradient of the returned pass is estimated by
+        differences.
     """
     if forward_backward.widths:
         return forward_backward, None
@@ -174,7 +175,10 @@ def _agree(losses: Tensor, expected: Tensor) -> bool:
 
 
 def _is_read_earlier(network: AdaptedNetwork, x: Tensor, y: Tensor, batch_pass: BatchPass) -> bool:
-    """Return whether the network reads h_0 before its first site runs, where a shift has no effect."""
+    """Return whether the network reads h_0 before its first site.
+
+    A shift of h_0 has no effect on such an earlier operation.
+    """
     precision = batch_pass.hidden[0].dtype
     shifts = [torch.zeros_like(state).requires_grad_() for state in batch_pass.hidden]
     options = {"return_hidden": True, "shifts": shifts}

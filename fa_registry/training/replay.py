@@ -1,7 +1,8 @@
 """Compare the epochs of a replayed training with a run's record.
 
-The comparison requires equal bits, so it needs the configuration that trained the run. On another configuration, rounding
-separates two honest trainings within some epochs. However, one epoch from a kept state gives nearly the same result everywhere.
+The comparison requires equal bits, so it needs the configuration that trained the run. On another configuration, different
+rounding makes the replay leave the recorded training within some epochs, even if the record is correct. However, a replay of only
+one epoch, from a stored training state, gives nearly the same result on every configuration.
 """
 
 from __future__ import annotations
@@ -45,9 +46,10 @@ class RecordedEpochs:
         row_differs: function that compares an epoch's recomputed measurements with the recorded series and returns the difference
             as a text.
         rows: the epochs whose measurements are recomputed. Losses are compared for every epoch.
-        kept: epoch → (file of the kept state, its SHA-256, file of the state one epoch later, its SHA-256).
+        kept: mapping from an epoch to the tuple (file of the training state after this epoch, its SHA-256, file of the state one
+            epoch later, its SHA-256).
         accuracy: recorded test accuracy after the last epoch, or None.
-        conventions: the conventions of the run's measurements, or None for the defaults of the installed version.
+        conventions: the parameters with which the run's metrics were computed, or None for the defaults of the installed version.
     """
 
     chain: Sequence[str] = ()
@@ -158,7 +160,7 @@ def work_of(setup: RunSetup, epochs: int) -> float:
 
 
 def continues(chain: Sequence[str], trainer: Trainer) -> bool:
-    """Return whether the digest of the trainer's state is in the chain at its epoch.
+    """Return whether the trainer's state has the digest recorded for its epoch.
 
     The result is True if no chain was recorded.
     """

@@ -60,8 +60,9 @@ SAME_WAY, OTHER_WAY = 0.1, 0.5
 STAYS = 1e-4  # of the distance covered by the first steps: a final state this near to the state after them was not trained further
 ADOPTED = "the run was trained by another program and adopted, so fa_registry drew none of its initial values"
 OTHER_DRAW = (
-    "only the digest of the initial weights is recorded, and this machine may round a draw differently; no first steps were "
-    "replayed from the weights that the seed gives here, so the check cannot show that the run started from these weights"
+    "only the digest of the initial weights is recorded, and this machine may round random weights differently; no training "
+    "steps were replayed from the weights that the seed gives on this machine, so the check cannot show that the run started from "
+    "its seed"
 )
 NOT_SEALED = "no state after the first steps is recorded with this run"
 
@@ -77,10 +78,10 @@ class SealedTraining:
         early: file of network and feedback state after `early_step` steps, or None.
         early_step: number of steps before the state in `early`.
         digests: role of a file ("initial", "feedback", "early", "final") → SHA-256.
-        later: epoch → checkpoint after this epoch and its SHA-256.
+        later: mapping from an epoch to the pair (file of the checkpoint after this epoch, its SHA-256).
         epochs: number of trained epochs.
         exact: whether this machine has the run's configuration, so every bit must be reproduced.
-        elsewhere: the settings in which the run's configuration and this one differ, or an empty string.
+        elsewhere: the settings in which the run's configuration and this machine's configuration differ, or an empty string.
         recorded: the recorded digests and measurements of the run's epochs.
     """
 
@@ -143,7 +144,8 @@ def replay_training(
         setup: the setup as `build_setup` returns it. The function does not change it.
         sealed: the recorded files and digests.
         replay: `auto`, `all`, `off`, or the largest number of steps to replay.
-        is_full_replay: whether the whole training of this run is replayed. With `all`, the whole training of every run is replayed.
+        is_full_replay: whether to replay the whole training of this run. If `replay` is `all`, the whole training is always
+            replayed.
 
     Returns:
         The checks and the number of replayed steps.
@@ -188,8 +190,8 @@ def is_fixed(setup: RunSetup) -> bool:
 def credit_in_training(setup: RunSetup) -> Check:
     """Compare the method's credits in training and in measuring, on the eval batch.
 
-    The comparison uses the weights and feedback of `setup` and the progress 0.5. It detects a method that behaves differently
-    in its first steps or on training images.
+    The comparison uses the weights and feedback of `setup` and the training progress 0.5, i.e. half of the epochs. It detects a
+    method that behaves differently in its first steps or on training images.
     """
     if setup.method.end_to_end:
         return Check("training credit", "agrees", "trained end to end")
@@ -222,7 +224,7 @@ def _initial(setup: RunSetup, sealed: SealedTraining) -> Check:
 
 
 def _with_replay(initial: Check, replayed: Sequence[Check]) -> Check:
-    """Return the check of the initial weights, which agrees if the replay reproduces the later state."""
+    """Let the check of the initial weights agree if the replayed steps agree."""
     is_reproduced = any((check.subject, check.outcome) == ("first steps", "agrees") for check in replayed)
     if not (is_reproduced and initial.outcome == "not possible" and initial.sealed):
         return initial
@@ -338,7 +340,10 @@ def _planned_whole(setup: RunSetup, sealed: SealedTraining, replay: str | int) -
 
 
 def _kept_states(setup: RunSetup, sealed: SealedTraining, replay: str | int) -> Iterator[Check]:
-    """Replay the epoch after each kept state, as far as WHOLE_WORK allows, and yield the result."""
+    """Replay the epoch after each stored training state, and yield the check.
+
+    By default, only as many states are used as the limit WHOLE_WORK allows.
+    """
     kept_states = list(sealed.recorded.kept.items())
     limit = len(kept_states) if replay == ALL or not kept_states else int(WHOLE_WORK / work_of(setup, 1))
     if kept_states and not limit:
@@ -422,7 +427,7 @@ class _Replay:
         return Trial.copy_of(self._task, generators["noise"]), copied(generators["augmentation"])
 
     def _look(self, trial: Trial, augmentation: torch.Generator, batch: Tensor) -> None:
-        """Compare the gradients of the last step with the gradients by the measured credits."""
+        """Compare the last step's gradients with those of the measured credits."""
         splits = self._task.splits
         images = splits.augment(splits.train_images[batch], augmentation)
         problem = objection(trial, images, splits.train_labels[batch], gradients(self._task.network))
@@ -471,7 +476,8 @@ class _Replay:
     def _off_the_way(self, recorded: Mapping[str, Tensor], replayed: Mapping[str, Tensor]) -> str:
         """Return the difference between two states, or an empty string if they agree.
 
-        The difference is relative to the distance that a part moved, or to the size of a constant part.
+        The error of the network, and that of the feedback, is given relative to the distance that it moved during the replay. If it
+        did not move, the error is relative to the largest entry of a tensor.
         """
         differing = [name for name, tensor in replayed.items() if not _same(recorded[name], tensor.cpu())]
         problems, is_explained = [], True
@@ -492,7 +498,10 @@ class _Replay:
         return problem
 
     def _whole(self, problems: Sequence[str]) -> Iterator[Check]:
-        """Yield the check of the whole training; `problems` lists the epochs with a different checkpoint."""
+        """Yield the check of the whole training.
+
+        `problems` contains the texts about checkpoints that differ from the replay.
+        """
         comparison = self._epochs
         if not self._sealed.exact:
             if self.taken and self.taken == self._sealed.epochs * self.per_epoch:
@@ -549,7 +558,7 @@ def deviation(
 def _share_of_the_way(
     names: Sequence[str], recorded: Mapping[str, Tensor], replayed: Mapping[str, Tensor], start: Mapping[str, Tensor]
 ) -> float:
-    """Return ‖recorded − replayed‖ / ‖replayed − start‖ over these tensors, joined to one vector."""
+    """Return ‖recorded − replayed‖ / ‖replayed − start‖ over all tensors `names`."""
     if not names:
         return 0.0
     squared_difference = sum(

@@ -107,7 +107,10 @@ class ResumeFile:
         self.path.unlink(missing_ok=True)
 
     def _unsealed(self) -> tuple[Mapping[str, Any], list[EpochRow], Tensors]:
-        """Return JSON line, rows and tensors; raise IntegrityError for an altered or another run's file."""
+        """Return the JSON line, the rows and the tensors of the file.
+
+        Raise IntegrityError if the file was altered or belongs to another run.
+        """
         try:
             digest, _, body = check_file(self.path).read_bytes().partition(b"\n")
         except UnreadableFile as error:
@@ -120,9 +123,9 @@ class ResumeFile:
             identity, last = head["of"], head["epoch"]
             rows = [EpochRow(row["epoch"], jsonio.decode(Measurements, row["measurements"])) for row in head["rows"]]
             if [row.epoch for row in rows] not in ([], list(range(last + 1))):
-                raise ValueError(f"the file is of epoch {last} but has rows of other epochs")
+                raise ValueError(f"the file was written after epoch {last}, but contains rows of other epochs")
             if not _is_chain(head.get("epoch_chain"), last):
-                raise ValueError(f"the file is of epoch {last} but has another number of digests")
+                raise ValueError(f"the file was written after epoch {last}, but does not contain one digest per epoch")
             tensors = load(tensor_bytes)
         except (
             *READING_FAILS,
@@ -138,7 +141,7 @@ class ResumeFile:
 
 
 def _is_chain(digests: Any, last: int) -> bool:
-    """Return whether `digests` is one digest per epoch up to `last`, or None as in older files."""
+    """Return whether `digests` has one digest per epoch, or is None (older files)."""
     if digests is None:
         return True
     return isinstance(digests, list) and len(digests) == last + 1 and all(map(DIGEST.fullmatch, map(str, digests)))

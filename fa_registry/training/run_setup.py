@@ -46,7 +46,8 @@ class RunSetup:
 
     Attributes:
         network: the network, which training changes.
-        initial_norms: h_norm at initialisation, one value per site 0..L, or None if it was not measured.
+        initial_norms: the metric h_norm (norm of the states) at initialisation, one value per site 0..L, or None if it was not
+            measured.
     """
 
     spec: RunSpec
@@ -80,12 +81,12 @@ class RunSetup:
 
     @property
     def files(self) -> Mapping[str, Mapping[str, Tensor]]:
-        """Additional files of the run, which are always none for a setup of this class."""
+        """Additional files of the run, name → tensors: always empty in this class."""
         return {}
 
     @property
     def drawn(self) -> Mapping[str, Any]:
-        """Distribution, seed and stream of the feedback state, as its card records them."""
+        """Distribution, seed and stream from which the feedback state is drawn."""
         return {"distribution": self.method.card.feedback, "seed": self.spec.seed, "stream": "feedback"}
 
     @property
@@ -102,7 +103,7 @@ class RunSetup:
 def build_setup(spec: RunSpec, device: torch.device, root: Path | None = None) -> RunSetup:
     """Load the data, and draw network and feedback from the specification's seed.
 
-    Equal specifications give equal tasks.
+    Equal specifications give equal setups.
 
     Args:
         root: folder of the data, or None for the default folder.
@@ -147,7 +148,7 @@ def build_setup_from_splits(spec: RunSpec, device: torch.device, card: DatasetCa
 
 @products("fp32")
 def _state_norms(network: Network, images: Tensor) -> tuple[float, ...]:
-    """Return h_norm of the network in its present state, one value per site 0..L."""
+    """Return h_norm, the norm of the states, one value per site 0..L."""
     with eval_mode(network):
         _, hidden, *_ = network(images, return_hidden=True)
     return state_norms([state_vectors(state.detach()) for state in hidden])
@@ -250,9 +251,10 @@ def _beyond(device: torch.device, required_bytes: int, subject: str) -> list[str
 
 
 def network_shape(network: Network, sample: Tensor, classes: int) -> NetworkShape:
-    """Return the number of features per site and the shapes of replaceable layers.
+    """Return the sizes of the network that determine the size of a feedback state.
 
-    The features are measured in a forward pass of one sample, (1, …).
+    The result contains the number of features per site, and the shape of every weight that a method may replace in the backward
+    pass. The features are measured in a forward pass of one sample, (1, …).
     """
     with torch.no_grad(), eval_mode(network):  # a BatchNorm has no batch statistics of one sample
         sites = tuple(features(state) for state in network.hidden(sample))

@@ -181,7 +181,7 @@ def _check_together(values: dict[str, Any]) -> list[str]:
 
 
 def _check_images(values: dict[str, Any], problems: list[str]) -> list[str]:
-    """Return the architecture's problems with its options and the data set's images."""
+    """Return the problems of the architecture's options with the image shape."""
     if problems or "architecture" not in values or "dataset" not in values:
         return []
     architecture = architectures.CATALOG.get(values["architecture"])
@@ -232,7 +232,10 @@ def _check_pairing(values: dict[str, Any]) -> list[str]:
 
 
 def _check_control(values: dict[str, Any], blocks: int | None) -> list[str]:
-    """Return the problems of the control; `blocks` is num_blocks, or None without such an option."""
+    """Return the problems of the control.
+
+    `blocks` is the option num_blocks of the architecture, or None if the architecture has no such option.
+    """
     control, problems = values.get("control", "none"), []
     depth = controls.depth(control)
     if depth is None and control != "none" and not methods.CATALOG.get(values["method"]).end_to_end:
@@ -271,7 +274,10 @@ def run_name(spec: RunSpec) -> str:
 
 
 def _method(spec: RunSpec) -> str:
-    """Return the method's label, the first digits of an adopted file, and the changed options."""
+    """Return the method's part of a run's name.
+
+    The part contains the label, the first digits of an adopted checkpoint, and the changed options.
+    """
     label = " ".join([spec.method_label, spec.weights[:DIGITS]]).strip()
     unusual = _unusual(spec.method_options, _options(methods.CATALOG, spec.method))
     if spec.recipe.credit_norm != Recipe.credit_norm:

@@ -5,9 +5,10 @@ A local rule cuts the graph at every site. Its objective is
     J_l = mean_i <f_l(sg(h_{l-1}))_i, norm(c_l)_i> + λ mean_i ||f_l||²,    J_0 = mean_i <h_0_i, norm(c_0)_i>,
 
 where sg stops the gradient. Except for the penalty, J_l is linear in f_l. Therefore the code never computes the loss J_l. It passes
-the gradient of J_l at f_l, norm(c_l)/N + 2λ f_l/N, directly to autograd. The head is always trained by the exact cross entropy,
-whose gradient at the logits is e/N. tests/training/test_step.py compares the step with autograd of J, including penalty, norm and
-positions. For a method that moves states, f_l in the first term of J_l is f_l(s_{l-1}) (methods.base.HasOwnStates).
+the gradient of J_l at f_l, norm(c_l)/N + 2λ f_l/N, directly to autograd. The head is always trained by the exact gradient of the
+task's mean loss (for classes, the cross entropy), which is e/N at the logits. tests/training/test_step.py compares the step with
+autograd of J. These tests include the penalty, the norm, and states with several positions. If a method computes states s_l itself
+(methods.base.HasOwnStates), f_l in the first term of J_l is f_l(s_{l-1}).
 """
 
 from __future__ import annotations
@@ -42,12 +43,13 @@ def chained_backward(
 ) -> None:
     """Fill the .grad of every block and of the embedding, from the top down.
 
-    The gradients are those of local_credit_step with c_{l−1} = c_l (skip) + the gradient of c_l through the branch.
+    The gradients are those of the objectives J_l in the module's docstring. The credit c_{l−1} is the gradient of c_l through the
+    branch f_l. In a residual network, c_l itself is added to this gradient.
 
     Args:
         states: h_0..h_{L−1} (N, …), leaves that require grad.
-        embedded: output of the embedding on its graph, (N, …).
-        branches: f_l of states[l−1], built under `backward_through`.
+        embedded: output of the embedding with its autograd graph, (N, …).
+        branches: f_l of states[l−1], computed inside the context `backward_through`.
         top_credit: c_L (N, …).
         penalty: λ.
         credit_norm: "rms" or "none", see credit_rms.
@@ -106,8 +108,9 @@ def norm_eps(credit_scale: str, count: int) -> float:
 
     A rule that was published for the credit of the mean loss divides c/N by rms(c/N) + ε. This equals c divided by rms(c) + N·ε.
     With ε instead of N·ε, the growth of fa on digits is about twice as large (docs/differences.md). tests/methods/test_published.py
-    trains fa and dfa next to the published loop: the results are equal with the scale of the cards and differ with the other scale.
-    The result is a Python number that depends only on the batch size, so a captured step can contain it.
+    trains fa and dfa with this code and with the published loop. Both results are equal with the `credit_scale` of the method's
+    card, and differ with the other value of `credit_scale`. The result is a Python number that depends only on the batch size, so
+    it is constant in a captured step.
 
     Args:
         credit_scale: MethodCard.credit_scale.
@@ -119,8 +122,9 @@ def norm_eps(credit_scale: str, count: int) -> float:
 def normalised_credits(credits: Sequence[Tensor], kind: str, count: int, eps: float = NORM_EPS) -> Sequence[Tensor]:
     """Return norm(c_l)/count for the credit of every site.
 
-    Sites with the same shape share each operation, because kernel launches dominate the time on a GPU. Credits that are transposed
-    in memory are computed separately, because joined with the others they would be summed in another order.
+    If the credits of all sites have the same shape, they are joined and normalised in one operation, because kernel launches
+    dominate the time on a GPU. If the memory of a credit is transposed, all credits are normalised separately, because joining
+    would change the order of sums.
 
     Args:
         credits: c_0..c_L, each (N, …).
@@ -155,13 +159,13 @@ def credit_rms(credit: Tensor, kind: str, eps: float = NORM_EPS) -> Tensor | flo
 
 @dataclass(frozen=True)
 class StepSums:
-    """Sums over one batch, as tensors of shape () on the device.
+    """Sums over one batch, as scalar tensors on the device.
 
     Attributes:
         loss: sum of the samples' losses.
-        score: sum of the task's headline over the batch, see Task.batch_score.
+        score: sum of the task's main metric over the batch, see Task.batch_score.
         penalty: Σ_l Σ_i λ||f_l||².
-        seen: the inputs of a local-credit method, or None.
+        seen: the inputs that a local-credit method received in this step, or None for an end-to-end method.
     """
 
     loss: Tensor
@@ -194,7 +198,7 @@ class OutputError:
         Args:
             logits: (N, C).
             labels: class numbers (N,), or target values (N, C) for a regression.
-            task: the task of the labels. Default: the built-in task of their type.
+            task: the task, or None for the built-in task that fits the type of the labels.
         """
         logits = logits.detach()
         task = task or task_of(labels)
@@ -210,15 +214,15 @@ class OutputError:
 def backprop_step(
     network: Network, images: Tensor, labels: Tensor, penalty: float, run: Run = call, task: Task | None = None
 ) -> StepSums:
-    """Fill every .grad with the gradient of mean CE + λ Σ_l mean_i ||f_l||².
+    """Fill every .grad with the gradient of mean_i ℓ_i + λ Σ_l mean_i ||f_l||².
 
-    The graph is not cut between the blocks.
+    ℓ_i is the task's loss of one sample. The graph is not cut between the blocks.
 
     Args:
         labels: class numbers (N,), or target values (N, C).
         penalty: λ.
         run: see devices.runner.
-        task: the task of the labels. Default: the built-in task of their type.
+        task: the task, or None for the built-in task that fits the type of the labels.
     """
     states, branches = [run(network.embed, images)], []
     for block in network.blocks:
@@ -259,7 +263,7 @@ def local_credit_step(
         credit_norm: "rms" or "none", see credit_rms.
         generator, progress: see CreditInputs.
         run: see devices.runner.
-        task: the task of the labels. Default: the built-in task of their type.
+        task: the task, or None for the built-in task that fits the type of the labels.
     """
     matrices = method.backward_weights(feedback, network) if isinstance(method, UsesBackwardWeights) else {}
     with backward_through(network, matrices):
@@ -298,7 +302,7 @@ def local_credit_step(
 def _cut_forward(
     network: Network, images: Tensor, run: Run, chained: bool
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-    """Return embed(x) on its graph, the cut states h_0..h_L, and their branches f_l."""
+    """Return embed(x) with its graph, the detached h_0..h_L, and the branches f_l."""
     embedded = run(network.embed, images)
     states, branches = [embedded.detach()], []
     for block in network.blocks:

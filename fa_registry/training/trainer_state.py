@@ -46,7 +46,7 @@ def check_fits(trainer: Trainer, tensors: Tensors, early: bool = False) -> None:
         expected |= {f"optimizer.{index}.{name}": moments[name] if name == "step" else parameter for name in moments}
         if set(moments) not in (set(), MOMENTS):
             raise IntegrityError(
-                f"the state to resume from has unexpected moments {join_names(moments)} of weight {index}"
+                f"the state to resume from has the unexpected optimiser values {join_names(moments)} for weight {index}"
             )
     if misfits := {name for name in expected.keys() | tensors.keys() if _kind(expected, name) != _kind(tensors, name)}:
         raise IntegrityError(f"the state to resume from does not fit this run: {shortened(sorted(misfits))}")

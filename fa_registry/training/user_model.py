@@ -101,10 +101,11 @@ class UserCreditRule:
     Args:
         subject: name of the function in error messages.
         model: the user-supplied model.
-        rule: rule(model, x, y) → [c_0 … c_L], each (N, D_l) or of the state's shape, or None at a site without a credit. If `rule`
-            is None, the user gave no credit.
-        fresh: fresh(model, x, y, generator) → credits under newly drawn feedback, for the null of Γ, or None.
-        draws: number of draws for the null.
+        rule: function rule(model, x, y) that returns the list [c_0 … c_L], or None if the user gave no credit. Each credit has the
+            shape (N, D_l) or the state's shape. At a site without a credit, the entry of the list is None.
+        fresh: function fresh(model, x, y, generator) that returns credits under newly drawn feedback, for the null distribution of
+            the alignment Γ; or None.
+        draws: number of draws for the null distribution.
     """
 
     def __init__(self, subject: str, model: nn.Module, rule: CreditRule | None, fresh: FreshRule | None, draws: int):
@@ -125,7 +126,10 @@ class UserCreditRule:
             return self._checked(self._rule(self._model, x, y), states)
 
     def bench(self, x: Tensor, y: Tensor, states: Sequence[Tensor]) -> ProbeContext:
-        """Return a context for the diagnostics that contains only the draws of the null."""
+        """Return a context that gives the diagnostics only the credits under new feedback.
+
+        The null distribution of Γ uses these credits. All other entries of the context are empty or unavailable.
+        """
 
         def drawn(index: int) -> list[Tensor]:
             with state_unchanged(self._model):
@@ -147,7 +151,7 @@ class ReferenceSource:
 
     Attributes:
         source: description of the way in which the gradient was computed, or an empty string for the model's backward pass.
-        check: the result of the check, or None if the gradient was not checked this time.
+        check: the result of the check, or None if this measurement did not check the gradient.
     """
 
     source: str = ""
@@ -167,16 +171,17 @@ def measured(
 ) -> tuple[Measurements, ReferenceSource]:
     """Run diagnostics on one batch and check the reference gradient.
 
-    At a site without a credit, the metrics are N/A with this reason. If the backward pass does not compute the model's gradient,
-    comparisons with the gradient are N/A. If a diagnostic raises an exception, the traceback is added to the failures, as in
-    built-in training.
+    At a site without a credit, the metrics that need a credit are N/A with the reason that no credit was given. If the backward
+    pass does not compute the model's gradient, comparisons with the gradient are N/A. If a diagnostic raises an exception, the
+    traceback is added to the failures, as in built-in training.
 
     Args:
         network, x, y: network with observable sites, input (N, …) and labels (N,).
         least_error: as for an Observation.
         objection: the result of an earlier check, for an epoch in which the gradient is not checked. None checks the gradient now.
         samples: as for reference.checked.
-        initial_norms: as for an Observation. An empty sequence means that the model is at initialisation now.
+        initial_norms: the metric h_norm of every site at initialisation, or None if it is unknown. An empty sequence means that the
+            model is at initialisation now.
 
     Returns:
         The measurements, and the source of the reference gradient.

@@ -33,7 +33,7 @@ DIGITS = 8  # of a digest in a name
 class UserRunSetup:
     """Model and evaluation batch of a user-supplied training loop.
 
-    The class has the interface of Task.
+    The class has the attributes of RunSetup that recording and measuring a run need.
 
     Attributes:
         spec: the specification, as the author of the loop declared it.
@@ -107,12 +107,15 @@ class UserRunSetup:
 
     @property
     def files(self) -> Mapping[str, Mapping[str, Tensor]]:
-        """Additional files of the run, name → tensors."""
+        """Additional files of the run: file name → (tensor name → tensor)."""
         x, y = self.batch
         return {EVALUATION: {"x": x, "y": y}} if "factory" in self.story else {}
 
     def with_conventions(self, measurements: Measurements, reference: str) -> Measurements:
         """Return the measurements together with their conventions.
+
+        Conventions are the facts that determine the metrics: for example, the number of eval samples and the source of the
+        reference gradient.
 
         Args:
             measurements: measurements of the evaluation batch.

@@ -297,8 +297,8 @@ def log_audit(
 ) -> tuple[str, str]:
     """Log the audit as one run with the pages as artifacts, and tag the audited runs.
 
-    Every judged run gets its verdicts, the first epochs at which rules fired, its margin, a note and its form. A run that could
-    not be judged gets a note with the reason. The study's run gets a note.
+    Every judged run gets its verdicts, the first epochs at which rules fired, its margin, a note and the reporting form of its
+    group. A run that could not be judged gets a note with the reason. The study's run gets a note.
 
     Args:
         folder: Folder that contains only the pages.
@@ -426,7 +426,10 @@ def _last_epoch(run: RunAudit) -> int:
 
 
 def _attach_forms(tracker: Tracker, notes: Notes, folder: Path) -> dict[str, dict[str, str]]:
-    """Attach to each run a copy of the form of its group (docs/decisions/0026)."""
+    """Attach to each run a copy of its group's reporting form (docs/decisions/0026).
+
+    Return run id → (file name → digest of the file).
+    """
     attached: dict[str, dict[str, str]] = {}
     for group, link in notes.sources.forms:
         page = inline_assets((folder / link.href).read_text(encoding="utf-8"))
@@ -485,9 +488,9 @@ def verdict_tags(report: AuditReport, index: int, current_tags: Mapping[str, str
 
 
 def outdated_verdict_tags(tags: Mapping[str, str], current_tags: Mapping[str, str]) -> list[str]:
-    """Return the names of the run's outdated verdict tags.
+    """Return the run's verdict tags that only belong to an earlier audit.
 
-    An outdated tag has the verdict of an edition in `tags`, but with thresholds that only an earlier audit used.
+    Such a tag contains a verdict of an edition that `tags` also contains, but with other thresholds.
 
     Args:
         tags: New tags of the run.
@@ -501,7 +504,8 @@ def outdated_verdict_tags(tags: Mapping[str, str], current_tags: Mapping[str, st
 def verdict_text(verdict: Verdict, edition: EditionReference) -> str:
     """Return the label of a verdict, for example `PASS` or `PASS (mine 1a2b3c4d)`.
 
-    The part in parentheses is added if the edition is not built-in or has changed thresholds.
+    The part in parentheses is added if the edition is not built-in or has changed thresholds. `mine` means the user's edition, and
+    `1a2b3c4d` is the start of the edition's digest.
     """
     mark = verdict_mark(edition)
     return f"{verdict.label} ({mark})" if mark else verdict.label

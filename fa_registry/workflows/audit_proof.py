@@ -54,8 +54,8 @@ def judged_again(
 
     Args:
         reference: Name and overridden thresholds of the edition.
-        interims: Mapping from the `seeds_key` of a group to the number of its interim analysis. The default is the mapping in the
-            report's findings.
+        interims: Mapping from a group's `seeds_key` to the number of its interim analysis, i.e. 1 for the first audit of its seeds
+            and a larger number if the seeds changed after an audit. By default, the numbers in the report's findings are used.
     """
     edition = load_edition(reference.name, {code: float(limit) for code, limit in reference.overrides.items()})
     return judge_all([run.record for run in report.runs], edition, report.waivers, interims or _recorded_looks(report))
@@ -75,8 +75,8 @@ def check_verdicts(
     """Judge the records again and compare verdicts and findings with the report.
 
     Args:
-        same_release: Whether the installed code judged the report. If not, a difference is unverifiable instead of a mismatch.
-        interims: Interim analysis of each group, as in `judged_again`.
+        same_release: Whether the installed code made the report. If not, a difference is unverifiable instead of a mismatch.
+        interims: Number of the interim analysis of each group, as in `judged_again`.
     """
     differences, reworded, unchecked, names = [], [], [], []
     for reference, judged in _opinions(report):
@@ -102,7 +102,11 @@ def check_verdicts(
                 reworded.append(f"{run.record.name}: only the wording of findings by edition {reference.name} differs")
     if differences or reworded:
         reason = (
-            () if same_release else ("another release may have judged: the audit was not made with the installed code",)
+            ()
+            if same_release
+            else (
+                "the audit was made with other code than the installed code, and this other code may judge differently",
+            )
         )
         return Integrity("mismatch" if same_release else "unverifiable", (*_first([*differences, *reworded]), *reason))
     if unchecked:
@@ -156,7 +160,7 @@ def check_record(tracker: Tracker, run: StoredRun, reported: RunRecord) -> Integ
         text = f"the report has metrics that the run did not record: {', '.join(_first(extra))}"
         return Integrity("unverifiable", (f"{text}; `fa-registry audit` recomputes the metrics",))
     return Integrity(
-        "verified", ("all artifacts are the audited ones, and all metrics equal the values that the run recorded",)
+        "verified", ("no artifact has changed since the audit, and all metrics equal the values that the run recorded",)
     )
 
 
@@ -199,7 +203,7 @@ def is_same_release(audit: StoredRun) -> bool:
 def rendered_again(tracker: Tracker, audit: StoredRun, report: AuditReport) -> Iterator[Path]:
     """Render the pages of the report into a temporary folder, and yield the folder.
 
-    Text that users wrote into forms is kept.
+    Text that users wrote into reporting forms is kept.
     """
     with process_ownership.temp_dir("fa_registry-pages-") as out:
         for name in filter(FORM.fullmatch, check_audit_pages(tracker, audit)):
