@@ -1,6 +1,6 @@
 """Remark on multiple comparisons: how many methods an audit compares.
 
-The remark also states which methods clear their limit after a correction for multiple comparisons.
+The remark also states which methods pass the rule on the margin after a correction for multiple comparisons.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ SHOWN = 20
 def compared_methods(runs: Sequence[RunAudit]) -> Iterator[str]:
     """Yield a remark on the number of methods that an audit compares.
 
-    The remark also lists the methods that clear their limit by Holm's procedure. There is no remark if fewer than two margins
-    have an interval. Each comparison is a chance to clear by luck: with 18 methods exactly at the limit, at least one clears in
-    37 % of audits. Verdicts are not corrected, because the verdict of a method would then depend on the other methods in the
-    audit.
+    The remark also lists the methods that pass the rule on the margin by Holm's procedure. There is no remark if fewer than two
+    margins have an interval. With every comparison, it becomes more likely that some method passes by chance: with 18 methods
+    exactly at the limit, at least one passes in 37 % of audits. Verdicts are not corrected, because the verdict of a method would
+    then depend on the other methods in the audit.
 
     Args:
         runs: runs judged by the same edition.
