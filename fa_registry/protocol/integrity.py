@@ -43,7 +43,7 @@ def compare(logged: Measurements, recomputed: Measurements) -> Integrity:
     if absent:
         return _integrity("unverifiable", _shortened(absent))
     agreement = (
-        f"within the tolerances of another configuration: {configuration_difference}"
+        f"within the tolerances for a different configuration: {configuration_difference}"
         if configuration_difference
         else "bit-equal"
     )

@@ -89,7 +89,7 @@ def remarks(seeds: Sequence[int]) -> Iterator[str]:
     """Yield a remark that lists the seeds with a margin over the ladder_1 control."""
     if seeds:
         seed_text = ", ".join(map(str, sorted(set(seeds))[:SHOWN]))
-        yield f"the margin of seed {seed_text} is over the accuracy {TEXT}, which exceeds that of the frozen control"
+        yield f"the margin of seed {seed_text} is computed over the accuracy {TEXT}, which exceeds that of the frozen control"
 
 
 def _doubt(control: RunRecord) -> str:

@@ -38,7 +38,7 @@ def compared_methods(runs: Sequence[RunAudit]) -> Iterator[str]:
     chance = 1 - (1 - ONE_SIDE) ** count
     text = (
         f"{count} methods are compared with their frozen controls, each with a separate interval. If all methods were exactly at "
-        f"the limit, at least one of them would clear in about {chance:.0%} of such audits"
+        f"the limit, at least one of them would clear the limit in about {chance:.0%} of such audits"
     )
     cleared = [run for run, finding in findings.values() if finding.outcome == "pass"]
     adjusted = holm(_p_value(finding) for _, finding in findings.values())
@@ -48,7 +48,8 @@ def compared_methods(runs: Sequence[RunAudit]) -> Iterator[str]:
     if cleared:
         description = _named(clear_by_holm) if clear_by_holm else "none"
         text += (
-            f". Number of methods that clear: {len(cleared)}. Methods that also clear by Holm's procedure over all {count}: "
+            f". Number of methods that clear the limit: {len(cleared)}. Methods that also clear it by Holm's procedure over all "
+            f"{count}: "
             f"{description}"
         )
     yield f"{text}."

@@ -262,7 +262,7 @@ def _again(case: RunWithControl, weights: dict[str, int]) -> str:
     file, seed = case.record.spec.weights, case.record.spec.seed
     if not file or weights.setdefault(file, seed) == seed:
         return ""
-    return f"its weights file is also that of seed {weights[file]}, which already counts"
+    return f"its run has the same weights file as seed {weights[file]}, which already counts"
 
 
 def _stated(references: Mapping[int, ControlReference]) -> Iterator[str]:
@@ -274,7 +274,7 @@ def _stated(references: Mapping[int, ControlReference]) -> Iterator[str]:
     for doubt, seeds in by_reason.items():
         seed_text = ", ".join(shortened(seeds))
         if doubt:
-            yield f"the frozen control of seed {seed_text} is not proven, so its accuracy counts as stated: {doubt}"
+            yield f"the frozen control of seed {seed_text} is not proven, so its accuracy counts only as stated: {doubt}"
         else:
             yield f"the frozen accuracy of seed {seed_text} was {BY_HAND}"
 

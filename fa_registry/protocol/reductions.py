@@ -78,7 +78,7 @@ def end_share(row: Sequence[Reading]) -> SiteReading:
     """
     site_values = [(site, reading.value) for site, reading in enumerate(row) if reading.value is not None]
     if len(site_values) < 2:
-        return Reading(None, f"{len(site_values)} sites with a value: at least 2 are needed to leave one out"), None
+        return Reading(None, f"{len(site_values)} sites have a value; leaving out one site needs at least 2"), None
     values = [value for _, value in site_values]
     mean = sum(values) / len(values)
     shares = []

@@ -332,7 +332,11 @@ def _target(published: Published, margin: float, log: bool) -> tuple[Reported | 
     if published.value is not None:
         return _scaled(published.value, log), margin, "published without a spread, therefore treated as exact"
     low, high = _scaled(published.low, log), _scaled(published.high, log)
-    return (low + high) / 2, margin + (high - low) / 2, "published as a range, half of which is added to the margin"
+    return (
+        (low + high) / 2,
+        margin + (high - low) / 2,
+        "published as a range; half the width of the range is added to the margin",
+    )
 
 
 def _bound(published: Published, measured: Sequence[float], log: bool) -> Tested:
