@@ -1,13 +1,13 @@
 """Catalogs that find and import the plug-ins of each kind by name.
 
 A built-in plug-in is one file in the folder of its kind. The file binds `PLUGIN`, and the file name is the plug-in's
-name. A third-party plug-in is an entry point in the group `fa_registry.<family>`, where `<family>` is the plug-in kind.
-A plug-in is imported on first use. A plug-in that fails to import affects only the code that uses it, and the import has
-a time limit.
+name. A third-party plug-in is an entry point in the group `fa_registry.<family>`, where `<family>` is the plug-in kind,
+such as `methods`. A plug-in is imported on first use. A plug-in that fails to import affects only the code that uses it,
+and the import has a time limit.
 
-Every run records which code its plug-ins had. For a built-in plug-in this record is the version on its card. The author
-must raise this version if the plug-in's results change (tests/golden.json checks this). For a third-party plug-in the
-record is a digest of its source, so its author does not have to maintain a version.
+Every run records the version of its plug-ins' code. For a built-in plug-in this record is the version on its card. The
+author must raise this version if the plug-in's results change (tests/golden.json checks this). For a third-party plug-in
+the record is a digest of its source, so its author does not have to maintain a version.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class Catalog:
             raise
 
     def members(self) -> dict[str, Any]:
-        """Import all plug-ins and return name → plug-in, sorted by name.
+        """Import all plug-ins and return a mapping name → plug-in, sorted by name.
 
         A third-party plug-in that cannot be used is left out, and one warning is logged.
 
@@ -196,9 +196,9 @@ class Catalog:
         """Return the data that identify the code of a plug-in.
 
         Returns:
-            For a built-in plug-in, `version` from its card. For a third-party plug-in, `package`, `version`, `digest` and
-            `files`. `files` = "all" means that the digest includes all files of the package. Older releases included only the
-            Python files.
+            For a built-in plug-in, the `version` on its card. For a third-party plug-in, the `package`, its `version`, the `digest`
+            of its source, and `files`. The value "all" of `files` means that the digest includes all files of the package. In
+            records of older releases, the digest includes only the Python files.
 
         Raises:
             PluginError: the source of the plug-in is not found.
@@ -252,7 +252,7 @@ class Catalog:
         return locations
 
     def _add(self, locations: dict[str, Location], name: str, location: Location) -> None:
-        """Add a third-party plug-in to `locations`, or record the conflict of names."""
+        """Add a third-party plug-in to `locations`, or record an error if its name exists."""
         existing = locations.setdefault(name, location)
         if (existing.module, existing.attribute) == (location.module, location.attribute):
             return
@@ -347,8 +347,8 @@ def source_digest(module: str, all_files: bool = False) -> str:
     """Return the SHA-256 (hex) of the source files of a module's top-level package.
 
     The digest includes the relative path and the bytes of each file. All files of the package are included, because it is
-    not known which of these files a plug-in will use. Other packages that the module imports are excluded. A module without
-    a package is one file.
+    not known which of these files a plug-in will use. Other packages that the module imports are excluded. If the module is
+    not in a package, the digest includes only the module's file.
 
     Args:
         all_files: include every file instead of only .py files, because a JSON file or a compiled module may also

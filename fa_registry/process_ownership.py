@@ -34,7 +34,7 @@ def process_tag() -> str:
 
 
 def is_here(tag: str) -> bool:
-    """Return whether the process of a tag is on this machine and in this container."""
+    """Return whether a tag belongs to a process on this machine, in this container."""
     host, _, _, namespace = (*tag.split(":"), "", "", "")[:4]  # tags of older releases end after the pid
     return host == platform.node() and namespace in ("", _namespace())
 
@@ -142,7 +142,10 @@ def _started(pid: int) -> int:
 
 
 def _status(pid: int) -> tuple[str, int]:
-    """Return state (X: no such process) and start in ticks after boot (0: unknown)."""
+    """Return the state letter of a process and its start time in ticks after boot.
+
+    The state is X if there is no such process. The start time is 0 if it is unknown.
+    """
     with suppress(OSError):  # no such process, a process of another user, or a system without /proc
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
         return fields[0], int(fields[19])

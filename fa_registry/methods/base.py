@@ -47,20 +47,21 @@ class MethodCard:
     fa_registry.testing checks the declared `properties` by measurement.
 
     Args:
-        deviations: differences from the source; forms number the differences in this order.
+        deviations: differences from the source; reporting forms number the differences in this order.
         architectures: names of supported architectures, or ("any",).
         gamma_reference: the direction with which Γ compares the credit.
-        exact_sites: sites at which the credit is exact by construction: none, last (site L), all.
+        exact_sites: sites at which the credit equals the gradient by construction: "none", "last" (site L) or "all".
         feedback: description of the distribution of the feedback state.
         unsupported: sentence that explains why other architectures are refused.
-        learned: whether the feedback learns. If so, a new draw is an untrained network, not an alternative feedback.
-        credit_scale: the loss whose credit is normalised in the source: "sum" over samples (an error e without 1/N) or "mean".
-            In this package, credits always belong to the sum. The value only determines the unit of ε in norm(c): 1e-6 or N·1e-6.
+        learned: whether the feedback learns. If it learns, Γ has no null distribution, because new feedback would be untrained.
+        credit_scale: "sum" if the source normalises the credit of the summed loss (an error e without 1/N), "mean" if the source
+            normalises the credit of the mean loss. In this package, credits always belong to the sum. The value only determines
+            ε in norm(c), which is 1e-6 for "sum" and N·1e-6 for "mean".
         credit_scale_source: reference for credit_scale.
-        version: version of a built-in method, increased whenever a number of the method changes. It distinguishes old and new
-            runs.
-        needs_autograd: whether credits() differentiates through `inputs.network`; forms show this. Otherwise the method receives
-            a network that returns values without gradients (fa_registry.training.detached_network).
+        version: version of a built-in method. The author increases the version whenever the method's results change, so the
+            version distinguishes old and new runs.
+        needs_autograd: whether credits() differentiates through `inputs.network`; reporting forms show this value. If false, the
+            method receives a network that returns values without gradients (fa_registry.training.detached_network).
         may_reach_bp: whether the credit may become equal to the gradient while the feedback learns. An audit warns if the credit
             of any other method becomes equal to the gradient.
     """
@@ -145,9 +146,9 @@ class NetworkShape:
         sites: number of features D at every site 0..L.
         classes: number of classes C.
         image: shape of one input.
-        weights: layer name, such as `blocks.0.w1`, → shape of the layer's weight, (out, in) or, for a kernel,
-            (out, in, height, width). These are the layers of the blocks and the head whose weight can be replaced in the backward
-            pass.
+        weights: mapping from the name of a layer, such as `blocks.0.w1`, to the shape of its weight. The shape is (out, in) or,
+            for a kernel, (out, in, height, width). The mapping contains the layers of the blocks and the head whose weight can
+            be replaced in the backward pass.
     """
 
     sites: tuple[int, ...]
@@ -212,8 +213,8 @@ class CreditInputs:
         labels: (N,).
         losses: ℓ_i, (N,).
         network: see NetworkView.
-        progress: completed fraction of the training, 0 to 1, a number or a tensor (). Use the value only in tensor operations,
-            because it changes between the replays of a captured step.
+        progress: completed fraction of the training, 0 to 1, as a number or a scalar tensor. Use the value only in tensor
+            operations, because the value changes between the replays of a captured step.
         task: the task of the labels. Default: the built-in task of their type.
     """
 
@@ -235,7 +236,7 @@ class CreditInputs:
 
         Args:
             outputs: z, (N, C).
-            labels: their labels. Default: the labels of the batch.
+            labels: labels of these outputs. Default: the labels of the batch.
         """
         labels = self.labels if labels is None else labels
         return (self.task or task_of(labels)).sample_losses(outputs, labels)
@@ -273,8 +274,8 @@ class Method(abc.ABC):
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
         """Compute the credits c_0..c_L of the summed loss, with the sign of a gradient.
 
-        The conventions are in the docstring of the module. This method is called without grad mode. A rule that differentiates must
-        enable grad mode itself.
+        The docstring of the module defines sign, scale and shape of a credit. This method is called without grad mode. A rule that
+        differentiates must enable grad mode itself.
 
         Args:
             feedback: the current state of the module that `feedback` created; it must not be changed.
@@ -293,12 +294,12 @@ class Method(abc.ABC):
 class LearnsFeedbackByLoss(abc.ABC):
     """Method whose feedback parameters learn by a loss.
 
-    The feedback parameters and the network have the same recipe.
+    The optimiser, learning rate and weight decay of the network's recipe also apply to the feedback parameters.
     """
 
     @abc.abstractmethod
     def feedback_loss(self, feedback: nn.Module, inputs: CreditInputs) -> Tensor:
-        """Compute the loss of the feedback, a scalar tensor () in the unit of the source.
+        """Compute the loss of the feedback, a scalar tensor in the unit of the source.
 
         The graph of the loss must contain only the feedback parameters. The engine calls this method once per step with grad
         mode on, after the network's gradients are computed and before any update. The recipe's optimiser minimises the loss
@@ -317,8 +318,8 @@ class HasFeedbackRule(abc.ABC):
 
         Args:
             feedback: the module to change.
-            inputs: the inputs of the credits, from before the update. Only inputs.network contains the updated weights. A rule that
-                needs random numbers must draw them from inputs.generator.
+            inputs: the inputs from which the credits of this step were computed, before the update of the weights. Only
+                inputs.network contains the updated weights. A rule that needs random numbers must draw them from inputs.generator.
         """
 
 

@@ -144,9 +144,9 @@ class CreditBridge(Method, LearnsFeedbackByLoss, HasFeedbackRule, Bridge):
 
 
 def _recursion_errors(feedback: ValueState, inputs: CreditInputs, thinning: int) -> Tensor:
-    """Compute V_φ(h_l) − sg softmin_l for all sites l < L, concatenated to (rows,).
+    """Compute V_φ(h_l) − softmin_l for all sites l < L, concatenated to shape (rows,).
 
-    Site l contributes only the samples i with i ≡ l modulo `thinning`.
+    The softmin is a constant without gradient. Site l contributes only the samples i with i ≡ l modulo `thinning`.
     """
     signal, hidden, times = feedback.value.conditioning_signal(inputs), site_rows(inputs), site_times(inputs)
     blocks = len(hidden) - 1

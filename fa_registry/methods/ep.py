@@ -1,7 +1,7 @@
 """Method ep: equilibrium propagation on a predictive-coding energy.
 
-The method contrasts a free phase with a weakly nudged phase. The contrast is that of the energy's parameter gradient, as in the
-source, or that of the states.
+The method compares a free phase with a weakly nudged phase. The option `contrast` selects the compared values: the energy's
+parameter gradients, as in the source, or the states.
 """
 
 from __future__ import annotations

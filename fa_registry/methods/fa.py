@@ -57,8 +57,8 @@ class BlockFeedbackAlignment(Method):
         """Compute c_L = g_L and, for lower sites, c_{l−1} = c_l B_l, (N, D_{l−1}).
 
         For maps (N, D, H, W), c_L is the gradient of the average over positions, (N, D). The head of small_resnet reads the
-        average over P positions, so the gradient at each position is 1/P of the gradient of the average. The root mean square
-        over a complete map would also be P times smaller, and ε would be P times too large in comparison.
+        average over P positions, so the gradient at each position is 1/P of the gradient of the average. If c_L were a complete
+        map, its root mean square would therefore be P times smaller, and ε in norm(c) would be P times too large in comparison.
         """
         # B_l carries the credit from the output of block l to its input: iteration `block` computes the credit one site below.
         # With an index error of one this would no longer be dfa with the composed matrix (tests/methods/test_fa.py).

@@ -1,6 +1,6 @@
-"""Method kolen_pollack: feedback has the same updates and decay as the weights.
+"""Method kolen_pollack: the feedback receives the same updates as the weights.
 
-Therefore feedback and weights converge to each other.
+The weight decay is also the same. Therefore feedback and weights converge to each other.
 """
 
 from __future__ import annotations

@@ -81,9 +81,10 @@ class PredictiveCoding(Method):
 
 
 def settle(inputs: CreditInputs, steps: int, step_size: float) -> list[Tensor]:
-    """Return ε_0..ε_L after `steps` updates ε_l ← ε_l − η(ε_l − J_{l+1}ᵀ ε_{l+1}).
+    """Return the prediction errors ε_0..ε_L after `steps` steps of relaxation.
 
-    The Jacobians, and the gradient g_L that replaces the term of site L+1, are those of the forward pass.
+    Each step is ε_l ← ε_l − η(ε_l − J_{l+1}ᵀ ε_{l+1}). At site L, −g_L replaces the term J_{L+1}ᵀ ε_{L+1}. The Jacobians and g_L
+    are those of the forward pass.
     """
     with torch.enable_grad():
         leaves = [state.detach().requires_grad_() for state in inputs.hidden[:-1]]

@@ -43,7 +43,7 @@ DIGITS = str.maketrans({letter: digit for digit, letters in LOOK_LIKE.items() fo
 def digests() -> Mapping[str, str]:
     """Return a mapping edition name → SHA-256 of its file, for all built-in editions.
 
-    Each edition is followed by its variants, which have the same digest.
+    After each edition, the mapping contains the variants of this edition with the same digest, because they are in the same file.
     """
     digest_of: dict[str, str] = {}
     for path in sorted(bundled_files.editions().glob("*.toml")):
@@ -104,7 +104,8 @@ def provenance_of(edition: EditionReference) -> str:
 def describe_edition(edition: EditionReference) -> str:
     """Return the text for an edition on pages, such as `mine (based on 2026-11)`.
 
-    If a user-supplied edition is not called `mine`, the text starts with its name: `lenient, mine (own rules)`.
+    The word `mine` marks a user-supplied edition. If such an edition has another name, the text starts with this name:
+    `lenient, mine (own rules)`.
     """
     if provenance_of(edition) == SHIPPED:
         return edition.name
@@ -120,7 +121,8 @@ def describe_edition(edition: EditionReference) -> str:
 def verdict_mark(edition: EditionReference) -> str:
     """Return the mark for verdicts that are shown without the name of their edition.
 
-    For an unmodified built-in edition, return an empty string.
+    The mark shows that the edition is not an unmodified built-in edition, for example `mine 1a2b3c4d` or `modified edition`. For an
+    unmodified built-in edition, return an empty string.
     """
     marks = {SHIPPED: "", OWN: f"mine {edition.digest[:DIGEST]}", FOREIGN: f"not shipped {edition.digest[:DIGEST]}"}
     mark = marks[provenance_of(edition)]

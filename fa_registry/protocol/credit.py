@@ -1,7 +1,7 @@
 """Rule on the distribution of credit over sites.
 
-The rule compares Γ with its null distribution at every site. Its guard checks whether the mean of Γ depends on one end of the
-network.
+The rule compares Γ with its null distribution at every site. Its guard is a further condition, which checks how much the mean of
+Γ changes if the first or the last site is left out.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ def is_exact(card: Mapping[str, Any]) -> bool:
 def judge_credit(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
     """Judge the distribution of credit over sites.
 
-    The leading condition uses p-values of the null distribution of Γ, and the guard uses Γ. A site counts if it has both values:
-    exact sites have no null distribution, and runs without their feedback state have no Γ. The sentence of the finding states how
-    many sites count, because a mean over few sites and a mean over all sites are different metrics.
+    The leading condition uses p-values of the null distribution of Γ, and the guard uses Γ. A site counts if it has both values. A
+    site at which the credit is exact by construction has no null distribution, and a run without its feedback state has no Γ. The
+    sentence of the finding states how many sites count, because a mean over few sites and a mean over all sites are different
+    metrics.
     """
     if case.control:
         return skipped_control(rule, case, Reading(None, "the credit of a control is not judged"), limits=_limits(rule))
@@ -109,7 +110,7 @@ def guard_of(finding: Finding, measurements: Measurements) -> GuardReading | Non
 
 
 def _guard(guard: Condition, masked: Measurements) -> GuardReading | None:
-    """Return the guard's reading if the mean of Γ depends on one end, or None."""
+    """Return the guard's reading if the guard fires, or None."""
     share, site = take(guard.quantity, guard.take, masked)
     if not compare(guard, share).fires:
         return None
@@ -118,7 +119,10 @@ def _guard(guard: Condition, masked: Measurements) -> GuardReading | None:
 
 
 def _counted(names: Sequence[str], measurements: Measurements) -> tuple[list[int], Measurements]:
-    """Return the sites at which all metrics have a value, and their measurements."""
+    """Return the sites with a value of every named metric, and masked measurements.
+
+    The masked measurements contain only the named metrics and have no value at the other sites.
+    """
     rows = [measurements.sites.get(name, ()) for name in names]
     counted_sites = [
         site

@@ -57,7 +57,7 @@ class Condition:
 class FarSeed:
     """Criterion for an outlier among the seeds.
 
-    If one seed is that far from the other seeds, no interval over the seeds decides.
+    If the margin of one seed is an outlier, the interval over the seeds cannot decide the rule, so the rule is undecided.
     """
 
     level: float
@@ -120,12 +120,12 @@ class Rule:
 
     @property
     def guards(self) -> tuple[Condition, ...]:
-        """The guard and its further condition, or an empty tuple without a guard."""
+        """The guard and its second condition; empty if the rule has no guard."""
         return tuple(condition for condition in (self.guard, self.guard_also) if condition)
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """All conditions: the leading one, alternatives, further conditions, guards."""
+        """Leading condition, alternatives, further conditions and guards, in this order."""
         leading = Condition(self.quantity, self.take, self.fires, self.threshold, self.unit, self.fired, self.clear)
         return (leading, *self.either, *self.also, *self.guards)
 
@@ -189,12 +189,13 @@ def checked_overrides(
     """Check changed thresholds and return them by rule and metric.
 
     Args:
-        overrides: `D1`, `D1.threshold` or `D2.gain` → value.
-        metrics_of_rule: rule → metrics of its conditions, starting with the leading condition.
+        overrides: mapping from the name of a limit to its new value. `D1` and `D1.threshold` name the limit of rule D1's leading
+            condition. `D2.gain` names the limit of rule D2's condition on the metric gain.
+        metrics_of_rule: mapping from a rule to the metrics of its conditions, starting with the leading condition.
         edition: name of the edition in error messages.
 
     Returns:
-        A mapping (rule, metric of a further condition) → value. The metric is an empty string for the rule's own threshold.
+        A mapping (rule, metric) → new value. The metric is an empty string for the limit of the leading condition.
 
     Raises:
         InvalidFields: lists every override that matches no limit or is not a finite number.
@@ -245,7 +246,7 @@ def _tables(value: Any) -> list[dict[str, Any]]:
 
 
 def _edition_problems(table: dict[str, Any]) -> Iterator[str]:
-    """Yield the problems of an edition that are not errors in the types of its fields."""
+    """Yield the problems of an edition, except fields with a wrong type."""
     yield from _empty(table, ("name", "title", "source", "fail_if", "rule"), "")
     rules = table.get("rule") if isinstance(table.get("rule"), list) else []
     for index, rule in enumerate(rules):

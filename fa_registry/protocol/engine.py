@@ -32,8 +32,8 @@ JUDGES: dict[str, Callable[[Rule, RunWithControl, SeedGroup], Finding]] = {
 def judge(record: RunRecord, frozen: RunRecord | None, edition: Edition) -> RunAudit:
     """Judge one run without the other seeds of its group.
 
-    A rule over seeds is therefore at most provisional. If a rule raises an exception, the result is an error finding. The
-    caller must ensure that `frozen` is the frozen control of the same setting and seed.
+    The finding of a rule over seeds is therefore at most provisional. If a rule raises an exception, the result is an error
+    finding. The caller must ensure that `frozen` is the frozen control of the same setting and seed.
 
     Args:
         record: the run.
@@ -57,7 +57,8 @@ def judge_all(
         records: runs, oldest first. If a seed was trained several times, the newest complete run counts.
         edition: the edition whose rules judge the runs.
         waivers: a waiver that has not expired turns a failed or warned finding into a waived finding.
-        interim_analyses: `grouping.seeds_key` of a group → number of this interim analysis of the group's seeds, default 1.
+        interim_analyses: mapping from `grouping.seeds_key` of a group to the number of the current interim analysis, where 1 is
+            the first audit of the group's seeds. Default: 1 for every group.
 
     Returns:
         One RunAudit per run, in the order of the records.
@@ -84,7 +85,7 @@ def second_opinions(
         interim_analyses: see `judge_all`.
 
     Returns:
-        One opinion per edition, each with one judgement per run in the order of the records.
+        One SecondOpinion per additional edition. It contains one judgement per run, in the order of the records.
     """
     cases = _grouped(records, interim_analyses)
     opinions = []
@@ -114,7 +115,7 @@ def _grouped(
 
 
 def _case(record: RunRecord, controls: tuple[RunRecord, ...], last_block: RunRecord | None) -> RunWithControl:
-    """Combine a run with its frozen control; if several controls differ, with no control."""
+    """Combine a run with its frozen control, or with None if several controls differ."""
     if len(controls) > 1:
         return RunWithControl(record, None, controls, last_block)
     return RunWithControl(record, next(iter(controls), None), (), last_block)
@@ -131,7 +132,7 @@ def _audit(case: RunWithControl, group: SeedGroup, edition: Edition, waivers: Se
 
 
 def _not_alone(case: RunWithControl, group: SeedGroup) -> Iterator[Finding]:
-    """Yield findings about several controls, and about another run of this seed."""
+    """Yield findings if a run has several controls or another run of its seed counts."""
     if case.control:
         return
     if case.rivals:

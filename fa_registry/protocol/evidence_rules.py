@@ -1,4 +1,4 @@
-"""Findings about the evidence of a run, which every edition includes.
+"""Findings about the evidence of a run; an audit adds them under every edition.
 
 An edition judges metrics. The findings of this module state whether the metrics may be judged: does the method match its card, and
 did the same code train the run and recompute its metrics? No waiver applies to these findings.
@@ -124,7 +124,10 @@ def superseded(record: RunRecord, counted_run: RunRecord) -> Finding:
 
 
 def not_counted(counted_run: RunRecord) -> str:
-    """Return a sentence about the run that counts instead of another run of its seed."""
+    """Return a sentence that names the run that counts for its seed.
+
+    The sentence explains why another run of this seed does not count.
+    """
     return f"for seed {counted_run.spec.seed}, run {counted_run.run_id} counts, because it is the newest {counted_run.status} run"
 
 
@@ -164,7 +167,7 @@ def _doubts(control: RunRecord, trusts_logged: bool) -> Iterator[str]:
 
 
 def _is_open(subject: str, checks: Mapping[str, Check]) -> bool:
-    """Return whether the check of this subject exists and leaves the subject unproven."""
+    """Return whether a check of this subject exists and does not prove the subject."""
     # Another machine configuration may be unable to reproduce the initial weights bit by bit. Replayed first steps that
     # agree prove these weights, because the replay starts from them.
     check = checks.get(subject)

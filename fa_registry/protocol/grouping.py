@@ -36,8 +36,8 @@ class Group:
 def frozen_controls(records: Iterable[RunRecord]) -> dict[tuple[str, int], tuple[RunRecord, ...]]:
     """Return a mapping (setting identity, seed) → frozen controls.
 
-    A control whose integrity is a mismatch is excluded. Of several controls with equal final weights, only the newest counts.
-    Therefore a seed has several controls only if their results differ.
+    Only complete runs are included. A control is excluded if its recomputed metrics differ from its logged metrics. Of several
+    controls with equal final weights, only the newest counts. Therefore a seed has several controls only if their results differ.
 
     Args:
         records: runs, oldest first.
@@ -56,7 +56,7 @@ def frozen_controls(records: Iterable[RunRecord]) -> dict[tuple[str, int], tuple
 def is_repetition(run: RunRecord, other: RunRecord) -> bool:
     """Return whether two runs have equal final weights and equal accuracy.
 
-    If neither run has a digest of its weights, because an older release recorded it, all metrics must be equal.
+    If neither run has a digest of its weights, because an older release recorded the runs, all metrics must be equal.
     """
     digests = [record.provenance.get("final_weights") for record in (run, other)]
     if not any(digests):
@@ -69,7 +69,7 @@ def one_a_seed(items: Iterable[Item], record_of: Callable[[Item], RunRecord]) ->
     """Return a mapping from each seed to the item that counts.
 
     The newest complete run counts. Without a complete run, the newest diverged run counts, and otherwise the newest run. A run
-    whose integrity is a mismatch counts only if the seed has no other run.
+    whose recomputed metrics differ from its logged metrics counts only if this is the case for every run of the seed.
 
     Args:
         items: runs, or objects with a run, oldest first.

@@ -17,8 +17,8 @@ SHOWN = 5  # differences that are listed with both values; the others are only c
 def compare(logged: Measurements, recomputed: Measurements) -> Integrity:
     """Compare logged metrics with recomputed metrics.
 
-    Equal configurations must have bitwise equal metrics. For different configurations, each metric has a tolerance, and a deviation
-    above the tolerance is inconclusive unless it is gross.
+    Equal configurations must have bitwise equal metrics. For different configurations, each metric has a tolerance. A deviation
+    above the tolerance is inconclusive unless it is larger than any difference of configurations can explain.
 
     Returns:
         An Integrity with one of three states. "verified": all recomputed metrics agree. "mismatch": some metrics differ; the
@@ -43,7 +43,7 @@ def compare(logged: Measurements, recomputed: Measurements) -> Integrity:
     if absent:
         return _integrity("unverifiable", _shortened(absent))
     agreement = (
-        f"within the tolerances of another configuration: {configuration_difference}"
+        f"within the tolerances for a different configuration: {configuration_difference}"
         if configuration_difference
         else "bit-equal"
     )
@@ -88,7 +88,7 @@ def with_checks(integrity: Integrity, checks: Sequence[Check]) -> Integrity:
 
 
 def merged(logged: Measurements, recomputed: Measurements) -> Measurements:
-    """Add the logged metrics of ONLY_IN_TRAINING to the recomputed metrics."""
+    """Add the logged metrics that exist only in training to the recomputed metrics."""
     training_scalars = {name: logged.scalars[name] for name in ONLY_IN_TRAINING if name in logged.scalars}
     return dataclasses.replace(recomputed, scalars={**training_scalars, **recomputed.scalars})
 

@@ -1,8 +1,8 @@
-"""Depth utility of methods whose last block learns from the exact gradient.
+"""Second control for methods whose last block learns from the exact gradient.
 
-If a deep last block can do all the work, a margin over frozen blocks does not show that the method's rule works. Therefore, the
-margin is computed over the better of two controls: frozen, and ladder_1 with bp, which trains only the last block. Without the
-control ladder_1, such a method cannot pass D3.
+If a deep last block can do all the work, a margin over the frozen control, whose blocks are not trained, does not show that the
+method's rule works. Therefore, the margin is computed over the better of two controls: frozen, and ladder_1, in which bp trains
+only the last block. Without the control ladder_1, such a method cannot pass D3, the rule on the margin.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ Controls = Mapping[tuple[str, int], RunRecord]
 def last_block_controls(records: Iterable[RunRecord]) -> Controls:
     """Return a mapping (setting identity, seed) → ladder_1 control.
 
-    The control must be proven and trained with bp. If there are several, the one with the highest accuracy is used.
+    A ladder_1 control trains only the last block. It is used only if it is proven and was trained with bp without a penalty. If
+    there are several, the one with the highest accuracy is used.
     """
     controls: dict[tuple[str, int], RunRecord] = {}
     for record in records:
@@ -85,10 +86,10 @@ def without_control(finding: Finding, case: RunWithControl, group: SeedGroup) ->
 
 
 def remarks(seeds: Sequence[int]) -> Iterator[str]:
-    """Yield a remark that lists the seeds whose margin is over the ladder_1 control."""
+    """Yield a remark that lists the seeds with a margin over the ladder_1 control."""
     if seeds:
         seed_text = ", ".join(map(str, sorted(set(seeds))[:SHOWN]))
-        yield f"the margin of seed {seed_text} is over the accuracy {TEXT}, which exceeds that of the frozen control"
+        yield f"the margin of seed {seed_text} is computed over the accuracy {TEXT}, which exceeds that of the frozen control"
 
 
 def _doubt(control: RunRecord) -> str:

@@ -1,6 +1,6 @@
 """Remark on multiple comparisons: how many methods an audit compares.
 
-The remark also states which methods clear their limit after a correction for multiple comparisons.
+The remark also states which methods pass the rule on the margin after a correction for multiple comparisons.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ SHOWN = 20
 def compared_methods(runs: Sequence[RunAudit]) -> Iterator[str]:
     """Yield a remark on the number of methods that an audit compares.
 
-    The remark also lists the methods that clear their limit by Holm's procedure. There is no remark if fewer than two margins
-    have an interval. Each comparison is a chance to clear by luck: with 18 methods exactly at the limit, at least one clears in
-    37 % of audits. Verdicts are not corrected, because the verdict of a method would then depend on the other methods in the
-    audit.
+    The remark also lists the methods that pass the rule on the margin by Holm's procedure. There is no remark if fewer than two
+    margins have an interval. With every comparison, it becomes more likely that some method passes by chance: with 18 methods
+    exactly at the limit, at least one passes in 37 % of audits. Verdicts are not corrected, because the verdict of a method would
+    then depend on the other methods in the audit.
 
     Args:
         runs: runs judged by the same edition.
@@ -38,7 +38,7 @@ def compared_methods(runs: Sequence[RunAudit]) -> Iterator[str]:
     chance = 1 - (1 - ONE_SIDE) ** count
     text = (
         f"{count} methods are compared with their frozen controls, each with a separate interval. If all methods were exactly at "
-        f"the limit, at least one of them would clear in about {chance:.0%} of such audits"
+        f"the limit, at least one of them would clear the limit in about {chance:.0%} of such audits"
     )
     cleared = [run for run, finding in findings.values() if finding.outcome == "pass"]
     adjusted = holm(_p_value(finding) for _, finding in findings.values())
@@ -48,7 +48,8 @@ def compared_methods(runs: Sequence[RunAudit]) -> Iterator[str]:
     if cleared:
         description = _named(clear_by_holm) if clear_by_holm else "none"
         text += (
-            f". Number of methods that clear: {len(cleared)}. Methods that also clear by Holm's procedure over all {count}: "
+            f". Number of methods that clear the limit: {len(cleared)}. Methods that also clear it by Holm's procedure over all "
+            f"{count}: "
             f"{description}"
         )
     yield f"{text}."

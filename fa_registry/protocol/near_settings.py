@@ -34,7 +34,10 @@ def skeleton(spec: RunSpec) -> tuple[tuple[str, Any], ...]:
 
 
 def by_skeleton(specs: Iterable[RunSpec]) -> Mapping[tuple[tuple[str, Any], ...], list[RunSpec]]:
-    """Group specifications by skeleton, with one per method and setting."""
+    """Group specifications by skeleton.
+
+    Of the specifications with the same method and setting, which differ only in the seed, only the first is included.
+    """
     specs_by_skeleton: dict[tuple[tuple[str, Any], ...], dict[str, RunSpec]] = {}
     for spec in specs:
         specs_by_skeleton.setdefault(skeleton(spec), {}).setdefault(spec.seeds, spec)

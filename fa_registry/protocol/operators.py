@@ -15,7 +15,7 @@ from fa_registry.records import Reading
 class LimitCheck:
     """Result of a comparison with a limit.
 
-    `fires` is None if the comparison has no result; `reason` then contains the reason.
+    If the comparison has no result, `fires` is None, and `reason` contains the reason.
     """
 
     fires: bool | None
@@ -26,8 +26,8 @@ class LimitCheck:
 class Operator:
     """Comparison of a metric with a limit.
 
-    `compare` is a function of the observed reading, the threshold and the reference. `describe` is the text of the *required* side
-    of the limit.
+    `compare` is a function of the observed reading, the threshold and the reference. `describe` is a text template for the
+    requirement, such as `at least {threshold:g} pp above the reference`.
     """
 
     compare: Callable[[Reading, float, Reading | None], LimitCheck]

@@ -1,6 +1,6 @@
-"""Runs, combined with their frozen controls and the other seeds.
+"""Combination of runs with their frozen controls and with the other seeds.
 
-Instead of a frozen control, a run may have a frozen accuracy that its author stated.
+Instead of a frozen control, an adopted run may have a frozen accuracy that its author stated.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class RunWithControl:
     def other_set(self) -> str:
         """Reason why the accuracy is not that of the test set, or an empty string.
 
-        The accuracy must be a whole number of test samples.
+        The accuracy times the number of test samples must be a whole number.
         """
         samples, accuracy = _test_samples(self), self.record.measurements.scalars.get("accuracy")
         if not samples or accuracy is None or accuracy.value is None or whole(accuracy.value * samples):
@@ -85,7 +85,8 @@ class RunWithControl:
     def doubt(self) -> str:
         """Reason why the frozen control is not proven, or an empty string.
 
-        The string is also empty if there is no frozen control.
+        If several frozen controls differ, the reason names these controls. The string is empty if the run is a control or has no
+        frozen control.
         """
         if self.control:
             return ""
@@ -129,13 +130,13 @@ class Margins:
         interval: Student's t interval of the differences, or None for fewer than two seeds.
         seeds: the seeds that count.
         notes: notes for the reader, for example which seeds were left out and why.
-        stated: whether a control is not proven or a frozen accuracy was stated by the author. In this case, the difference is
-            computed without pairing, see `stated_difference`.
-        other_set: whether an accuracy cannot be that of the complete test set.
+        stated: whether the control of any seed is not proven or the author stated the frozen accuracy of any seed. In this case,
+            the difference is computed without pairing by seed, see `stated_difference`.
+        other_set: whether the accuracy of any seed cannot be that of the complete test set.
         confidence: confidence level of the interval.
-        by_seed: seed → margin of this seed.
+        by_seed: mapping from a seed to its margin.
         accuracy: mean accuracy, a fraction.
-        chance: 1 / number of classes, or None if the number is not recorded.
+        chance: accuracy of guessing, 1 / number of classes, or None if the number of classes is not recorded.
     """
 
     mean: float | None
@@ -154,7 +155,8 @@ class Margins:
 class SeedGroup:
     """All seeds of one method in one setting, with cached results.
 
-    `look` is the number of this interim analysis, see `look_confidence`; 1 is the first audit of this seed set.
+    `look` is the number of the current interim analysis; 1 is the first audit of this seed set. `look_confidence` computes the
+    confidence level of the intervals from this number.
     """
 
     cases: tuple[RunWithControl, ...]
@@ -169,9 +171,9 @@ class SeedGroup:
         return one_a_seed(self.cases, lambda case: case.record)
 
     def superseded_by(self, case: RunWithControl) -> RunRecord | None:
-        """Return the run that counts instead of this run, or None.
+        """Return the run that counts instead of the run of `case`, or None.
 
-        None means that this run counts, or that it has the same result as the run that counts.
+        The result is None if the run of `case` counts, or if it has the same result as the run that counts.
         """
         counted_run = self.counted[case.record.spec.seed].record
         is_same_result = counted_run is case.record or (
@@ -253,14 +255,14 @@ def _uncounted(case: RunWithControl, accuracy: Reading, reference: ControlRefere
 
 
 def _again(case: RunWithControl, weights: dict[str, int]) -> str:
-    """Return the reason why adopted weights do not count again, or an empty string.
+    """Return a reason if another seed already uses the run's weights file.
 
-    If the weights file is new, it is added to `weights`.
+    Otherwise return an empty string. If the weights file is new, it is added to `weights`.
     """
     file, seed = case.record.spec.weights, case.record.spec.seed
     if not file or weights.setdefault(file, seed) == seed:
         return ""
-    return f"its weights file is also that of seed {weights[file]}, which already counts"
+    return f"its run has the same weights file as seed {weights[file]}, which already counts"
 
 
 def _stated(references: Mapping[int, ControlReference]) -> Iterator[str]:
@@ -272,7 +274,7 @@ def _stated(references: Mapping[int, ControlReference]) -> Iterator[str]:
     for doubt, seeds in by_reason.items():
         seed_text = ", ".join(shortened(seeds))
         if doubt:
-            yield f"the frozen control of seed {seed_text} is not proven, so its accuracy counts as stated: {doubt}"
+            yield f"the frozen control of seed {seed_text} is not proven, so its accuracy counts only as stated: {doubt}"
         else:
             yield f"the frozen accuracy of seed {seed_text} was {BY_HAND}"
 

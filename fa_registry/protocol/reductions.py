@@ -27,10 +27,10 @@ def take(metric: str, reduction: str, measurements: Measurements) -> SiteReading
 
 
 def trajectory(metric: str, reduction: str) -> str:
-    """Return the key in RunRecord.trajectory of a reduced metric by epoch.
+    """Return the key under which RunRecord.trajectory contains a reduced metric.
 
-    `reduction` is one of NAMES. If the reduced metric is not logged by epoch, return an empty
-    string.
+    A trajectory contains one value per epoch. `reduction` is one of NAMES. If the reduced metric is not logged by epoch, return an
+    empty string.
     """
     name = TRAJECTORIES.get(reduction, "").format(metric)
     return HEADLINES.get(name, name)
@@ -59,7 +59,7 @@ def max_relative_to_first(row: Sequence[Reading]) -> SiteReading:
 
     For the norm of the state, this is the growth since the embedding. Every site needs a value. The growth from block to block is
     another metric, whose maximum can be small although the norm grows steadily (tests/protocol/test_rules.py distinguishes the two
-    metrics). Source: the release before arXiv 2606.21126.
+    metrics). Source: rule (a) of the first release of edition 2026-04, published before arXiv 2606.21126.
     """
     largest, site = max_over_sites(row)
     for reading_site, reading in ((site, largest), *enumerate(row)):
@@ -78,7 +78,7 @@ def end_share(row: Sequence[Reading]) -> SiteReading:
     """
     site_values = [(site, reading.value) for site, reading in enumerate(row) if reading.value is not None]
     if len(site_values) < 2:
-        return Reading(None, f"{len(site_values)} sites with a value: at least 2 are needed to leave one out"), None
+        return Reading(None, f"{len(site_values)} sites have a value; leaving out one site needs at least 2"), None
     values = [value for _, value in site_values]
     mean = sum(values) / len(values)
     shares = []

@@ -48,7 +48,7 @@ def series_label(integrities: Sequence[Integrity]) -> str:
     if not rows:
         return AS_LOGGED
     partly_recomputed = sum(bool(check and check.rows) for check in checks)
-    return f"{AS_LOGGED}, except for {rows} epochs of {partly_recomputed} of {len(checks)} runs and the last epoch of each run"
+    return f"{AS_LOGGED}, except for {rows} epochs in {partly_recomputed} of {len(checks)} runs and the last epoch of each run"
 
 
 def series_sentence(integrities: Sequence[Integrity]) -> str:

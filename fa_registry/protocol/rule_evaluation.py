@@ -26,11 +26,11 @@ class RuleOutcome:
     """Outcome of a rule that compares metrics with limits.
 
     Args:
-        outcome: as in Finding.
-        state: as in Finding.
+        outcome: outcome of the rule, such as "pass" or "warn", see Finding.outcome.
+        state: state of the rule, such as "OK" or "EXPLODED", see Finding.state.
         fires: whether the rule fires, or None if this is unknown.
         reason: the reason why it is unknown whether the rule fires.
-        guard: as in Finding.
+        guard: reading of the guard if the guard fired, otherwise None.
         shown: index in `Rule.conditions` of the condition that a finding shows.
     """
 
@@ -43,7 +43,7 @@ class RuleOutcome:
 
 
 def decide(rule: Rule, readings: Sequence[Reading], reference: Reading | None = None) -> RuleOutcome:
-    """Decide whether a rule fires that compares metrics with limits.
+    """Decide whether a rule that compares metrics with limits fires.
 
     The rule fires if the leading condition or an alternative fires, the guard does not fire, and every further condition fires. If
     the guard fires, the outcome is a warning. Further conditions are checked in order until one does not fire. If a guard has two
@@ -51,7 +51,7 @@ def decide(rule: Rule, readings: Sequence[Reading], reference: Reading | None = 
 
     The rule is not applicable in three cases:
 
-    - None of the leading condition and its alternatives fires, and at least one of them has no value.
+    - Neither the leading condition nor an alternative fires, and at least one of these conditions has no value.
     - The guard has no value.
     - A further condition that is checked has no value.
 
@@ -220,7 +220,10 @@ def limit(condition: Condition) -> str:
 
 
 def skipped_control(rule: Rule, case: RunWithControl, observed: Reading, **other_fields: object) -> Finding:
-    """Return the finding "skipped" for a control, which is not compared with itself."""
+    """Return a finding with the outcome "skipped" for a run that is a control.
+
+    A control is not compared with itself.
+    """
     reason = f"this run is the {case.record.spec.control} control"
     return finding(rule, case, "skipped", observed, reason, **other_fields)
 
@@ -265,7 +268,7 @@ def judge_limit(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
 def _at_most_warned(outcome: str, state: str, stated: bool) -> tuple[str, str]:
     """Turn a pass into a warning; leave other outcomes unchanged.
 
-    The reason is that the reference is only stated, or that the accuracy is not that of the test set.
+    The warning means that the reference is only stated, or that the accuracy is not that of the test set.
     """
     return ("warn", STATED if stated else OTHER_SET) if outcome == "pass" else (outcome, state)
 

@@ -34,7 +34,7 @@ def test_one_method_is_one_chance():
 def test_the_probability_is_that_of_methods_exactly_at_the_limit():
     """1 − .975ⁿ: two methods 5 %, eighteen 37 %."""
     assert "2 methods are compared with their frozen controls" in remark(bp=CLEAR, dfa=UNDER)
-    assert "at least one of them would clear in about 5% of such audits" in remark(bp=CLEAR, dfa=UNDER)
+    assert "at least one of them would clear the limit in about 5% of such audits" in remark(bp=CLEAR, dfa=UNDER)
     eighteen = remark(**{f"m{index}": UNDER for index in range(18)})
     assert "18 methods" in eighteen and "about 37% of such audits" in eighteen and "Holm" not in eighteen
 
@@ -44,7 +44,10 @@ def test_holm_names_those_that_clear_over_all_methods():
     alone = judge_all([record("r1"), frozen()], EDITION)
     assert list(compared_methods(alone)) == []
     said = remark(bp=CLEAR, dfa=NEAR, fa=UNDER, ep=UNDER)
-    assert "Number of methods that clear: 2. Methods that also clear by Holm's procedure over all 4: bp." in said
+    assert (
+        "Number of methods that clear the limit: 2. Methods that also clear it by Holm's procedure over all 4: bp."
+        in said
+    )
     assert "over all 2: bp, dfa." in remark(bp=CLEAR, dfa=NEAR)
     assert "over all 4: none." in remark(fa=UNDER, dfa=NEAR, ep=UNDER, drtp=UNDER)
 
@@ -68,4 +71,5 @@ def test_a_margin_that_a_far_seed_leaves_undecided_clears_by_no_procedure():
     runs += [record(f"b{seed}", measurements(accuracy=0.9), method="bp", seed=seed) for seed in range(10)]
     runs += [frozen(f"f{seed}", seed=seed) for seed in range(10)]
     (said,) = compared_methods(judge_all(runs, EDITION))
-    assert said.endswith("Number of methods that clear: 1. Methods that also clear by Holm's procedure over all 2: bp.")
+    assert "Number of methods that clear the limit: 1." in said
+    assert said.endswith("Methods that also clear it by Holm's procedure over all 2: bp.")

@@ -77,7 +77,7 @@ def test_one_weights_file_under_several_seeds_is_one_value():
     ]
     found = margins([*adopted, *records[3:]])
     assert found.seeds == (1, 3)
-    assert "seed 2 left out: its weights file is also that of seed 1, which already counts" in found.notes
+    assert "seed 2 left out: its run has the same weights file as seed 1, which already counts" in found.notes
 
 
 def test_a_diverged_seed_counts():

@@ -80,7 +80,7 @@ def test_a_deep_last_block_gets_no_pass_without_its_own_control_and_fails_with_i
         _, report = audited(Path.cwd(), "--experiment", "fa_registry")
         assert d3(report, method="fa") == {("FAIL(D3)", "fail", "UNDERCUT")}
         assert d3(report, method="bp") == {("PASS", "pass", "CLEARS")}
-        assert "is over the accuracy of the control that trains only its last block (ladder_1)" in form()
+        assert "is computed over the accuracy of the control that trains only its last block (ladder_1)" in form()
 
 
 def form() -> str:

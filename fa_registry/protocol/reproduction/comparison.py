@@ -105,9 +105,12 @@ Cards = Mapping[str, Mapping[str, Any]]
 def nearest(entry: PublishedFigure, groups: Iterable[Group], cards: Cards) -> tuple[Group, tuple[str, ...]] | None:
     """Return the group of runs that differs least from a published experiment.
 
-    The second result contains the differences. A group is a candidate if it has the method, penalty, control and architecture
-    of the published value. Of several groups with the same number of differences, runs trained by this package are preferred to
-    adopted runs, then larger groups to smaller groups. Return None if there is no candidate.
+    A group is a candidate if it has the method, penalty, control and architecture of the published value. Of several groups with
+    the same number of differences, runs trained by this package are preferred to adopted runs, then larger groups to smaller
+    groups.
+
+    Returns:
+        The group and its differences from the published experiment, or None if there is no candidate.
     """
     candidates = [(group, tuple(differences(entry, _spec(group), cards))) for group in groups if _is_of(entry, group)]
     return min(
@@ -181,7 +184,7 @@ def figure_of(entry: PublishedFigure, record: RunRecord, rule: Rule | None) -> M
     Args:
         entry: the published value.
         record: the run.
-        rule: the rule, if the published value is an epoch of first fire.
+        rule: the rule, if the published value is the first epoch at which a rule fires.
     """
     reading, never = _fire(rule, record) if rule else (_number(entry, record), False)
     if record.integrity.state == "mismatch":
@@ -251,7 +254,7 @@ ONE_RUN = "a test needs the spread over at least two runs; train two or more see
 class Tested:
     """Outcome of a test of a published value, with the reason.
 
-    The numbers are in the unit of the test, as in FigureVerdict.
+    The numbers are in the unit of the test, for example decades on scale log10.
     """
 
     outcome: str
@@ -321,7 +324,7 @@ def _numbers(entry: PublishedFigure, values: Sequence[float]) -> Tested:
 
 
 def _target(published: Published, margin: float, log: bool) -> tuple[Reported | float, float, str]:
-    """Return the published value as the target of a test, the margin, and a remark."""
+    """Return the target, the margin and a remark for the test of a published value."""
     if published.values:
         return reported([_scaled(value, log) for value in published.values]), margin, ""
     if published.mean is not None:
@@ -329,7 +332,11 @@ def _target(published: Published, margin: float, log: bool) -> tuple[Reported | 
     if published.value is not None:
         return _scaled(published.value, log), margin, "published without a spread, therefore treated as exact"
     low, high = _scaled(published.low, log), _scaled(published.high, log)
-    return (low + high) / 2, margin + (high - low) / 2, "published as a range, half of which is added to the margin"
+    return (
+        (low + high) / 2,
+        margin + (high - low) / 2,
+        "published as a range; half the width of the range is added to the margin",
+    )
 
 
 def _bound(published: Published, measured: Sequence[float], log: bool) -> Tested:

@@ -22,7 +22,7 @@ PASSED_ON = ("quantity", "method", "penalty", "control", "method_options", "epoc
 def load_reference(folder: Path) -> Reference:
     """Read the published values of a study, including studies in the field `also`.
 
-    Equal values count once.
+    Of equal values, for example in two files, only one is included.
 
     Args:
         folder: folder of the study. The studies in `also` are in neighbouring folders.
@@ -54,9 +54,9 @@ def load_reference(folder: Path) -> Reference:
 
 
 def _files(folder: Path, problems: list[str]) -> Iterator[tuple[Path, str, Mapping[str, Any]]]:
-    """Yield each reference.toml once: that of the folder, then those in `also`.
+    """Yield path, digest and content of each reference.toml once.
 
-    Problems in reading a file are added to `problems`.
+    The file of `folder` comes first, then the files of the studies in `also`. Problems in reading a file are added to `problems`.
     """
     pending, visited = [folder], set()
     while pending:
@@ -265,7 +265,7 @@ def _figure_problems(location: str, raw_entry: Any, table: Mapping[str, Any], ra
 def _absent(location: str, entry: Mapping[str, Any]) -> Iterator[str]:
     """Yield the problems of a value with `not_at_hand`.
 
-    Such a value must have a reason and no published value.
+    The field must contain the reason why the published value is not available, and the entry must not contain a published value.
     """
     form_fields = sorted({name for name in FORM if name in entry})
     if form_fields:
