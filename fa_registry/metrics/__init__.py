@@ -2,7 +2,7 @@
 
 Each metric that a built-in table or sentence uses is declared here once. The card of a built-in diagnostic contains only
 the names of its metrics, and a table is a tuple of metric names. The card of a third-party diagnostic contains complete
-declarations of its metrics. A report contains the cards, so a page can show metrics that this release does not declare.
+declarations of its metrics. A report contains the cards, so a page can show metrics that are not declared here.
 """
 
 from __future__ import annotations
@@ -146,10 +146,10 @@ def metrics_of_cards(cards: Mapping[str, Mapping[str, Any]]) -> dict[str, Metric
     Fields and number formats that only a later release defines are ignored.
 
     Args:
-        cards: `kind/name` → card as JSON.
+        cards: mapping from `kind/name` of a plug-in to its card as JSON.
 
     Returns:
-        Name → metric. The result is empty if an older release wrote the report.
+        A mapping from name to metric. The mapping is empty if an older release wrote the report.
 
     Raises:
         InvalidFields: an entry of a card is not a metric.
@@ -217,7 +217,7 @@ def families(card_metrics: Known = NONE) -> tuple[Metric, ...]:
 
 
 def kind_of(quantity: str, card_metrics: Known = NONE) -> str:
-    """Return the name of the number format of a metric; `num` if it is not declared."""
+    """Return the name of a metric's number format, such as `num` or `pct`."""
     return quantity_of(quantity, card_metrics).kind
 
 
@@ -246,7 +246,7 @@ def other_metrics(measured: Iterable[str], card_metrics: Known) -> Iterator[Metr
 
 
 def run_metrics(measured: Iterable[str], card_metrics: Known) -> Iterator[Metric]:
-    """Yield the measured metrics that a form shows as one number per run.
+    """Yield the measured metrics that a reporting form shows as one number per run.
 
     The metrics in RUN_SCALARS come first, then the result of `other_metrics`.
     """

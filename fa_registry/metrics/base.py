@@ -57,7 +57,7 @@ class Metric:
 
     @property
     def label(self) -> str:
-        """Label of the metric without a description, such as `largest growth`."""
+        """Label of the metric where no description is shown, such as `largest growth`."""
         return self.alone or self.symbol
 
     @property

@@ -180,8 +180,7 @@ def measured(
         least_error: as for an Observation.
         objection: the result of an earlier check, for an epoch in which the gradient is not checked. None checks the gradient now.
         samples: as for reference.checked.
-        initial_norms: the metric h_norm of every site at initialisation, or None if it is unknown. An empty sequence means that the
-            model is at initialisation now.
+        initial_norms: h_norm of every site at initialisation; None: unknown; empty: the model is at initialisation now.
 
     Returns:
         The measurements, and the source of the reference gradient.
