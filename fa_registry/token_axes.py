@@ -26,9 +26,9 @@ def mean_over_positions(state: Tensor) -> Tensor:
 
 
 def sum_over_positions(gradient: Tensor) -> Tensor:
-    """Return the gradient of the mean over positions, (N, D), as a sum over positions.
+    """Sum the gradient of a state over its positions, (N, D).
 
-    The sum is correct because the mean moves by δ if every position moves by δ.
+    The sum is the gradient of the mean over positions, because the mean moves by δ if every position moves by δ.
     """
     return gradient if gradient.dim() == 2 else gradient.sum(dim=_axes(gradient))
 

@@ -1,7 +1,7 @@
 """Conversion of a study.toml to specifications.
 
-A study is a grid of methods, architectures, data sets, seeds, penalties and options, together with the necessary controls. This
-module also defines the fields of the file.
+A study is a grid of methods, architectures, data sets, seeds, penalties and options. It includes the necessary controls, which are
+runs to compare with, such as runs with frozen blocks. This module also defines the fields of the file.
 """
 
 from __future__ import annotations
@@ -125,9 +125,9 @@ def grids(raw: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def table(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return the known entries of the table `recipe` or `controls`, or an empty dict.
+    """Return the known entries of the table `recipe` or `controls`.
 
-    The result is empty if the value is missing or not a table.
+    Return an empty dict if the table is missing or if the value is not a table.
     """
     entries = raw[name] if isinstance(raw.get(name), Mapping) else {}
     return {key: value for key, value in entries.items() if key in TABLES[name]}
@@ -181,9 +181,9 @@ def cells(raw: Mapping[str, Any], overrides: Mapping[str, Any], variant: StudyVa
 
 
 def _swept(cell: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield cell and label for every combination of values in options and recipe.
+    """Yield pairs (cell, label) for all combinations of listed values.
 
-    Example of a label: `d_hidden=16, batch_size=64`.
+    The values are listed in options and recipe. Example of a label: `d_hidden=16, batch_size=64`.
     """
     lists = dict(_lists(cell, grid))
     for values in product(*lists.values()):
@@ -211,7 +211,7 @@ def _lists(cell: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[tuple[t
 
 
 def _is_a_list(cell: Mapping[str, Any], table_name: str, option: str) -> bool:
-    """Return whether a single value of this option is a list."""
+    """Return whether a list is one value of this option, and not several values."""
     plugin_kind = table_name.removesuffix("_options")
     if cell.get(plugin_kind) not in NAMES[plugin_kind].names():
         return False
@@ -265,8 +265,9 @@ class Study:
     Attributes:
         cost: expected cost, as text.
         specs: specifications of the trained methods, then of the controls, without duplicates.
-        `twin`: study variant: how this study differs from the file.
-        labels: identity of a setting → its labels in the file. A setting can have several labels if the variant replaces the data.
+        `twin`: study variant, i.e. the data set and the number of epochs that differ from the file.
+        labels: mapping from the identity of a setting to its labels in the file. A setting can have several labels if the variant
+            replaces the data.
         keep_states: number of training states to store per run; see StudyTable.
     """
 
@@ -281,7 +282,10 @@ class Study:
 
     @property
     def settings(self) -> dict[str, list[RunSpec]]:
-        """Identity of a setting → its specifications, including those of controls."""
+        """Mapping from the identity of a setting to its specifications.
+
+        The specifications of controls are included.
+        """
         specs_of: dict[str, list[RunSpec]] = {}
         for spec in self.specs:
             specs_of.setdefault(spec.setting.identity, []).append(spec)

@@ -46,9 +46,9 @@ class StudyVariant:
 
     @property
     def description(self) -> str:
-        """Command-line options for this variant, or an empty string without differences.
+        """Command-line options that create this variant.
 
-        Example: `--replace-dataset digits --scale 0.02`.
+        The text is empty if the variant has no differences from the study. Example: `--replace-dataset digits --scale 0.02`.
         """
         return " ".join(f"--{OPTIONS[name]} {value}" for name, value in self.overrides.items())
 

@@ -1,8 +1,8 @@
 """Worker processes that run jobs, and the supervisor of the workers.
 
 A worker may end unexpectedly: a method calls `os._exit`, a segmentation fault occurs, or the kernel kills it because memory runs
-out. The current job of the worker then loses one attempt, and no other job is affected. Workers always end together with their
-parent process.
+out. The current job of the worker then restarts once in a new process, and no other job is affected. Workers always end together
+with their parent process.
 
 On Linux, workers are forked from a server process that has imported the fa_registry modules of this process (a `multiprocessing`
 forkserver). The first worker waits for these imports, and each further worker starts in 0.1 s instead of 5 s. On other systems each
@@ -80,7 +80,7 @@ def supervise(
 
 
 def run_in_subprocess(call: Callable[[], Any], seconds: float = 0.0) -> JobEvent:
-    """Call a function in a separate process and return the event that ended it.
+    """Call a function in a separate process and return an event with its result.
 
     Use this for code that may end its process.
 
@@ -141,7 +141,7 @@ class _Supervisor:
     def _begin(self, job: tuple[int, bytes]) -> bool:
         """Start a worker for the job. Return False if no process can be started.
 
-        If other workers exist, the job waits for one of them and loses no attempt.
+        In this case the job waits for another worker without losing an attempt, if another worker exists.
         """
         try:
             worker = Worker(job[1])
@@ -242,7 +242,7 @@ class Worker:
 
     @property
     def _lives(self) -> bool:
-        """Whether the process is running, also if the fork server has died."""
+        """Whether the process is running; correct even if the fork server has died."""
         if self.process.exitcode != UNKNOWN:
             return self.process.exitcode is None
         try:
@@ -327,7 +327,7 @@ class Worker:
 
 
 def packed(event: JobEvent) -> Message:
-    """Return an event as a message, with a separately pickled value."""
+    """Convert an event to a message that contains its value in pickled form."""
     return event.index, event.kind, pickle.dumps(event.value), event.refused
 
 
@@ -343,7 +343,8 @@ def send_end(send: Callable[[Message], None], end: JobEvent) -> None:
 def unpacked(message: Message) -> JobEvent | None:
     """Return the event that a message contains.
 
-    If the value cannot be unpickled here, return a failure of its job. If the message is a log line, log it and return None.
+    If this process cannot unpickle the value of the event, return an event that reports the job as failed. If the message is a log
+    line, log it and return None.
     """
     index, kind, value, exit_code = message
     try:
@@ -439,7 +440,10 @@ def _variables(**changes: str) -> Iterator[None]:
 
 @contextmanager
 def _main_hidden(unless: bool) -> Iterator[None]:
-    """Prevent a new process from importing the main script, which may lack a guard."""
+    """Prevent new processes from importing the main script, unless `unless` is True.
+
+    The script may lack the guard `if __name__ == "__main__"`.
+    """
     main = sys.modules["__main__"]
     if not unless:
         sys.modules["__main__"] = ModuleType("__main__")

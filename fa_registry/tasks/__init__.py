@@ -1,4 +1,7 @@
-"""Tasks, one file each: the loss, the error, the main metric and the rows of a network's targets."""
+"""Tasks, one per file.
+
+A task defines the loss, the error at the outputs, the main metric, and the conversion of targets to rows of the outputs' shape.
+"""
 
 from torch import Tensor
 
@@ -23,15 +26,15 @@ CATALOG = Catalog("tasks", "task", Task, card=TaskCard)
 
 
 def task_of(targets: Tensor, name: str = "") -> Task:
-    """Return the task with this name. If the name is empty, return the built-in task of the targets' type.
+    """Return the task with this name, or the built-in task for the targets' dtype.
 
     Args:
         targets: class numbers (N,) or values (N, C).
-        name: DatasetCard.task; a user's own loop has none.
+        name: name of the task, as in DatasetCard.task. If it is empty, as in a training loop of the user, the dtype decides.
 
     Raises:
         UnknownName: no task has this name.
-        UsageError: the name is empty and no built-in task takes targets of this type.
+        UsageError: the name is empty and no built-in task takes targets of this dtype.
     """
     if name:
         return CATALOG.get(name)

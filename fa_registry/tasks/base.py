@@ -27,7 +27,7 @@ class TaskCard:
         loss: formula of the loss ℓ_i of one sample.
         source: reference of the loss.
         headline: name of the main metric, which reporting forms show first; empty if the task has none.
-        version: of a built-in task; raised whenever one of its numbers changes.
+        version: version of a built-in task; it is raised whenever a number that the task computes changes.
     """
 
     name: str
@@ -45,32 +45,47 @@ class TaskCard:
 
 
 class Task(abc.ABC):
-    """A task. N samples, C outputs; every loss and error belongs to the sum over samples, without 1/N."""
+    """A task: the loss, the error at the outputs and the main metric of a training.
+
+    N is the number of samples and C the number of outputs. Losses and errors refer to the sum over the samples, without the factor
+    1/N.
+    """
 
     card: TaskCard
 
     @abc.abstractmethod
     def takes(self, targets: Tensor) -> bool:
-        """Return whether targets of this type belong to the task; the data are not checked."""
+        """Return whether the task accepts targets of this dtype.
+
+        Shape and values are not checked.
+        """
 
     @abc.abstractmethod
     def problems(self, train: Tensor, test: Tensor, outputs: int, eval_samples: int) -> list[str]:
-        """Return what is wrong with the targets of a data set, one sentence per problem.
+        """Return the problems of a data set's targets, one sentence per problem.
 
         Args:
             train: targets of the training samples.
             test: targets of the test samples.
             outputs: C, the number of outputs of the network.
-            eval_samples: number of test samples, from the first, that every measurement uses.
+            eval_samples: number of test samples that every measurement uses. These are the first samples of the test set.
         """
 
     @abc.abstractmethod
     def target_rows(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return the targets in shape and type of the outputs, (N, C). Raises UsageError as `check_shapes`."""
+        """Return the targets as a tensor (N, C) with the dtype of the outputs.
+
+        Raises:
+            UsageError: see `check_shapes`.
+        """
 
     @abc.abstractmethod
     def sample_losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return ℓ_i, (N,), of outputs z (N, C). Raises UsageError as `check_shapes`."""
+        """Return the loss ℓ_i of each sample, (N,), for outputs z (N, C).
+
+        Raises:
+            UsageError: see `check_shapes`.
+        """
 
     @abc.abstractmethod
     def output_error(self, outputs: Tensor, targets: Tensor, rows: Tensor | None = None) -> Tensor:
@@ -78,40 +93,50 @@ class Task(abc.ABC):
 
         Args:
             outputs: z (N, C).
-            targets: as `card.targets`.
+            targets: targets with the dtype and shape that `card.targets` describes.
             rows: the result of target_rows, if the caller has computed it.
         """
 
     @abc.abstractmethod
     def batch_score(self, outputs: Tensor, targets: Tensor, losses: Tensor) -> Tensor:
-        """Return the main metric of a batch as a sum over its samples, a scalar tensor on the device.
+        """Return the main metric of a batch as a sum over its samples.
+
+        The result is a scalar tensor that stays on the device of the outputs.
 
         Args:
             outputs: z (N, C).
-            targets: as `card.targets`.
+            targets: targets with the dtype and shape that `card.targets` describes.
             losses: ℓ_i (N,).
         """
 
     @abc.abstractmethod
     def train_score(self, mean: float) -> Reading:
-        """Convert the mean of `batch_score` over the training samples of an epoch to the reported main metric."""
+        """Convert the mean score of an epoch to the main metric that is reported.
+
+        Args:
+            mean: sum of `batch_score` over the batches of the epoch, divided by the number of training samples.
+        """
 
     @abc.abstractmethod
     def evaluate(self, network: nn.Module, inputs: Tensor, targets: Tensor) -> Reading:
         """Return the main metric of the network in eval mode over all samples."""
 
     def conventions(self, outputs: int) -> Mapping[str, Scalar]:
-        """Return what a record must name to make its main metric readable, such as the number of classes."""
+        """Return the parameters that a reader of the main metric must know.
+
+        Every record contains these parameters. Example: the number of classes.
+        """
         return {}
 
     def target_shape(self, outputs: Tensor) -> torch.Size:
-        """Return the shape of the targets of these outputs, (N, C)."""
+        """Return the shape that targets must have for outputs (N, C). The default is (N,)."""
         return outputs.shape[:1]
 
     def check_shapes(self, outputs: Tensor, targets: Tensor) -> None:
-        """Raise UsageError unless outputs are (N, C) and there is one target per sample.
+        """Raise UsageError if outputs or targets have a wrong shape.
 
-        With outputs (N, T, V), T = V and targets (N, T), torch's cross entropy takes the positions for classes without an error.
+        Outputs must be (N, C), and targets must have the shape `target_shape(outputs)`. Without this check, torch's cross entropy
+        would accept outputs (N, T, V) with T = V and targets (N, T), and treat the positions as classes.
         """
         if outputs.dim() != 2 or targets.shape != self.target_shape(outputs):
             raise UsageError(

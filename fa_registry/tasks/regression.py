@@ -32,7 +32,7 @@ class Regression(Task):
         return outputs.shape
 
     def target_rows(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return y, (N, C), in the outputs' type."""
+        """Return the target values y, (N, C), with the dtype of the outputs."""
         self.check_shapes(outputs, targets)
         return targets.to(outputs.dtype)
 

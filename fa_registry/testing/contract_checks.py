@@ -102,8 +102,8 @@ def credit_is_pure(setting: Setting) -> CheckOutcome:
 def credit_ignores_reference(setting: Setting) -> CheckOutcome:
     """Check that the credits do not depend on the exact gradients in the inputs.
 
-    The inputs contain g_0..g_L in measurements, but not in training. If a credit used the gradients, Γ would compare
-    backpropagation with itself.
+    The inputs contain the gradients g_0..g_L in measurements, but not in training. If a credit used the gradients, Γ (the cosine of
+    credit and gradient) would compare backpropagation with itself.
     """
     if setting.method.card.exact_sites == "all":
         return inapplicable("the card declares the credit exact at every site")
@@ -143,10 +143,11 @@ def oracle_credit_is_bp(setting: Setting) -> CheckOutcome:
 
 
 def not_secretly_bp(setting: Setting) -> CheckOutcome:
-    """Check that credits and updates differ from backpropagation at sites that are not exact.
+    """Check that credits and updates differ from those of backpropagation.
 
-    Each cosine with backpropagation must be below 0.9. If the card declares approaches_bp, the limit is 1 − 1e-6, because the
-    credit is close to the gradient. Other properties test such methods.
+    Sites whose credit is exact according to the card are left out. At every other site, the cosine with backpropagation must be
+    below 0.9. If the card declares approaches_bp, the limit is 1 − 1e-6, because the credit is close to the gradient. Other
+    properties test such methods.
     """
     if setting.method.card.exact_sites == "all":
         return inapplicable("the card declares the credit exact at every site")
@@ -158,7 +159,9 @@ def not_secretly_bp(setting: Setting) -> CheckOutcome:
 
 
 def cosines_with_bp(case: NetworkCase) -> dict[str, float]:
-    """Return the cosines of credits and updates with backpropagation, at sites that are not exact.
+    """Return the cosines of credits and updates with those of backpropagation.
+
+    Sites whose credit is exact according to the card are left out.
 
     Returns:
         Mapping from a description, such as "the credit at site 2", to the cosine.
@@ -231,7 +234,7 @@ def batch_size_invariance(setting: Setting) -> CheckOutcome:
 
 
 def compare(observed: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> CheckOutcome:
-    """Compare the parameter gradients with the same names."""
+    """Compare parameter gradients with the expected gradients of the same names."""
     return within(list(expected), [observed[name] for name in expected], list(expected.values()), AUTOGRAD_TOLERANCE)
 
 

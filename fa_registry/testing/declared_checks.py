@@ -36,8 +36,8 @@ NOISE_FACTOR = 2.0  # ‖B − W‖² of one layer of 16 features varies by abou
 def feedback_follows_sign(setting: Setting) -> CheckOutcome:
     """Check that sign(B) = sign(W) in every layer, before and after training.
 
-    Training must change the sign of at least one weight. If the feedback state contains no tensors, all |B| of a layer must be
-    equal.
+    W is the weight of a layer, and B replaces W in the backward pass. Training must change the sign of at least one weight. If the
+    feedback state contains no tensors, all |B| of a layer must be equal.
     """
     case = setting.case()
     start = {name: weight.sign() for name, weight in _weights(case).items()}
@@ -82,8 +82,8 @@ def kolen_pollack_converges(setting: Setting) -> CheckOutcome:
 def mirror_converges(setting: Setting) -> CheckOutcome:
     """Check that weight mirroring with a constant W moves B to W, except for noise.
 
-    The noise of the estimate is E‖W ξᵀξ/n − W‖² = ‖W‖² (in + 1)/n. In an average with rate d, the factor d²Σ_k (1−d)^{2k} of this
-    noise remains.
+    One estimate of W from n samples has the noise E‖W ξᵀξ/n − W‖² = ‖W‖² (in + 1)/n, with `in` the number of inputs. B is an
+    average of the estimates with rate d, which multiplies this noise by d²Σ_k (1−d)^{2k}.
     """
     case = _mirroring(setting)
     rate, samples = MIRROR["mirror_rate"], MIRROR["mirror_batch"]
@@ -104,7 +104,7 @@ def mirror_converges(setting: Setting) -> CheckOutcome:
 
 
 def _mirroring(setting: Setting) -> NetworkCase:
-    """Return the case of a setting, with feedback for the options MIRROR."""
+    """Return the case of a setting; its feedback has the method options MIRROR."""
     case = setting.case()
     shape = network_shape(case.network, case.images[:1], CLASSES)
     feedback = setting.method.feedback(shape, MIRROR, generator(setting.seed, "feedback"))
@@ -120,9 +120,9 @@ def gives_bp(case: NetworkCase) -> CheckOutcome:
 
 
 def _off_sign(case: NetworkCase) -> str:
-    """Describe the first layer in which B violates the rule, or return an empty string.
+    """Describe the first layer with wrong entries in B, or return an empty string.
 
-    B violates the rule if its signs differ from W, or if |B| is not constant although the feedback state has no tensors.
+    B is wrong if its signs differ from those of W, or if |B| is not constant although the feedback state has no tensors.
     """
     matrices = case.method.backward_weights(case.feedback, case.network)
     for name, weight in _weights(case).items():
@@ -184,8 +184,8 @@ def feedback_fixed(setting: Setting) -> CheckOutcome:
 def approaches_bp(setting: Setting) -> CheckOutcome:
     """Check that the credits of an untrained network are close to the gradients.
 
-    At the highest site that is not exact, the cosine must be above 0.5. All other cosines must be positive. A common limit is not
-    possible, because the errors of the rule multiply from site to site.
+    At the highest site that is not exact, the cosine must be above 0.5. All other cosines must be positive. No single limit fits
+    all sites, because the errors of the rule multiply from site to site.
     """
     cosines = [value for name, value in cosines_with_bp(setting.case()).items() if name.startswith("the credit")]
     figure = (
@@ -217,9 +217,10 @@ def output_jacobian_gives_bp(setting: Setting) -> CheckOutcome:
 
 
 def transposed_weights_give_bp(setting: Setting) -> CheckOutcome:
-    """Check that one step equals backpropagation if B = W, so dx = dy W.
+    """Check that one step equals backpropagation if every B equals its W.
 
-    Credits and parameter gradients are compared.
+    W is the weight of a layer, and B replaces W in the backward pass, which is then dx = dy W. Credits and parameter gradients are
+    compared.
     """
     case = setting.case()
     weights = layer_weights(case.network, case.feedback.layers)
@@ -261,9 +262,9 @@ NUDGED_SAMPLES = 8
 def prediction_errors_give_bp(setting: Setting) -> CheckOutcome:
     """Check that −ε_l/β converges to g_l at every site for β → 0, with relaxed states.
 
-    ε_l is the prediction error of the nudged states. These states are the s_l that the method returns, or h_l − β c_l if the method
-    returns no states. If the method returns states, c_l must converge to g_l too. The check detects a wrong sign, factor or site if
-    the credit is a displacement, which is not a gradient.
+    The loss with weight β nudges the states of the network. ε_l is the prediction error of the nudged states: the s_l that the
+    method returns, or h_l − β c_l if the method returns no states. If the method returns states, c_l must converge to g_l too. The
+    check is for methods whose credit is a displacement of the states. It detects a wrong sign, a wrong factor and a wrong site.
     """
     gentle = _gentle(setting)
     if gentle is None:
@@ -276,7 +277,10 @@ def prediction_errors_give_bp(setting: Setting) -> CheckOutcome:
 
 
 def fixed_prediction_gives_bp(setting: Setting) -> CheckOutcome:
-    """Check that c_l = g_l at every site with fixed predictions, step size 1 and L+1 steps."""
+    """Check that c_l = g_l at every site with fixed predictions.
+
+    The method runs L+1 steps of size 1, with its option `fixed_prediction`.
+    """
     case = setting.case()
     case = _with_options(setting, case, {"fixed_prediction": True, "step_size": 1.0, "steps": case.blocks + 1})
     inputs = case.inputs()
@@ -311,7 +315,10 @@ def _errors(case: NetworkCase, inputs: CreditInputs, states: list[Tensor]) -> li
 
 
 def _gentle(setting: Setting) -> Setting | None:
-    """Return the setting with small second weights and at most two blocks, or None without skips."""
+    """Return the setting with small weights w2 and at most two blocks.
+
+    Return None if the blocks of the setting have no skips.
+    """
     if not setting.options.get("residual", True):
         return None
     options = setting.architecture.card.options
@@ -320,7 +327,7 @@ def _gentle(setting: Setting) -> Setting | None:
 
 
 def _with_options(setting: Setting, case: NetworkCase, changes: dict[str, Scalar]) -> NetworkCase:
-    """Return the case with a feedback state for changed options of the method."""
+    """Return the case with a new feedback state for changed options of the method."""
     shape = network_shape(case.network, case.images[:1], case.labels.max().item() + 1)
     feedback = draw_feedback(setting.method, shape, setting.seed, {**setting.method_options, **changes})
     return dataclasses.replace(case, feedback=feedback.double())
@@ -330,9 +337,10 @@ SHAKE = 0.5
 
 
 def drtp_ignores_error(setting: Setting) -> CheckOutcome:
-    """Check that the updates of embedding and blocks depend on the labels, and not on the logits.
+    """Check that the updates of embedding and blocks do not depend on the logits.
 
-    With another head, these updates must be bitwise equal, and the update of the head must change.
+    The updates depend on the labels instead. If the weights of the head change, these updates must stay bitwise equal, and the
+    update of the head must change.
     """
     case = setting.case()
     original = case.step()
@@ -353,8 +361,9 @@ def drtp_ignores_error(setting: Setting) -> CheckOutcome:
 def output_jacobian_gives_target_slope(setting: Setting) -> CheckOutcome:
     """Check that c_l = ∂(Σ_i z_{i,y_i})/∂h_l at sites 1..L of a linear network.
 
-    The feedback is B_l = (∂z/∂h_l)ᵀ with the shape (D_l, C). Site 0 is not checked, as in output_jacobian_gives_bp. The check
-    detects a wrong sign, site or transposition. Training cannot detect these errors, because B and −B are equally probable.
+    z_{i,y_i} is the logit of the true class of sample i. The feedback is B_l = (∂z/∂h_l)ᵀ with the shape (D_l, C). Site 0 is not
+    checked, as in output_jacobian_gives_bp. The check detects a wrong sign, site or transposition. Training cannot detect these
+    errors, because B and −B are equally probable.
     """
     case, _, outputs = linear_case(setting)
     case.feedback.load_state_dict({f"B_{index:02d}": matrix.T for index, matrix in enumerate(outputs, start=1)})
@@ -366,10 +375,10 @@ def output_jacobian_gives_target_slope(setting: Setting) -> CheckOutcome:
 
 
 def modulation_gives_bp_at_the_input(setting: Setting) -> CheckOutcome:
-    """Check that c_0 = g_0 in a linear network with embedding E if F = −E⁺ (∂z/∂h_0)ᵀ.
+    """Check that c_0 = g_0 in a linear network if the feedback is F = −E⁺ (∂z/∂h_0)ᵀ.
 
-    At the other sites, c_l = (∂h_l/∂h_{l−1}) c_{l−1}. The check detects a wrong sign, a wrong site and a wrong forward pass.
-    Training cannot detect a wrong sign, because F and −F are equally probable.
+    E⁺ is the pseudoinverse of the embedding E. At the other sites, c_l must equal (∂h_l/∂h_{l−1}) c_{l−1}. The check detects a
+    wrong sign, a wrong site and a wrong forward pass. Training cannot detect a wrong sign, because F and −F are equally probable.
     """
     case, jacobians, outputs = linear_case(setting)
     embedding = case.network.embed[1].weight.detach()  # (hidden, inputs)
@@ -386,7 +395,7 @@ def modulation_gives_bp_at_the_input(setting: Setting) -> CheckOutcome:
 def credit_ignores_blocks_above(setting: Setting) -> CheckOutcome:
     """Check that c_l does not depend on weights above site l if the error is constant.
 
-    With other weights in the head and in blocks l+1..L, c_l must be bitwise equal.
+    If the weights of the head and of blocks l+1..L change, c_l must stay bitwise equal.
     """
     case = setting.case()
     inputs = case.inputs()

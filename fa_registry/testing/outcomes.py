@@ -1,4 +1,4 @@
-"""Results of property checks, and the metrics of the checks: relative error and cosine."""
+"""Results of property checks, and the relative error and cosine of tensors."""
 
 from __future__ import annotations
 
@@ -56,13 +56,16 @@ def inapplicable(detail: str) -> CheckOutcome:
 def within(
     names: Sequence[str], observed: Sequence[Tensor], expected: Sequence[Tensor], tolerance: float
 ) -> CheckOutcome:
-    """Compare tensors with expected tensors, and return whether all relative errors are small enough.
+    """Check that every tensor is close to its expected tensor.
 
     Args:
         names: Names of the tensors, for the message.
         observed: Observed tensors.
         expected: Expected tensors, in the same order.
         tolerance: Largest error allowed, relative to the largest entry of the expected tensor.
+
+    Returns:
+        The outcome "pass" or "fail", with the largest error.
     """
     errors = {name: relative_error(*pair) for name, *pair in zip(names, observed, expected, strict=True)}
     worst = max(errors, key=lambda name: errors[name])

@@ -174,7 +174,10 @@ class Setting:
         return self._draw(self.seed)
 
     def third_party(self) -> NetworkCase:
-        """Return a case with the same batch, but with weights and feedback state from another seed."""
+        """Return a case with weights and feedback state from another seed.
+
+        The batch is that of `case`.
+        """
         return self._draw(self.seed + 1)
 
     def _draw(self, seed: int) -> NetworkCase:
@@ -201,7 +204,10 @@ def draw_feedback(
 
 
 def forms(method: Method) -> Iterator[dict[str, Scalar]]:
-    """Yield one set of options for each choice of an option that is not the default."""
+    """Yield sets of method options in which one option has a non-default choice.
+
+    There is one set {option: choice} for each such choice.
+    """
     for name, option in method.card.options.items():
         yield from ({name: choice} for choice in option.choices if choice != option.default)
 

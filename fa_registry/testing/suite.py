@@ -60,7 +60,10 @@ def _exact_objective(case: NetworkCase, penalty: float) -> Tensor:
 
 
 def _local_objective(case: NetworkCase, penalty: float, credit_norm: str) -> Tensor:
-    """Return Σ_l J_l + mean CE(head(sg h_L)), with the method's credits and detached states."""
+    """Return Σ_l J_l + mean CE(head(sg h_L)), with the method's credits.
+
+    J_l is the local objective of block l, and sg means that the state is detached.
+    """
     replaces = isinstance(case.method, UsesBackwardWeights)
     matrices = case.method.backward_weights(case.feedback, case.network) if replaces else {}
     states, branches = [case.network.embed(case.images)], []
@@ -100,7 +103,10 @@ def _local_objective(case: NetworkCase, penalty: float, credit_norm: str) -> Ten
 
 
 def _norm(credit: Tensor, kind: str, divisor: int) -> Tensor:
-    """Return norm(c/divisor) as in the source, or c if `kind` is "none"."""
+    """Return c/divisor, divided by its root mean square per sample.
+
+    Return c if `kind` is "none".
+    """
     if kind == "none":
         return credit
     published, features = credit / divisor, tuple(range(1, credit.dim()))
@@ -147,8 +153,8 @@ def check_method(
         method: Name in the catalog, or any Method object.
         architectures: Names or Architecture objects. By default, all architectures that the method's card supports.
         seed: Seed of all networks. The message of a failure contains the seed.
-        options: Options of the method, by name. Other options have their defaults. If such an option has choices, each choice is
-            checked on each architecture.
+        options: Options of the method, by name. All other options have their defaults. If one of the other options has choices,
+            each of its choices is checked on each architecture.
 
     Returns:
         One PropertyResult per property, with the outcome "pass", "fail" or "not_applicable" and the measured value. The properties
@@ -199,7 +205,10 @@ def assert_method(
 
 
 def _over_cases(name: str, check: Check, settings: Sequence[Setting]) -> PropertyResult:
-    """Return the first failure, or the last pass if no setting fails."""
+    """Check a property in all settings, and stop at the first failure.
+
+    Without a failure, return the last pass.
+    """
     result = PropertyResult(name, "not_applicable", "")
     for setting in settings:
         outcome = _measure(check, setting)

@@ -52,7 +52,7 @@ def local_folder(uri: str, store: str, run_id: str) -> Path | None:
         The folder, or None if a remote service stores the files.
 
     Raises:
-        UnreadableFile: the address refers to a folder outside the run's artifacts, or its form is not supported.
+        UnreadableFile: the address refers to a folder outside the run's artifacts, or addresses of this type are not supported.
             Addresses are untrusted (docs/decisions/0042).
     """
     if not uri.startswith(("file:///", "/")):
@@ -129,9 +129,9 @@ def _path(uri: str) -> Path:
 def _neighbour(experiment: str, database: Path) -> tuple[Path, str] | None:
     """Return the artifact root next to the database and the path below it, or None.
 
-    None means that the user chose the experiment's folder. Experiments in a folder named `mlartifacts` always match. Experiments in
-    MLflow's default folder `mlruns` match if `mlruns` also exists next to the database, or if a database of the same name exists
-    next to the recorded folder. In the second case this database is a copy of the other one.
+    The result is not None for an experiment whose recorded folder is in a folder named `mlartifacts`. It is also not None for a
+    recorded folder in MLflow's default folder `mlruns`, if `mlruns` exists next to the database, or if a database of the same name
+    exists next to the recorded `mlruns`, because `database` is then a copy. For all other experiments, the user chose the folder.
     """
     match = ROOT.fullmatch(experiment)
     if not match:
@@ -156,8 +156,8 @@ class ArtifactLocations:
     """Folders in which the files of a database's runs are stored.
 
     Attributes:
-        moved: address prefix in the database → current address prefix of the same files.
-        lacking: id of a run whose artifact folder is missing → result of `resolve_artifact`.
+        moved: mapping from an address prefix in the database to the current address prefix of the same files.
+        lacking: mapping from the id of each run whose artifact folder is missing to a text that names the expected folder.
         count: number of runs with recorded files.
     """
 
@@ -205,7 +205,7 @@ def rewrite_addresses(database: Path, prefixes: Mapping[str, str]) -> Path:
 
     Args:
         database: sqlite file of the store.
-        prefixes: recorded address prefix → current address prefix.
+        prefixes: mapping from a recorded address prefix to the current one.
 
     Returns:
         The path of the backup that was made before the change.

@@ -61,8 +61,8 @@ class StoredRun(SpilledFields):
     Attributes:
         state: RUNNING, FINISHED, FAILED or KILLED.
         started: start time in ms since 1970.
-        metrics: metric key → value at the last step.
-        params: parameter name → value as text.
+        metrics: mapping from metric key to the value at the last step.
+        params: mapping from parameter name to value as text.
         deleted: whether the run was deleted but can still be restored.
     """
 
@@ -167,7 +167,7 @@ class Tracker(abc.ABC):
         """Return the runs that have all `tags`, newest first.
 
         Args:
-            tags: required tags, name → value.
+            tags: mapping from the name of each required tag to its value.
             experiment: name of the experiment to search; empty means all experiments.
             start: first characters of the run ids.
             most: maximum number of runs to return; 0 means no limit. Reading ten thousand runs takes minutes.

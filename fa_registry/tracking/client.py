@@ -46,7 +46,7 @@ MAKING = ".making"
 
 
 class Client:
-    """Wrapper of MLflow's client with the same methods.
+    """Wrapper of MLflow's client that provides all methods of MLflow's client.
 
     Each method waits while another process locks an sqlite database. A method raises StoreRefusal if the store reports an error.
 
@@ -135,7 +135,7 @@ def _all_experiments(client: MlflowClient) -> list[Experiment]:
 
 
 def _present(uri: str, query: Callable[[], T], waits: bool) -> T:
-    """Call `query`, which must be idempotent, until a server is reachable."""
+    """Call `query`, which must be idempotent; repeat it while no server is reachable."""
     if sqlite_path(uri):
         return query()
     refused_since: dict[

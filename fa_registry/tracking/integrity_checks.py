@@ -83,7 +83,7 @@ class SealedRun:
     def epochs(self) -> int:
         """Last measured epoch, or −1 if no epoch was measured.
 
-        For an adopted run this is the epoch that the user stated.
+        For an adopted run, i.e. a run that another program trained, this is the epoch that the user stated.
         """
         return max((row[0] for row in self.rows), default=-1)
 
@@ -255,7 +255,7 @@ def _is_logged(stored: float | None, exact: float | None) -> bool:
 
 
 def _is_ours(key: str, extra_metrics: Sequence[str]) -> bool:
-    """Return whether training writes this metric."""
+    """Return whether the training code of fa_registry writes this metric."""
     by_site = (*schema.SITE_METRICS, *extra_metrics)
     return key in schema.scalar_metrics(extra_metrics).values() or key.partition("/site_")[0] in by_site
 

@@ -183,7 +183,7 @@ class LeaseHolder:
     def sign(self) -> Mapping[str, str]:
         """Return the tag of the next heartbeat.
 
-        After the caller has written this tag to the run, it calls `mark_heartbeat_sent`.
+        The caller must write this tag to the run and then call `mark_heartbeat_sent`.
         """
         with self._lock:
             self._number += 1

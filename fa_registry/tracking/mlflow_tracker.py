@@ -336,7 +336,7 @@ class MlflowTracker(Tracker):
         return compared_address(run_ids, [self._place(run_id).experiment_id for run_id in run_ids])
 
     def publish_views(self, views: Sequence[View]) -> str:
-        """Publish views as Tracker.publish_views does, and a note with links to them.
+        """Publish views as Tracker.publish_views does, and a note that links to them.
 
         Views and note are tags of the experiment.
         """

@@ -101,7 +101,7 @@ def note_of(links: Mapping[str, str]) -> str:
     """Return the experiment's note, which MLflow's pages show above the list of runs.
 
     Args:
-        links: title → address.
+        links: mapping from the title of each link to its address.
     """
     return NOTE.format(links=" · ".join(f"[{title}]({address})" for title, address in links.items()))
 
@@ -125,12 +125,12 @@ def is_ours(text: str) -> bool:
 def views_of(study: str, runs: Sequence[StoredRun], first_run_ids: Collection[str] = ()) -> tuple[View, ...]:
     """Return the views of a study's runs: charts, then a table.
 
-    If the study has several settings, the views of each setting come first.
+    If the study has several settings, charts and table of each setting come before the views of all runs.
 
     Args:
         study: name of the study; empty means all runs.
         runs: runs of the study. Charts show only metrics that at least one of these runs has.
-        first_run_ids: ids of the runs that were just trained or audited. The views of their settings come first.
+        first_run_ids: ids of the runs that were just trained or audited. Their settings come before the other settings.
     """
     by_setting: dict[str, _Contents] = {}
     for run in sorted(runs, key=lambda run: (bool(first_run_ids) and run.run_id not in first_run_ids, run.started)):

@@ -54,9 +54,10 @@ FILES = {model_folder.NETWORK: schema.FINAL, model_folder.FEEDBACK: schema.FEEDB
 
 
 def promotion_key(card: ModelCard) -> str:
-    """Return a digest of run, weights, edition, verdicts and reason of a promotion.
+    """Return the key of a promotion, which registers a run as a model version.
 
-    If a version with this key exists, the promotion creates no second version.
+    The key is a digest of run, weights, edition, verdicts and reason. If a version with this key exists, the promotion creates no
+    second version.
     """
     weights = [card.digests.get(name, "") for name in FILES]
     edition = card.opinions[0].edition
@@ -64,14 +65,15 @@ def promotion_key(card: ModelCard) -> str:
 
 
 def verdict_tags(card: ModelCard) -> dict[str, str]:
-    """Return a mapping tag → verdict for every edition that judged the model."""
+    """Return the tags with the verdicts on a model, one per edition that judged it."""
     return {schema.verdict_tag(opinion.edition): opinion.verdict.label for opinion in card.opinions}
 
 
 def folder_name(key: str, card_digest: str) -> str:
-    """Return the folder name of a model version.
+    """Return the folder name of a model version, which is a digest of the arguments.
 
-    MLflow stores the folder's address as the source of the version, and MLflow's API cannot change the source.
+    MLflow records the address of the folder as the source of the version. MLflow's API cannot change the source later, so
+    `check_version` can compare the model's card with the folder name.
 
     Args:
         key: result of `promotion_key`.
@@ -83,8 +85,8 @@ def folder_name(key: str, card_digest: str) -> str:
 def check_version(tracker: Tracker, version: RegisteredVersion, card: ModelCard) -> None:
     """Raise IntegrityError if card or weights of a version are not the promoted ones.
 
-    The tags of the version are untrusted. The card is compared with the version's source, and the weights with the digests that the
-    run recorded.
+    The tags of the version are untrusted. The card is compared with the folder name in the version's source, and the digests of the
+    weights with the digests that the run recorded.
     """
     key, folder = promotion_key(card), version.source.rstrip("/").rpartition("/")[2]
     # releases that wrote no digest of the card into it named the folder by the key alone
@@ -143,7 +145,9 @@ class ModelRegistry:
         self._client = Client(self.uri, make=False)
 
     def versions(self, name: str) -> list[RegisteredVersion]:
-        """Return all versions of a model, newest first, or an empty list.
+        """Return all versions of a model, newest first.
+
+        The list is empty if the model does not exist.
 
         Args:
             name: name of the model. It must not contain a single quote.
@@ -197,7 +201,7 @@ class ModelRegistry:
         """Return the version that `models:/NAME@alias` or `models:/NAME/3` refers to.
 
         Raises:
-            UsageError: the reference has another form.
+            UsageError: the reference has neither of these two formats.
             UnknownName: the model, the alias or the version does not exist.
         """
         match = REFERENCE.fullmatch(reference)

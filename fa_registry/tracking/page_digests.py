@@ -34,7 +34,7 @@ def seal_pages(digests: Mapping[str, str]) -> dict[str, str]:
     """Return the tag with the digests of the pages that an audit attached to a run.
 
     Args:
-        digests: page name → SHA-256.
+        digests: mapping from page name to SHA-256.
     """
     return {schema.TAG_PAGES: jsonio.canonical(digests)}
 
@@ -47,7 +47,7 @@ def check_audit_pages(tracker: Tracker, audit: StoredRun, names: Sequence[str] =
         names: pages to check; empty means all pages.
 
     Returns:
-        Page name → size in bytes. The result is empty if an older release wrote the audit.
+        Mapping from page name to size in bytes. It is empty if the audit was written by an older release.
 
     Raises:
         IntegrityError: a page is missing or was changed. The message lists all such pages.
@@ -65,7 +65,7 @@ def check_run_pages(tracker: Tracker, run: StoredRun) -> dict[str, int]:
     """Compare the pages that an audit attached to a run with their recorded digests.
 
     Returns:
-        Page name → size in bytes.
+        Mapping from page name to size in bytes. It is empty if the run has no recorded digests of pages.
 
     Raises:
         IntegrityError: a page is missing or was changed. The message lists all such pages.

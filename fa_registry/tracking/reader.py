@@ -105,7 +105,7 @@ def read_sealed(files: Mapping[str, Path]) -> SealedRun:
     """Decode the recorded files of a run without a check of their digests.
 
     Args:
-        files: spec.json, measurements.json, provenance.json and series.parquet: name → path.
+        files: mapping from the names spec.json, measurements.json, provenance.json and series.parquet to paths.
     """
     source, spec = _read(files[schema.SPEC], RunSpec)
     _, measurements = _read(files[schema.MEASUREMENTS], Measurements)
@@ -118,7 +118,7 @@ def check_seal(tracker: Tracker, run: StoredRun, digests: Mapping[str, str]) -> 
     """Compare provenance.json and the digests with the run's tag `fa.artifacts`.
 
     Returns:
-        Size of provenance.json in bytes, as {name: size}.
+        Mapping from the name provenance.json to its size in bytes.
 
     Raises:
         IntegrityError: the file is missing, or the tag contains another digest.
@@ -139,11 +139,11 @@ def check_files(
     """Compare files of a run with their recorded digests.
 
     Args:
-        digests: file name → recorded SHA-256.
+        digests: mapping from file name to recorded SHA-256.
         may_be_lost: names of the files that may be missing.
 
     Returns:
-        Name → size in bytes of the files that exist.
+        Mapping from the name of each existing file to its size in bytes.
 
     Raises:
         IntegrityError: a file is missing or was changed. The message lists all such files.
@@ -205,7 +205,7 @@ def runs_by_spec(tracker: Tracker, identities: Iterable[str]) -> dict[str, list[
     """Return the runs of each specification, newest first, regardless of their state.
 
     Returns:
-        Identity → runs; an empty list if the specification has no run.
+        Mapping from each identity to its runs. The list is empty if the specification has no run.
     """
     return runs_by_tag(tracker, schema.TAG_SPEC, identities)
 
@@ -219,7 +219,7 @@ def runs_by_tag(
         search_limit: maximum number of values for which the store is searched once per value. For more values, all runs are read.
 
     Returns:
-        Value → runs; an empty list if no run has the value.
+        Mapping from each value to its runs. The list is empty if no run has the value.
     """
     runs: dict[str, list[StoredRun]] = {value: [] for value in values}
     if len(runs) <= search_limit:

@@ -1,8 +1,8 @@
 """Upload of resume states, with which another machine can continue a run.
 
-An sqlite store needs no upload, because every process that can write to the store can also read the local resume file. Uploads
-alternate between two paths, and a tag names the newest one. If the process is killed during an upload, the previous state is
-intact.
+With an sqlite store nothing is uploaded, because every process that can write to the store can also read the local resume file.
+Uploads alternate between two paths, and a tag names the path of the newest state. If the process is killed during an upload, the
+previous state is therefore intact.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ def verdict_tag(edition: EditionReference) -> str:
 
 
 def step_checkpoint(step: int) -> str:
-    """Return the artifact path of the state after the first training steps.
+    """Return the artifact path of the state after the first `step` training steps.
 
     The file contains tensors named `network.…` and `feedback.…`.
     """
@@ -136,7 +136,10 @@ def step_checkpoint(step: int) -> str:
 
 
 def sealed_step(names: Iterable[str]) -> int | None:
-    """Return the step of the step checkpoint in a list of artifact paths, or None."""
+    """Return the step in the path of a step checkpoint among artifact paths.
+
+    Return the smallest step if there are several such paths, and None if there is none.
+    """
     steps = [int(match[1]) for name in names if (match := STEP.fullmatch(name))]
     return min(steps, default=None)
 
@@ -151,9 +154,9 @@ def kept_state(epoch: int) -> str:
 
 
 def after_kept_state(epoch: int) -> str:
-    """Return the artifact path of the state one epoch after a kept state.
+    """Return the artifact path of the state one epoch after a kept training state.
 
-    The replay of an audit must reproduce this state.
+    An audit replays the epoch that follows `epoch` and must reproduce this state.
     """
     return f"checkpoints/state_{epoch:04d}_next.safetensors"
 
@@ -170,9 +173,10 @@ def charts(metrics: Iterable[Metric]) -> tuple[str, ...]:
 
 
 def metrics(measurements: Measurements, extra_metrics: Sequence[str] = ()) -> Iterator[tuple[str, Reading]]:
-    """Yield metric key and reading of one epoch for each metric that has a chart.
+    """Yield pairs (metric key, reading) of one epoch, one per metric with a chart.
 
-    Test accuracy is the first metric, because MLflow's page of two runs first plots the metric that was logged first.
+    A reading is a value, or the reason why there is no value. Test accuracy is the first metric, because MLflow's page of two runs
+    first plots the metric that was logged first.
 
     Args:
         extra_metrics: names of third-party metrics, as returned by `charts`.
@@ -192,7 +196,7 @@ def shown(value: float) -> float:
 
 
 def scalar_metrics(extra_metrics: Sequence[str] = ()) -> dict[str, str]:
-    """Return a mapping metric name → metric key for all scalar metrics.
+    """Return a mapping from the names of all scalar metrics to their metric keys.
 
     Args:
         extra_metrics: names of third-party metrics. The metric key of a third-party metric is its name.
@@ -204,6 +208,9 @@ def site_metric(name: str, site: int, count: int) -> str:
     """Return the metric key of a site metric at one site.
 
     The number of the site has leading zeros, because charts sort the keys as text.
+
+    Args:
+        count: number of sites.
     """
     return f"{name}/site_{site:0{max(2, len(str(count - 1)))}d}"
 

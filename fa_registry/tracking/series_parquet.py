@@ -128,7 +128,7 @@ def points(rows: Sequence[SeriesRow], extra_metrics: Sequence[str] = ()) -> Iter
 
 
 def trajectory(rows: Sequence[SeriesRow]) -> Mapping[str, Series]:
-    """Return each headline metric as a series with one reading per epoch.
+    """Return the metrics that a report shows for every epoch, one series per metric.
 
     A missing value is N/A with a reason.
     """
@@ -147,7 +147,7 @@ def trajectory(rows: Sequence[SeriesRow]) -> Mapping[str, Series]:
 def by_site(rows: Sequence[SeriesRow]) -> Mapping[str, SiteSeries]:
     """Return growth and Γ of every site at no more than 25 evenly spaced epochs.
 
-    The first and the last epoch are included.
+    Γ is the cosine of credit and gradient. The first and the last epoch are included.
     """
     site_rows = [row for row in rows if row[1] in TRAJECTORY_BY_SITE]
     epochs = spread(max((row[0] for row in site_rows), default=-1), MOST_EPOCHS)

@@ -136,7 +136,8 @@ def revision(path: Path) -> str | None:
     """Return the schema revision of an sqlite database.
 
     Returns:
-        The revision; an empty string if the database has tables without a revision; None if it has no tables or does not exist.
+        The revision. It is an empty string if the database has tables but no revision, and None if the database has no tables or
+        does not exist.
 
     Raises:
         StoreError: the database is not an MLflow store.
@@ -154,7 +155,10 @@ def revision(path: Path) -> str | None:
 
 
 def check_initialised(path: Path) -> None:
-    """Raise StoreError if a database without runs was not created completely."""
+    """Raise StoreError if a database that MLflow could not open contains no runs.
+
+    The creation of such a database is incomplete.
+    """
     with probe_sqlite(path) as connection:
         if RUNS not in _tables(connection) or not connection.execute("SELECT count(*) FROM runs").fetchone()[0]:
             raise StoreError(

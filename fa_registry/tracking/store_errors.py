@@ -129,7 +129,10 @@ def _root(error: BaseException) -> tuple[BaseException, str]:
 
 
 def _of_server(error: BaseException) -> str:
-    """Return the kind of a server's error; AWAY if the server cannot be reached."""
+    """Return the kind of a server's error, or an empty string.
+
+    The kind is AWAY if the server cannot be reached.
+    """
     status = getattr(getattr(error, "response", None), "status_code", 0)
     is_response = isinstance(error, MlflowException) and str(error).startswith("API request")
     if isinstance(error, RestException) or is_response:  # MLflow uses these codes for a database too

@@ -39,7 +39,7 @@ class RetentionOptions:
 
     Attributes:
         checkpoint_every: store the initial weights and the weights after every n-th epoch; 0 stores only the final weights. The
-            initial weights also follow from the specification.
+            initial weights can also be computed from the specification.
         points: number of points per metric in the store's tables, evenly spaced over the epochs; 0 means one point per epoch.
             series.parquet contains all epochs in any case.
         states: number of training states from which an audit can replay one epoch; see trainer_state.kept_epochs.
@@ -52,7 +52,7 @@ class RetentionOptions:
 
 @dataclass(frozen=True)
 class Origin:
-    """Files from which an adopted run was made.
+    """Files of an adopted run, i.e. a run that another program trained.
 
     Attributes:
         weights: file name of the weights.
@@ -217,7 +217,10 @@ class RunWriter:
             save_tensors(self._folder / schema.after_kept_state(row.epoch - 1), trainer.state())
 
     def log_params(self, spec: RunSpec) -> None:
-        """Set the final specification of a run with `open_end`; log its parameters."""
+        """Set the final specification of a run that was created with `open_end`.
+
+        The parameters of the specification are logged.
+        """
         self._task = replace(self._task, spec=spec)
         (self._folder / schema.SPEC).write_text(jsonio.pretty(spec), encoding="utf-8")
         self._tracker.adopt(
@@ -450,6 +453,9 @@ def parameter_count(network: nn.Module) -> int:
 
 
 def folder_digests(folder: Path) -> dict[str, str]:
-    """Return a mapping relative path → SHA-256 for every file below `folder`."""
+    """Return a mapping from the relative path of every file in `folder` to SHA-256.
+
+    Files in subfolders are included.
+    """
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): jsonio.file_digest(path) for path in files}

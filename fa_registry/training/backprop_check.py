@@ -98,9 +98,10 @@ def _batches(setup: RunSetup) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def _cosines(setup: RunSetup, sites: Sequence[int], images: Tensor, labels: Tensor) -> Cosines:
-    """Return a mapping site → the larger of two cosines, those of the credit and of the update.
+    """Return a mapping from site to cosine with backpropagation.
 
-    Sites where both cosines are nan are omitted."""
+    The cosine is the larger of the cosines of the credit and of the update. Sites where both cosines are nan are omitted.
+    """
     # without the penalty, whose gradient is the same under every method
     without_penalty = dataclasses.replace(setup, spec=dataclasses.replace(setup.spec, penalty=0.0))
     noise = generator(setup.spec.seed, "noise", setup.device)
@@ -134,7 +135,11 @@ def _update_cosine(method_gradients: Gradients, exact_gradients: Gradients, site
 
 
 def _under_fresh_feedback(setup: RunSetup, sites: Sequence[int]) -> Cosines:
-    """Return a third-party method's cosines on the eval batch under newly drawn feedback."""
+    """Return the cosines with newly drawn feedback as a mapping from site.
+
+    The cosines are measured on the eval batch. The mapping is empty for a built-in method and for a method without feedback
+    tensors.
+    """
     if methods.CATALOG.location(setup.spec.method).is_builtin or not setup.feedback.state_dict():
         return {}
     shape = network_shape(setup.network, setup.splits.test_images[:1], setup.card.classes)

@@ -38,7 +38,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
 
     Args:
         path: file to write. The function writes a temporary file, calls fsync and renames the temporary file.
-        tensors: name → tensor.
+        tensors: mapping from name to tensor.
         metadata: text entries of the file's header.
 
     Returns:

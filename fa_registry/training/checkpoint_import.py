@@ -187,8 +187,8 @@ def match_tensors(expected: Mapping[str, Tensor], candidates: Mapping[str, Any])
     """Convert tensors to the types of the expected ones and list all problems.
 
     Args:
-        expected: name → tensor of the setup.
-        candidates: name → value of the file.
+        expected: mapping from name to tensor of the setup.
+        candidates: mapping from name to value of the file.
 
     Returns:
         The converted tensors by name, and one text for each difference in name, shape or type.
@@ -280,16 +280,16 @@ def _taken(
 
 
 def feedback_tensors(content: Any, names: list[str]) -> dict[str, Any]:
-    """Return the feedback tensors of a file under the built-in names.
+    """Return the feedback tensors of a file under the names of the feedback state.
 
     Args:
-        content: content of the file. It usually contains tensors under the built-in names. If the built-in names are B_01, B_02, …,
-            the file may also contain a list B_1..B_L, or other names with one running number (`B.0`, `feedback.1`). These tensors
-            are assigned in the order of their numbers.
-        names: the built-in names.
+        content: content of the file. It usually contains tensors with the names `names`. If these names are B_01, B_02, …, the file
+            may also contain a list B_1..B_L, or tensors with other names that contain one running number (`B.0`, `feedback.1`).
+            Such tensors are assigned in the order of their numbers.
+        names: names of the tensors in the method's feedback state.
 
     Raises:
-        ValueError: if the tensors cannot be assigned to the built-in names.
+        ValueError: if the tensors cannot be assigned to `names`.
     """
     inner = unwrap(content, FEEDBACK_NESTS)
     is_numbered = all(OURS.fullmatch(name) for name in names)

@@ -37,9 +37,9 @@ def fingerprint(spec: RunSpec) -> dict[str, dict[str, Any]]:
     """Return the fingerprint of the code that trains `spec`.
 
     Returns:
-        `methods/NAME`, `architectures/NAME`, `datasets/NAME` and `diagnostics/NAME` → version or source digest, for the method,
-        architecture and data set of `spec` and for every installed diagnostic. `tasks/NAME` is included only for a third-party
-        task, because releases without tasks recorded none.
+        Mapping from `methods/NAME`, `architectures/NAME`, `datasets/NAME` and `diagnostics/NAME` to version or source digest. It
+        contains the method, architecture and data set of `spec` and every installed diagnostic. `tasks/NAME` is included only for a
+        third-party task, because older releases, which had no tasks, recorded none.
 
     Raises:
         UnknownName: if one of these plug-ins is not installed.
@@ -80,7 +80,7 @@ def measuring_code() -> dict[str, dict[str, Any]]:
 def runs_others_code(spec: RunSpec) -> bool:
     """Return whether training `spec` executes third-party code.
 
-    Third-party code may terminate the process; built-in code never does.
+    The function is needed because third-party code may terminate the process, which built-in code never does.
     """
     return bool(packages_of(spec) or diagnostics.CATALOG.third_party())
 

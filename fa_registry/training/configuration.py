@@ -42,6 +42,7 @@ def configuration() -> dict[str, Scalar]:
     """Return the settings that decide how this process rounds float32 results.
 
     Returns:
+        Mapping with three entries.
         instruction_set: the instruction set of torch's kernels, and every environment variable that limits a library.
         math_library: the libraries that torch multiplies with, and the switches that change results.
         fingerprint: first 16 hexadecimal digits of a SHA-256 of computed results, at the current number of threads.

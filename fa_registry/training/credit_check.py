@@ -1,8 +1,8 @@
 """Check that a method returns the same credit in training and in measuring.
 
 In measuring, a method receives all inputs, including the exact gradients. In training, a method receives fewer inputs. Without
-this check, a method could behave differently in the two cases: backpropagation in training, and DFA in measuring. The check
-compares the weights' gradients of a training step with the gradients that result from the measured credits.
+this check, a method could behave differently in the two cases, for example return the gradient in training and the credit of DFA in
+measuring. The check compares the weights' gradients of a training step with the gradients that result from the measured credits.
 """
 
 from __future__ import annotations
@@ -92,7 +92,10 @@ def copied(generator: torch.Generator) -> torch.Generator:
 
 
 def gradients(network: nn.Module) -> dict[str, Tensor | None]:
-    """Return a mapping from weight names to copies of .grad, or None without .grad."""
+    """Return copies of the gradients (.grad) of all weights by name.
+
+    The value is None for a weight without gradient.
+    """
     return {
         name: None if parameter.grad is None else parameter.grad.clone()
         for name, parameter in network.named_parameters()
@@ -146,18 +149,17 @@ def trained_gradients(
 
 
 def objection(trial: Trial, images: Tensor, labels: Tensor, trained: Gradients, judge_bp: bool = True) -> str:
-    """Return the difference between training and measured credits as a text.
+    """Describe a difference between the credits in training and in measuring.
 
-    For an end-to-end method, the check compares the measured credit with the gradient instead. The result is also empty if a credit
-    is not finite, because a diverged run cannot be compared.
+    For an end-to-end method, the check compares the measured credit with the gradient instead.
 
     Args:
         trial: copy of the setup before the step.
-        trained: name → .grad after a training step on this batch.
+        trained: mapping from weight name to .grad after a training step on this batch.
         judge_bp: whether to check also for undeclared backpropagation. Use False if the feedback may have learned the weights.
 
     Returns:
-        The text, or an empty string if the check finds no fault.
+        The text. It is empty if the check finds no fault, or if a credit is not finite, because a diverged run cannot be compared.
     """
     method = trial.method
     inputs, credits, learning_states = measured_credits(trial, images, labels)
@@ -180,7 +182,7 @@ def objection(trial: Trial, images: Tensor, labels: Tensor, trained: Gradients, 
 def measured_credits(
     trial: Trial, images: Tensor, labels: Tensor
 ) -> tuple[CreditInputs, list[Tensor], Sequence[Tensor] | None]:
-    """Call the method as in measuring.
+    """Call the method with the inputs that it receives in measurements.
 
     The inputs contain the exact gradients, no generator, and a network in eval mode. If a BatchNorm couples the samples, the
     network stays in train mode, because eval mode would change the trained network.
@@ -226,7 +228,7 @@ def gradients_by_credits(
     learning_states: Sequence[Tensor] | None = None,
     with_backward_weights: bool = True,
 ) -> Gradients:
-    """Return the weights' gradients of the objectives J_l with these credits.
+    """Return the weights' gradients that result from these credits in a training step.
 
     Args:
         learning_states: the states at which the blocks learn, or None for the states of the forward pass.
@@ -254,7 +256,10 @@ def _as_in_training(trial: Trial) -> Iterator:
 
 
 def _parts(trained: Gradients, by_credits: Gradients) -> dict[str, tuple[list[Tensor], list[Tensor]]]:
-    """Return each trained part except the head → its gradients from training and from measured credits."""
+    """Return a mapping from part to gradients from training and from the credits.
+
+    It contains every trained part except the head.
+    """
     parts: dict[str, tuple[list[Tensor], list[Tensor]]] = {}
     for name, gradient in trained.items():
         part = ".".join(name.split(".")[: 2 if name.startswith("blocks.") else 1])
@@ -290,7 +295,11 @@ def _distance(tensors: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
 
 
 def _disguise(card: MethodCard, credits: Sequence[Tensor], exact: Sequence[Tensor]) -> str:
-    """Return DISGUISED if an undeclared method's credit is the gradient at every site, else ""."""
+    """Return DISGUISED if the credit is the gradient at all sites, or an empty string.
+
+    The string is also empty if the card declares a credit that is exact at all sites or approaches backpropagation. Sites that the
+    card declares exact are left out.
+    """
     if card.exact_sites == "all" or "approaches_bp" in card.properties:
         return ""
     blocks = len(credits) - 1
