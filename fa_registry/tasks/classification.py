@@ -46,7 +46,7 @@ class Classification(Task):
         if len(test[:eval_samples].unique()) < 2:
             problems.append(
                 f"test_labels: expected at least two classes in the first {eval_samples} samples, "
-                "used by every measurement; found one"
+                "which every measurement uses; found one"
             )
         return problems
 

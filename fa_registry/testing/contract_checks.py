@@ -125,7 +125,7 @@ def feedback_is_drawn_from_the_seed(setting: Setting) -> CheckOutcome:
         return failed("creating the feedback state used the global generator")
     for name, value in first.items():
         if not torch.equal(value, repeated[name]):
-            return failed(f"{name} differs between two feedback states from one seed")
+            return failed(f"{name} differs between two feedback states from the same seed")
     if first and all(torch.equal(value, other_seed[name]) for name, value in first.items()):
         return failed("two seeds give the same feedback state")
     return passed(f"{len(first)} tensors")

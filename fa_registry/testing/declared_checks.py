@@ -99,7 +99,7 @@ def mirror_converges(setting: Setting) -> CheckOutcome:
         for _ in range(MIRROR_STEPS):
             setting.method.update_feedback(case.feedback, inputs)
     ratio = sum(_squares(_gaps(case)).values()) / expected
-    figure = f"‖B − W‖² is {ratio:.2f} of its expected value, allowed are 1/{NOISE_FACTOR:g} to {NOISE_FACTOR:g}"
+    figure = f"‖B − W‖² is {ratio:.2f} times its expected value, allowed: 1/{NOISE_FACTOR:g} to {NOISE_FACTOR:g}"
     return passed(figure) if 1 / NOISE_FACTOR <= ratio <= NOISE_FACTOR else failed(figure)
 
 
@@ -272,7 +272,7 @@ def prediction_errors_give_bp(setting: Setting) -> CheckOutcome:
     worst = [_prediction_error_gap(gentle, nudge) for nudge in NUDGES]
     figure = f"relative error {worst[0]:.1e} at β = {NUDGES[0]:g}, {worst[1]:.1e} at {NUDGES[1]:g}"
     if worst[1] > NUDGE_TOLERANCE:
-        return failed(f"{figure}, allowed {NUDGE_TOLERANCE:g} there")
+        return failed(f"{figure}; expected at most {NUDGE_TOLERANCE:g} at the smaller β")
     return passed(figure) if worst[1] < worst[0] / 10 else failed(f"{figure}: the error must decrease with β")
 
 
@@ -348,14 +348,16 @@ def drtp_ignores_error(setting: Setting) -> CheckOutcome:
     shaken = case.step()
     heads = [name for name in original if name.startswith("out_head.")]
     if any(torch.equal(original[name], shaken[name]) for name in heads):
-        return failed("the update of the head did not change with other weights, so the check tested nothing")
+        return failed("the update of the head did not change when its weights changed, so the check tested nothing")
     changed = [
         name for name in original if not name.startswith("out_") and not torch.equal(original[name], shaken[name])
     ]
     if changed:
         worst = max(relative_error(shaken[name], original[name]) for name in changed)
-        return failed(f"with another head, the update of {', '.join(changed)} changed by up to {worst:.1e}")
-    return passed("with another head, the updates of embedding and blocks are bitwise equal")
+        return failed(
+            f"after a change of the head's weights, the update of {', '.join(changed)} changed by up to {worst:.1e}"
+        )
+    return passed("a change of the head's weights does not change the updates of embedding and blocks")
 
 
 def output_jacobian_gives_target_slope(setting: Setting) -> CheckOutcome:
@@ -407,8 +409,8 @@ def credit_ignores_blocks_above(setting: Setting) -> CheckOutcome:
         shaken = case.credits(dataclasses.replace(inputs, hidden=hidden))
         if not torch.equal(shaken[site], original[site]):
             worst = relative_error(shaken[site], original[site])
-            return failed(f"site {site}: other weights above this site change the credit by {worst:.1e}")
-    return passed(f"{case.blocks + 1} sites have bitwise equal credits with other weights above")
+            return failed(f"site {site}: a change of the weights above this site changes the credit by {worst:.1e}")
+    return passed(f"{case.blocks + 1} sites: the credit does not change if the weights above the site change")
 
 
 def shake(module: nn.Module, seed: int) -> None:

@@ -105,7 +105,7 @@ def check_version(tracker: Tracker, version: RegisteredVersion, card: ModelCard)
     differing = [name for name, artifact in FILES.items() if card.digests.get(name) != recorded.get(artifact)]
     if differing:
         raise IntegrityError(
-            f"{version.reference}: {', '.join(differing)}: differs from the files that run {run.run_id} recorded"
+            f"{version.reference}: expected {', '.join(differing)} as recorded by run {run.run_id}, found other contents"
         )
 
 

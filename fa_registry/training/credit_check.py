@@ -267,7 +267,7 @@ def _parts(trained: Gradients, by_credits: Gradients) -> dict[str, tuple[list[Te
             continue
         if gradient is None or by_credits[name] is None:
             raise PluginError(
-                f"{name}: expected a gradient in training and by the measured credits, found only one of the two"
+                f"{name}: expected a gradient both in training and from the measured credits, found only one of the two"
             )
         pair = parts.setdefault(part, ([], []))
         pair[0].append(gradient)

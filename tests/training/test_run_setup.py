@@ -164,7 +164,7 @@ def test_a_set_that_belongs_to_a_run_is_its_own():
         (
             lambda splits: dataclasses.replace(splits, test_labels=torch.zeros_like(splits.test_labels)),
             [
-                "test_labels: expected at least two classes in the first 128 samples, used by every measurement; found one"
+                "test_labels: expected at least two classes in the first 128 samples, which every measurement uses; found one"
             ],
         ),
     ],
