@@ -3,10 +3,10 @@
 An instrument is the accuracy, Γ, or a gating rule of the edition. An instrument that changes no decision is not useful.
 For each run, an instrument fires, does not fire, or is undetermined.
 
-A set of instruments decides by the rules of the edition. Accuracy and Γ reject a run if they fire. Rules reject a run if
-all rules of one `fail_if` list fire; in a strict edition, one rule that fires is enough. A rule outside the set counts as
-not firing. If a metric is missing, the set never accepts the run. The set rejects the run if every possible value of the
-missing metric would lead to a rejection. Otherwise the set cannot judge the run.
+A set of instruments rejects a run if accuracy or Γ is in the set and fires. The set also rejects the run if all rules of one
+`fail_if` list of the edition are in the set and fire; in a strict edition, one rule that fires is enough. If a metric is
+missing, the set never accepts the run. The set rejects the run if every possible value of the missing metric would lead to a
+rejection. Otherwise the set cannot judge the run.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Evidence:
     """The results of all instruments for one run.
 
     Args:
-        fires: instrument → True if it fires, False if it does not fire, None if this is undetermined.
-        warned: instruments that fail, warn or are waived.
+        fires: mapping instrument → True if it fires, False if it does not fire, None if this is undetermined.
+        warned: rules whose result is fail, warn or waived.
     """
 
     fires: Mapping[str, bool | None]
@@ -81,7 +81,7 @@ def not_above_chance(run: RunAudit, card: Mapping[str, Any]) -> bool | None:
 
 
 def not_positive(run: RunAudit, card: Mapping[str, Any]) -> bool | None:
-    """Return whether the headline Γ of a run is at most 0.
+    """Return whether the mean Γ of a run over sites 1..L and samples is at most 0.
 
     Return False if the credit is the gradient by construction, and None if Γ is unknown.
 
@@ -98,7 +98,7 @@ def not_positive(run: RunAudit, card: Mapping[str, Any]) -> bool | None:
 class Decider:
     """Function object that returns the decision of a set of instruments for one run.
 
-    The call is `decide(evidence, chosen)`, where `chosen` contains the names of the instruments.
+    The call is `decide(run_evidence, subset)`, where `subset` contains the names of the instruments.
 
     Args:
         edition: edition whose rules and `fail_if` lists determine the decision.
@@ -151,8 +151,8 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
     """Count the methods and runs that each set of instruments rejects.
 
     Returns:
-        Three tables: the decision of each set for each method, the counts for single instruments and growing sets, and the
-        counts for all sets.
+        Three tables: the decision of each set for each method, the counts for some sets, and the counts for all sets. The second
+        table has every set of one instrument, then sets that grow by one instrument, then the full protocol.
     """
     methods = trained(report)
     evidence_of = {run.record.run_id: evidence(run, report, edition) for method in methods for run in method.runs}
@@ -185,7 +185,7 @@ def name_of(subset: Sequence[str]) -> str:
 
 
 def _ladder(names: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return sets of one instrument, then growing sets, then () for the full protocol."""
+    """Return single instruments, sets that grow by one, then () for the full protocol."""
     single_sets = [(name,) for name in names]
     growing_sets = [tuple(names[:count]) for count in range(2, len(names) + 1)]
     return [*single_sets, *growing_sets, ()]

@@ -88,7 +88,7 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
     """Find the epoch at which each rule first fires on each run.
 
     Returns:
-        Two tables: one row per rule and method over its seeds, and one row per rule and run.
+        Two tables: one row per rule and method with a summary over seeds, and one row per rule and run.
     """
     methods = trained(report)
     summaries, by_run, remarks = [], [], []
