@@ -141,8 +141,8 @@ LADDER = (
 RULE_OF = (
     f"{ACCURACY} rejects a run whose {ACCURACY} is at most 1/classes of its data set. {GAMMA} rejects a run whose mean {GAMMA} "
     f"over sites 1..L and samples is at most 0. {GAMMA} never rejects a run whose credit is exact by construction.",
-    "A rule warns if it fires but the edition does not fail a run because of this rule only. A rule also warns if its result is "
-    "noisy, undecided, provisional or waived. A method is rejected if at least one of its runs is rejected, as in the verdict over "
+    "A rule warns if it fires but is not sufficient to fail a run in the edition. A rule also warns if its result is noisy, "
+    "undecided, provisional or waived. A method is rejected if at least one of its runs is rejected, as in the verdict over "
     "seeds.",
 )
 
@@ -260,7 +260,7 @@ def _remarks(report: AuditReport, edition: Edition, all_sets: Sequence[Sequence[
     non_gating = [rule.code for rule in edition.rules if not rule.gating]
     if non_gating:
         remarks.append(
-            f"Rules that never reject: {', '.join(non_gating)}. The edition reports them, but its verdict does not depend on them."
+            f"Rules that never reject: {', '.join(non_gating)}. These rules are reported, but do not affect the verdict."
         )
     if len(instruments(edition)) > MOST:
         remarks.append(
@@ -269,7 +269,8 @@ def _remarks(report: AuditReport, edition: Edition, all_sets: Sequence[Sequence[
     diverged = [run for run in report.runs if run.record.status == "diverged" and run.record.spec.control == "none"]
     if diverged:
         remarks.append(
-            f"Diverged runs: {len(diverged)}. The full protocol fails them regardless of its rules. A set of rules does not."
+            f"Diverged runs: {len(diverged)}. The full protocol fails these runs regardless of its rules. A set of instruments "
+            "does not."
         )
     return remarks
 

@@ -84,7 +84,8 @@ class AnalysisTable:
             if set(row) != set(names):
                 differing = sorted(set(row) ^ set(names))
                 raise ValueError(
-                    f"table {self.name!r}, row {index}: the columns of the table differ from the cells in: {', '.join(differing)}"
+                    f"table {self.name!r}, row {index}: expected one cell per column, found only a column or only a cell for: "
+                    f"{', '.join(differing)}"
                 )
 
 

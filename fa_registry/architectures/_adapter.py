@@ -122,8 +122,8 @@ class AdaptedNetwork(nn.Module):
             return
         if len(self.sites) == 1 and not _seen_at_readout(flow, states[-1]):
             raise UsageError(
-                f"adapt: with one site, skip={self.skip!r} can be checked only at the readout: expected the name of the "
-                f"module that receives h_1 in `readout`, found {self.readout or 'none'!r}"
+                f"adapt: with one site, skip={self.skip!r} can be checked only at the readout: expected `readout` to "
+                f"name the module that receives h_1, found {self.readout or 'none'!r}"
             )
         misfit = self._misfit(flow, self.skip)
         if misfit is None:

@@ -140,7 +140,7 @@ def _manifest(data: bytes, path: Path) -> Manifest:
     if isinstance(raw, Mapping) and raw.get("format") == FORMAT and raw.get("version") != VERSION:
         raise IntegrityError(
             f"{path.name} is a bundle of version {jsonio.describe_value(raw.get('version'))}, "
-            f"but this release reads only version {VERSION}"
+            f"but the installed fa_registry reads only version {VERSION}"
         )
     try:
         manifest = jsonio.decode(Manifest, raw, MANIFEST)

@@ -329,7 +329,7 @@ def forget(run_ids: tuple[str, ...], yes: bool, store: str, as_json: bool) -> No
         print_json(forgotten)
         return
     print_out(*(f"{run.run_id}: moved to MLflow's bin; to restore the run: {run.restore}" for run in forgotten))
-    print_out("`mlflow gc` deletes the runs in the bin permanently; an audit lists these runs as deleted")
+    print_out("audits list the runs in the bin as deleted; `mlflow gc` deletes the runs in the bin permanently")
 
 
 def _can_answer() -> bool:

@@ -47,7 +47,7 @@ SPEC_FIELDS = ("method", "architecture", "dataset", "seed", "epochs", "penalty",
     "--frozen-accuracy",
     default="",
     metavar="FRACTION",
-    help="Test accuracy (0..1) of the frozen control, if the store has no control of this setting. The value is only stated, "
+    help="Test accuracy (0..1) of the frozen control, if the store has no control of this setting. The value is not verified, "
     "so the verdict is WARN at best.",
 )
 @click.option("--name", default="", help="Name of the run in the store.")
