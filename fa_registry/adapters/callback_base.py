@@ -26,7 +26,7 @@ class Following:
         return self._run is not None
 
     def begin(self, model: nn.Module) -> TrackedRun:
-        """Begin a run. Raise an error if an option is wrong."""
+        """Begin a run. Raise an error if an option of `track` is wrong."""
         self._run = track(self._model(model) if self._model else model, **self._options)
         try:
             return self._run.__enter__()

@@ -17,11 +17,11 @@ class TransformersCallback(TrainerCallback):
 
     Example: `Trainer(…, callbacks=[TransformersCallback(model=lambda model: fa_registry.adapt(model, …), eval=(x, y),
     method="mine")])`. If the Trainer evaluates every epoch, the model is measured after each evaluation, otherwise at the end
-    of each epoch. The Trainer does not report exceptions to callbacks. After an exception the run therefore has the state
-    RUNNING until the next command closes it.
+    of each epoch. The Trainer does not report exceptions to callbacks. After an exception the run therefore stays in the state
+    RUNNING until the process has ended and a later command of fa-registry closes the run.
 
     Args:
-        model: function that adapts the Trainer's model (inputs, output, state: see `adapt`).
+        model: function that converts the Trainer's model for `track`, usually with `adapt` and its arguments inputs, output, state.
         accuracy: name of the test accuracy in the evaluation or the log.
         loss: name of the training loss in the evaluation or the log.
         options: options of `fa_registry.track`.

@@ -1,4 +1,4 @@
-"""The methods of a report, with unique labels, and their metrics over seeds."""
+"""Methods of a report with unique labels, and means of their metrics over seeds."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class MethodRuns:
 
     @property
     def cells(self) -> dict[str, AnalysisCell]:
-        """The cells METHOD, SETTING and RUNS of the method's row in a table."""
+        """Mapping column name → cell for the columns METHOD, SETTING and RUNS."""
         ids = tuple(run.record.run_id for run in self.runs)
         return {
             METHOD.name: AnalysisCell(text=self.label, run_ids=ids),
@@ -55,8 +55,8 @@ class MethodRuns:
 def trained(report: AuditReport) -> tuple[MethodRuns, ...]:
     """Return every method of the report that is not a control, one entry per setting.
 
-    If two methods would have the same label in settings with the same name, the label of each contains some digits of its
-    specification's digest. This can occur in reports of older releases.
+    In reports of older releases of fa_registry, two methods can have the same label in settings with the same name. The label of
+    each of these methods is then extended by some digits of the digest of the method's specification.
     """
     trained_groups = [group for group in groups(report) if not group.control]
     labels_and_settings = [(group.runs[0].record.spec.label, group.setting) for group in trained_groups]
@@ -104,7 +104,7 @@ def mean_cell(runs: Sequence[RunAudit], quantity: str, pick: Pick | None = None)
     Args:
         runs: runs of one method.
         `quantity`: name of the metric; its declaration decides between the arithmetic and the geometric mean.
-        pick: function that reads the metric from a run, by default the scalar `quantity`.
+        pick: function that reads the metric from a run. By default, the function reads the scalar metric `quantity`.
     """
     pick = pick or scalar(quantity)
     readings = [(run, pick(run.record)) for run in runs]
@@ -124,7 +124,7 @@ def quantity_column(name: str, quantity: str, unit: str = "", site_text: str = "
         name: key of the column's cells.
         `quantity`: name of the metric.
         unit: unit of the numbers; needed only if the catalog contains no unit.
-        site_text: text about the site, such as `at site 0`.
+        site_text: text that is added to the heading, such as `at site 0`.
     """
     metric = quantity_of(quantity)
     text = " ".join(filter(None, (metric.alone or f"{metric.symbol}, {metric.words}", site_text)))
@@ -141,7 +141,7 @@ def estimate(
         mean: the mean over seeds.
         interval: low and high end, or None.
         run_ids: ids of the runs that provided the values.
-        scale: whether mean and interval are decimal logarithms; if true, the cell contains their powers of ten.
+        scale: if true, `mean` and `interval` are decimal logarithms, and the cell contains 10^mean and 10^interval.
     """
     if scale and abs(mean) > LARGEST_DECADES:
         return AnalysisCell(

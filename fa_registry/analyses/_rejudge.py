@@ -37,7 +37,7 @@ class RuleLimit:
     Args:
         name: name by which the user can override the threshold, for example `D1` or `D2.gain`.
         rule: rule that contains the threshold.
-        condition: condition of that rule that contains the threshold.
+        condition: part of the rule that compares one metric with the threshold.
     """
 
     name: str
@@ -86,7 +86,7 @@ class JudgedUnit:
     A unit is one run, or all runs of a method if the rule judges the mean over seeds.
 
     Args:
-        `control_records`: run id → control with which the runs are compared.
+        `control_records`: mapping run id of a control → record of the control. The runs are compared with these controls.
         limit: the threshold that is changed.
         edition: edition that contains the threshold.
     """
@@ -130,7 +130,7 @@ class JudgedUnit:
     def verdicts(self, threshold: float) -> tuple[Verdict, ...]:
         """Return one verdict per run at another threshold.
 
-        The result is cached, because the caller compares the labels and the outcomes of the same verdicts.
+        The result is cached, because a search for changed labels and a search for changed outcomes need the same verdicts.
         """
         if threshold not in self._kept:
             self._kept[threshold] = self._judged(threshold)

@@ -3,10 +3,10 @@
 An instrument is the accuracy, Γ, or a gating rule of the edition. An instrument that changes no decision is not useful.
 For each run, an instrument fires, does not fire, or is undetermined.
 
-A set of instruments decides by the rules of the edition. Accuracy and Γ reject a run if they fire. Rules reject a run if
-all rules of one `fail_if` list fire; in a strict edition, one rule that fires is enough. A rule outside the set counts as
-not firing. If a metric is missing, the set never accepts the run. The set rejects the run if every possible value of the
-missing metric would lead to a rejection. Otherwise the set cannot judge the run.
+A set of instruments rejects a run if accuracy or Γ is in the set and fires. The set also rejects the run if all rules of one
+`fail_if` list of the edition are in the set and fire; in a strict edition, one rule that fires is enough. If a metric is
+missing, the set never accepts the run. The set rejects the run if every possible value of the missing metric would lead to a
+rejection. Otherwise the set cannot judge the run.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Evidence:
     """The results of all instruments for one run.
 
     Args:
-        fires: instrument → True if it fires, False if it does not fire, None if this is undetermined.
-        warned: instruments that fail, warn or are waived.
+        fires: mapping instrument → True if it fires, False if it does not fire, None if this is undetermined.
+        warned: rules whose result is fail, warn or waived.
     """
 
     fires: Mapping[str, bool | None]
@@ -81,7 +81,7 @@ def not_above_chance(run: RunAudit, card: Mapping[str, Any]) -> bool | None:
 
 
 def not_positive(run: RunAudit, card: Mapping[str, Any]) -> bool | None:
-    """Return whether the headline Γ of a run is at most 0.
+    """Return whether the mean Γ of a run over sites 1..L and samples is at most 0.
 
     Return False if the credit is the gradient by construction, and None if Γ is unknown.
 
@@ -98,7 +98,7 @@ def not_positive(run: RunAudit, card: Mapping[str, Any]) -> bool | None:
 class Decider:
     """Function object that returns the decision of a set of instruments for one run.
 
-    The call is `decide(evidence, chosen)`, where `chosen` contains the names of the instruments.
+    The call is `decide(run_evidence, subset)`, where `subset` contains the names of the instruments.
 
     Args:
         edition: edition whose rules and `fail_if` lists determine the decision.
@@ -141,8 +141,8 @@ LADDER = (
 RULE_OF = (
     f"{ACCURACY} rejects a run whose {ACCURACY} is at most 1/classes of its data set. {GAMMA} rejects a run whose mean {GAMMA} "
     f"over sites 1..L and samples is at most 0. {GAMMA} never rejects a run whose credit is exact by construction.",
-    "A rule warns if it fires but the edition does not fail a run because of this rule only. A rule also warns if its result is "
-    "noisy, undecided, provisional or waived. A method is rejected if at least one of its runs is rejected, as in the verdict over "
+    "A rule warns if it fires but is not sufficient to fail a run in the edition. A rule also warns if its result is noisy, "
+    "undecided, provisional or waived. A method is rejected if at least one of its runs is rejected, as in the verdict over "
     "seeds.",
 )
 
@@ -151,8 +151,8 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
     """Count the methods and runs that each set of instruments rejects.
 
     Returns:
-        Three tables: the decision of each set for each method, the counts for single instruments and growing sets, and the
-        counts for all sets.
+        Three tables: the decision of each set for each method, the counts for some sets, and the counts for all sets. The second
+        table has every set of one instrument, then sets that grow by one instrument, then the full protocol.
     """
     methods = trained(report)
     evidence_of = {run.record.run_id: evidence(run, report, edition) for method in methods for run in method.runs}
@@ -185,7 +185,7 @@ def name_of(subset: Sequence[str]) -> str:
 
 
 def _ladder(names: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return sets of one instrument, then growing sets, then () for the full protocol."""
+    """Return single instruments, sets that grow by one, then () for the full protocol."""
     single_sets = [(name,) for name in names]
     growing_sets = [tuple(names[:count]) for count in range(2, len(names) + 1)]
     return [*single_sets, *growing_sets, ()]
@@ -260,7 +260,7 @@ def _remarks(report: AuditReport, edition: Edition, all_sets: Sequence[Sequence[
     non_gating = [rule.code for rule in edition.rules if not rule.gating]
     if non_gating:
         remarks.append(
-            f"Rules that never reject: {', '.join(non_gating)}. The edition reports them, but its verdict does not depend on them."
+            f"Rules that never reject: {', '.join(non_gating)}. These rules are reported, but do not affect the verdict."
         )
     if len(instruments(edition)) > MOST:
         remarks.append(
@@ -269,7 +269,8 @@ def _remarks(report: AuditReport, edition: Edition, all_sets: Sequence[Sequence[
     diverged = [run for run in report.runs if run.record.status == "diverged" and run.record.spec.control == "none"]
     if diverged:
         remarks.append(
-            f"Diverged runs: {len(diverged)}. The full protocol fails them regardless of its rules. A set of rules does not."
+            f"Diverged runs: {len(diverged)}. The full protocol fails these runs regardless of its rules. A set of instruments "
+            "does not."
         )
     return remarks
 

@@ -50,7 +50,7 @@ BY_SITE = (
 
 
 def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
-    """Compute eight aggregates of Γ for every method and how much they differ.
+    """Compute eight aggregates of Γ for every method, with their spread and ratio.
 
     Returns:
         Three tables: the aggregates of each method with the site that dominates the mean, the aggregates of each run, and Γ
@@ -132,7 +132,7 @@ def _gamma(record: RunRecord, site: int) -> Reading:
 
 
 def _carrier(sites: list[dict[str, AnalysisCell]]) -> dict[str, AnalysisCell]:
-    """Return cells for the site 1..L with the largest share of Σ|Γ_l|, and this share."""
+    """Return the cells `carrier` and `share` for the site l ≥ 1 with largest |Γ_l|."""
     counted_rows = [row for row in sites if row["counts"].text == "yes"]
     missing = [row["gamma"] for row in counted_rows if row["gamma"].reading.value is None]
     if missing or not counted_rows:

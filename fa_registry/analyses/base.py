@@ -68,7 +68,7 @@ class AnalysisTable:
 
     Args:
         name: key of the table.
-        rows: column name → cell; every row contains every column.
+        rows: one mapping column name → cell per row. Every row has a cell for every column.
         detail: whether the table is too long for a terminal and is used only in files and figures.
     """
 
@@ -84,7 +84,8 @@ class AnalysisTable:
             if set(row) != set(names):
                 differing = sorted(set(row) ^ set(names))
                 raise ValueError(
-                    f"table {self.name!r}, row {index}: the columns of the table differ from the cells in: {', '.join(differing)}"
+                    f"table {self.name!r}, row {index}: expected one cell per column, found only a column or only a cell for: "
+                    f"{', '.join(differing)}"
                 )
 
 
@@ -148,9 +149,9 @@ class Analyser:
         title: title on pages.
         question: question that the analysis answers, one sentence with a question mark.
         source: publication that first investigated the question.
-        answer: function (report, edition) → result; the same edition has judged the runs of the report.
+        answer: function that computes the result from a report and the edition that judged the runs of the report.
         rank: position among the analyses on the first page of an audit, from 1; 0 if that page does not show the analysis.
-        silence: function of the analysis that returns why these runs have no result, or an empty string.
+        silence: function that receives the finished analysis and returns the reason why it has no result, or an empty string.
     """
 
     name: str

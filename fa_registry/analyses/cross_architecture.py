@@ -45,7 +45,7 @@ BY_METHOD = (
     METHOD,
     AnalysisColumn("architectures", "networks on which the method was trained", "networks", "count"),
     AnalysisColumn(
-        "above", "settings in which its mean accuracy is above that of the frozen control", "settings", "count"
+        "above", "settings in which the method has a higher mean accuracy than the frozen control", "settings", "count"
     ),
     AnalysisColumn("settings", "settings in which both accuracies are known", "settings", "count"),
     AnalysisColumn("passes", "settings in which the method passes"),

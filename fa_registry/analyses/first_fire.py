@@ -88,7 +88,7 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
     """Find the epoch at which each rule first fires on each run.
 
     Returns:
-        Two tables: one row per rule and method over its seeds, and one row per rule and run.
+        Two tables: one row per rule and method with a summary over seeds, and one row per rule and run.
     """
     methods = trained(report)
     summaries, by_run, remarks = [], [], []
@@ -96,7 +96,9 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
         fires = [[fire(rule, run) for run in method.runs] for method in methods]
         all_fires = [result for group in fires for result in group]
         if all_fires and all(result.state == "unknown" for result in all_fires):
-            remarks.append(f"The first fire of rule {rule.code} is not known on any run: {all_fires[0].epoch.reason}")
+            remarks.append(
+                f"The first epoch at which rule {rule.code} fires is unknown for every run: {all_fires[0].epoch.reason}"
+            )
             continue
         for method, method_fires in zip(methods, fires, strict=True):
             summaries.append(_summary(method, rule, method_fires))
@@ -106,7 +108,7 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
         AnalysisTable("runs", "First epoch at which each rule fires, for each run", BY_RUN, tuple(by_run), detail=True),
     )
     label = series_label([run.record.integrity for method in methods for run in method.runs])
-    remarks += [f"The first fires are computed from the values at each epoch, {label}"] if label and methods else []
+    remarks += [f"First epochs are computed from the values at each epoch, {label}"] if label and methods else []
     return AnalysisResult(tables, tuple(remarks))
 
 

@@ -81,7 +81,10 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
 
 
 def _controls(report: AuditReport) -> Mapping[tuple[str, str], tuple[str, Runs]]:
-    """Return a mapping (key of the method, name of the control) → label and runs of the control."""
+    """Return a mapping (key, name of a control) → (label, runs) of the control.
+
+    The key identifies the method, or only the setting for the frozen control.
+    """
     controls: dict[tuple[str, str], tuple[str, Runs]] = {}
     for group in groups(report):
         spec = group.runs[0].record.spec
@@ -99,7 +102,7 @@ def _key(spec: RunSpec, bare: bool) -> str:
 def _depths_value(
     method: MethodRuns, controls: Mapping[tuple[str, str], tuple[str, Runs]]
 ) -> dict[int, tuple[str, Runs]]:
-    """Return a mapping number of trained blocks → label and runs of the method or its control."""
+    """Return a mapping number of trained blocks → (label, runs) of method or control."""
     spec, blocks = method.runs[0].record.spec, _blocks(method)
     depths = {blocks: (method.label, method.runs)}
     ladder_depths = {int(depth[1]) for _, name in controls if (depth := DEPTH.fullmatch(name))}

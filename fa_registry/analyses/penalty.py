@@ -101,7 +101,7 @@ OUTCOMES = {"a beats b": "higher", "b beats a": "lower"}
 
 
 def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
-    """Compare every method at each strength λ of the penalty with its smallest λ.
+    """Compare the runs of every method at each penalty strength λ with its smallest λ.
 
     Returns:
         Two tables: the metrics at each λ over seeds, and the paired differences from the runs with the smallest λ.

@@ -2,7 +2,7 @@
 
 The range is exact, and no grid is searched. The result of a comparison can change only if the threshold passes an
 observed value. Therefore each run is judged again only at its observed values and at the next float64 number beyond
-each of them. For a rule over seeds, the group of runs is judged again instead of a single run.
+each observed value. For a rule over seeds, all runs of a method are judged again together.
 """
 
 from __future__ import annotations

@@ -27,12 +27,13 @@ ROUNDINGS = 16  # of the largest value: the model's own addition may be fused; m
 class ModelIO:
     """Functions that convert the inputs and outputs of a third-party model.
 
-    A value of None means that the model, or a block, receives or returns a single tensor.
+    None means that no conversion is needed, because the model, or a block, receives or returns a single tensor.
 
     Attributes:
         inputs: Function from x to the arguments of the model. A mapping is passed as keyword arguments.
         output: Function from the return value of the model to the logits.
-        state: Function from the return value of a block to the tensor that is its state, or its residual branch.
+        state: Function from the return value of a block to one of its tensors: the state, or the residual branch if the model adds
+            the skip outside the block.
     """
 
     inputs: Callable[[Tensor], Any] | None = None
@@ -82,7 +83,8 @@ class AdaptedNetwork(nn.Module):
         Args:
             x: Inputs (batch, …).
             return_hidden: Whether to return states and root tensors.
-            shifts: L+1 tensors that are added to the states h_0..h_L, each with the shape of its state. With shifts, no check runs.
+            shifts: L+1 tensors that are added to the states h_0..h_L, each with the shape of its state. If shifts are passed, the
+                declared sites and skip are not checked.
         """
         if not return_hidden:
             return self._logits(x)
@@ -120,8 +122,8 @@ class AdaptedNetwork(nn.Module):
             return
         if len(self.sites) == 1 and not _seen_at_readout(flow, states[-1]):
             raise UsageError(
-                f"adapt: with one site, skip={self.skip!r} can be checked only at the readout: expected the name of the "
-                f"module that receives h_1 in `readout`, found {self.readout or 'none'!r}"
+                f"adapt: with one site, skip={self.skip!r} can be checked only at the readout: expected `readout` to "
+                f"name the module that receives h_1, found {self.readout or 'none'!r}"
             )
         misfit = self._misfit(flow, self.skip)
         if misfit is None:
@@ -142,9 +144,9 @@ class AdaptedNetwork(nn.Module):
 class _Flow:
     """Tensors of one forward pass at the sites: copies of the states, and root tensors for gradients.
 
-    The blocks receive clones, so in-place operations of the model do not change the recorded tensors. An exception is h_0 if the
-    skip is not "inside", because the model may also use h_0 outside block 1 (`bypassed`). In this case the root tensor is the
-    tensor of the model, and its version counter shows whether the model changed it in place.
+    The blocks receive clones, so in-place operations of the model do not change the recorded tensors. If the skip is not "inside"
+    (`bypassed`), the model may also use h_0 outside block 1. The root tensor of h_0 is then the model's tensor and not a clone.
+    The version counter of this tensor shows whether the model changed the tensor in place.
     """
 
     def __init__(
@@ -420,14 +422,14 @@ def adapt(
             second call of `layer` in a forward pass. The state h_0 is the first floating-point tensor among the arguments of the
             first site. Function calls between the modules are allowed. By default, the sites are the modules in `model.blocks`.
         skip: "outside" if the outputs are residual branches that the model adds to the stream, so h_l = h_{l−1} + output. "inside"
-            if the only input of every site is the state of the previous site. "none" for modules at any position. "outside" and
-            "inside" are checked at every pass. The default is "outside" for `model.blocks`. For named sites the default is "none",
-            or "outside" if the first pass shows residual branches.
-        readout: Path of the module that receives h_L. The last block is checked with the input of this module. The default is
-            `out_ln`, `out_head`, or the module that runs after the last site.
+            if the only input of every site is the state of the previous site. "none" for modules at any position, whose outputs are
+            the states. "outside" and "inside" are checked at every pass. The default is "outside" if `sites` is empty. Otherwise
+            the default is "none", or "outside" if the first pass shows residual branches.
+        readout: Path of the module that receives h_L. The output of the last block is checked with the input of this module. The
+            default is `out_ln`, `out_head`, or the module that runs after the last site.
         inputs: Function from x to the argument of the model. A dict is passed as keywords: `lambda x: {"input_ids": x}`.
         output: Function from the return value of the model to the logits, such as `lambda out: out.logits`.
-        state: Function from the return value of a site to the tensor that is its state, such as `lambda out: out[0]`.
+        state: Function from the return value of a site to the tensor that is the state or branch, such as `lambda out: out[0]`.
         gradient: "backward" computes the reference gradient with the backward pass of the model, and checks it against differences
             of the loss. "forward" uses only the forward computation, for layers with a custom backward pass and for detached
             states.
@@ -503,7 +505,7 @@ def _states(flow: _Flow, sites: Sequence[str], skip: str) -> list[Tensor]:
 
 
 def _misfit(flow: _Flow, sites: Sequence[str], states: Sequence[Tensor]) -> tuple[str, int] | None:
-    """Return the first module that receives a wrong state and the number of this state, or None."""
+    """Return (module, l) for the first module whose input is not the state h_l, or None."""
     for site, name in enumerate(sites[1:], start=1):
         if not _same(flow.inputs[name], states[site]):
             return name, site

@@ -28,8 +28,7 @@ class Linear(nn.Linear):
     Args:
         features_in: Number of inputs.
         features_out: Number of outputs.
-        flatten: Whether to reshape (batch, …) to (batch, features) first. With flatten=True, an embedding of images is a single
-            layer.
+        flatten: Whether to reshape (batch, …) to (batch, features) first. An embedding of images then needs no other layer.
 
     Attributes:
         backward_weight: Matrix (out, in) that replaces the weight in the backward pass (weight feedback), or None.

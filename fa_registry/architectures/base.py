@@ -31,9 +31,9 @@ class ArchitectureCard:
         options: Options of the architecture, by name.
         source: Publication of the architecture.
         version: Version of a built-in architecture. The version increases when the initial weights or the forward pass change.
-        credit_options: Names of the options that change only the distribution of a credit over positions, and not the network.
-            These options have no effect if errors are propagated end to end. Two such runs that differ only in these options have
-            equal weights.
+        credit_options: Names of the options that change only how a credit is distributed over positions, and not the network. A
+            method that propagates errors end to end does not use these options. Two runs of such a method have equal weights if
+            only these options differ.
     """
 
     name: str
@@ -53,8 +53,8 @@ class Network(nn.Module):
     """Network with the parts embed, blocks, out_ln and out_head, named as in the published code.
 
     Args:
-        embed: Module that computes h_0. None in a subclass that defines a method `embed`. A method is necessary if the published
-            checkpoints contain the layers of the embedding at their top level.
+        embed: Module that computes h_0, or None if a subclass defines a method `embed` instead. A subclass must do this if the
+            published checkpoints contain the layers of the embedding at their top level.
         blocks: Modules that compute the branches f_1..f_L.
         out_ln: Normalisation before the head, or None.
         out_head: Module that computes the logits.
@@ -95,10 +95,10 @@ class Network(nn.Module):
         return state + branch if self.residual else branch
 
     def spread(self, credit: Tensor, state: Tensor) -> Tensor:
-        """Return a credit in the shape of the state, with c/P at each of its P positions.
+        """Return a credit in the shape of the state, with c/P at each of the P positions.
 
-        A credit with positions is returned unchanged. tests/training/test_step.py compares the result with autograd of
-        <mean over positions, c>.
+        A credit that already has positions is returned unchanged. tests/training/test_step.py compares the result with the gradient
+        of <mean of the state over positions, c> from autograd.
 
         Args:
             credit: Credit c (N, D), or a credit in the shape of the state.
@@ -185,7 +185,7 @@ def noisy(network: nn.Module, generator: torch.Generator) -> Iterator[None]:
 
 
 class ExactCostate(abc.ABC):
-    """Interface of networks whose costate has a formula, as a reference that does not use autograd."""
+    """Interface of networks whose costates have a formula and can be computed without autograd."""
 
     @abc.abstractmethod
     def costates(self, x: Tensor, y: Tensor) -> list[Tensor]:

@@ -148,7 +148,7 @@ class VitMini(Architecture):
     )
 
     def check(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...]) -> list[str]:
-        """Return a problem for each option that does not divide its size.
+        """Return a problem for each of the options `patch` and `heads` that is not a divisor.
 
         `patch` must divide the height and the width of images (C, H, W), and `heads` must divide d_hidden.
         """

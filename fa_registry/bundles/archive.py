@@ -1,7 +1,7 @@
-"""File format of a bundle: a zip archive whose contents determine every byte.
+"""File format of a bundle: a zip archive whose bytes depend only on its files.
 
-Therefore any change of the file is detected. The reader does not trust the file. It first checks names, counts and sizes, then
-unpacks the files, packs them again and compares the bytes.
+Any change of the archive can therefore be detected. `unpack` does not trust the archive. First, `unpack` checks names, counts
+and sizes. Then `unpack` extracts the files, packs the extracted files again and compares the bytes of the two archives.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Manifest:
         audit: run id of the audit.
         light: whether the bundle lacks the files with tensors.
         made_by: version of fa_registry that created the bundle.
-        files: file name → SHA-256.
-        sizes: file name → size in bytes.
+        files: mapping file name → SHA-256.
+        sizes: mapping file name → size in bytes.
     """
 
     format: str
@@ -54,11 +54,12 @@ def pack(
 ) -> Manifest:
     """Pack all files below `folder` into one zip archive.
 
-    Equal files produce equal bytes. An existing file at `out` is replaced only when the new file is complete.
+    Equal files, manifest fields and signatures give equal bytes. An existing file at `out` is replaced only when the new file is
+    complete.
 
     Args:
         out: path of the bundle.
-        manifest_fields: the remaining fields of the manifest.
+        manifest_fields: fields of the manifest except format, version, files and sizes.
         sign: function that returns the signature of the manifest's bytes; see signing.
     """
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
@@ -88,7 +89,7 @@ def unpack(path: Path, folder: Path) -> tuple[Manifest, bytes]:
         The manifest and its signature, which is empty if the bundle is not signed.
 
     Raises:
-        IntegrityError: `path` is not a bundle, or files differ from the packed files. Do not use the unpacked files in this case.
+        IntegrityError: `path` is not a bundle, or was changed after packing. Do not use the unpacked files in this case.
     """
     path = resolve_user_path(path)
     try:
@@ -139,7 +140,7 @@ def _manifest(data: bytes, path: Path) -> Manifest:
     if isinstance(raw, Mapping) and raw.get("format") == FORMAT and raw.get("version") != VERSION:
         raise IntegrityError(
             f"{path.name} is a bundle of version {jsonio.describe_value(raw.get('version'))}, "
-            f"but this release reads only version {VERSION}"
+            f"but the installed fa_registry reads only version {VERSION}"
         )
     try:
         manifest = jsonio.decode(Manifest, raw, MANIFEST)

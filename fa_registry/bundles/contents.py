@@ -36,7 +36,7 @@ def collect_files(
     The files of the runs are first compared with their recorded digests.
 
     Args:
-        audit: the audit's own run.
+        audit: stored run of the audit itself, which contains its pages.
         light: whether to leave out the files with tensors.
         licence: SPDX identifier of the licence, or an empty string.
     """
@@ -86,7 +86,7 @@ def open_bundle(folder: Path) -> tuple[MemoryTracker, StoredRun, list[StoredRun]
     """Open an unpacked bundle.
 
     Returns:
-        A tracker with the contents of the bundle, the audit's own run, and the judged runs.
+        A tracker with the contents of the bundle, the stored run of the audit itself, and the stored runs that the audit judged.
 
     Raises:
         IntegrityError: the tables are invalid.

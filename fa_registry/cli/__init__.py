@@ -97,7 +97,7 @@ def _current_option(argument: str, option_names: Collection[str]) -> str:
 class RegistryGroup(click.Group):
     """Group of all commands.
 
-    Errors of this package and of the disk are printed as one message, and set the exit code. Other errors are bugs and are
+    Errors of this package and of the file system are printed as one message, and set the exit code. Other errors are bugs and are
     printed with a traceback. Old names of commands and options still work; each use prints one line with the new name.
     """
 

@@ -129,7 +129,7 @@ def cell_text(cell: AnalysisCell, column: AnalysisColumn, notes: dict[str, int])
     Args:
         cell: the table cell.
         column: column that contains the cell.
-        notes: reason → number of the note. New reasons are added.
+        notes: mapping reason → number of the note. New reasons are added.
     """
     if cell.reading is None:
         return cell.text

@@ -251,7 +251,7 @@ def _judged(report: AuditReport) -> None:
     if report.replay and report.replay.runs:
         print_out(
             f"replay: {len(report.replay.runs)} runs were trained again completely; "
-            f"--nonce {report.replay.nonce} chooses the same runs"
+            f"--nonce {report.replay.nonce} selects the same runs"
         )
     for group in printed:
         by_seed = {run.record.spec.seed: run.verdict.label for run in group.runs}

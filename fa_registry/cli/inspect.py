@@ -70,7 +70,7 @@ def lint(paths: tuple[str, ...], as_json: bool, as_sarif: bool, select: str, ign
 
 
 def _reported_with(finding: LintFinding) -> tuple[str, str, str]:
-    """Return a key that is equal for findings of one rule in one file with the same reason."""
+    """Return a key that groups findings by file, rule and reason."""
     return finding.place.path, finding.code, finding.why
 
 
@@ -216,7 +216,7 @@ def info(name: str, family: str, as_json: bool) -> None:
 
 
 def _value(value: Any) -> str:
-    """Return a value as text: words in one line, sentences as a numbered list, a mapping in lines."""
+    """Return a value as text: a list of words in one line, other lists numbered, a mapping in lines."""
     if isinstance(value, Mapping):
         lines = [f"{name}: {_option(option)}" for name, option in value.items()]
     elif isinstance(value, str) or not isinstance(value, Sequence):
@@ -311,11 +311,11 @@ def _state(row: Mapping[str, Any]) -> str:
 def forget(run_ids: tuple[str, ...], yes: bool, store: str, as_json: bool) -> None:
     """Move runs to MLflow's bin after confirmation, and print the command that restores each run.
 
-    RUN is a run id, or the first characters of a run id. An audit still lists a run in the bin as deleted. `mlflow gc` deletes
-    the runs in the bin permanently.
+    RUN is a run id, or the first characters of a run id. A later audit of the same method and setting lists a run in the bin as
+    deleted. `mlflow gc` deletes the runs in the bin permanently.
 
-    The command refuses to move a run that is still training, an audit, the run of a study that has runs, and a run whose
-    weights are a registered model.
+    The command does not move a run that is still training, an audit, a study run to which training runs belong, or a run whose
+    weights are registered as a model.
     """
     from fa_registry.workflows import forget as workflow
 
@@ -329,7 +329,7 @@ def forget(run_ids: tuple[str, ...], yes: bool, store: str, as_json: bool) -> No
         print_json(forgotten)
         return
     print_out(*(f"{run.run_id}: moved to MLflow's bin; to restore the run: {run.restore}" for run in forgotten))
-    print_out("`mlflow gc` deletes the runs in the bin permanently; an audit lists these runs as deleted")
+    print_out("audits list the runs in the bin as deleted; `mlflow gc` deletes the runs in the bin permanently")
 
 
 def _can_answer() -> bool:

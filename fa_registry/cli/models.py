@@ -47,7 +47,7 @@ SPEC_FIELDS = ("method", "architecture", "dataset", "seed", "epochs", "penalty",
     "--frozen-accuracy",
     default="",
     metavar="FRACTION",
-    help="Test accuracy (0..1) of the frozen control, if the store has no control of this setting. The value is only stated, "
+    help="Test accuracy (0..1) of the frozen control, if the store has no control of this setting. The value is not verified, "
     "so the verdict is WARN at best.",
 )
 @click.option("--name", default="", help="Name of the run in the store.")
@@ -83,8 +83,8 @@ def adopt(weights: str, settings: tuple[str, ...], as_json: bool, **arguments: A
     published reference code. For resmlp: embed, blocks.N.ln|w1|w2, out_ln, out_head. For vit_mini: patch_embed, cls_token,
     pos_embed, blocks.N.attn.in_proj_weight, …. For small_resnet: stem_conv, stem_bn, blocks.N.conv1, ….
 
-    The feedback FILE contains tensors B_01, B_02, …, a list of matrices B_1..B_L, or tensors whose names contain one running
-    number.
+    The feedback FILE contains tensors B_01, B_02, …, a list of matrices B_1..B_L, or tensors whose names differ only in one
+    number from 0 or 1 (B.0, B.1, …).
     """
     from fa_registry.workflows.adopt import run_adopt
     from fa_registry.workflows.options import StoreLocation, spec_fields
@@ -150,8 +150,8 @@ def promote(as_json: bool, **arguments: Any) -> None:
 
     RUN is a run id, or the first characters of a run id. First, the metrics of the run are recomputed as in `verify`.
 
-    A version contains safetensors files, the specification and a model card, but no pickle and no MLflow flavour. To load a
-    version, call fa_registry.load_model("models:/NAME@alias").
+    The model version contains safetensors files, the specification and a model card, but no pickle and no MLflow flavour. To load
+    a model version, call fa_registry.load_model("models:/NAME@alias").
 
     A run with verdict FAIL or INCOMPLETE is promoted only with --override-reason.
     """

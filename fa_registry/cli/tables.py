@@ -35,7 +35,7 @@ def print_out(*lines: str, err: bool = False) -> None:
 
     Args:
         lines: the lines to print.
-        err: print on standard error instead.
+        err: if true, print on standard error instead of standard output.
     """
     click.echo("\n".join(map(escape_to_one_line, lines)), err=err)
 

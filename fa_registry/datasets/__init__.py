@@ -11,7 +11,7 @@ def get(name: str) -> Dataset:
     """Return a data set by name.
 
     Args:
-        name: Name of a data set, or `family:argument`. The canonical form of the name is `card.name` of the result.
+        name: Name of a data set, or `family:argument`. The field `card.name` of the result contains the canonical name.
 
     Raises:
         UnknownName: If no data set has this name.

@@ -30,7 +30,7 @@ SYSTEM = Path("/usr/share/datasets")  # where Debian's packages of data sets ins
 
 
 def data_root(root: Path | None) -> Path:
-    """Return the folder for the files of data sets, which may not exist yet.
+    """Return the folder for the files of data sets; this folder might not exist yet.
 
     The folder is the argument, or the value of $FA_REGISTRY_DATA, or `data` in the current folder.
     """
@@ -42,7 +42,7 @@ def existing_root(root: Path | None, package: Package | None = None) -> Path:
 
     Args:
         root: Folder that the user named, or None for the default of `data_root`.
-        package: Debian package with the files. If the files of the package are installed, the default folder may be missing.
+        package: Debian package with the files. If this package is installed, a missing default folder is not an error.
 
     Raises:
         UsageError: If the folder does not exist.
@@ -93,7 +93,10 @@ def candidates(root: Path, source: SourceFile, package: Package | None = None) -
 
 
 def is_present(root: Path, source: SourceFile, package: Package | None = None) -> bool:
-    """Return whether at least one form of a source file exists; the content is not checked."""
+    """Return whether a source file exists at one of its `candidates`.
+
+    The content of the file is not checked.
+    """
     return any(path.is_file() for path, _ in candidates(root, source, package))
 
 

@@ -77,8 +77,8 @@ class Transform:
         """Pad and then normalise the images, and return the training and test samples on `device`.
 
         Padding comes first as in the published code, so normalisation also changes the black pixels. The arithmetic runs on the CPU
-        with the divisions of ToTensor and Normalize. A GPU may multiply by the reciprocal, and the last bits would depend on the
-        device.
+        and divides, as ToTensor and Normalize do. A GPU might multiply by the reciprocal instead, and the last bits would then
+        depend on the device.
         """
         moments = (self.mean, self.std) if self.mean else channel_moments(raw.train_images)
         mean, std = (torch.tensor(values, dtype=torch.float32).view(-1, 1, 1) for values in moments)
@@ -99,7 +99,7 @@ UNCHANGED = Transform()
 def normalised(images: Tensor, mean: Tensor, std: Tensor, padding: int = 0) -> Tensor:
     """Normalise uint8 images and add a black frame: float32 (pixels / 255 − mean) / std.
 
-    The images are processed in chunks, because a second copy of the data set may not fit in memory.
+    The images are processed in chunks, because a second copy of the data set might not fit in memory.
 
     Args:
         images: uint8 (samples, channels, height, width).

@@ -31,7 +31,7 @@ class CifarShaped(DatasetFamily):
 
     @property
     def card(self) -> DatasetCard:
-        """Card for this number of samples."""
+        """Card of the data set with `samples` training images."""
         return DatasetCard(
             name="cifar_shaped" if self.samples == TRAIN else f"cifar_shaped:{self.samples}",
             line=f"random pixels and labels in the shape of CIFAR-10, for benchmarks only: {self.samples:,} training images "
@@ -55,7 +55,7 @@ class CifarShaped(DatasetFamily):
                 fifth of this number.
 
         Raises:
-            UnknownName: If the argument is not such a number.
+            UnknownName: If the argument is not a number from 1000 to 50000.
         """
         if argument and not (argument.isdecimal() and LEAST <= int(argument) <= TRAIN):
             raise UnknownName("number of samples of cifar_shaped", argument, [f"{LEAST} to {TRAIN}"])

@@ -140,7 +140,9 @@ def test_wrong_tables_are_refused():
         AnalysisColumn("a", "words", kind="number")
     with pytest.raises(ValueError, match="expected a number, a text or both"):
         AnalysisCell()
-    with pytest.raises(ValueError, match=r"row 0: the columns of the table differ from the cells in: a, b"):
+    with pytest.raises(
+        ValueError, match=r"row 0: expected one cell per column, found only a column or only a cell for: a, b"
+    ):
         AnalysisTable("t", "T", (AnalysisColumn("a", "words"),), ({"b": AnalysisCell(text="x")},))
 
 

@@ -209,7 +209,7 @@ def test_one_site_without_a_witness_asks_for_the_readout():
     model.forward = lambda x: model.head(model.norm(model.blocks[0](model.embed(x))))
     model.eval()
     x, _ = batch(5, 4)
-    with pytest.raises(UsageError, match="expected the name of the module that receives h_1 in `readout`"):
+    with pytest.raises(UsageError, match="expected `readout` to name the module that receives h_1"):
         adapt(model, skip="inside")(x, return_hidden=True)
     assert torch.equal(adapt(model, skip="inside", readout="norm")(x, return_hidden=True)[0], model(x))
 

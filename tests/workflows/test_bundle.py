@@ -184,7 +184,7 @@ def test_a_cut_one_and_one_of_another_version_are_sentences(bundled, tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(archive, "VERSION", 2)
         archive.pack(folder, Path("newer.fa.zip"), told)
-    with pytest.raises(IntegrityError, match="version 2, but this release reads only version 1"):
+    with pytest.raises(IntegrityError, match="version 2, but the installed fa_registry reads only version 1"):
         fa_registry.verify("newer.fa.zip")
 
 
