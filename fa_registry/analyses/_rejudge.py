@@ -13,11 +13,11 @@ from functools import cached_property
 
 from fa_registry.analyses._methods import MethodRuns, trained
 from fa_registry.disk_spill import replace_fields
-from fa_registry.protocol.edition_schema import CREDIT, LIMIT
+from fa_registry.metrics import HEADLINES
+from fa_registry.protocol.edition_schema import CREDIT, LIMIT, REFERENCE_METRICS
 from fa_registry.protocol.engine import judge_all
 from fa_registry.protocol.grouping import seeds_key
 from fa_registry.protocol.last_block import last_block_controls
-from fa_registry.protocol.operators import margin_pp
 from fa_registry.protocol.paired_runs import RunWithControl
 from fa_registry.protocol.reductions import take
 from fa_registry.protocol.rules import Condition, Edition, Rule, overridden
@@ -120,7 +120,7 @@ class JudgedUnit:
         for operand in (reading, reference):
             if operand.value is None:
                 return (operand,)
-        return (Reading(margin_pp(reading.value, reference.value)),)
+        return (Reading(HEADLINES[REFERENCE_METRICS[rule.fires]].difference(reading.value, reference.value)),)
 
     @property
     def values(self) -> tuple[float, ...]:

@@ -20,13 +20,13 @@ from typing import Any
 
 from fa_registry.analyses._methods import METHOD, RUNS, SETTING, MethodRuns, trained
 from fa_registry.analyses.base import Analyser, AnalysisCell, AnalysisColumn, AnalysisResult, AnalysisTable
-from fa_registry.metrics import symbol_of
+from fa_registry.metrics import ACCURACY, symbol_of
 from fa_registry.protocol.credit import is_exact
 from fa_registry.protocol.reductions import take
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import AuditReport, Reading, RunAudit, Verdict
 
-ACCURACY, GAMMA = symbol_of("accuracy"), symbol_of("gamma")  # the instruments that are not rules
+GAMMA = symbol_of("gamma")  # accuracy and Γ are the instruments that are not rules
 DECISIONS = ("rejects", "cannot judge", "warns", "accepts")  # the most severe first
 OF_PROTOCOL: Mapping[str, str] = MappingProxyType(
     {"fail": "rejects", "incomplete": "cannot judge", "warn": "warns", "pass": "accepts"}
@@ -48,14 +48,14 @@ class Evidence:
 
 def instruments(edition: Edition) -> tuple[str, ...]:
     """Return the names of all instruments: accuracy, Γ, and the gating rules in order."""
-    return (ACCURACY, GAMMA, *(rule.code for rule in edition.rules if rule.gating))
+    return (ACCURACY.symbol, GAMMA, *(rule.code for rule in edition.rules if rule.gating))
 
 
 def evidence(run: RunAudit, report: AuditReport, edition: Edition) -> Evidence:
     """Return the result of each instrument for one run."""
     findings = {finding.rule: finding for finding in run.findings}
     fires: dict[str, bool | None] = {
-        ACCURACY: not_above_chance(run, report.cards.get(f"datasets/{run.record.spec.dataset}", {})),
+        ACCURACY.symbol: not_above_chance(run, report.cards.get(f"datasets/{run.record.spec.dataset}", {})),
         GAMMA: not_positive(run, report.cards.get(f"methods/{run.record.spec.method}", {})),
     }
     for rule in edition.rules:
@@ -73,7 +73,7 @@ def not_above_chance(run: RunAudit, card: Mapping[str, Any]) -> bool | None:
     Args:
         card: card of the data set.
     """
-    accuracy = take("accuracy", "scalar", run.record.measurements)[0].value
+    accuracy = take(ACCURACY.name, "scalar", run.record.measurements)[0].value
     classes = card.get("classes")
     if accuracy is None or not isinstance(classes, int) or classes < 2:
         return None
@@ -108,7 +108,7 @@ class Decider:
 
     def __call__(self, run_evidence: Evidence, subset: Sequence[str]) -> str:
         lists = [*self.edition.fail_if, *((rule.code,) for rule in self.edition.rules if self.edition.strict)]
-        is_rejected = any(run_evidence.fires[name] for name in (ACCURACY, GAMMA) if name in subset)
+        is_rejected = any(run_evidence.fires[name] for name in (ACCURACY.symbol, GAMMA) if name in subset)
         if is_rejected or any(all(code in subset and run_evidence.fires[code] for code in codes) for codes in lists):
             return "rejects"
         if any(run_evidence.fires[name] is None for name in subset):
@@ -139,8 +139,8 @@ LADDER = (
     AnalysisColumn("rejected", "names of the rejected methods"),
 )
 RULE_OF = (
-    f"{ACCURACY} rejects a run whose {ACCURACY} is at most 1/classes of its data set. {GAMMA} rejects a run whose mean {GAMMA} "
-    f"over sites 1..L and samples is at most 0. {GAMMA} never rejects a run whose credit is exact by construction.",
+    f"{ACCURACY.symbol} rejects a run whose {ACCURACY.symbol} is at most 1/classes of its data set. "
+    f"{GAMMA} rejects a run whose mean {GAMMA} over sites 1..L and samples is at most 0. {GAMMA} never rejects a run whose credit is exact by construction.",
     "A rule warns if it fires but is not sufficient to fail a run in the edition. A rule also warns if its result is noisy, "
     "undecided, provisional or waived. A method is rejected if at least one of its runs is rejected, as in the verdict over "
     "seeds.",
@@ -278,8 +278,8 @@ def _remarks(report: AuditReport, edition: Edition, all_sets: Sequence[Sequence[
 PLUGIN = Analyser(
     name="ablation",
     title="Decision utility",
-    question=f"Which runs does each subset of {ACCURACY}, {GAMMA} and the rules of the protocol reject?",
-    source=f"arXiv 2606.21126, ablation at seed 42: {ACCURACY} and {GAMMA} compared with the full protocol",
+    question=f"Which runs does each subset of {ACCURACY.symbol}, {GAMMA} and the rules of the protocol reject?",
+    source=f"arXiv 2606.21126, ablation at seed 42: {ACCURACY.symbol} and {GAMMA} compared with the full protocol",
     answer=answer,
     rank=3,
 )

@@ -13,7 +13,19 @@ from fa_registry.deprecated_names import aliases
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import SCHEMA, AuditReport, EditionReference, Exclusion, Reading
 
-KINDS = ("text", "count", "chosen", "num", "sci", "pct", "pp", "cos", "exact")  # chosen: by a user, 0.01 not 0.0100
+KINDS = (
+    "text",
+    "count",
+    "chosen",
+    "num",
+    "sci",
+    "pct",
+    "pp",
+    "nats",
+    "signed_nats",
+    "cos",
+    "exact",
+)
 
 
 @dataclass(frozen=True)

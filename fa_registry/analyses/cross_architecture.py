@@ -20,8 +20,7 @@ from fa_registry.analyses._methods import (
     trained,
 )
 from fa_registry.analyses.base import Analyser, Analysis, AnalysisCell, AnalysisColumn, AnalysisResult, AnalysisTable
-from fa_registry.metrics import HEADLINE_GAMMA
-from fa_registry.protocol.operators import margin_pp
+from fa_registry.metrics import ACCURACY, HEADLINE_GAMMA
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import AuditReport, Reading, RunRecord
 
@@ -33,9 +32,9 @@ COLUMNS = (
     ARCHITECTURE,
     SETTING,
     RUNS,
-    quantity_column("accuracy", "accuracy"),
-    quantity_column("frozen", "frozen_accuracy"),
-    quantity_column("margin", "margin_pp"),
+    quantity_column(ACCURACY.name, ACCURACY.name),
+    quantity_column("frozen", ACCURACY.frozen),
+    quantity_column("margin", ACCURACY.margin),
     quantity_column("growth_max", "growth_max"),
     quantity_column("g_L", "g_norm_mean_ce_L", "loss per unit of state"),
     quantity_column("gamma", HEADLINE_GAMMA),
@@ -87,7 +86,7 @@ def _network(method: MethodRuns) -> str:
 
 
 def _row(method: MethodRuns, controls: Mapping[str, RunRecord]) -> dict[str, AnalysisCell]:
-    accuracy = scalar("accuracy")
+    accuracy = scalar(ACCURACY.name)
 
     def control(record: RunRecord) -> Reading:
         control_record = controls.get(record.run_id)
@@ -98,12 +97,12 @@ def _row(method: MethodRuns, controls: Mapping[str, RunRecord]) -> dict[str, Ana
         for reading in (run_reading, control_reading):
             if reading.value is None:
                 return reading
-        return Reading.of(margin_pp(run_reading.value, control_reading.value))
+        return Reading.of(ACCURACY.difference(run_reading.value, control_reading.value))
 
     picks: dict[str, tuple[str, Pick]] = {
-        "accuracy": ("accuracy", accuracy),
-        "frozen": ("frozen_accuracy", control),
-        "margin": ("margin_pp", margin),
+        ACCURACY.name: (ACCURACY.name, accuracy),
+        "frozen": (ACCURACY.frozen, control),
+        "margin": (ACCURACY.margin, margin),
         "growth_max": ("growth_max", scalar("growth_max")),
         "g_L": ("g_norm_mean_ce_L", last_site("g_norm_mean_ce")),
         "gamma": (HEADLINE_GAMMA, scalar(HEADLINE_GAMMA)),

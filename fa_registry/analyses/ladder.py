@@ -26,6 +26,7 @@ from fa_registry.analyses._methods import (
     trained,
 )
 from fa_registry.analyses.base import Analyser, Analysis, AnalysisCell, AnalysisColumn, AnalysisResult, AnalysisTable
+from fa_registry.metrics import ACCURACY
 from fa_registry.protocol.grouping import groups, seeds_key
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import AuditReport, Reading, RunAudit, RunSpec
@@ -33,14 +34,14 @@ from fa_registry.statistics import paired_difference
 
 SHOWN = 5  # methods that a remark names
 DEPTH = re.compile(r"ladder_(\d{1,9})")
-ACCURACY = quantity_column("accuracy", "accuracy")
+RESULT = quantity_column(ACCURACY.name, ACCURACY.name)
 COLUMNS = (
     METHOD,
     SETTING,
     AnalysisColumn("trained", "number of trained blocks; these are the last blocks", "blocks", "count"),
     AnalysisColumn("blocks", "total number of blocks, L", "blocks", "count"),
     RUNS,
-    ACCURACY,
+    RESULT,
     AnalysisColumn(
         "gain", "accuracy minus the accuracy without trained blocks, paired by seed", "percentage points", "pp"
     ),
@@ -52,7 +53,7 @@ DEPTHS = (
     AnalysisColumn("scan", "setting of the network with the fewest blocks in the depth scan"),
     AnalysisColumn("blocks", "total number of blocks, L", "blocks", "count"),
     RUNS,
-    ACCURACY,
+    RESULT,
     AnalysisColumn("frozen", "accuracy of the frozen control at the same depth", "fraction", "pct"),
 )
 Runs = Sequence[RunAudit]
@@ -131,7 +132,7 @@ def _row(method: MethodRuns, count: int, depths: Mapping[int, tuple[str, Runs]])
         "trained": AnalysisCell(Reading(float(count))),
         "blocks": AnalysisCell(Reading(float(_blocks(method)))),
         RUNS.name: AnalysisCell(Reading(float(len(runs))), run_ids=tuple(run.record.run_id for run in runs)),
-        ACCURACY.name: mean_cell(runs, "accuracy"),
+        RESULT.name: mean_cell(runs, ACCURACY.name),
         "gain": _gain(runs, depths[0][1] if 0 in depths else ()),
         "of": AnalysisCell(text=name),
     }
@@ -141,7 +142,7 @@ def _gain(runs: Runs, baseline_runs: Runs) -> AnalysisCell:
     """Return the mean accuracy gain over the runs `baseline_runs` without trained blocks."""
     if runs is baseline_runs:
         return AnalysisCell(Reading(0.0), run_ids=tuple(run.record.run_id for run in runs))
-    accuracies, baseline = (by_seed(group, "accuracy", scalar("accuracy")) for group in (runs, baseline_runs))
+    accuracies, baseline = (by_seed(group, ACCURACY.name, scalar(ACCURACY.name)) for group in (runs, baseline_runs))
     common = accuracies.keys() & baseline.keys()
     ids = tuple(run.record.run_id for run in (*baseline_runs, *runs) if run.record.spec.seed in common)
     if not common:
@@ -176,8 +177,8 @@ def _depth(
         METHOD.name: AnalysisCell(text=shallowest.label, run_ids=method.cells[METHOD.name].run_ids),
         "scan": shallowest.cells[SETTING.name],
         "blocks": AnalysisCell(Reading(float(_blocks(method)))),
-        ACCURACY.name: mean_cell(method.runs, "accuracy"),
-        "frozen": mean_cell(frozen, "accuracy") if frozen else missing_cell,
+        RESULT.name: mean_cell(method.runs, ACCURACY.name),
+        "frozen": mean_cell(frozen, ACCURACY.name) if frozen else missing_cell,
     }
 
 

@@ -33,7 +33,7 @@ from fa_registry.analyses.base import (
     AnalysisTable,
     without_rows,
 )
-from fa_registry.metrics import HEADLINE_GAMMA, is_scale
+from fa_registry.metrics import ACCURACY, HEADLINE_GAMMA, is_scale
 from fa_registry.protocol.grouping import seeds_key
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import AuditReport, Reading
@@ -64,7 +64,7 @@ class SweepColumn:
 
 MIDDLE = "at site ⌊L/2⌋"
 QUANTITIES = (
-    SweepColumn("accuracy", quantity_column("accuracy", "accuracy"), scalar("accuracy")),
+    SweepColumn(ACCURACY.name, quantity_column(ACCURACY.name, ACCURACY.name), scalar(ACCURACY.name)),
     SweepColumn("h_L", quantity_column("h_L", "h_L", "length of the state"), scalar("h_L")),
     SweepColumn("growth_max", quantity_column("growth_max", "growth_max"), scalar("growth_max")),
     SweepColumn(

@@ -21,6 +21,9 @@ from fa_registry.token_axes import broadcast_over_positions
 READOUT = ("out_ln", "out_head")
 
 
+VALUES, TOKENS = "values", "tokens"  # inputs of an architecture
+
+
 @dataclass(frozen=True)
 class ArchitectureCard:
     """Description of an architecture.
@@ -34,6 +37,8 @@ class ArchitectureCard:
         credit_options: Names of the options that change only how a credit is distributed over positions, and not the network. A
             method that propagates errors end to end does not use these options. Two runs of such a method have equal weights if
             only these options differ.
+        inputs: `values` for images and other numbers with one target per sample, `tokens` for token ids (N, T) with one target per
+            position.
     """
 
     name: str
@@ -42,6 +47,7 @@ class ArchitectureCard:
     source: str
     version: int = 1
     credit_options: tuple[str, ...] = ()
+    inputs: str = VALUES
 
 
 def identity(state: Tensor) -> Tensor:

@@ -22,7 +22,8 @@ POSITION_STD, POSITION_BOUND = 0.02, 2.0
 class Attention(nn.Module):
     """Multi-head self-attention over tokens (N, T, D).
 
-    Names and initial distributions are those of nn.MultiheadAttention.
+    Names and initial distributions are those of nn.MultiheadAttention. If `causal` is true, a position attends only to itself and
+    to earlier positions.
 
     Attributes:
         backward_weight: Matrix (3D, D) that replaces in_proj_weight in the backward pass, or None. in_proj_weight computes queries,
@@ -31,9 +32,9 @@ class Attention(nn.Module):
 
     backward_weight: Tensor | None = None
 
-    def __init__(self, width: int, heads: int, generator: torch.Generator):
+    def __init__(self, width: int, heads: int, generator: torch.Generator, causal: bool = False):
         super().__init__()
-        self.heads = heads
+        self.heads, self.causal = heads, causal
         self.in_proj_weight = nn.Parameter(torch.empty(3 * width, width))
         self.in_proj_bias = nn.Parameter(torch.zeros(3 * width))
         # one matrix of all three: the bound is √(6/(3D + D)), below that of three square ones
@@ -50,7 +51,9 @@ class Attention(nn.Module):
         N, T, D = tokens.shape
         projected = affine(tokens, self.in_proj_weight, self.in_proj_bias, self.backward_weight)  # (N, T, 3D)
         query, key, value = projected.view(N, T, 3, self.heads, D // self.heads).permute(2, 0, 3, 1, 4)
-        mixed = nn.functional.scaled_dot_product_attention(query, key, value)  # (N, heads, T, D / heads)
+        mixed = nn.functional.scaled_dot_product_attention(
+            query, key, value, is_causal=self.causal
+        )  # (N, heads, T, D / heads)
         return self.out_proj(mixed.transpose(1, 2).reshape(N, T, D))
 
 
@@ -60,10 +63,10 @@ class TransformerBranch(nn.Module):
     The network adds h.
     """
 
-    def __init__(self, width: int, heads: int, generator: torch.Generator):
+    def __init__(self, width: int, heads: int, generator: torch.Generator, causal: bool = False):
         super().__init__()
         self.ln1 = nn.LayerNorm(width)
-        self.attn = Attention(width, heads, generator)
+        self.attn = Attention(width, heads, generator, causal)
         self.ln2 = nn.LayerNorm(width)
         self.mlp = nn.Sequential(
             linear(width, MLP_RATIO * width, generator),
@@ -182,8 +185,8 @@ class VitMini(Architecture):
         # drawn in this order, the embedding first: the shallow control starts with the same one
         return VisionTransformer(
             patch_embed=patches(channels, width, patch, generator),
-            cls_token=_positions(1, width, generator),
-            pos_embed=_positions(1 + count, width, generator),
+            cls_token=positions(1, width, generator),
+            pos_embed=positions(1 + count, width, generator),
             blocks=[TransformerBranch(width, heads, generator) for _ in range(int(options["num_blocks"]))],
             out_head=linear(width, classes, generator),
             broadcast=str(options["broadcast"]),
@@ -195,7 +198,7 @@ def class_token(tokens: Tensor) -> Tensor:
     return tokens[:, 0]
 
 
-def _positions(count: int, width: int, generator: torch.Generator) -> nn.Parameter:
+def positions(count: int, width: int, generator: torch.Generator) -> nn.Parameter:
     """Return a parameter (1, count, D) from a normal distribution with standard deviation .02.
 
     The bounds ±2 of trunc_normal_ are absolute values, here 100 standard deviations, so no value is cut. With bounds of two

@@ -14,6 +14,7 @@ from typing import Any
 from fa_registry import jsonio
 from fa_registry.bundles.archive import CRATE
 from fa_registry.errors import IntegrityError, InvalidFields
+from fa_registry.metrics import MARGINS
 from fa_registry.records import AuditReport, RunRecord
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
@@ -77,7 +78,7 @@ def _table(run: StoredRun) -> dict[str, Any]:
         "state": run.state,
         "started": run.started,
         "tags": tags,
-        "metrics": {name: value for name, value in sorted(run.metrics.items()) if name != schema.MARGIN},
+        "metrics": {name: value for name, value in sorted(run.metrics.items()) if name not in MARGINS},
         "params": dict(sorted(run.params.items())),
     }
 

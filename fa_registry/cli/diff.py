@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from fa_registry.records import Finding, Reading
     from fa_registry.reporting.diff import AuditDiff, Change, DiffSide, RunChange, RunName
 
-HEADLINE = ("accuracy", "h_L", "g_L", "growth_max", "stability_mid", "gamma_deep_mean")  # --json has all
 NOTHING, VARIOUS = "—", "not the same for all runs"
 RUN = ["run", "method", "seed", "setting"]
 
@@ -114,9 +113,12 @@ def _number(reading: Reading) -> str:
 
 
 def _figures(runs: Sequence[RunChange]) -> Iterator[list[str]]:
+    from fa_registry.metrics import HEADLINES, table  # imports numpy, which --help does not need
+
+    shown = table("diff_command", HEADLINES.values())  # --json has all metrics
     for run in runs:
         for figure in run.figures:
-            if figure.name in HEADLINE:
+            if figure.name in shown:
                 yield [*_who(run), figure.name, _number(figure.before), _number(figure.after)]
 
 

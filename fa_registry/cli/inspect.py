@@ -8,7 +8,7 @@ import importlib.metadata
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -145,7 +145,8 @@ def runs_listed(listing: Listing, as_json: bool) -> None:
         print_json(listing.runs)
     elif listing.runs:
         varied = _varied(listing.runs)
-        rows = [_run_row(run, varied) for run in listing.runs]
+        column = _headline_column(run["headline"] for run in listing.runs)
+        rows = [_run_row(run, varied, column) for run in listing.runs]
         studies = {row["study"] for row in rows}
         shared = studies.pop() if len(studies) == 1 else ""  # shown above the rows
         columns = [name for name in rows[0] if name != "study" or studies]
@@ -168,8 +169,15 @@ def _varied(runs: Sequence[Mapping[str, Any]]) -> set[tuple[str, str]]:
     return {key for key, option_values in values.items() if len(option_values) > 1}
 
 
-def _run_row(run: Mapping[str, Any], varied: set[tuple[str, str]]) -> dict[str, str]:
-    seed, accuracy = run["seed"], run["accuracy"]
+def _headline_column(names: Iterable[str]) -> str:
+    """Return the heading of a column of main metrics, for example `accuracy`."""
+    from fa_registry.metrics import ACCURACY, quantity_of  # imports numpy, which --help does not need
+
+    return " or ".join(quantity_of(name).symbol for name in dict.fromkeys(names) or (ACCURACY.name,))
+
+
+def _run_row(run: Mapping[str, Any], varied: set[tuple[str, str]], column: str) -> dict[str, str]:
+    seed = run["seed"]
     options = [f"{option}={value}" for option, value in run["options"].items() if (run["method"], option) in varied]
     return {
         "run": run["run_id"][:SHORT_ID],
@@ -178,7 +186,7 @@ def _run_row(run: Mapping[str, Any], varied: set[tuple[str, str]]) -> dict[str, 
         "seed": "" if seed is None else str(seed),
         "status": run["status"].replace("_", " "),
         "verdict": run["verdict"],
-        "accuracy": "" if accuracy is None else f"{accuracy:.3f}",
+        column: "" if run["value"] is None else f"{run['value']:.3f}",
         "age": _age(datetime.datetime.now(datetime.UTC) - datetime.datetime.fromisoformat(run["started"])),
     }
 
@@ -536,14 +544,15 @@ def _print_watched(cells: Sequence[Sequence[str]], rows: Sequence[RunStatus], st
     for row in rows:
         counts[row.status] = counts.get(row.status, 0) + 1
     statement = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in counts.items())
-    table(_watched_columns(), cells, f"study {study}: {statement}" if study else statement)
+    table(_watched_columns(rows), cells, f"study {study}: {statement}" if study else statement)
 
 
-def _watched_columns() -> list[str]:
+def _watched_columns(rows: Sequence[RunStatus]) -> list[str]:
     from fa_registry.metrics import quantity_of  # imports numpy, which --help does not need
 
-    figures = [quantity_of(name).symbol for name in ("h_L", "g_L", "accuracy")]
-    return ["run", "name", "status", "epoch", *figures, "fired", "epochs/s", "left"]
+    norms = [quantity_of(name).symbol for name in ("h_L", "g_L")]
+    headline = _headline_column(row.headline for row in rows)
+    return ["run", "name", "status", "epoch", *norms, headline, "fired", "epochs/s", "left"]
 
 
 def _watched_cells(row: RunStatus) -> list[str]:
@@ -556,7 +565,7 @@ def _watched_cells(row: RunStatus) -> list[str]:
         row.status.replace("_", " ") + silent_text,
         "" if row.epoch is None else f"{row.epoch} of {'?' if row.epochs is None else row.epochs}",
         *("" if value is None else f"{value:.4g}" for value in (row.h_L, row.g_L)),
-        "" if row.accuracy is None else f"{row.accuracy:.3f}",
+        "" if row.value is None else f"{row.value:.3f}",
         ", ".join(f"{rule} at {epoch}" for rule, epoch in row.fired.items()),
         "" if row.rate is None else f"{row.rate:.3g}",
         "" if row.left is None else duration(row.left),

@@ -78,6 +78,7 @@ class Splits:
         augment: Function from images and a generator to the network's input for a training batch. The function runs on the device
             and does not loop over samples.
         digest: SHA-256 that identifies the tensors. The digest is recorded with every run.
+        entropy_rate: Smallest expected loss per token of any model, in nats, or None if it is not known.
     """
 
     train_images: Tensor
@@ -86,6 +87,7 @@ class Splits:
     test_labels: Tensor
     augment: Callable[[Tensor, torch.Generator], Tensor]
     digest: str
+    entropy_rate: float | None = None
 
 
 class Dataset(abc.ABC):

@@ -32,7 +32,6 @@ from fa_registry.diagnostics.base import Observation
 from fa_registry.errors import UsageError
 from fa_registry.network_mode import eval_mode
 from fa_registry.tasks import Task, task_of
-from fa_registry.token_axes import gradient_vectors, state_vectors
 
 CreditRule = Callable[[Sequence[Tensor], Sequence[Tensor], Tensor, Tensor], Sequence[Tensor]]
 TRACED = "computed from the traced forward pass"
@@ -68,6 +67,8 @@ class ForwardBackward:
         double: the pass in float64, or None.
         error: output error e = softmax(z) − onehot(y) of the pass in the network's precision, (N, C).
         onehot: labels as one-hot rows, (N, C).
+        task: the task, which determines the rows of an Observation.
+        labels: labels of the batch.
         source: how the gradients were computed, or an empty string for the network's backward pass.
         widths: relative half widths of the 95 % intervals of ‖g_l‖, if the gradients are estimates.
     """
@@ -76,27 +77,30 @@ class ForwardBackward:
     double: BatchPass | None
     error: Tensor
     onehot: Tensor
+    task: Task
+    labels: Tensor
     source: str = ""
     widths: Sequence[float] = ()
 
     def observation(self, credits: Sequence[Tensor] | None, **other_fields: Any) -> Observation:
-        """Convert the passes to an Observation with one vector per sample and site.
+        """Convert the passes to an Observation with one vector per row and site. A row is a sample or a position.
 
         Args:
             credits: the credits of the method, one tensor per site, or None.
             other_fields: the other fields of the Observation.
         """
-        double_gradients = (
-            None if self.double is None else [gradient_vectors(gradient) for gradient in self.double.gradients]
-        )
         return Observation(
-            hidden=[state_vectors(state) for state in self.single.hidden],
-            gradients=[gradient_vectors(gradient) for gradient in self.single.gradients],
-            error=self.error,
-            gradients_double=double_gradients,
-            credits=None if credits is None else [gradient_vectors(credit) for credit in credits],
+            hidden=[self.task.state_rows(state, self.labels) for state in self.single.hidden],
+            gradients=self.rows(self.single.gradients),
+            error=self.task.error_rows(self.error, self.labels),
+            gradients_double=None if self.double is None else self.rows(self.double.gradients),
+            credits=None if credits is None else self.rows(credits),
             **other_fields,
         )
+
+    def rows(self, gradients: Sequence[Tensor]) -> list[Tensor]:
+        """Return the rows (rows, D_l) of credits or of the states' gradients, one tensor per site."""
+        return [self.task.gradient_rows(gradient, self.labels) for gradient in gradients]
 
 
 def run_forward_backward(
@@ -116,7 +120,7 @@ def run_forward_backward(
         network: its forward(x, return_hidden=True) returns (logits, [h_0..h_L]) on one graph. An optional third list contains
             the tensors to differentiate instead of states that are not on the graph.
         images: (N, …), floating or integer (token ids).
-        labels: (N,).
+        labels: targets of the task, (N,) for classes.
         double: also run in float64. This pass is skipped for an adapted model that does not support float64, or that draws
             random numbers, because the random numbers would differ between the passes.
         directions: function that returns the credits. An estimated gradient is exact along the credits.
@@ -148,7 +152,8 @@ def _look(
     widths: Sequence[float] = (),
 ) -> ForwardBackward:
     rows = task.target_rows(single.logits, labels)
-    return ForwardBackward(single, double, task.output_error(single.logits, labels, rows), rows, source, widths)
+    error = task.output_error(single.logits, labels, rows)
+    return ForwardBackward(single, double, error, rows, task, labels, source, widths)
 
 
 def _forward_look(
@@ -208,6 +213,11 @@ def estimated_look(
         UsageError: the forward pass does not compute in float64, or samples depend on each other.
     """
     task = task or task_of(labels)
+    if task.by_position:
+        raise UsageError(
+            f"gradient='forward': expected a forward pass that torch can trace, because the task {task.card.name} has one loss per "
+            f"position; this is not possible: {reason}"
+        )
     precision = images.dtype if images.is_floating_point() else weight_dtype(network)
     with eval_mode(network), fixed_draws():
         logits, states = _plain_pass(network, images, precision)

@@ -42,7 +42,7 @@ class ProbeContext:
         generator: generator(name) → a new CPU generator, identical for identical name and seed.
         credits: credits of the method, L+1 tensors (N, …).
         batch_gradients: batch_gradients() → L+1 tensors (K, D_l), the mean gradient of each of K disjoint batches.
-        fresh_credits: fresh_credits(index) → L+1 credits (N, …), computed with draw number `index` of new feedback.
+        fresh_credits: fresh_credits(index) → L+1 rows of credits (rows, D_l), computed with draw number `index` of new feedback.
         weights: parameter name → tensor; names of block l begin with blocks.{l−1}.
         initial_weights: parameter name → tensor at initialisation.
         bridge_residuals: bridge_residuals() → V_φ − softmin V̄ at every site, (N,) each.

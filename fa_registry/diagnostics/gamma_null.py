@@ -6,7 +6,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fa_registry.diagnostics._forward_backward import gradient_vectors
 from fa_registry.diagnostics._probe import absence
 from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured, Observation, missing, sample_norms
 from fa_registry.diagnostics.gamma import NOT_CREDITED, defined, gamma_refusals, no_gamma
@@ -78,9 +77,7 @@ def _null(observation: Observation) -> np.ndarray:
 
 def _gammas(observation: Observation, indices: range) -> np.ndarray:
     """Compute Γ of the draws in `indices`, (draws, sites)."""
-    fresh_credits = [
-        [gradient_vectors(credit) for credit in observation.bench.fresh_credits(index)] for index in indices
-    ]
+    fresh_credits = [observation.bench.fresh_credits(index) for index in indices]
     columns = []
     for site, gradient in enumerate(observation.gradients):
         credits = torch.stack([credit[site] for credit in fresh_credits]).double()  # (draws, N, D)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from fa_registry.methods.base import CreditInputs, NetworkShape, NetworkView
 
-SUPPORTED = ("resmlp", "mlp", "student_net", "vit_mini", "small_cnn", "small_resnet")
+SUPPORTED = ("resmlp", "mlp", "student_net", "vit_mini", "small_cnn", "small_resnet", "causal_transformer")
 UNSUPPORTED = (
     "B replaces W in single layers, so the architecture must consist of the registry's Linear and Conv layers, "
     "which can use other weights in the backward pass"

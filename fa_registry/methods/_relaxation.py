@@ -20,7 +20,7 @@ from torch import Tensor
 from fa_registry.architectures.base import Noisy
 from fa_registry.methods.base import CreditInputs, NetworkView
 
-SUPPORTED = ("resmlp", "mlp", "linear_lq", "student_net", "small_cnn")
+SUPPORTED = ("resmlp", "mlp", "linear_lq", "student_net", "small_cnn", "causal_transformer")
 UNSUPPORTED = (
     "every sample relaxes separately, so no layer of a block may couple samples, as BatchNorm does. A transformer's class token "
     "starts at .02, and its LayerNorm magnifies it until the energy is too stiff for this step size, so states would not converge"

@@ -31,12 +31,15 @@ from torch import Tensor, nn
 from fa_registry.deprecated_names import aliases
 from fa_registry.errors import PluginError
 from fa_registry.records import Option, Scalar
+from fa_registry.tasks import CATALOG as TASKS
 from fa_registry.tasks import Task, task_of
 from fa_registry.token_axes import features
 
 GAMMA_REFERENCES = ("bp", "gauss_newton", "informational", "none")
 EXACT_SITES = ("none", "last", "all")
 CREDIT_SCALES = ("sum", "mean")
+SAMPLE_TASKS = ("classification", "regression")  # with one target per sample
+ALL_TASKS = (*SAMPLE_TASKS, "token_prediction")
 REQUIRED = ("name", "rule", "citation", "bibtex", "equations", "architectures", "feedback")
 
 
@@ -64,6 +67,8 @@ class MethodCard:
             method receives a network that returns values without gradients (fa_registry.training.detached_network).
         may_reach_bp: whether the credit may become equal to the gradient while the feedback learns. An audit warns if the credit
             of any other method becomes equal to the gradient.
+        tasks: names of the tasks that the method trains. A task that is not listed is also trained if a listed task has equal
+            `positions` on its card.
     """
 
     name: str
@@ -85,6 +90,7 @@ class MethodCard:
     version: int = 1
     needs_autograd: bool = False
     may_reach_bp: bool = False
+    tasks: tuple[str, ...] = SAMPLE_TASKS
 
     def __post_init__(self):
         problems = [name for name in REQUIRED if not getattr(self, name)]
@@ -118,8 +124,14 @@ class MethodCard:
         """Return whether the method may be trained on the architecture with this name."""
         return "any" in self.architectures or architecture in self.architectures
 
+    def trains(self, task: Task) -> bool:
+        """Return whether the method may be trained on a task."""
+        listed = (TASKS.get(name) for name in self.tasks)
+        return task.card.name in self.tasks or any(other.by_position == task.by_position for other in listed)
+
 
 __all__ = [
+    "ALL_TASKS",
     "EXACT_SITES",
     "GAMMA_REFERENCES",
     "Bridge",
@@ -134,6 +146,7 @@ __all__ = [
     "UsesBackwardWeights",
     "NetworkView",
     "HasFeedbackRule",
+    "SAMPLE_TASKS",
     "check_credits",
 ]
 
@@ -230,6 +243,11 @@ class CreditInputs:
     network: NetworkView | None = None
     progress: Tensor | float = 0.0
     task: Task | None = None
+
+    @property
+    def by_position(self) -> bool:
+        """Whether the task has one target per position; error and credits are then (N, T, …), position by position."""
+        return (self.task or task_of(self.labels)).by_position
 
     def losses_of(self, outputs: Tensor, labels: Tensor | None = None) -> Tensor:
         """Return the losses ℓ_i, (N,), that other outputs would have.

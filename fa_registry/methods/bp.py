@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.errors import PluginError
-from fa_registry.methods.base import CreditInputs, Method, MethodCard, NetworkShape, NoFeedback
+from fa_registry.methods.base import ALL_TASKS, CreditInputs, Method, MethodCard, NetworkShape, NoFeedback
 from fa_registry.records import Scalar
 
 
@@ -26,6 +26,7 @@ class Backpropagation(Method):
         equations="g_{l-1} = g_l (I + ∂f_l/∂h_{l-1}), trained end to end on the mean cross entropy",
         deviations=(),
         architectures=("any",),
+        tasks=ALL_TASKS,
         gamma_reference="bp",
         exact_sites="all",
         feedback="none: the transposed Jacobians of the network itself",

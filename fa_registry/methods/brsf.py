@@ -20,6 +20,7 @@ from fa_registry.methods._backward_weights import (
     sign_concordant,
 )
 from fa_registry.methods.base import (
+    ALL_TASKS,
     CreditInputs,
     HasFeedbackRule,
     Method,
@@ -45,6 +46,7 @@ class BatchMagnitudeSignFeedback(Method, UsesBackwardWeights, HasFeedbackRule):
             "the saved and measured M was drawn for the next batch, so no step has used it yet",
         ),
         architectures=SUPPORTED,
+        tasks=ALL_TASKS,
         unsupported=UNSUPPORTED,
         gamma_reference="bp",
         exact_sites="none",

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from fa_registry.methods.base import CreditInputs, FixedMatrices, Method, MethodCard, NetworkShape
+from fa_registry.methods.base import ALL_TASKS, CreditInputs, FixedMatrices, Method, MethodCard, NetworkShape
 from fa_registry.records import Scalar
 
 
@@ -54,6 +54,7 @@ class DirectFeedbackAlignment(Method):
             "(mlp), it has a separate matrix B_0",
         ),
         architectures=("any",),
+        tasks=ALL_TASKS,
         gamma_reference="bp",
         exact_sites="none",
         feedback="B_l (D, C) with independent entries N(0, 1/C), fixed",

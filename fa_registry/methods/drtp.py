@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from fa_registry.methods.base import CreditInputs, Method, MethodCard, NetworkShape
+from fa_registry.methods.base import ALL_TASKS, CreditInputs, Method, MethodCard, NetworkShape
 from fa_registry.methods.dfa import direct_credits, direct_matrices
 from fa_registry.records import Scalar
 
@@ -38,6 +38,7 @@ class DirectRandomTargetProjection(Method):
             "regression targets are projected unchanged; the source has classes only",
         ),
         architectures=("any",),
+        tasks=ALL_TASKS,
         gamma_reference="bp",
         exact_sites="none",
         feedback="B_l (D, C) with independent entries N(0, 1/C), fixed",

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.methods._nets import noise_like, perceptron
-from fa_registry.methods.base import CreditInputs, LearnsFeedbackByLoss, Method, MethodCard, NetworkShape
+from fa_registry.methods.base import ALL_TASKS, CreditInputs, LearnsFeedbackByLoss, Method, MethodCard, NetworkShape
 from fa_registry.records import Option, Scalar
 
 
@@ -55,11 +55,15 @@ class DifferenceTargetPropagation(Method, LearnsFeedbackByLoss):
             "cost one decimal digit",
             "inv_l is Linear → GELU → Linear with a hidden layer of 256, without a skip; the source has one layer and a tanh",
             "σ = 0.3 in units of the states, whose size is about one at the start and grows",
+            "if every position has a target, each position has a target state, and inv_l is computed position by position, "
+            "although the attention of a block mixes positions",
             "inverses and network are updated in the same step, from the weights before the step; the source updates the inverses "
             "first",
         ),
-        architectures=("resmlp", "mlp", "linear_lq", "student_net"),
-        unsupported="an inverse maps a row of features to a row of features, so states must have the shape (samples, features)",
+        architectures=("resmlp", "mlp", "linear_lq", "student_net", "causal_transformer"),
+        tasks=ALL_TASKS,
+        unsupported="an inverse maps a row of features to a row of features, so states must have the shape (samples, features), "
+        "or there must be one target per position",
         gamma_reference="gauss_newton",
         exact_sites="last",
         feedback="inv_1..inv_L with weights and biases U(±1/√fan_in), learned",
@@ -107,7 +111,7 @@ class DifferenceTargetPropagation(Method, LearnsFeedbackByLoss):
             noisy = clean + feedback.sigma * noise_like(clean, inputs.generator)
             with torch.no_grad():
                 above = inputs.network.step(noisy, block(noisy))  # (batch, below) -> (batch, above)
-            total = total + (feedback.invert(index, above) - noisy).square().sum(dim=1).mean()
+            total = total + (feedback.invert(index, above) - noisy).square().sum(dim=-1).mean()
         return total
 
 

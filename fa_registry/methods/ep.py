@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.methods._relaxation import SUPPORTED, UNSUPPORTED, relax
-from fa_registry.methods.base import CreditInputs, HasOwnStates, Method, MethodCard, NetworkShape
+from fa_registry.methods.base import ALL_TASKS, CreditInputs, HasOwnStates, Method, MethodCard, NetworkShape
 from fa_registry.records import Option, Scalar
 
 PARAMETER, STATE = CONTRASTS = ("parameter", "state")
@@ -66,6 +66,7 @@ class EquilibriumPropagation(Method, HasOwnStates):
             "the process noise of a block is switched off while states relax",
         ),
         architectures=SUPPORTED,
+        tasks=ALL_TASKS,
         unsupported=UNSUPPORTED,
         gamma_reference="bp",
         exact_sites="none",

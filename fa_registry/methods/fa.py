@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from fa_registry.methods.base import CreditInputs, FixedMatrices, Method, MethodCard, NetworkShape
+from fa_registry.methods.base import ALL_TASKS, CreditInputs, FixedMatrices, Method, MethodCard, NetworkShape
 from fa_registry.records import Scalar
 from fa_registry.token_axes import sum_over_positions
 
@@ -36,6 +36,7 @@ class BlockFeedbackAlignment(Method):
             "maps: c_L is the gradient of their average, also if a third-party head reads more than the average",
         ),
         architectures=("any",),
+        tasks=ALL_TASKS,
         gamma_reference="bp",
         exact_sites="last",
         feedback="B_l (D, D) with independent entries N(0, 1/D), fixed",
@@ -62,7 +63,8 @@ class BlockFeedbackAlignment(Method):
         """
         # B_l carries the credit from the output of block l to its input: iteration `block` computes the credit one site below.
         # With an index error of one this would no longer be dfa with the composed matrix (tests/methods/test_fa.py).
-        row = sum_over_positions(inputs.output_gradient)  # (batch, hidden), with or without positions
+        # (batch, hidden), with or without positions; (batch, positions, hidden) if every position has a target
+        row = inputs.output_gradient if inputs.by_position else sum_over_positions(inputs.output_gradient)
         credits = [row if inputs.output_gradient.dim() == 4 else inputs.output_gradient]
         for block in range(len(inputs.hidden) - 1, 0, -1):
             row = row @ feedback.matrix(block)  # (batch, above) -> (batch, below)

@@ -18,7 +18,15 @@ from fa_registry.methods._backward_weights import (
     replaced_credits,
     sign_concordant,
 )
-from fa_registry.methods.base import CreditInputs, Method, MethodCard, NetworkShape, NetworkView, UsesBackwardWeights
+from fa_registry.methods.base import (
+    ALL_TASKS,
+    CreditInputs,
+    Method,
+    MethodCard,
+    NetworkShape,
+    NetworkView,
+    UsesBackwardWeights,
+)
 from fa_registry.methods.usf import LIAO_2016
 from fa_registry.records import Scalar
 
@@ -35,6 +43,7 @@ class FixedMagnitudeSignFeedback(Method, UsesBackwardWeights):
             "weights learn with the common recipe, without Batch Normalization and Batch Manhattan updates, which the source needs",
         ),
         architectures=SUPPORTED,
+        tasks=ALL_TASKS,
         unsupported=UNSUPPORTED,
         gamma_reference="bp",
         exact_sites="none",

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from fa_registry.methods._backward_weights import SUPPORTED, UNSUPPORTED, LayerMatrices, gaussian, replaced_credits
 from fa_registry.methods.base import (
+    ALL_TASKS,
     CreditInputs,
     LearnsFeedbackByLoss,
     Method,
@@ -47,6 +48,7 @@ class KolenPollack(Method, UsesBackwardWeights, LearnsFeedbackByLoss):
             "B starts at N(0, 1/out), as in weight_fa",
         ),
         architectures=SUPPORTED,
+        tasks=ALL_TASKS,
         unsupported=UNSUPPORTED,
         gamma_reference="bp",
         exact_sites="none",

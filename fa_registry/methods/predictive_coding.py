@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.methods._relaxation import SUPPORTED, UNSUPPORTED, relax
-from fa_registry.methods.base import CreditInputs, Method, MethodCard, NetworkShape
+from fa_registry.methods.base import ALL_TASKS, CreditInputs, Method, MethodCard, NetworkShape
 from fa_registry.records import Option, Scalar
 
 
@@ -55,6 +55,7 @@ class PredictiveCoding(Method):
             "the process noise of a block is switched off while states relax",
         ),
         architectures=SUPPORTED,
+        tasks=ALL_TASKS,
         unsupported=UNSUPPORTED,
         gamma_reference="bp",
         exact_sites="none",

@@ -11,7 +11,15 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.methods._backward_weights import SUPPORTED, UNSUPPORTED, backward_std, layer_weights, replaced_credits
-from fa_registry.methods.base import CreditInputs, Method, MethodCard, NetworkShape, NetworkView, UsesBackwardWeights
+from fa_registry.methods.base import (
+    ALL_TASKS,
+    CreditInputs,
+    Method,
+    MethodCard,
+    NetworkShape,
+    NetworkView,
+    UsesBackwardWeights,
+)
 from fa_registry.records import Scalar
 
 LIAO_2016 = """@inproceedings{liao2016important,
@@ -44,6 +52,7 @@ class UniformSignFeedback(Method, UsesBackwardWeights):
             "weights learn with the common recipe, without Batch Normalization and Batch Manhattan updates, which the source needs",
         ),
         architectures=SUPPORTED,
+        tasks=ALL_TASKS,
         unsupported=UNSUPPORTED,
         gamma_reference="bp",
         exact_sites="none",

@@ -11,7 +11,15 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.methods._backward_weights import SUPPORTED, UNSUPPORTED, LayerMatrices, gaussian, replaced_credits
-from fa_registry.methods.base import CreditInputs, Method, MethodCard, NetworkShape, NetworkView, UsesBackwardWeights
+from fa_registry.methods.base import (
+    ALL_TASKS,
+    CreditInputs,
+    Method,
+    MethodCard,
+    NetworkShape,
+    NetworkView,
+    UsesBackwardWeights,
+)
 from fa_registry.methods.fa import LILLICRAP_2016
 from fa_registry.records import Scalar
 
@@ -28,6 +36,7 @@ class WeightFeedbackAlignment(Method, UsesBackwardWeights):
             "the head's weight learns from the exact cross entropy, but the error passes back through the head's B",
         ),
         architectures=SUPPORTED,
+        tasks=ALL_TASKS,
         unsupported=UNSUPPORTED,
         gamma_reference="bp",
         exact_sites="none",

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from fa_registry.methods._backward_weights import LayerMatrices, gaussian, layer_weights, replaced_credits
 from fa_registry.methods.base import (
+    ALL_TASKS,
     CreditInputs,
     HasFeedbackRule,
     Method,
@@ -55,7 +56,8 @@ class WeightMirror(Method, UsesBackwardWeights, HasFeedbackRule):
             "d = 0.01 and n = 128 are chosen here; for constant W, ‖B − W‖²/‖W‖² converges to d/(2 − d)·(in + 1)/n",
             "B starts at N(0, 1/out), as in weight_fa, and therefore has a larger variance than W",
         ),
-        architectures=("resmlp", "mlp", "student_net", "vit_mini"),
+        architectures=("resmlp", "mlp", "student_net", "vit_mini", "causal_transformer"),
+        tasks=ALL_TASKS,
         unsupported="noise vectors are sent through each weight matrix; the source describes no form for a kernel that many "
         "positions share, and only the registry's Linear can use another matrix in the backward pass",
         gamma_reference="bp",

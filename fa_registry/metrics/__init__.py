@@ -31,46 +31,47 @@ from fa_registry.metrics.base import (
     Metric,
 )
 from fa_registry.metrics.declarations import DECLARED
+from fa_registry.metrics.headlines import ACCURACY, HEADLINES, MARGINS, TOKEN_LOSS, Headline, headline_of, headlines_of
+from fa_registry.metrics.tables import DEVIATIONS, FURTHER, SHOWN_MEMBERS, SITE_TABLES, TABLES, table
 from fa_registry.records import Reading
 from fa_registry.statistics.over_seeds import ARITHMETIC, GEOMETRIC, OverSeeds, mean_over
 
 __all__ = [
-    "ARITHMETIC",
-    "GEOMETRIC",
-    "OverSeeds",
+    "ACCURACY",
     "AGGREGATES",
-    "AUDIT_TABLE",
+    "ARITHMETIC",
     "CHOICES",
-    "COMPARED_SITES",
     "COMPARED_WITH_CONTROL",
     "DECLARED",
     "DEVIATIONS",
     "DIAGNOSTICS",
     "FAMILY",
     "FURTHER",
+    "GEOMETRIC",
     "HEADLINES",
     "HEADLINE_GAMMA",
+    "Headline",
     "Known",
     "LAST_SITE",
+    "MARGINS",
     "Metric",
     "NONE",
-    "NOTE_TABLE",
     "NOT_CREDITED",
-    "PAIRED",
+    "OverSeeds",
     "PLACED",
     "REFERENCE_BATCH",
     "REFERENCE_CHECK",
-    "RUN_SCALARS",
     "SHOWN_MEMBERS",
     "SITE_TABLES",
     "SPREAD",
     "SUBJECTS",
-    "TERMINAL_TABLE",
-    "TRAJECTORY",
-    "TRAJECTORY_BY_SITE",
+    "TABLES",
+    "TOKEN_LOSS",
     "WITH_DEVIATION",
     "at_last_site",
     "families",
+    "headline_of",
+    "headlines_of",
     "is_scale",
     "kind_of",
     "label_of",
@@ -81,63 +82,18 @@ __all__ = [
     "run_metrics",
     "subject_of",
     "symbol_of",
+    "table",
 ]
 
-AUDIT_TABLE = (
-    *("accuracy", "frozen_accuracy", "margin_pp", "h_L", "growth_max", "growth_init_max", "g_norm_mean_ce_L"),
-    *("stability_mid", HEADLINE_GAMMA),
+# Metrics that no further table has to show.
+PLACED = frozenset(
+    {
+        *table("headlines", HEADLINES.values()),
+        *TABLES["run_scalars"],
+        *(name for _, names in SITE_TABLES for name in names),
+    }
 )
-TERMINAL_TABLE = ("accuracy", "growth_max", "growth_init_max")
-NOTE_TABLE = (
-    *("accuracy", "h_L", "g_norm_mean_ce_L", "growth_max", "growth_init_max", "frozen_accuracy", "margin_pp"),
-    HEADLINE_GAMMA,
-)
-PAIRED = ("accuracy", HEADLINE_GAMMA, "h_L", "growth_max", "g_norm_mean_ce_L", "stability_mid")
 LAST_SITE = "_L"
-# TRAJECTORY: metrics that a report contains for every epoch. TRAJECTORY_BY_SITE: for every site at some epochs.
-TRAJECTORY = (
-    *("h_L", "g_L", "growth_max", "growth_init_max", "accuracy", "loss_train", HEADLINE_GAMMA, "fidelity_min"),
-    *("g_norm_L", "g_norm_mean_ce_L", "gain_L", "fidelity_L", "fidelity_batch_L"),
-)
-TRAJECTORY_BY_SITE = ("growth", "gamma")
-COMPARED_SITES = ("gamma", "h_norm", "g_norm_mean_ce")  # compared in addition to metrics that no table names
-# The form's tables of metrics by site. Each metric is followed by its controls.
-SITE_TABLES: tuple[tuple[str, tuple[str, ...]], ...] = (
-    (
-        "Scale and reference",
-        (
-            "h_norm",
-            "growth",
-            "growth_init",
-            "g_norm_mean_ce",
-            "g_norm",
-            "gain",
-            "fidelity",
-            "fidelity_batch",
-            "stability",
-        ),
-    ),
-    (
-        "Credit and its null",
-        (
-            *("gamma", "gamma_null_mean", "gamma_null_p", "gamma_batch", "norm_ratio", "gamma_block_input"),
-            *("bridge_residual", "costate_cosine"),
-        ),
-    ),
-    (
-        "Perturbation",
-        (
-            *("rho", "rho_bp", "rho_random", "rho_samples", "rho_bp_samples", "rho_random_samples", "rho_absolute"),
-            *("rho_absolute_samples", "nudge", "nudge_rms", "nudge_bp"),
-        ),
-    ),
-)
-FURTHER = "Further metrics"  # title of the table of metrics that SITE_TABLES does not contain
-RUN_SCALARS = ("stability_mid", "gamma_block_input_mean", "blocks_trained", "feature_drift_blocks")
-DEVIATIONS: Mapping[str, str] = MappingProxyType({"gamma_null_mean": "gamma_null_std"})  # mean → its deviation
-SHOWN_MEMBERS = 5  # number of metrics of a family that are shown, largest values first
-HEADLINES = ("accuracy", "accuracy_train", "loss_train", "penalty", "frozen_accuracy", "margin_pp")  # in no table
-PLACED = frozenset({*HEADLINES, *RUN_SCALARS, *(name for _, names in SITE_TABLES for name in names)})
 
 
 def metrics_of_cards(cards: Mapping[str, Mapping[str, Any]]) -> dict[str, Metric]:
@@ -248,10 +204,10 @@ def other_metrics(measured: Iterable[str], card_metrics: Known) -> Iterator[Metr
 def run_metrics(measured: Iterable[str], card_metrics: Known) -> Iterator[Metric]:
     """Yield the measured metrics that a reporting form shows as one number per run.
 
-    The metrics in RUN_SCALARS come first, then the result of `other_metrics`.
+    The metrics in the table `run_scalars` come first, then the result of `other_metrics`.
     """
     measured = tuple(dict.fromkeys(measured))
-    yield from (quantity_of(name, card_metrics) for name in RUN_SCALARS if name in measured)
+    yield from (quantity_of(name, card_metrics) for name in TABLES["run_scalars"] if name in measured)
     yield from other_metrics(measured, card_metrics)
 
 
@@ -260,7 +216,7 @@ SUBJECTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "scale": ("growth", "growth_max", "growth_init", "growth_init_max", "h_norm", "h_L"),
         "reference": ("g_norm", "g_norm_mean_ce", "g_L", "gain", "fidelity", "fidelity_batch", "fidelity_min"),
-        "depth": ("accuracy", "margin_pp"),
+        "depth": tuple(name for item in HEADLINES.values() for name in (item.name, item.margin)),
         "stability": ("stability", "stability_mid"),
     }
 )

@@ -12,15 +12,23 @@ from fa_registry.statistics.over_seeds import ARITHMETIC, GEOMETRIC
 FAMILY = "/*"  # suffix of a metric with one value per parameter: feature_drift/* → feature_drift/embed.weight
 CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "kind": ("num", "sci", "cos", "exact", "compact", "pct", "pp"),
+        "kind": ("num", "sci", "cos", "exact", "compact", "pct", "pp", "nats", "signed_nats"),
         "mean": (ARITHMETIC, GEOMETRIC),
         "where": ("", "site", "run", "epoch"),
+        "direction": ("", "higher", "lower"),
+        "chance": ("", "1/C", "ln C"),
     }
 )
 
 HEADLINE_GAMMA = "gamma_deep_mean"
-WITH_DEVIATION = ("accuracy", HEADLINE_GAMMA)  # the audit table has space only for these deviations
-COMPARED_WITH_CONTROL = ("frozen_accuracy", "margin_pp")  # a control is not compared with itself
+WITH_DEVIATION = ("accuracy", "token_loss", HEADLINE_GAMMA)  # the audit table has space only for these deviations
+# A control is not compared with itself.
+COMPARED_WITH_CONTROL = (
+    "frozen_accuracy",
+    "margin_pp",
+    "frozen_token_loss",
+    "margin_nats",
+)  # a control is not compared with itself
 
 
 @dataclass(frozen=True)
@@ -40,6 +48,8 @@ class Metric:
     head: str = ""  # column heading; empty: the symbol
     under: str = ""  # small text below the heading, which distinguishes metrics with the same heading
     alone: str = ""  # label for places without a description; empty: the symbol
+    direction: str = ""  # whether a `higher` or a `lower` value is better; empty: neither
+    chance: str = ""  # the value that guessing one of C classes reaches; empty: none
 
     def __post_init__(self):
         problems = [

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from fa_registry.metrics import headline_of
 from fa_registry.protocol.verdict import combine_verdicts, is_intact
 from fa_registry.records import AuditReport, RunAudit, RunRecord, RunSpec, Verdict
 
@@ -54,15 +55,16 @@ def frozen_controls(records: Iterable[RunRecord]) -> dict[tuple[str, int], tuple
 
 
 def is_repetition(run: RunRecord, other: RunRecord) -> bool:
-    """Return whether two runs have equal final weights and equal accuracy.
+    """Return whether two runs have equal final weights and an equal main metric, such as the accuracy.
 
     If neither run has a digest of its weights, because an older release recorded the runs, all metrics must be equal.
     """
     digests = [record.provenance.get("final_weights") for record in (run, other)]
     if not any(digests):
         return run.measurements == other.measurements
-    accuracies = [record.measurements.scalars.get("accuracy") for record in (run, other)]
-    return digests[0] == digests[1] and accuracies[0] == accuracies[1]
+    headline = headline_of(run.measurements.scalars).name
+    values = [record.measurements.scalars.get(headline) for record in (run, other)]
+    return digests[0] == digests[1] and values[0] == values[1]
 
 
 def one_a_seed(items: Iterable[Item], record_of: Callable[[Item], RunRecord]) -> dict[int, Item]:

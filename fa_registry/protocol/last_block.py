@@ -8,9 +8,11 @@ only the last block. Without the control ladder_1, such a method cannot pass D3,
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from fa_registry.metrics import HEADLINES, Headline, headline_of
 from fa_registry.protocol.evidence_rules import control_doubt
 from fa_registry.protocol.verdict import is_intact
 from fa_registry.records import Finding, Reading, RunRecord
@@ -31,14 +33,14 @@ def last_block_controls(records: Iterable[RunRecord]) -> Controls:
     """Return a mapping (setting identity, seed) → ladder_1 control.
 
     A ladder_1 control trains only the last block. It is used only if it is proven and was trained with bp without a penalty. If
-    there are several, the one with the highest accuracy is used.
+    there are several, the one with the best main metric, such as the highest accuracy, is used.
     """
     controls: dict[tuple[str, int], RunRecord] = {}
     for record in records:
         spec, key = record.spec, (record.spec.setting.identity, record.spec.seed)
         is_last_block_control = (spec.control, spec.method, spec.penalty) == (CONTROL, "bp", 0.0)
         if is_last_block_control and is_intact(record) and not _doubt(record):
-            controls[key] = max(record, controls.get(key, record), key=_accuracy)
+            controls[key] = max(record, controls.get(key, record), key=_score)
     return controls
 
 
@@ -51,17 +53,18 @@ def is_exact_on_top(record: RunRecord) -> bool:
     return len(cosines) == 1 or min(cosines) <= EXACT  # a cosine at only one site does not show backpropagation
 
 
-def higher(frozen: Reading, case: RunWithControl, metric: str) -> Reading | None:
+def better(frozen: Reading, case: RunWithControl, metric: str) -> Reading | None:
     """Return the reading of the ladder_1 control if it replaces the frozen control.
 
-    This is the case if `metric` is higher for the ladder_1 control than `frozen`, the reading of the frozen
-    control, and if the credit of the run at site L equals the gradient. Otherwise return None.
+    This is the case if `metric` is better for the ladder_1 control than `frozen`, the reading of the frozen control,
+    and if the credit of the run at site L equals the gradient. Otherwise return None.
     """
     if case.last_block is None or not is_exact_on_top(case.record):
         return None
     last_block_reading = case.last_block.measurements.scalars.get(metric, Reading(None, "not measured"))
-    is_higher = None not in (last_block_reading.value, frozen.value) and last_block_reading.value > frozen.value
-    return last_block_reading if is_higher else None
+    if metric not in HEADLINES or None in (last_block_reading.value, frozen.value):
+        return None
+    return last_block_reading if HEADLINES[metric].exceeds(last_block_reading.value, frozen.value) else None
 
 
 def without_control(finding: Finding, case: RunWithControl, group: SeedGroup) -> Finding:
@@ -85,17 +88,23 @@ def without_control(finding: Finding, case: RunWithControl, group: SeedGroup) ->
     return dataclasses.replace(finding, outcome="warn", state=STATE, sentence=f"{finding.sentence}; {reason}")
 
 
-def remarks(seeds: Sequence[int]) -> Iterator[str]:
+def remarks(seeds: Sequence[int], headline: Headline) -> Iterator[str]:
     """Yield a remark that lists the seeds with a margin over the ladder_1 control."""
     if seeds:
+        verb = "exceeds" if headline.sign > 0 else "is below"
         seed_text = ", ".join(map(str, sorted(set(seeds))[:SHOWN]))
-        yield f"the margin of seed {seed_text} is computed over the accuracy {TEXT}, which exceeds that of the frozen control"
+        yield (
+            f"the margin of seed {seed_text} is computed over the {headline.symbol} {TEXT}, which {verb} that of "
+            "the frozen control"
+        )
 
 
 def _doubt(control: RunRecord) -> str:
     return control_doubt(control, trusts_logged=control.integrity.state == "trusted")
 
 
-def _accuracy(record: RunRecord) -> float:
-    reading = record.measurements.scalars.get("accuracy")
-    return -1.0 if reading is None or reading.value is None else reading.value
+def _score(record: RunRecord) -> float:
+    """Return the main metric with the sign that makes a higher value better."""
+    headline = headline_of(record.measurements.scalars)
+    reading = record.measurements.scalars.get(headline.name)
+    return -math.inf if reading is None or reading.value is None else headline.sign * reading.value

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from fa_registry.metrics import MARGINS
 from fa_registry.protocol.grouping import seeds_key
 from fa_registry.records import Finding, RunAudit
 from fa_registry.statistics import CONFIDENCE, holm
@@ -30,7 +31,7 @@ def compared_methods(runs: Sequence[RunAudit]) -> Iterator[str]:
     findings: dict[str, tuple[RunAudit, Finding]] = {}
     for run in runs:
         for finding in run.findings:
-            if finding.quantity == "margin_pp" and finding.interval and not finding.stated:
+            if finding.quantity in MARGINS and finding.interval and not finding.stated:
                 findings.setdefault(seeds_key(run.record.spec), (run, finding))
     if len(findings) < 2:
         return

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from fa_registry.metrics import ACCURACY, TOKEN_LOSS
 from fa_registry.records import Reading
 
 
@@ -70,13 +71,20 @@ def below_reference_plus(observed: Reading, threshold: float, reference: Reading
     return LimitCheck(margin_pp(observed.value, reference.value) < threshold)
 
 
-def margin_pp(accuracy: float, reference: float) -> float:
-    """Return accuracy − reference in percentage points; both arguments are fractions.
+def above_reference_minus(observed: Reading, threshold: float, reference: Reading | None = None) -> LimitCheck:
+    """Fire if reference − observed < threshold, for metrics such as a loss, where a lower value is better.
 
-    The result is rounded to 1e-9 percentage points. Without rounding, .82 − .80 would be 1.9999999999999996 percentage points,
-    and a run exactly at the limit would fail (tests/protocol/test_rule_evaluation.py: exactly two points above frozen clears).
+    All three values are in the unit of the metric. If observed value or reference are missing, the result is None.
     """
-    return round((accuracy - reference) * 100, 9)
+    if observed.value is None or reference is None or reference.value is None:
+        missing = observed if observed.value is None else reference
+        return LimitCheck(None, missing.reason if missing else "no frozen control of the same setting and seed")
+    return LimitCheck(TOKEN_LOSS.difference(observed.value, reference.value) < threshold)
+
+
+def margin_pp(accuracy: float, reference: float) -> float:
+    """Return accuracy − reference in percentage points; both arguments are fractions."""
+    return ACCURACY.difference(accuracy, reference)
 
 
 OPERATORS: dict[str, Operator] = {
@@ -84,5 +92,8 @@ OPERATORS: dict[str, Operator] = {
     "below": Operator(below, "at least {threshold:g}"),
     "below_reference_plus": Operator(
         below_reference_plus, "at least {threshold:g} pp above the reference", needs_reference=True
+    ),
+    "above_reference_minus": Operator(
+        above_reference_minus, "at least {threshold:g} nats below the reference", needs_reference=True
     ),
 }

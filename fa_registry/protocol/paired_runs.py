@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from fa_registry.metrics import ACCURACY, Headline, headline_of
 from fa_registry.protocol import last_block
 from fa_registry.protocol.evidence_rules import control_doubt, not_counted
 from fa_registry.protocol.grouping import is_repetition, one_a_seed
-from fa_registry.protocol.operators import margin_pp
 from fa_registry.protocol.verdict import is_intact
-from fa_registry.records import CLASSES, Reading, RunRecord
-from fa_registry.statistics import CONFIDENCE, Interval, look_confidence, paired_difference, stated_difference
+from fa_registry.records import Reading, RunRecord
+from fa_registry.statistics import CONFIDENCE, look_confidence, paired_difference, stated_difference
 
 NO_CONTROL = "no frozen control of the same setting and seed"
 BY_HAND = "stated by the author when the run was adopted, not measured here"
@@ -76,7 +76,7 @@ class RunWithControl:
 
         The accuracy times the number of test samples must be a whole number.
         """
-        samples, accuracy = _test_samples(self), self.record.measurements.scalars.get("accuracy")
+        samples, accuracy = _test_samples(self), self.record.measurements.scalars.get(ACCURACY.name)
         if not samples or accuracy is None or accuracy.value is None or whole(accuracy.value * samples):
             return ""
         return OTHER_SET.format(accuracy=accuracy.value, samples=samples)
@@ -96,12 +96,12 @@ class RunWithControl:
         return control_doubt(self.frozen, self.record.integrity.state != "verified") if self.frozen else ""
 
     def reference(self, quantity: str) -> ControlReference:
-        """Return the higher value of the frozen control and the last-block control.
+        """Return the better value of the frozen control and the last-block control.
 
         The last-block control is used only if the credit of the run at site L equals the gradient.
         """
         frozen = self._frozen_reference(quantity)
-        trained = last_block.higher(frozen.reading, self, quantity)
+        trained = last_block.better(frozen.reading, self, quantity)
         return ControlReference(trained, self.last_block.run_id, last_block.TEXT, frozen.doubt) if trained else frozen
 
     def _frozen_reference(self, metric: str) -> ControlReference:
@@ -121,9 +121,9 @@ class RunWithControl:
 
 @dataclass(frozen=True)
 class Margins:
-    """Margin over the frozen controls, in percentage points.
+    """Margin over the frozen controls, in the unit of the task's headline.
 
-    The margin of a seed is its accuracy − the accuracy of its frozen control.
+    For classes, the margin of a seed is its accuracy − the accuracy of its frozen control, in percentage points.
 
     Args:
         mean: mean over seeds, or None if no seed counts.
@@ -135,8 +135,9 @@ class Margins:
         other_set: whether the accuracy of any seed cannot be that of the complete test set.
         confidence: confidence level of the interval.
         by_seed: mapping from a seed to its margin.
-        accuracy: mean accuracy, a fraction.
-        chance: accuracy of guessing, 1 / number of classes, or None if the number of classes is not recorded.
+        value: mean of the main metric, for example the accuracy as a fraction.
+        chance: the main metric that guessing reaches, or None if the number of classes is not recorded.
+        headline: the main metric and its margin.
     """
 
     mean: float | None
@@ -147,8 +148,9 @@ class Margins:
     other_set: bool = False
     confidence: float = CONFIDENCE
     by_seed: Mapping[int, float] = field(default_factory=dict)
-    accuracy: float = 0.0
+    value: float = 0.0
     chance: float | None = None
+    headline: Headline = ACCURACY
 
 
 @dataclass(frozen=True)
@@ -184,37 +186,39 @@ class SeedGroup:
     @cached_property
     def margins(self) -> Margins:
         """Margin over the controls: seeds that count, mean and interval."""
-        accuracies: dict[int, float] = {}
+        headline = headline_of(self.cases[0].record.measurements.scalars)
+        observed: dict[int, float] = {}
         references: dict[int, ControlReference] = {}
         left_out, doubts, last_block_seeds = [], [], []
         weights: dict[str, int] = {}
         for seed, case in self.counted.items():
-            accuracy = case.record.measurements.scalars.get("accuracy", Reading(None, "accuracy was not measured"))
-            reference = case.reference("accuracy")
-            reason = _uncounted(case, accuracy, reference) or _again(case, weights)
+            absent = Reading(None, f"{headline.name} was not measured")
+            reading = case.record.measurements.scalars.get(headline.name, absent)
+            reference = case.reference(headline.name)
+            reason = _uncounted(case, headline, reading, reference) or _again(case, weights)
             if reason:
                 left_out.append(f"seed {seed} left out: {reason}")
                 continue
-            accuracies[seed], references[seed] = accuracy.value, reference
+            observed[seed], references[seed] = reading.value, reference
             doubts += [f"seed {seed}: {case.other_set}"] if case.other_set else []
             last_block_seeds += [seed] if reference.text == last_block.TEXT else []
         notes = [
             *shortened(left_out, "left out"),
             *shortened(list(self._repeated()), "seeds with several runs"),
-            *shortened(list(_stated(references))),
-            *last_block.remarks(last_block_seeds),
+            *shortened(list(_stated(headline, references))),
+            *last_block.remarks(last_block_seeds, headline),
             *shortened(doubts),
         ]
         stated = any(reference.stated for reference in references.values())
         one_sample = _one_sample(self.cases) if stated else None
         values = {seed: reference.reading.value for seed, reference in references.items()}
-        margins = _estimated(accuracies, values, notes, one_sample, look_confidence(self.look))
-        counted_accuracies = [accuracies[seed] for seed in margins.seeds]
+        margins = _estimated(headline, observed, values, notes, one_sample, look_confidence(self.look))
+        counted_values = [observed[seed] for seed in margins.seeds]
         return dataclasses.replace(
             margins,
             other_set=bool(doubts),
-            by_seed={seed: margin_pp(accuracies[seed], values[seed]) for seed in margins.seeds},
-            accuracy=math.fsum(counted_accuracies) / len(counted_accuracies) if counted_accuracies else 0.0,
+            by_seed={seed: headline.difference(observed[seed], values[seed]) for seed in margins.seeds},
+            value=math.fsum(counted_values) / len(counted_values) if counted_values else 0.0,
             chance=next(filter(None, (chance_of(case.record) for case in self.cases)), None),
         )
 
@@ -242,16 +246,16 @@ def shortened(items: Sequence[object], description: str = "") -> list[str]:
     return [*text, f"{hidden_count} more {description}".strip()] if hidden_count > 0 else text
 
 
-def _uncounted(case: RunWithControl, accuracy: Reading, reference: ControlReference) -> str:
+def _uncounted(case: RunWithControl, headline: Headline, reading: Reading, reference: ControlReference) -> str:
     """Return the reason why a run does not count, or an empty string."""
     if not is_intact(case.record):
         return "the metrics of the run do not match its recorded files"
     if case.record.status not in COUNTED:
         return f"the run is {case.record.status.replace('_', ' ')}"
-    if accuracy.reason:
-        return f"the accuracy is N/A ({accuracy.reason})"
+    if reading.reason:
+        return f"the {headline.symbol} is N/A ({reading.reason})"
     reason = reference.reading.reason
-    return f"the accuracy of the control is N/A ({reason})" if reason and reference.run_id else reason
+    return f"the {headline.symbol} of the control is N/A ({reason})" if reason and reference.run_id else reason
 
 
 def _again(case: RunWithControl, weights: dict[str, int]) -> str:
@@ -265,8 +269,8 @@ def _again(case: RunWithControl, weights: dict[str, int]) -> str:
     return f"its run has the same weights file as seed {weights[file]}, which already counts"
 
 
-def _stated(references: Mapping[int, ControlReference]) -> Iterator[str]:
-    """Yield a sentence for the frozen accuracies that this audit did not prove."""
+def _stated(headline: Headline, references: Mapping[int, ControlReference]) -> Iterator[str]:
+    """Yield a sentence for the controls' main metrics that this audit did not prove."""
     by_reason: dict[str, list[int]] = {}
     for seed, reference in sorted(references.items()):
         if reference.stated:
@@ -274,36 +278,44 @@ def _stated(references: Mapping[int, ControlReference]) -> Iterator[str]:
     for doubt, seeds in by_reason.items():
         seed_text = ", ".join(shortened(seeds))
         if doubt:
-            yield f"the frozen control of seed {seed_text} is not proven, so its accuracy counts only as stated: {doubt}"
+            yield f"the frozen control of seed {seed_text} is not proven, so its {headline.symbol} counts only as stated: {doubt}"
         else:
-            yield f"the frozen accuracy of seed {seed_text} was {BY_HAND}"
+            yield f"the frozen {headline.symbol} of seed {seed_text} was {BY_HAND}"
 
 
 def _estimated(
-    accuracies: dict[int, float],
+    headline: Headline,
+    observed: dict[int, float],
     references: dict[int, float],
     notes: Sequence[str],
     one_sample: float | None,
     confidence: float,
 ) -> Margins:
-    if not accuracies:
-        return Margins(None, None, (), tuple(notes), confidence=confidence)
-    seeds = tuple(sorted(accuracies))
-    method_values = {seed: 100 * accuracies[seed] for seed in seeds}
-    control_values = {seed: 100 * references[seed] for seed in seeds}
-    # one_sample is None if every reference was measured here, else the accuracy that one test sample contributes
+    if not observed:
+        return Margins(None, None, (), tuple(notes), confidence=confidence, headline=headline)
+    seeds = tuple(sorted(observed))
+    factor = headline.sign * headline.scale
+    method_values = {seed: factor * observed[seed] for seed in seeds}
+    control_values = {seed: factor * references[seed] for seed in seeds}
+    # one_sample is None if every reference was measured here, else the contribution of one test sample
     if one_sample is None:
         difference = paired_difference(method_values, control_values, confidence)
     else:
-        difference = stated_difference(method_values.values(), control_values.values(), 100 * one_sample, confidence)
+        difference = stated_difference(
+            method_values.values(), control_values.values(), headline.scale * one_sample, confidence
+        )
     remark = (difference.remark,) if difference.remark and difference.interval else ()
-    mean = margin_pp(difference.mean / 100, 0.0)
-    ends = _ends(difference.interval)
-    return Margins(mean, ends, seeds, (*notes, *remark), one_sample is not None, confidence=confidence)
-
-
-def _ends(interval: Interval | None) -> tuple[float, float] | None:
-    return (margin_pp(interval.low / 100, 0.0), margin_pp(interval.high / 100, 0.0)) if interval else None
+    mean, interval = difference.mean, difference.interval
+    ends = (round(interval.low, 9), round(interval.high, 9)) if interval else None
+    return Margins(
+        round(mean, 9),
+        ends,
+        seeds,
+        (*notes, *remark),
+        one_sample is not None,
+        confidence=confidence,
+        headline=headline,
+    )
 
 
 def _one_sample(cases: Sequence[RunWithControl]) -> float:
@@ -318,16 +330,13 @@ def _test_samples(case: RunWithControl) -> int:
 
 
 def chance_of(record: RunRecord) -> float | None:
-    """Return the accuracy of guessing, 1 / number of classes.
-
-    Return None if the number of classes is not recorded.
-    """
-    classes = record.measurements.conventions.get(CLASSES)
-    return 1 / classes if isinstance(classes, int) and classes > 0 else None
+    """Return the main metric that guessing reaches, or None if the number of classes is not recorded."""
+    measurements = record.measurements
+    return headline_of(measurements.scalars).chance(measurements.conventions)
 
 
 def common_chance(records: Iterable[RunRecord]) -> float:
-    """Return the accuracy of guessing if it is equal for all runs, otherwise NaN."""
+    """Return the main metric that guessing reaches if it is equal for all runs, otherwise NaN."""
     chances = {chance_of(record) for record in records}
     return (chances.pop() if len(chances) == 1 else None) or math.nan
 

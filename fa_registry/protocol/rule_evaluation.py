@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import repeat
 
-from fa_registry.metrics import quantity_of
-from fa_registry.protocol.edition_schema import LIMIT, FarSeed
+from fa_registry.metrics import HEADLINES, Headline, quantity_of
+from fa_registry.protocol.edition_schema import LIMIT, REFERENCE_METRICS, FarSeed
 from fa_registry.protocol.evidence_rules import not_counted
-from fa_registry.protocol.operators import OPERATORS, LimitCheck, margin_pp
+from fa_registry.protocol.operators import OPERATORS, LimitCheck
 from fa_registry.protocol.paired_runs import ControlReference, Margins, RunWithControl, SeedGroup, shortened
 from fa_registry.protocol.reductions import take, trajectory
 from fa_registry.protocol.rules import Condition, Rule
@@ -229,7 +229,14 @@ def skipped_control(rule: Rule, case: RunWithControl, observed: Reading, **other
 
 
 UNDECIDED, STATED, OTHER_SET, AT_CHANCE = "UNDECIDED", "STATED", "OTHER SET", "AT CHANCE"
-MARGIN = "margin_pp"  # a finding over seeds shows the margin in percentage points, not the accuracy
+
+
+OTHER_HEADLINE = "the rule judges the {rule}, but the main metric of this run's task is the {run}"
+
+
+def _headline(rule: Rule) -> Headline:
+    """Return the headline whose margin the operator of a rule with a reference computes."""
+    return HEADLINES[REFERENCE_METRICS[rule.fires]]
 
 
 def judge_limit(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
@@ -278,8 +285,9 @@ def _observed(rule: Rule, readings: Sequence[Reading], reference: ControlReferen
     if observed.value is None:
         return observed.reason
     if reference:
-        margin = margin_pp(observed.value, reference.reading.value)
-        return f"{observed.value:.4f} against {reference.reading.value:.4f} {reference.text} ({margin:+.2f} pp)"
+        headline = _headline(rule)
+        margin = headline.difference(observed.value, reference.reading.value)
+        return f"{observed.value:.4f} against {reference.reading.value:.4f} {reference.text} ({margin:+.2f} {headline.unit})"
     names = [quantity_of(condition.quantity).symbol for condition in rule.conditions[1:]]
     value_texts = [
         f"{name} {reading.value:.6g}" for name, reading in zip(names, further, strict=True) if reading.value is not None
@@ -292,25 +300,38 @@ def judge_over_seeds(rule: Rule, case: RunWithControl, group: SeedGroup) -> Find
     limits = (
         f"{limit(rule.conditions[0])} for the complete {level_text(look_confidence(group.look))} interval over seeds"
     )
+    # a finding over seeds shows the margin, not the main metric
+    headline = _headline(rule)
+    margin = headline.margin
     if case.control:
-        return skipped_control(rule, case, Reading(None, "a control has no margin"), quantity=MARGIN, limits=limits)
+        return skipped_control(rule, case, Reading(None, "a control has no margin"), quantity=margin, limits=limits)
+    if headline != group.margins.headline:
+        reason = OTHER_HEADLINE.format(rule=headline.symbol, run=group.margins.headline.symbol)
+        return finding(
+            rule, case, "not_applicable", Reading(None, reason), reason, quantity=margin, limits=limits, seeds=0
+        )
     if counted_run := group.superseded_by(case):
         reason = not_counted(counted_run)
-        return finding(rule, case, "skipped", Reading(None, reason), reason, quantity=MARGIN, limits=limits, seeds=0)
+        return finding(rule, case, "skipped", Reading(None, reason), reason, quantity=margin, limits=limits, seeds=0)
     margins = group.margins
     if margins.mean is None or case.record.spec.seed not in margins.seeds:  # other seeds' margins do not count
         reason = "; ".join(margins.notes)
         return finding(
-            rule, case, "not_applicable", Reading(None, reason), reason, quantity=MARGIN, limits=limits, seeds=0
+            rule, case, "not_applicable", Reading(None, reason), reason, quantity=margin, limits=limits, seeds=0
         )
     outcome, state, text = _seeds_outcome(rule, margins, group.look)
     notes = list(margins.notes)
     if rule.far_seed and margins.interval and (outlier_text := _far_seed(rule.far_seed, margins)):
         outcome, state = "warn", UNDECIDED
         notes.append(outlier_text)
-    if rule.chance and margins.interval and margins.chance and margins.accuracy <= margins.chance:
+    if (
+        rule.chance
+        and margins.interval
+        and margins.chance
+        and not margins.headline.exceeds(margins.value, margins.chance)
+    ):
         outcome, state = rule.outcome, AT_CHANCE
-        notes.append(f"the mean accuracy {margins.accuracy:.4f} does not exceed chance, {margins.chance:.4f}")
+        notes.append(_chance_text(margins))
     if margins.stated or margins.other_set:
         outcome, state = _at_most_warned(outcome, state, margins.stated)
     return finding(
@@ -318,8 +339,8 @@ def judge_over_seeds(rule: Rule, case: RunWithControl, group: SeedGroup) -> Find
         case,
         outcome,
         Reading(margins.mean),
-        "; ".join([f"{margins.mean:+.2f} pp{text}: {state}", *notes]),
-        quantity=MARGIN,
+        "; ".join([f"{margins.mean:+.2f} {margins.headline.unit}{text}: {state}", *notes]),
+        quantity=margin,
         limits=limits,
         state=state,
         crossed=rule.fires if state == rule.fired else "",
@@ -332,15 +353,20 @@ def judge_over_seeds(rule: Rule, case: RunWithControl, group: SeedGroup) -> Find
     )
 
 
+def _chance_text(margins: Margins) -> str:
+    verb = "exceed" if margins.headline.sign > 0 else "fall below"
+    return f"the mean {margins.headline.symbol} {margins.value:.4f} does not {verb} chance, {margins.chance:.4f}"
+
+
 def _far_seed(criterion: FarSeed, margins: Margins) -> str:
     """Return a sentence about the seed that is an outlier, or an empty string."""
     index = far_value(list(margins.by_seed.values()), criterion.level, criterion.least)
     if index is None:
         return ""
-    seed = list(margins.by_seed)[index]
+    seed, unit = list(margins.by_seed)[index], margins.headline.unit
     return (
-        f"seed {seed} is an outlier ({margins.by_seed[seed]:+.2f} pp; Grubbs' test at level {criterion.level:g}, at least "
-        f"{criterion.least:g} pp from the nearest other seed), so no interval over the seeds decides"
+        f"seed {seed} is an outlier ({margins.by_seed[seed]:+.2f} {unit}; Grubbs' test at level {criterion.level:g}, at least "
+        f"{criterion.least:g} {unit} from the nearest other seed), so no interval over the seeds decides"
     )
 
 
@@ -349,14 +375,18 @@ def _seeds_outcome(rule: Rule, margins: Margins, interim_analysis: int) -> tuple
     seeds = ", ".join(shortened(margins.seeds))
     if margins.interval is None:
         side = "below" if margins.mean < rule.threshold else "not below"
-        return "warn", PROVISIONAL, f" for the only seed {seeds}, {side} {rule.threshold:g} pp, but without an interval"
-    low, high = margins.interval
+        return (
+            "warn",
+            PROVISIONAL,
+            f" for the only seed {seeds}, {side} {rule.threshold:g} {margins.headline.unit}, but without an interval",
+        )
+    (low, high), unit = margins.interval, margins.headline.unit
     reason = (
         f", because this is interim analysis {interim_analysis} (the seed set changed after an audit);"
         if interim_analysis > 1
         else ""
     )
-    text = f" ({level_text(margins.confidence)} interval{reason} {low:+.2f} to {high:+.2f} pp over seeds {seeds})"
+    text = f" ({level_text(margins.confidence)} interval{reason} {low:+.2f} to {high:+.2f} {unit} over seeds {seeds})"
     if high < rule.threshold:
         return rule.outcome, rule.fired, text
     return ("pass", rule.clear, text) if low >= rule.threshold else ("warn", UNDECIDED, text)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from fa_registry import jsonio
 from fa_registry.diagnostics import Observation
 from fa_registry.diagnostics.stability import BATCHES, mean_pairwise_cosine
+from fa_registry.metrics import ACCURACY
 from fa_registry.protocol.rules import Edition, load_edition
 from fa_registry.published_api.one_batch import accuracy, checked, judged, measured, observed
 from fa_registry.records import Measurements, Reading, RunAudit
@@ -29,7 +30,7 @@ FLAGS = (
     ("residual_exploded", ("growth", "h_norm"), "residual stream exploded"),
     ("reference_at_floor", ("g_norm", "g_norm_mean_ce"), "BP reference at floor"),
     ("stability_high", ("stability_mid",), "cross-batch stability high"),
-    ("below_frozen", ("accuracy", "margin_pp"), "frozen baseline not beaten"),
+    ("below_frozen", (ACCURACY.name, ACCURACY.margin), "frozen baseline not beaten"),
 )
 LINES = (  # flag, title and text that str() returns
     ("residual_exploded", "residual stream", "‖h_0‖ {first:.4g}, max ‖h_l‖ {largest:.4g}"),
@@ -224,7 +225,7 @@ def diagnose(
     first, objection = checked(network, *batches[0], "diagnose")
     layer = (first.sites - 1) // 2
     stability = Reading(None, objection) if objection else _stability(network, batches, first, layer)
-    measurements = measured(first, {"accuracy": accuracy(headline_acc), "stability_mid": stability}, objection)
+    measurements = measured(first, {ACCURACY.name: accuracy(headline_acc), "stability_mid": stability}, objection)
     audit = judged(measurements, frozen_baseline_acc, rules)
     return DiagnosisReport(
         method_name=method_name,

@@ -12,6 +12,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from fa_registry.errors import EvidenceWarning
+from fa_registry.metrics import ACCURACY
 from fa_registry.protocol.operators import margin_pp
 from fa_registry.protocol.rules import STRICT, Edition, load_edition
 from fa_registry.protocol.verdict import PROVISIONAL, verdict
@@ -109,7 +110,7 @@ class FAProtocol:
             test_acc = accuracy_of(self.network, self.x_eval, self.y_eval)
             warnings.warn(f"FAProtocol: {self._stand_in()}", EvidenceWarning, stacklevel=2)
         observation, objection = checked(self.network, self.x_eval, self.y_eval, "FAProtocol")
-        measurements = measured(observation, {"accuracy": accuracy(test_acc)}, objection)
+        measurements = measured(observation, {ACCURACY.name: accuracy(test_acc)}, objection)
         audit = judged(measurements, frozen_baseline_acc, self.edition)
         report = self._as_published(audit, frozen_baseline_acc, test_acc)
         if not provisional:

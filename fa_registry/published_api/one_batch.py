@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from fa_registry.diagnostics import CATALOG, Observation, eval_mode
 from fa_registry.diagnostics.base import NO_INITIAL, SiteBySample
+from fa_registry.metrics import ACCURACY
 from fa_registry.protocol.engine import judge
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import Integrity, Measurements, Reading, RunAudit, RunRecord, RunSpec
@@ -123,7 +124,7 @@ def judged(measurements: Measurements, frozen_accuracy: float | None, edition: E
     """
     frozen = None
     if frozen_accuracy is not None:
-        frozen = _record(Measurements({}, {"accuracy": accuracy(frozen_accuracy)}), "frozen")
+        frozen = _record(Measurements({}, {ACCURACY.name: accuracy(frozen_accuracy)}), "frozen")
     return judge(_record(measurements, "none"), frozen, edition)
 
 

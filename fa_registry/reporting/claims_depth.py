@@ -9,7 +9,17 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from fa_registry.metrics import SUBJECTS, label_of, over_seeds, symbol_of
+from fa_registry.metrics import (
+    ACCURACY,
+    HEADLINES,
+    MARGINS,
+    SUBJECTS,
+    Headline,
+    headline_of,
+    label_of,
+    over_seeds,
+    symbol_of,
+)
 from fa_registry.protocol.last_block import CONTROL
 from fa_registry.protocol.last_block import STATE as LAST_BLOCK
 from fa_registry.protocol.last_block import TEXT as LAST_BLOCK_WORDS
@@ -17,15 +27,14 @@ from fa_registry.protocol.rule_evaluation import AT_CHANCE
 from fa_registry.records import Finding, RunAudit
 from fa_registry.reporting.claims_reference_gamma import UNDERCUT, author_stated_runs, claim, finding_with, with_state
 from fa_registry.reporting.report_values import scalar_metric
-from fa_registry.reporting.text.filters import between, ci, compact, num, pct, pp
+from fa_registry.reporting.text.filters import KINDS, between, ci, compact, num, pct
 from fa_registry.reporting.view_models import Claim
 from fa_registry.statistics import CONFIDENCE, level_text, seeds_to_plan, wilson_interval
 from fa_registry.statistics.intervals import MOST_SEEDS, POWER
 from fa_registry.statistics.samples import quantile
 
 DEPTH = SUBJECTS["depth"]
-# Names of the metrics in sentences, as in the catalogue.
-ACCURACY, MARGIN = symbol_of("accuracy"), symbol_of("margin_pp")
+MARGIN = symbol_of(ACCURACY.margin)  # in sentences; all margins have the same symbol
 
 
 def depth_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
@@ -37,7 +46,9 @@ def depth_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
         yield claim("undercut", _undercut(finding) + details, runs, undercut)
     chance = with_state(runs, AT_CHANCE, quantities=DEPTH)
     if chance:
-        text = f"The {ACCURACY} does not exceed chance, so no learning may be claimed, regardless of the frozen blocks"
+        headline = _headline(chance[0])
+        verb = "exceed" if headline.sign > 0 else "fall below"
+        text = f"The {headline.symbol} does not {verb} chance, so no learning may be claimed, regardless of the frozen blocks"
         yield claim("at chance", text, runs, chance)
     clears = _clear(runs)
     if clears:
@@ -73,11 +84,36 @@ def cleared_text(runs: Sequence[RunAudit]) -> str:
     finding = finding_with(clears[0], "CLEARS", quantities=DEPTH)
     over = [run for run in clears if _reference_id(run) not in ("", run.frozen_run_id)]
     reference_text = (
-        f"; the accuracy to beat is that {LAST_BLOCK_WORDS}, because the last block learns from the exact gradient"
+        f"; the {_headline(clears[0]).symbol} to beat is that {LAST_BLOCK_WORDS}, because the last block learns from the exact "
+        "gradient"
         if over
         else ""
     )
     return reference_text + _interval(finding) + nearest_limit_text(clears, finding)
+
+
+def _headline(run: RunAudit) -> Headline:
+    return headline_of(run.record.measurements.scalars)
+
+
+def _judged(finding: Finding) -> Headline:
+    """Return the headline whose main metric or margin a finding about depth judges."""
+    return MARGINS.get(finding.quantity) or HEADLINES[finding.quantity]
+
+
+def _margin(finding: Finding) -> str:
+    """Return the margin in its unit, for example `+2.0 pp`."""
+    return KINDS[_judged(finding).margin_kind](finding.observed.value)
+
+
+def _ends(finding: Finding) -> str:
+    """Return the interval of the margin in its unit."""
+    return between(finding.interval, _judged(finding).margin_kind)
+
+
+def _limit(finding: Finding) -> str:
+    """Return the limit of the margin in its unit."""
+    return f"{compact(finding.threshold)} {_judged(finding).unit}"
 
 
 def _reference_id(run: RunAudit) -> str:
@@ -89,7 +125,7 @@ def _clear(runs: Sequence[RunAudit]) -> list[RunAudit]:
 
 
 def is_above_frozen(run: RunAudit) -> bool:
-    """Return whether a passed rule requires more accuracy than frozen blocks reach.
+    """Return whether a passed rule requires that the run is better than frozen blocks.
 
     The lower end of the rule's interval must be above 0. If the rule has no interval, its limit must be above 0. Return False
     if the edition skips the comparison with the frozen control.
@@ -119,15 +155,16 @@ def seeds_needed(finding: Finding) -> int | None:
 
 def _undercut(finding: Finding) -> str:
     low, high = finding.interval or (-math.inf, math.inf)
+    symbol = _judged(finding).symbol
     if high < 0:
-        return "The trained blocks are worse than frozen random blocks, so the accuracy must not be credited to their training"
+        return f"The trained blocks are worse than frozen random blocks, so the {symbol} must not be credited to their training"
     if low > 0:
         return (
-            "The trained blocks beat frozen random blocks, but by less than the limit, so the accuracy must not be credited to "
+            f"The trained blocks beat frozen random blocks, but by less than the limit, so the {symbol} must not be credited to "
             "their training"
         )
     return (
-        "It is not shown that the trained blocks beat frozen random blocks, so the accuracy must not be credited to their "
+        f"It is not shown that the trained blocks beat frozen random blocks, so the {symbol} must not be credited to their "
         "training"
     )
 
@@ -163,8 +200,8 @@ def _interval(finding: Finding) -> str:
     if not finding.interval:
         return ""
     return (
-        f"; the {MARGIN} is {pp(finding.observed.value)}, {_level(finding)} {between(finding.interval, 'pp')} over "
-        f"{finding.seeds} seeds; the limit is {compact(finding.threshold)} pp{_why_level(finding)}"
+        f"; the {MARGIN} is {_margin(finding)}, {_level(finding)} {_ends(finding)} over "
+        f"{finding.seeds} seeds; the limit is {_limit(finding)}{_why_level(finding)}"
     )
 
 
@@ -184,7 +221,7 @@ def _undecided(finding: Finding) -> str:
     if not low < finding.threshold <= high:  # a seed that is far from the others keeps the interval from deciding
         return (
             f"It is undecided whether the trained blocks beat frozen random blocks. One seed is far from the others, so the "
-            f"{_level(finding)} of the {MARGIN}, {between(finding.interval, 'pp')} over {finding.seeds} seeds, is not valid. "
+            f"{_level(finding)} of the {MARGIN}, {_ends(finding)} over {finding.seeds} seeds, is not valid. "
             "Report this seed and the reason why it differs"
         )
     n_seeds = seeds_needed(finding)
@@ -207,28 +244,29 @@ def _undecided(finding: Finding) -> str:
         else "are worse than frozen random blocks by no more than the limit allows"
     )
     return (
-        f"It is undecided whether the trained blocks {requirement}. The {MARGIN} is {pp(finding.observed.value)}, and its "
-        f"{_level(finding)}, {between(finding.interval, 'pp')} over {finding.seeds} seeds, contains the limit of "
-        f"{compact(finding.threshold)} pp{_why_level(finding)}. {advice}"
+        f"It is undecided whether the trained blocks {requirement}. The {MARGIN} is {_margin(finding)}, and its "
+        f"{_level(finding)}, {_ends(finding)} over {finding.seeds} seeds, contains the limit of "
+        f"{_limit(finding)}{_why_level(finding)}. {advice}"
     )
 
 
 def _stated(finding: Finding) -> str:
     margin = (
-        f"by {pp(finding.observed.value)}, 95 % interval {between(finding.interval, 'pp')} over {finding.seeds} seeds, "
-        "not paired by seed"
+        f"by {_margin(finding)}, 95 % interval {_ends(finding)} over {finding.seeds} seeds, not paired by seed"
         if finding.interval
         else f"by the margin that {finding.rule} requires, with each seed judged separately"
     )
-    target, control_text = f"a {label_of('frozen_accuracy')} stated by the author", "trained here for each seed"
+    headline = _judged(finding)
+    target, control_text = f"a {label_of(headline.frozen)} stated by the author", "trained here for each seed"
     if finding.reference_run_id:
         target, control_text = (
-            "the accuracy of a frozen control that is not proven",
+            f"the {headline.symbol} of a frozen control that is not proven",
             "proven for each seed by the audit",
         )
+    side = "above" if headline.sign > 0 else "below"
     return (
-        f"The accuracy of the trained blocks is above {target}, {margin}. This does not show that the trained blocks beat frozen "
-        f"random blocks. A frozen control of the same setting, {control_text}, would decide this"
+        f"The {headline.symbol} of the trained blocks is {side} {target}, {margin}. This does not show that the trained blocks beat "
+        f"frozen random blocks. A frozen control of the same setting, {control_text}, would decide this"
     )
 
 
@@ -244,7 +282,7 @@ def _last_block(finding: Finding) -> str:
 def _provisional(finding: Finding) -> str:
     return (
         f"The comparison with frozen random blocks is provisional: the {MARGIN} of one seed, "
-        f"{pp(finding.observed.value)} (required: {compact(finding.threshold)} pp), has no interval. More seeds with their frozen "
+        f"{_margin(finding)} (required: {_limit(finding)}), has no interval. More seeds with their frozen "
         "controls give an interval, if the number of seeds is fixed before the first of these seeds is audited. Three seeds are "
         "customary"
     )
@@ -288,7 +326,9 @@ def sampling(runs: Sequence[RunAudit]) -> Sampling | None:
     Returns:
         None if a run has no accuracy or did not record the size of its test set, or if the sizes differ.
     """
-    accuracy = over_seeds(((run.record.spec.seed, scalar_metric(run.record, "accuracy")) for run in runs), "accuracy")
+    accuracy = over_seeds(
+        ((run.record.spec.seed, scalar_metric(run.record, ACCURACY.name)) for run in runs), ACCURACY.name
+    )
     sizes = {run.record.measurements.conventions.get(TEST_SAMPLES) for run in runs}
     size = sizes.pop() if len(sizes) == 1 else None
     if accuracy.n < accuracy.of or not accuracy.n or not isinstance(size, int) or size < 1:
@@ -312,7 +352,7 @@ def sampled(runs: Sequence[RunAudit]) -> str:
         else "for one seed, with a 95 % interval of "
     )
     return (
-        f". The {ACCURACY} is {pct(estimate.accuracy)}, {over_seeds}{ci(estimate.over_samples)} from the sampling of "
+        f". The {ACCURACY.symbol} is {pct(estimate.accuracy)}, {over_seeds}{ci(estimate.over_samples)} from the sampling of "
         f"{estimate.samples:,} test samples only (Wilson)"
     )
 
@@ -328,7 +368,7 @@ def nearest_limit_text(runs: Sequence[RunAudit], finding: Finding) -> str:
     estimate = sampling(runs)
     if (
         estimate is None
-        or finding.quantity != "margin_pp"
+        or finding.quantity != ACCURACY.margin
         or finding.threshold is None
         or finding.observed.value is None
     ):
@@ -338,6 +378,6 @@ def nearest_limit_text(runs: Sequence[RunAudit], finding: Finding) -> str:
         return ""
     return (
         f". The {MARGIN} is only {distance:.1f} pp from the limit, but the sampling error of {estimate.samples:,} test samples is "
-        f"± {estimate.half:.1f} pp of the {ACCURACY} (Wilson, 95 %). With another test set of this size, the margin might be on "
-        "the other side of the limit"
+        f"± {estimate.half:.1f} pp of the {ACCURACY.symbol} (Wilson, 95 %). With another test set of this size, the margin might "
+        "be on the other side of the limit"
     )

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from markupsafe import Markup, escape
 
-from fa_registry.metrics import COMPARED_WITH_CONTROL, NOTE_TABLE, at_last_site, metrics_of_cards, quantity_of
+from fa_registry.metrics import COMPARED_WITH_CONTROL, at_last_site, headlines_of, metrics_of_cards, quantity_of, table
 from fa_registry.protocol.builtin_editions import describe_edition
 from fa_registry.records import AuditReport, RunAudit, RunRecord, Verdict
 from fa_registry.records.notebook_repr import WRITERS
@@ -21,7 +21,6 @@ from fa_registry.reporting.text.filters import counted, number, reading
 from fa_registry.text_safety import escape_control
 
 MOST = 100  # rows of a table; the pages and the frames have all
-HEADLINES = tuple(name for name in NOTE_TABLE if name not in COMPARED_WITH_CONTROL)  # those are in the findings
 STYLE = Markup(
     "<style>.fa-registry table{border-collapse:collapse}.fa-registry :is(th,td){padding:.2em .7em;text-align:left;"
     "border-bottom:1px solid;border-color:color-mix(in srgb,currentColor 30%,transparent)}.fa-registry td.n{text-align:right;"
@@ -103,7 +102,8 @@ def _of_run(record: RunRecord) -> Markup:
         "integrity": "; ".join([record.integrity.state, *record.integrity.details[:1]]),
     }
     rows = [[escape(name), escape(escape_control(text))] for name, text in statement.items()]
-    for name in HEADLINES:
+    names = table("note", headlines_of([record]))
+    for name in (name for name in names if name not in COMPARED_WITH_CONTROL):  # those are in the findings
         quantity = quantity_of(name)
         value = (
             scalar_metric(record, name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from fa_registry.metrics import AGGREGATES
+from fa_registry.metrics import ACCURACY, AGGREGATES, headline_of
 from fa_registry.protocol.credit import exact_sites, is_exact
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.integrity import difference_text
@@ -25,7 +25,7 @@ from fa_registry.records import (
 )
 from fa_registry.reporting.claims_reference_gamma import count_draws_reaching
 from fa_registry.reporting.report_index import Sources
-from fa_registry.reporting.report_values import GIVEN, NO_CONTROL, scalar_metric, site_row
+from fa_registry.reporting.report_values import NO_CONTROL, scalar_metric, site_row
 from fa_registry.reporting.text.filters import at_least, compact, cos, num, pct, sci
 
 AVOIDED, VIOLATED, UNKNOWN, NOT_APPLICABLE = "avoided", "violated", "unknown", "not applicable"
@@ -373,7 +373,7 @@ def accuracy_of_test_set(context: PitfallContext) -> Answered:
 
     The pitfall is an accuracy on the eval batch.
     """
-    accuracy = context.scalar("accuracy")
+    accuracy = context.scalar(ACCURACY.name)
     counts = [context.convention(name) for name in ("test_samples", "eval_samples")]
     if accuracy.value is None:
         return UNKNOWN, f"accuracy: {accuracy.reason}"
@@ -419,7 +419,7 @@ def own_control(context: PitfallContext) -> Answered:
         return AVOIDED, "its frozen control has the same setting, seed and data"
     if context.run.frozen_run_id:
         return UNKNOWN, f"the frozen control {context.run.frozen_run_id[:8]} is not part of this report"
-    if context.scalar(GIVEN).value is not None:
+    if context.scalar(headline_of(context.run.record.measurements.scalars).frozen).value is not None:
         return VIOLATED, "the frozen accuracy is stated by the author: setting, seed and data are not recorded"
     return UNKNOWN, context.run.frozen_doubt or NO_CONTROL
 

@@ -7,19 +7,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fa_registry.metrics import (
-    AUDIT_TABLE,
     COMPARED_WITH_CONTROL,
     LAST_SITE,
     NONE,
     Known,
     Metric,
     at_last_site,
+    headline_of,
+    headlines_of,
     kind_of,
     label_of,
     over_seeds,
     quantity_of,
+    table,
 )
-from fa_registry.protocol.operators import margin_pp
 from fa_registry.protocol.replay_summary import as_logged
 from fa_registry.records import AuditReport, Finding, Reading, RunAudit, RunRecord
 from fa_registry.reporting.view_models import (
@@ -34,7 +35,6 @@ from fa_registry.reporting.view_models import (
 )
 from fa_registry.statistics import CONFIDENCE, level_text
 
-GIVEN = "frozen_accuracy"  # of a run that was adopted together with the accuracy of a user-supplied control
 BY_AUTHOR = f"the {label_of('frozen_accuracy')} is stated by the author, so it is not paired by seed"
 NOT_PROVEN = "the frozen control is not proven, so it is not paired by seed"
 NO_CONTROL = "no frozen control of the same setting and seed"
@@ -51,45 +51,50 @@ class Frozen:
     def of(cls, report: AuditReport) -> Frozen:
         return cls({run.record.run_id: run.record for run in report.runs})
 
-    def accuracy(self, run: RunAudit) -> Number:
-        """Return the accuracy of the run's frozen control.
+    def value(self, run: RunAudit) -> Number:
+        """Return the main metric of the run's frozen control, such as its accuracy.
 
-        If there is no control, return the frozen accuracy that the author stated when the run was adopted.
+        If there is no control, return the value that the author stated when the run was adopted.
         """
+        headline = headline_of(run.record.measurements.scalars)
         if run.record.spec.control != "none":
-            return Number(Reading(None, f"this run is the {run.record.spec.control} control"), "pct", ())
+            return Number(Reading(None, f"this run is the {run.record.spec.control} control"), headline.kind, ())
         if run.frozen_doubt and not run.frozen_run_id:
-            return Number(Reading(None, run.frozen_doubt), "pct", ())
+            return Number(Reading(None, run.frozen_doubt), headline.kind, ())
         if not run.frozen_run_id:
-            stated_reading = run.record.measurements.scalars.get(GIVEN, Reading(None, NO_CONTROL))
-            return Number(stated_reading, "pct", (run.record.run_id,) if stated_reading.value is not None else ())
+            stated_reading = run.record.measurements.scalars.get(headline.frozen, Reading(None, NO_CONTROL))
+            return Number(
+                stated_reading, headline.kind, (run.record.run_id,) if stated_reading.value is not None else ()
+            )
         control = self.runs.get(run.frozen_run_id)
         reading = (
-            scalar_metric(control, "accuracy")
+            scalar_metric(control, headline.name)
             if control
             else Reading(None, "the frozen control is not part of this report")
         )
-        return Number(reading, "pct", (run.frozen_run_id,))
+        return Number(reading, headline.kind, (run.frozen_run_id,))
 
     def stated(self, run: RunAudit) -> bool:
-        """Return whether the run has a frozen accuracy that is not verified.
+        """Return whether the main metric of the run's frozen control is known but not verified.
 
-        The accuracy is not verified if the author stated it, or if the frozen control is not proven.
+        It is not verified if the author stated it, or if the frozen control is not proven.
         """
-        number = self.accuracy(run)
+        number = self.value(run)
         return number.reading.value is not None and (number.run_ids == (run.record.run_id,) or bool(run.frozen_doubt))
 
     def margin(self, run: RunAudit) -> Number:
-        """Return accuracy − frozen accuracy in percentage points.
+        """Return the margin over the frozen control, for example accuracy − frozen accuracy in percentage points.
 
         The rules of an edition use the same formula.
         """
-        accuracy, frozen = scalar_metric(run.record, "accuracy"), self.accuracy(run)
+        headline = headline_of(run.record.measurements.scalars)
+        observed, frozen = scalar_metric(run.record, headline.name), self.value(run)
         run_ids = (run.record.run_id, *frozen.run_ids)
-        for reading in (frozen.reading, accuracy):
+        for reading in (frozen.reading, observed):
             if reading.value is None:
-                return Number(reading, "pp", run_ids)
-        return Number(Reading(margin_pp(accuracy.value, frozen.reading.value)), "pp", run_ids)
+                return Number(reading, headline.margin_kind, run_ids)
+        margin = headline.difference(observed.value, frozen.reading.value)
+        return Number(Reading(margin), headline.margin_kind, run_ids)
 
 
 def scalar_metric(record: RunRecord, name: str) -> Reading:
@@ -121,7 +126,12 @@ def metric_of_run(run: RunAudit, quantity: Metric, frozen: Frozen, card_metrics:
     """
     record = run.record
     if quantity.name in COMPARED_WITH_CONTROL:
-        return frozen.accuracy(run) if quantity.name == "frozen_accuracy" else frozen.margin(run)
+        headline = headline_of(record.measurements.scalars)
+        if quantity.name not in headline.names:
+            return Number(
+                Reading(None, f"the task of this run has no {quantity.label}"), quantity.kind, (record.run_id,)
+            )
+        return frozen.value(run) if quantity.name == headline.frozen else frozen.margin(run)
     if quantity.name in record.measurements.sites:
         by_site = Reading(
             None, f"{quantity.name} is measured by site: {quantity.name}{LAST_SITE} is the value at the last site"
@@ -132,17 +142,18 @@ def metric_of_run(run: RunAudit, quantity: Metric, frozen: Frozen, card_metrics:
     return Number(reading, quantity.kind, (record.run_id,))
 
 
-def audit_columns(runs: Iterable[RunAudit], names: Sequence[str] = AUDIT_TABLE, card_metrics: Known = NONE) -> Columns:
+def audit_columns(runs: Sequence[RunAudit], names: Sequence[str] = (), card_metrics: Known = NONE) -> Columns:
     """Return the metrics of a table, in the order of `names`.
 
     An optional metric is included only if at least one run measured it.
 
     Args:
         runs: The runs.
-        names: Keys of the metrics.
+        names: Keys of the metrics; default: the table `audit` for the headlines of the runs.
         card_metrics: The metrics of the report.
     """
     measured = {name for run in runs for name in (*run.record.measurements.scalars, *run.record.measurements.sites)}
+    names = names or table("audit", headlines_of(run.record for run in runs))
     quantities = (quantity_of(name, card_metrics) for name in names)
     return tuple(
         metric

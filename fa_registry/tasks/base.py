@@ -11,10 +11,14 @@ from torch import Tensor, nn
 
 from fa_registry.errors import PluginError, UsageError
 from fa_registry.records import Reading, Scalar
+from fa_registry.token_axes import gradient_vectors, state_vectors
 
 # A reason that runs record: replays compare it, so its text must not change.
 NO_CLASSES = "the targets are values, not classes: there is no accuracy"
 NO_TOKENS = "one target per position of a sequence (token prediction) is not supported"
+
+
+POSITIONS = ("none", "sequence")
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,8 @@ class TaskCard:
         loss: formula of the loss ℓ_i of one sample.
         source: reference of the loss.
         headline: name of the main metric, which reporting forms show first; empty if the task has none.
+        positions: `none` if a sample has one target, `sequence` if it has one target per position of a sequence. The rows that
+            metrics compare are samples or positions, respectively.
         version: version of a built-in task; it is raised whenever a number that the task computes changes.
     """
 
@@ -36,22 +42,33 @@ class TaskCard:
     loss: str
     source: str
     headline: str = ""
+    positions: str = "none"
     version: int = 1
 
     def __post_init__(self):
         missing = [name for name in ("name", "line", "targets", "loss", "source") if not getattr(self, name)]
         if missing:
             raise PluginError(f"the card of task {self.name!r} lacks: {', '.join(missing)}")
+        if self.positions not in POSITIONS:
+            expected = " or ".join(POSITIONS)
+            raise PluginError(
+                f"the card of task {self.name!r}: positions: expected {expected}, found {self.positions!r}"
+            )
 
 
 class Task(abc.ABC):
     """A task: the loss, the error at the outputs and the main metric of a training.
 
-    N is the number of samples and C the number of outputs. Losses and errors refer to the sum over the samples, without the factor
-    1/N.
+    The loss of a sample with several positions is the sum over its counted positions. N is the number of samples and C the number
+    of outputs. Losses and errors refer to the sum over the samples, without the factor 1/N.
     """
 
     card: TaskCard
+
+    @property
+    def by_position(self) -> bool:
+        """Whether a sample has one target per position, so that metrics and credit norms are per position."""
+        return self.card.positions == "sequence"
 
     @abc.abstractmethod
     def takes(self, targets: Tensor) -> bool:
@@ -110,16 +127,38 @@ class Task(abc.ABC):
         """
 
     @abc.abstractmethod
-    def train_score(self, mean: float) -> Reading:
-        """Convert the mean score of an epoch to the main metric that is reported.
+    def train_metrics(self, mean: float) -> Mapping[str, Reading]:
+        """Return the metrics of an epoch's training batches, in addition to the loss.
 
         Args:
-            mean: sum of `batch_score` over the batches of the epoch, divided by the number of training samples.
+            mean: sum of `batch_score` over the batches of the epoch, divided by the number of counted targets.
         """
 
     @abc.abstractmethod
-    def evaluate(self, network: nn.Module, inputs: Tensor, targets: Tensor) -> Reading:
-        """Return the main metric of the network in eval mode over all samples."""
+    def evaluate(self, network: nn.Module, inputs: Tensor, targets: Tensor) -> Mapping[str, Reading]:
+        """Return the metrics of the network in eval mode over all samples: the main metric, then further metrics."""
+
+    def counted(self, targets: Tensor) -> int:
+        """Return the number of targets by which a sum of losses is divided where a mean is reported. The default is N."""
+        return len(targets)
+
+    def state_rows(self, state: Tensor, targets: Tensor) -> Tensor:
+        """Return the rows (rows, D) of a state that metrics compare.
+
+        The default is one row per sample, see `state_vectors`.
+        """
+        return state_vectors(state)
+
+    def gradient_rows(self, gradient: Tensor, targets: Tensor) -> Tensor:
+        """Return the rows (rows, D) of a credit or of a state's gradient.
+
+        The default is one row per sample, see `gradient_vectors`.
+        """
+        return gradient_vectors(gradient)
+
+    def error_rows(self, error: Tensor, targets: Tensor) -> Tensor:
+        """Return the rows (rows, C) of the output error. The default is the error itself."""
+        return error
 
     def conventions(self, outputs: int) -> Mapping[str, Scalar]:
         """Return the parameters that a reader of the main metric must know.

@@ -26,7 +26,7 @@ class Classification(Task):
     )
 
     def takes(self, targets: Tensor) -> bool:
-        return not targets.is_floating_point()
+        return not targets.is_floating_point() and targets.dim() < 2
 
     def problems(self, train: Tensor, test: Tensor, outputs: int, eval_samples: int) -> list[str]:
         """Return one sentence per problem: wrong shapes, classes out of range, an eval batch of one class."""
@@ -70,11 +70,11 @@ class Classification(Task):
         # argmax of nan is class 0; nan < ∞ is false
         return ((outputs.argmax(dim=1) == targets) & (losses < math.inf)).sum(dtype=losses.dtype)
 
-    def train_score(self, mean: float) -> Reading:
-        return Reading.of(mean)
+    def train_metrics(self, mean: float) -> Mapping[str, Reading]:
+        return {"accuracy_train": Reading.of(mean)}
 
-    def evaluate(self, network: nn.Module, inputs: Tensor, targets: Tensor) -> Reading:
-        return Reading(accuracy(network, inputs, targets))
+    def evaluate(self, network: nn.Module, inputs: Tensor, targets: Tensor) -> Mapping[str, Reading]:
+        return {self.card.headline: Reading(accuracy(network, inputs, targets))}
 
     def conventions(self, outputs: int) -> Mapping[str, Scalar]:
         return {CLASSES: outputs}

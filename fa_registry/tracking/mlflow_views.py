@@ -18,10 +18,9 @@ from urllib.parse import quote
 
 from fa_registry import jsonio
 from fa_registry.errors import RegistryError
-from fa_registry.metrics import GEOMETRIC, quantity_of
+from fa_registry.metrics import GEOMETRIC, HEADLINES, TABLES, quantity_of, table
 from fa_registry.tracking.base import StoredRun
 from fa_registry.tracking.schema import (
-    MARGIN,
     PARAM,
     SCALAR_METRICS,
     TAG_KIND,
@@ -41,9 +40,6 @@ NOTE = (
     "Runs side by side, of the newest study or audit: {links}. fa_registry writes this line until somebody changes it."
 )
 LINK = r"\[[^\]]*\]\([^)\s]*\)"
-HEADLINE = ("accuracy", "growth_max", "h_L", "g_L", "gamma_deep_mean")
-BY_SITE = ("h_norm", "g_norm", "gamma")
-COLUMNS = ("accuracy", MARGIN, "growth_max", "gamma_deep_mean", "h_L", "g_L")
 COLUMN_WIDTH = 105
 LOADED = 100  # runs that MLflow's pages load at a time; they draw no others
 RUN_NAME = "attributes.`Run Name`"  # always shown, and always first
@@ -186,8 +182,12 @@ def _both(
 
 def _charts(runs: _Contents, group_by_setting: bool) -> dict[str, Any]:
     logged, grouped_by = runs.metrics, [TAG_SETTING, TAG_METHOD] if group_by_setting else [TAG_METHOD]
-    headline = [_chart("headline", name, [key]) for name in HEADLINE if (key := SCALAR_METRICS[name]) in logged]
-    sites = {name: sorted(key for key in logged if key.startswith(f"{name}/site_")) for name in BY_SITE}
+    headline = [
+        _chart("headline", name, [key])
+        for name in table("mlflow_charts", HEADLINES.values())
+        if (key := SCALAR_METRICS[name]) in logged
+    ]
+    sites = {name: sorted(key for key in logged if key.startswith(f"{name}/site_")) for name in TABLES["mlflow_sites"]}
     by_site = [_chart("sites", name, keys) for name, keys in sites.items() if keys]
     tags_of_groups = [dict(zip((TAG_SETTING, TAG_METHOD), group, strict=True)) for group in runs.groups]
     groups = {",".join(f"tag.{tag}.{group_tags[tag]}" for tag in grouped_by) for group_tags in tags_of_groups}
@@ -250,7 +250,7 @@ def _section(uuid: str, name: str, height: int) -> dict[str, Any]:
 
 
 def _table(runs: _Contents) -> dict[str, Any]:
-    keys = [SCALAR_METRICS.get(name, name) for name in COLUMNS]
+    keys = [SCALAR_METRICS.get(name, name) for name in table("mlflow_columns", HEADLINES.values())]
     columns = [TAG_VERDICT, *(key for key in keys if key in runs.metrics), *sorted(runs.first_fires)]
     column_names = [f"metrics.`{key}`" if key in runs.metrics else f"tags.`{key}`" for key in columns]
     return {

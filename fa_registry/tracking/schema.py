@@ -88,9 +88,12 @@ INTERRUPTED = "interrupted"  # stopped by Ctrl-C or by a request to stop: the sa
 ENDED_STATUSES = (*FINISHED_STATUSES, STOPPED_EARLY, INTERRUPTED, "failed")  # no process writes to such a run any more
 SITE_METRICS = ("h_norm", "g_norm", "growth", "gain", "gamma")
 MAX_METRICS = 100  # keys per run: MLflow draws a chart of each, and more keys slow its pages down
-MARGIN = "margin_pp"  # accuracy − frozen accuracy, written by an audit: a run does not know its control
 SCALAR_METRICS = {
     "accuracy": "accuracy/test",
+    "token_loss": "loss/test_per_token",
+    "perplexity": "perplexity/test",
+    "bits_per_token": "bits_per_token/test",
+    "excess_nats": "excess_nats/test",
     "loss_train": "loss/train",
     "accuracy_train": "accuracy/train",
     "penalty": "penalty/total",

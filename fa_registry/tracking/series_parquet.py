@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fa_registry.errors import shortened
-from fa_registry.metrics import TRAJECTORY, TRAJECTORY_BY_SITE, at_last_site
+from fa_registry.metrics import HEADLINES, TABLES, at_last_site, headline_of, table
 from fa_registry.records import Measurements, Reading, Series, SiteSeries
 from fa_registry.safe_files import RECORD, UnreadableFile, read_file
 from fa_registry.tracking.base import Point
@@ -134,7 +134,8 @@ def trajectory(rows: Sequence[SeriesRow]) -> Mapping[str, Series]:
     """
     epochs = 1 + max((row[0] for row in rows), default=-1)
     last = max((row[2] for row in rows), default=SCALAR_SITE)
-    by_site = {name: at_last_site(name) for name in TRAJECTORY}
+    headline = headline_of(dict.fromkeys(row[1] for row in rows if row[1] in HEADLINES))
+    by_site = {name: at_last_site(name) for name in table("trajectory", [headline])}
     headline_names = {(base, last) if base else (name, SCALAR_SITE): name for name, base in by_site.items()}
     lines: dict[str, list[Reading]] = {name: [ABSENT] * epochs for name in headline_names.values()}
     for epoch, metric, site, value, reason in rows:
@@ -149,10 +150,10 @@ def by_site(rows: Sequence[SeriesRow]) -> Mapping[str, SiteSeries]:
 
     Γ is the cosine of credit and gradient. The first and the last epoch are included.
     """
-    site_rows = [row for row in rows if row[1] in TRAJECTORY_BY_SITE]
+    site_rows = [row for row in rows if row[1] in TABLES["trajectory_sites"]]
     epochs = spread(max((row[0] for row in site_rows), default=-1), MOST_EPOCHS)
     positions = {epoch: index for index, epoch in enumerate(epochs)}
-    lines: dict[str, dict[int, list[Reading]]] = {name: {} for name in TRAJECTORY_BY_SITE}
+    lines: dict[str, dict[int, list[Reading]]] = {name: {} for name in TABLES["trajectory_sites"]}
     for epoch, metric, site, value, reason in site_rows:
         if epoch in positions:
             lines[metric].setdefault(site, [ABSENT] * len(epochs))[positions[epoch]] = Reading(value, reason)

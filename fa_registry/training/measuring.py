@@ -1,4 +1,4 @@
-"""Measure a run: all diagnostics on the eval batch, and the test accuracy.
+"""Measure a run: all diagnostics on the eval batch, and the task's metrics on the test set.
 
 The same measurements can be recomputed from a finished run's specification, checkpoint and feedback state.
 """
@@ -63,8 +63,8 @@ def measure(
 ) -> Measurements:
     """Run the installed diagnostics of these moments at every site.
 
-    The moment "epoch" also includes the accuracy on the whole test set. If a diagnostic raises an exception, the traceback is added
-    to the failures and its metrics are omitted. A third-party diagnostic cannot replace a built-in metric.
+    The moment "epoch" also includes the task's metrics on the whole test set. If a diagnostic raises an exception, the
+    traceback is added to the failures and its metrics are omitted. A third-party diagnostic cannot replace a built-in metric.
 
     Args:
         setup: the setup with its present weights and feedback state.
@@ -97,13 +97,20 @@ def measure(
     measurements = _found(selected_diagnostics, observation)
     if objection is None and is_third_party(setup.spec):
         samples = None if "final" in moments else SAMPLES
-        _, check = checked(setup.network, *setup.eval_batch, forward_backward, observation.credits, samples=samples)
+        _, check = checked(
+            setup.network,
+            *setup.eval_batch,
+            forward_backward,
+            observation.credits,
+            samples=samples,
+            task=setup.task,
+        )
         objection, measurements.sites[REFERENCE_CHECK] = check.objection, check.deviations
     if objection:
         measurements = without_reference(
             measurements, _found(selected_diagnostics, unreferenced(observation)), objection
         )
-    scalars = {**measurements.scalars, **({"accuracy": test_accuracy(setup)} if "epoch" in moments else {})}
+    scalars = {**measurements.scalars, **(test_metrics(setup) if "epoch" in moments else {})}
     return in_order(measurements.sites, scalars, measurements.failures)
 
 
@@ -280,9 +287,14 @@ def check_first_credits(setup: RunSetup) -> None:
     check_finite(setup.spec.method, credits_under(setup, setup.feedback, forward_backward), inputs)
 
 
-def test_accuracy(setup: RunSetup) -> Reading:
-    """Return the task's main metric on the test set, or N/A if the task has none."""
-    return setup.task.evaluate(setup.network, setup.splits.test_images, setup.splits.test_labels)
+def test_metrics(setup: RunSetup) -> dict[str, Reading]:
+    """Return the task's metrics on the whole test set, first the main metric."""
+    metrics = dict(setup.task.evaluate(setup.network, setup.splits.test_images, setup.splits.test_labels))
+    headline = metrics.get(setup.task.card.headline)
+    if setup.splits.entropy_rate is not None and headline is not None:
+        excess = headline.value is not None
+        metrics["excess_nats"] = Reading(headline.value - setup.splits.entropy_rate) if excess else headline
+    return metrics
 
 
 NO_FEEDBACK = "the run's feedback state is not in the store (not saved, or lost); Γ under other feedback would not describe the run"

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from fa_registry import datasets, jsonio, methods
@@ -24,7 +23,7 @@ from fa_registry.records import EditionReference, Finding, Integrity, Reading, R
 from fa_registry.safe_files import UnreadableFile, check_file
 from fa_registry.seeding import generator
 from fa_registry.training.checkpoint import load_into
-from fa_registry.training.run_setup import build_network, network_shape
+from fa_registry.training.run_setup import blank_input, build_network, network_shape
 
 NETWORK = "network.safetensors"
 FEEDBACK = "feedback.safetensors"
@@ -143,7 +142,7 @@ def read_folder(folder: Path, card_digest: str = "") -> LoadedModel:
     method = methods.CATALOG.get(spec.method)
     dataset = datasets.get(spec.dataset).card
     network = build_network(spec, dataset)
-    shape = network_shape(network, torch.zeros(1, *dataset.image_shape), dataset.classes)
+    shape = network_shape(network, blank_input(spec, dataset), dataset.classes)
     feedback = method.feedback(shape, spec.method_options, generator(spec.seed, "feedback"))
     load_into(network, folder / NETWORK, card.digests.get(NETWORK, "none recorded"))
     has_state = bool(feedback.state_dict())

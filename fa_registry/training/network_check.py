@@ -15,7 +15,9 @@ from torch import Tensor
 
 from fa_registry import architectures
 from fa_registry.diagnostics import eval_mode
-from fa_registry.records import NETWORK_CHECK, Check, Measurements
+from fa_registry.metrics import ACCURACY
+from fa_registry.records import NETWORK_CHECK, Check, Measurements, Reading
+from fa_registry.tasks import NO_CLASSES
 from fa_registry.tasks.classification import accuracy
 from fa_registry.training.probe_context import stream
 from fa_registry.training.run_setup import RunSetup
@@ -87,10 +89,10 @@ def network_check(setup: RunSetup, measured: Measurements) -> Check | None:
         The result, or None for a built-in architecture and for a data set without classes. The outcome is "not possible" if a probe
         fails or gives an impossible result.
     """
-    full_accuracy = measured.scalars["accuracy"].value
+    full_accuracy = measured.scalars.get(ACCURACY.name, Reading(None, NO_CLASSES)).value
     if (
         architectures.CATALOG.location(setup.spec.architecture).is_builtin
-        or setup.task.card.headline != "accuracy"
+        or setup.task.card.headline != ACCURACY.name
         or full_accuracy is None
     ):
         return None

@@ -213,7 +213,8 @@ def _fresh_credits(setup: RunSetup, forward_backward: ForwardBackward) -> Callab
 
     def fresh_credits(index: int) -> list[Tensor]:
         fresh_feedback = setup.method.feedback(shape(), setup.spec.method_options, stream(setup, f"gamma_null/{index}"))
-        return credits_under(setup, fresh_feedback.to(setup.device, forward_backward.error.dtype), forward_backward)
+        fresh_feedback = fresh_feedback.to(setup.device, forward_backward.error.dtype)
+        return forward_backward.rows(credits_under(setup, fresh_feedback, forward_backward))
 
     return fresh_credits
 

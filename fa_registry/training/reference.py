@@ -36,7 +36,7 @@ from fa_registry.diagnostics._reference_check import TOLERANCE, check_reference
 from fa_registry.errors import UsageError
 from fa_registry.metrics import REFERENCE_CHECK
 from fa_registry.records import NOT_CHECKED, Measurements, Reading
-from fa_registry.tasks import task_of
+from fa_registry.tasks import Task, task_of
 
 WIDTHS = "g_norm_uncertainty"
 EVERY = 10  # epochs between two checks of a loop's model
@@ -77,6 +77,7 @@ def checked(
     credits: Sequence[Tensor] | None = None,
     directions: Directions | None = None,
     samples: int | None = None,
+    task: Task | None = None,
 ) -> tuple[ForwardBackward, ReferenceCheck | None]:
     """Compare the gradients of a forward/backward pass with differences of the loss.
 
@@ -93,6 +94,7 @@ def checked(
         samples: number of samples that are checked first. If their gradients seem wrong, the whole batch is checked, because in
             some networks the samples depend on each other. If None, the whole batch is checked at once. Use None for the final
             measurement, because its check must not be limited to samples that the author of the network knows in advance.
+        task: the task, or None for the built-in task that fits the type of the labels.
 
     Returns:
         The valid pass, and the result of its check. The result is None if the gradient of the returned pass is estimated by
@@ -100,19 +102,20 @@ def checked(
     """
     if forward_backward.widths:
         return forward_backward, None
+    task = task or task_of(y)
     shifted = ShiftedNetwork(network) if isinstance(network, Network) else network
     with eval_mode(shifted):
         first_samples = slice(samples)
         rows = None if credits is None else [credit[first_samples] for credit in credits]
         check = _check(
-            network, shifted, x[first_samples], y[first_samples], _first(forward_backward, first_samples), rows
+            network, shifted, x[first_samples], y[first_samples], _first(forward_backward, first_samples), rows, task
         )
         if check.objection and samples and len(x) > samples:
-            check = _check(network, shifted, x, y, forward_backward, credits)
+            check = _check(network, shifted, x, y, forward_backward, credits, task)
     if not check.objection or forward_backward.source != TRACED:
         return forward_backward, check
     try:
-        differenced = estimated_look(network, x, y, PARTIAL_TRACE, directions)
+        differenced = estimated_look(network, x, y, PARTIAL_TRACE, directions, task)
     except UsageError as error:
         return forward_backward, replace(check, objection=f"{NOT_CHECKED}: {error}")
     network.gradient = DIFFERENCES  # else the next pass, which may not be checked, would use the trace again
@@ -140,31 +143,30 @@ def _check(
     y: Tensor,
     forward_backward: ForwardBackward,
     credits: Sequence[Tensor] | None,
+    task: Task,
 ) -> ReferenceCheck:
     """Check the gradients of the float64 pass, or of the float32 pass if there is no float64 pass."""
     batch_pass = forward_backward.double or forward_backward.single
     states = batch_pass.hidden
     try:
-        losses = shifted_losses(shifted, x, y, states[0].dtype)
+        losses = shifted_losses(shifted, x, y, states[0].dtype, task)
         with PrecisionWatch(states[0].dtype) as watch:
             unshifted = losses([torch.zeros_like(state) for state in states])
     except RuntimeError as error:
         if batch_pass is not forward_backward.single:
-            return _check(network, shifted, x, y, replace(forward_backward, double=None), credits)
+            return _check(network, shifted, x, y, replace(forward_backward, double=None), credits, task)
         objection = f"{NOT_CHECKED}: a forward pass without an autograd graph fails with {error}"
         return ReferenceCheck(tuple(Reading(None, objection) for _ in states), objection)
     if watch.coarsest not in TOLERANCE:
         objection = f"{NOT_CHECKED}: the forward pass computes in {watch.coarsest}, which is too coarse for differences of the loss"
     elif not is_repeated(losses, unshifted, states, watch.coarsest):
         objection = f"{NOT_CHECKED}: {OWN_DRAWS}"
-    elif isinstance(network, Network) and not _agree(
-        unshifted, task_of(y).sample_losses(batch_pass.logits.double(), y)
-    ):
+    elif isinstance(network, Network) and not _agree(unshifted, task.sample_losses(batch_pass.logits.double(), y)):
         objection = OTHER_PASS
     else:
         check = check_reference(losses, states, batch_pass.gradients, credits, watch.coarsest)
         is_first_alone = check.wrong == (0,) and not forward_backward.source and isinstance(network, AdaptedNetwork)
-        if not is_first_alone or not _is_read_earlier(network, x, y, batch_pass):
+        if not is_first_alone or not _is_read_earlier(network, x, y, batch_pass, task):
             return check
         return replace(check, objection=f"{NOT_CHECKED}: {READ_EARLIER}")
     return ReferenceCheck(tuple(Reading(None, objection) for _ in states), objection)
@@ -174,7 +176,7 @@ def _agree(losses: Tensor, expected: Tensor) -> bool:
     return torch.allclose(losses, expected, rtol=1e-4, atol=1e-4, equal_nan=True)
 
 
-def _is_read_earlier(network: AdaptedNetwork, x: Tensor, y: Tensor, batch_pass: BatchPass) -> bool:
+def _is_read_earlier(network: AdaptedNetwork, x: Tensor, y: Tensor, batch_pass: BatchPass, task: Task) -> bool:
     """Return whether the network reads h_0 before its first site.
 
     A shift of h_0 has no effect on such an earlier operation.
@@ -185,9 +187,7 @@ def _is_read_earlier(network: AdaptedNetwork, x: Tensor, y: Tensor, batch_pass: 
     with fixed_draws(), torch.enable_grad():
         inputs = (as_precision(x, precision),)
         logits, *_ = torch.func.functional_call(network, cast(network, precision), inputs, options)
-        (later_gradient,) = torch.autograd.grad(
-            task_of(y).sample_losses(logits, y).sum(), shifts[:1], materialize_grads=True
-        )
+        (later_gradient,) = torch.autograd.grad(task.sample_losses(logits, y).sum(), shifts[:1], materialize_grads=True)
     return not torch.allclose(
         later_gradient, batch_pass.gradients[0], rtol=1e-3, atol=1e-6 * later_gradient.abs().max().item()
     )

@@ -18,17 +18,17 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry import architectures, datasets, methods
-from fa_registry.architectures.base import Network, part_of
+from fa_registry.architectures.base import TOKENS, ArchitectureCard, Network, part_of
 from fa_registry.datasets._files import data_root
 from fa_registry.datasets.base import Dataset, DatasetCard, Splits
 from fa_registry.diagnostics.h_norm import state_norms
 from fa_registry.errors import InvalidFields
-from fa_registry.methods.base import Method, NetworkShape
+from fa_registry.methods.base import Method, MethodCard, NetworkShape
 from fa_registry.network_mode import eval_mode
 from fa_registry.records import RunSpec
 from fa_registry.seeding import generator
 from fa_registry.tasks import Task, task_of
-from fa_registry.token_axes import features, state_vectors
+from fa_registry.token_axes import features
 from fa_registry.training.code_fingerprint import fingerprint
 from fa_registry.training.devices import products
 
@@ -134,24 +134,28 @@ def build_setup_from_splits(spec: RunSpec, device: torch.device, card: DatasetCa
     """Build a setup on data that are already loaded.
 
     Raises:
-        InvalidFields: if network or feedback exceed the memory, or if an option of the architecture is invalid.
+        InvalidFields: if method or architecture do not take the task, if network or feedback exceed the memory, or if an option of
+            the architecture is invalid.
     """
-    network, method = build_network(spec, card), methods.CATALOG.get(spec.method)
+    method, task = methods.CATALOG.get(spec.method), task_of(splits.train_labels, card.task)
+    if problems := task_problems(method.card, architectures.CATALOG.get(spec.architecture).card, task):
+        raise InvalidFields("run specification", problems)
+    network = build_network(spec, card)
     shape = network_shape(network, splits.test_images[:1].cpu(), card.classes)
     if problems := _feedback_too_large(spec, method, shape):
         raise InvalidFields(f"method {spec.method}", problems)
     feedback = method.feedback(shape, spec.method_options, generator(spec.seed, "feedback"))
     network = to_device(network, device)
-    norms = _state_norms(network, splits.test_images[:EVAL_SAMPLES])
+    norms = _state_norms(network, task, splits.test_images[:EVAL_SAMPLES], splits.test_labels[:EVAL_SAMPLES])
     return RunSetup(spec, device, card, splits, network, method, feedback.to(device), norms)
 
 
 @products("fp32")
-def _state_norms(network: Network, images: Tensor) -> tuple[float, ...]:
+def _state_norms(network: Network, task: Task, images: Tensor, labels: Tensor) -> tuple[float, ...]:
     """Return h_norm, the norm of the states, one value per site 0..L."""
     with eval_mode(network):
         _, hidden, *_ = network(images, return_hidden=True)
-    return state_norms([state_vectors(state.detach()) for state in hidden])
+    return state_norms([task.state_rows(state.detach(), labels) for state in hidden])
 
 
 def to_device(network: Network, device: torch.device) -> Network:
@@ -248,6 +252,26 @@ def _beyond(device: torch.device, required_bytes: int, subject: str) -> list[str
         if required_bytes > available_bytes
         else []
     )
+
+
+def blank_input(spec: RunSpec, card: DatasetCard) -> Tensor:
+    """Return an input (1, …) of zeros: token ids or numbers, as the specification's architecture takes them."""
+    takes_tokens = architectures.CATALOG.get(spec.architecture).card.inputs == TOKENS
+    return torch.zeros(1, *card.image_shape, dtype=torch.int64 if takes_tokens else torch.float32)
+
+
+def task_problems(method: MethodCard, architecture: ArchitectureCard, task: Task) -> list[str]:
+    """Return one sentence per problem if the method or the architecture does not take the task."""
+    problems = []
+    if not method.trains(task):
+        trained = ", ".join(method.tasks)
+        problems.append(f"method: {method.name} trains {trained} according to its card, not {task.card.name}")
+    if (architecture.inputs == TOKENS) != task.by_position:
+        needed = "token ids with one target per position" if architecture.inputs == TOKENS else "one target per sample"
+        problems.append(
+            f"architecture: {architecture.name} needs {needed}; the task {task.card.name} has {task.card.targets}"
+        )
+    return problems
 
 
 def network_shape(network: Network, sample: Tensor, classes: int) -> NetworkShape:

@@ -12,15 +12,15 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fa_registry import architectures, datasets, methods
+from fa_registry import architectures, datasets, methods, tasks
 from fa_registry.errors import InvalidFields, UnknownName, shortened, unknown_name_text
 from fa_registry.jsonio import describe_value
-from fa_registry.methods.base import UsesBackwardWeights
+from fa_registry.methods.base import SAMPLE_TASKS, UsesBackwardWeights
 from fa_registry.plugin_registry import Catalog
 from fa_registry.records import Option, Recipe, RunSpec, Scalar
 from fa_registry.training import controls, devices
 from fa_registry.training.devices import PRECISIONS, obstacle
-from fa_registry.training.run_setup import with_defaults
+from fa_registry.training.run_setup import task_problems, with_defaults
 
 CHOICES = {
     "precision": PRECISIONS,
@@ -177,7 +177,18 @@ def _check_together(values: dict[str, Any]) -> list[str]:
             problems.append(
                 f"batch_size: {size} is larger than the training data ({values['dataset']} has {samples} training samples)"
             )
-    return problems + _check_images(values, problems) + _check_pairing(values)
+    return problems + (_check_task(values) or _check_images(values, problems)) + _check_pairing(values)
+
+
+def _check_task(values: dict[str, Any]) -> list[str]:
+    """Return a problem if the method or the architecture does not take the task that the data set's card names."""
+    if not {"method", "architecture", "dataset"} <= values.keys():
+        return []
+    name = (
+        datasets.get(values["dataset"]).card.task or SAMPLE_TASKS[0]
+    )  # a card without a task has one target per sample
+    architecture = architectures.CATALOG.get(values["architecture"]).card
+    return task_problems(methods.CATALOG.get(values["method"]).card, architecture, tasks.CATALOG.get(name))
 
 
 def _check_images(values: dict[str, Any], problems: list[str]) -> list[str]:

@@ -40,6 +40,7 @@ def chained_backward(
     penalty: float,
     credit_norm: str,
     eps: float,
+    by_position: bool = False,
 ) -> None:
     """Fill the .grad of every block and of the embedding, from the top down.
 
@@ -54,14 +55,14 @@ def chained_backward(
         penalty: λ.
         credit_norm: "rms" or "none", see credit_rms.
         eps: see norm_eps.
+        by_position: see credit_rms.
     """
     count, credit = len(embedded), top_credit
     for block, state, branch in zip(reversed(network.blocks), reversed(states), reversed(branches), strict=True):
-        scale = credit_rms(credit, credit_norm, eps) * count  # (batch, 1, …): norm(c)/N = c / scale
+        scale = credit_rms(credit, credit_norm, eps, by_position) * count  # (batch, 1, …): norm(c)/N = c / scale
         root = credit / scale
-        if penalty or couples_samples(
-            block
-        ):  # the penalty is no part of the credit; coupled rows have no separate scale
+        # the penalty is no part of the credit; coupled rows have no separate scale
+        if penalty or (by_position and credit_norm != "none") or couples_samples(block):
             below = torch.autograd.grad(branch, state, credit, retain_graph=True)[0]
             torch.autograd.backward(branch, root + branch.detach() * (2 * penalty / count))
         else:
@@ -69,7 +70,7 @@ def chained_backward(
             below = state.grad * _rows(scale, state)
         credit = below + credit if network.residual else below
     if embedded.requires_grad:
-        torch.autograd.backward(embedded, credit / (credit_rms(credit, credit_norm, eps) * count))
+        torch.autograd.backward(embedded, credit / (credit_rms(credit, credit_norm, eps, by_position) * count))
 
 
 def couples_samples(block: nn.Module) -> bool:
@@ -119,7 +120,9 @@ def norm_eps(credit_scale: str, count: int) -> float:
     return NORM_EPS * count if credit_scale == "mean" else NORM_EPS
 
 
-def normalised_credits(credits: Sequence[Tensor], kind: str, count: int, eps: float = NORM_EPS) -> Sequence[Tensor]:
+def normalised_credits(
+    credits: Sequence[Tensor], kind: str, count: int, eps: float = NORM_EPS, by_position: bool = False
+) -> Sequence[Tensor]:
     """Return norm(c_l)/count for the credit of every site.
 
     If the credits of all sites have the same shape, they are joined and normalised in one operation, because kernel launches
@@ -131,14 +134,15 @@ def normalised_credits(credits: Sequence[Tensor], kind: str, count: int, eps: fl
         kind: "rms" or "none", see credit_rms.
         count: N, by which the mean over samples in J_l divides.
         eps: see norm_eps.
+        by_position: see credit_rms.
     """
     if len({credit.shape for credit in credits}) > 1 or not all(credit[0].is_contiguous() for credit in credits):
-        return [credit / (credit_rms(credit, kind, eps) * count) for credit in credits]
+        return [credit / (credit_rms(credit, kind, eps, by_position) * count) for credit in credits]
     joined = torch.cat(tuple(credits))  # (sites · batch, …)
-    return (joined / (credit_rms(joined, kind, eps) * count)).chunk(len(credits))
+    return (joined / (credit_rms(joined, kind, eps, by_position) * count)).chunk(len(credits))
 
 
-def credit_rms(credit: Tensor, kind: str, eps: float = NORM_EPS) -> Tensor | float:
+def credit_rms(credit: Tensor, kind: str, eps: float = NORM_EPS, by_position: bool = False) -> Tensor | float:
     """Return the divisor of norm(c) for each sample, (N, 1, …).
 
     The divisor is the rms over features + eps for "rms", and 1 for "none". It is computed separately for each sample, over all
@@ -149,9 +153,13 @@ def credit_rms(credit: Tensor, kind: str, eps: float = NORM_EPS) -> Tensor | flo
         credit: c (N, …).
         kind: "rms" or "none".
         eps: see norm_eps.
+        by_position: whether the rms is over the features of one position, as for a task with one target per position. The divisor
+            of a credit (N, T, D) is then (N, T, 1).
     """
     if kind == "none":
         return 1.0
+    if by_position:
+        return torch.linalg.vector_norm(credit, dim=-1, keepdim=True) / math.sqrt(credit.shape[-1]) + eps
     rows = credit.flatten(1)
     scale = torch.linalg.vector_norm(rows, dim=1) / math.sqrt(rows.shape[1]) + eps  # one pass, no square kept
     return scale.reshape(-1, *[1] * (credit.dim() - 1))
@@ -286,14 +294,14 @@ def local_credit_step(
         progress=progress,
         task=output.task,
     )
-    eps = norm_eps(method.card.credit_scale, count)
+    eps, by_position = norm_eps(method.card.credit_scale, count), output.task.by_position
     if matrices:
         highest = top_credit(network, matrices, top, output.error)
-        chained_backward(network, states[:-1], embedded, branches, highest, penalty, credit_norm, eps)
+        chained_backward(network, states[:-1], embedded, branches, highest, penalty, credit_norm, eps, by_position)
     else:
         credits, learning_states = credits_and_states_of(method, feedback, inputs)
         driven_branches = branches if learning_states is inputs.hidden else _branches_at(network, learning_states, run)
-        _backward(network, embedded, branches, driven_branches, credits, penalty, credit_norm, eps)
+        _backward(network, embedded, branches, driven_branches, credits, penalty, credit_norm, eps, by_position)
     fill_feedback_grads(method, feedback, inputs)
     sums = output.sums(labels, penalty_sum(learning(network, branches) if penalty else [], penalty, logits))
     return dataclasses.replace(sums, seen=inputs)
@@ -326,11 +334,12 @@ def _backward(
     penalty: float,
     credit_norm: str,
     eps: float,
+    by_position: bool,
 ) -> None:
     """Backpropagate the gradient of J through every branch and the embedding."""
     count, outputs = len(embedded), [embedded, *driven_branches]
     with torch.no_grad():
-        rows = normalised_credits(credits, credit_norm, count, eps)
+        rows = normalised_credits(credits, credit_norm, count, eps, by_position)
         roots = [network.spread(row, output) for row, output in zip(rows, outputs, strict=True)]
         shrinking = [branch * (2 * penalty / count) for branch in branches] if penalty else []
         if shrinking and driven_branches is branches:

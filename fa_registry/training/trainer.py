@@ -89,7 +89,7 @@ class Trainer:
         """Train one epoch and return its mean losses and accuracy.
 
         Returns:
-            loss_train, accuracy_train and penalty as means over the training samples.
+            loss_train, penalty and the task's train_metrics, as means over the counted training targets.
         """
         self.begin_epoch()
         return self.end_epoch()
@@ -166,10 +166,10 @@ class Trainer:
         """
         if self._stream:
             torch.cuda.current_stream().wait_stream(self._stream)
-        loss, score, penalty = (self._totals / len(self.setup.splits.train_labels)).tolist()
+        task = self.setup.task
+        loss, score, penalty = (self._totals / task.counted(self.setup.splits.train_labels)).tolist()
         self.chain.extend()
-        accuracy = self.setup.task.train_score(score)
-        return {"loss_train": Reading.of(loss), "accuracy_train": accuracy, "penalty": Reading.of(penalty)}
+        return {"loss_train": Reading.of(loss), **task.train_metrics(score), "penalty": Reading.of(penalty)}
 
     @contextmanager
     def _on_own_stream(self) -> Iterator[None]:

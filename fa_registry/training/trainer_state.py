@@ -10,7 +10,7 @@ from fa_registry.errors import IntegrityError, join_names, shortened
 from fa_registry.records import RunSpec
 from fa_registry.seeding import generator
 from fa_registry.training.controls import trainable_parameters
-from fa_registry.training.run_setup import build_network, network_shape
+from fa_registry.training.run_setup import blank_input, build_network, network_shape
 from fa_registry.training.trainer import Trainer
 
 MOMENTS = {"step", "exp_avg", "exp_avg_sq"}  # of AdamW; SGD without momentum has none
@@ -90,7 +90,7 @@ def kept_bytes(spec: RunSpec, card: DatasetCard) -> int:
     A kept state consists of the full state, and of network and feedback state one epoch later.
     """
     network, method = build_network(spec, card), methods.CATALOG.get(spec.method)
-    shape = network_shape(network, torch.zeros(1, *card.image_shape), card.classes)
+    shape = network_shape(network, blank_input(spec, card), card.classes)
     feedback = method.feedback(shape, spec.method_options, generator(spec.seed, "feedback"))
     trained = [*trainable_parameters(network, spec.control), *feedback.parameters()]
     state = [*network.state_dict().values(), *feedback.state_dict().values()]

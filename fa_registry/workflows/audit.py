@@ -388,11 +388,10 @@ def _tag_runs(
         pages = {**forms.get(run_id, {}), **_attach(tracker, [run_id], schema.SHORT_FORM, note)}
         tags |= {schema.TAG_NOTE: note, schema.TAG_REPORT: audit_id, **seal_pages(pages)}
         tags |= {schema.TAG_LOOKS: interim_tags[run_id]} if run_id in interim_tags else {}
-        margin = notes.margin(run)
         # an earlier audit usually logged the same margin, and a metric costs the store as much as all tags
-        margin = None if margin is None else schema.shown(margin)
-        is_logged = margin is None or margin == stored_runs[run_id].metrics.get(schema.MARGIN)
-        tracker.log(run_id, [] if is_logged else [Point(schema.MARGIN, margin, _last_epoch(run))], tags)
+        points = [Point(key, schema.shown(value), _last_epoch(run)) for key, value in filter(None, [notes.margin(run)])]
+        new_points = [point for point in points if point.value != stored_runs[run_id].metrics.get(point.key)]
+        tracker.log(run_id, new_points, tags)
         tracker.remove_tags(run_id, outdated_verdict_tags(tags, stored_runs[run_id].tags))
 
 

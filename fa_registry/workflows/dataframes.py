@@ -37,7 +37,7 @@ def runs(study: str = "", experiment: str = "", store: str = "") -> pd.DataFrame
         study: Only runs of this study; by default runs of all studies.
         experiment: Only runs of this experiment; by default runs of all experiments.
 
-    >>> fa_registry.runs(study="digits").groupby("method")["accuracy"].mean()
+    >>> fa_registry.runs(study="digits").groupby("method")["growth_max"].max()
     """
     tags = {schema.TAG_KIND: "run"} | ({schema.TAG_STUDY: study} if study else {})
     rows = [_of_run(run) for run in open_tracker(store, create=False).search(tags, experiment)]

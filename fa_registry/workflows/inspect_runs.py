@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from fa_registry.errors import RegistryError, StoreError, UsageError, unknown_name_text
+from fa_registry.metrics import ACCURACY
 from fa_registry.records import RunRecord
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.store import sqlite_path
+from fa_registry.workflows.run_status import logged_headline
 from fa_registry.workflows.stores import open_tracker
 
 SHOWN = 50  # default number of runs in a list
@@ -94,6 +96,7 @@ def _why_none(tracker: Tracker, study: str, method: str, status: str) -> str:
 
 
 def _listed(run: StoredRun) -> dict[str, Any]:
+    headline = logged_headline(run).name
     started = datetime.datetime.fromtimestamp(run.started / 1000, datetime.UTC)
     return {
         "run_id": run.run_id,
@@ -107,7 +110,9 @@ def _listed(run: StoredRun) -> dict[str, Any]:
         "seed": schema.seed_of(run.params),
         "status": run.tags.get(schema.TAG_STATUS, ""),
         "verdict": run.tags.get(schema.TAG_VERDICT, ""),
-        "accuracy": run.metrics.get(schema.SCALAR_METRICS["accuracy"]),
+        "accuracy": run.metrics.get(schema.SCALAR_METRICS[ACCURACY.name]),
+        "headline": headline,
+        "value": run.metrics.get(schema.SCALAR_METRICS[headline]),
         "started": started.isoformat(timespec="seconds"),
     }
 

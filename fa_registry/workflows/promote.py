@@ -14,6 +14,7 @@ from typing import Any
 
 from fa_registry import jsonio, methods, process_ownership
 from fa_registry.errors import IntegrityError, InvalidFields, UsageError
+from fa_registry.metrics import ACCURACY
 from fa_registry.protocol.builtin_editions import DIGEST, FOREIGN, SHIPPED, describe_edition, provenance_of
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import AuditReport, EditionReference, Reading, RunRecord, RunSpec
@@ -267,7 +268,7 @@ def _card(
         run_id=record.run_id,
         run_name=record.name,
         identity=record.spec.identity,
-        accuracy=record.measurements.scalars.get("accuracy", Reading(None, "not measured")),
+        accuracy=record.measurements.scalars.get(ACCURACY.name, Reading(None, "not measured")),
         opinions=opinions,
         audit_run_id=audit_run_id,
         integrity=record.integrity,

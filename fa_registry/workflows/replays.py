@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from fa_registry.errors import RegistryError
+from fa_registry.metrics import headline_of
 from fa_registry.protocol.integrity import ONLY_IN_TRAINING, compare, difference_text
 from fa_registry.records import Measurements, Reading, RunRecord, RunSpec
 from fa_registry.tracking import schema
@@ -83,6 +84,7 @@ def recorded_epochs(
         if is_full_replay
         else []
     )
+    headline = headline_of(record.measurements.scalars)
     states = {}
     for epoch in sorted(provenance.get(schema.KEPT_STATES, ()), key=order):
         names = schema.kept_state(epoch), schema.after_kept_state(epoch)
@@ -95,7 +97,7 @@ def recorded_epochs(
         SeriesComparison(tracker, record).difference if is_full_replay else RecordedEpochs.row_differs,
         frozenset(rows),
         states,
-        record.measurements.scalars.get("accuracy", Reading(None, "not measured")).value,
+        record.measurements.scalars.get(headline.name, Reading(None, "not measured")).value,
         record.measurements.conventions,
     )
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from fa_registry.metrics import ACCURACY, HEADLINES, Headline
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.lease import HeartbeatMonitor
@@ -18,7 +19,6 @@ from fa_registry.workflows.stores import open_tracker
 EPOCH = re.compile(r"(\d{1,6}) of (\d{1,6}|\?)")
 DIGITS = re.compile(r"[0-9]{1,6}")
 FIRST_FIRE = schema.first_fire_tag("")
-HEADLINES = {"h_L": "h_L", "g_L": "g_L", "accuracy": schema.SCALAR_METRICS["accuracy"]}  # field of RunStatus → metric
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,8 @@ class RunStatus:
 
     Attributes:
         h_L, g_L, accuracy: last logged values, or None.
+        headline: name of the main metric that the run logs; accuracy if it has logged none.
+        value: last logged value of the main metric, or None.
         epoch: last measured epoch, or None if the run has not logged one.
         epochs: requested number of epochs, or None if unknown.
         fired: rule code → first epoch at which the rule fired.
@@ -45,6 +47,8 @@ class RunStatus:
     h_L: float | None
     g_L: float | None
     accuracy: float | None
+    headline: str
+    value: float | None
     fired: dict[str, str]
     rate: float | None
     left: float | None
@@ -80,6 +84,7 @@ class StatusPoller:
         epoch_match = EPOCH.fullmatch(run.tags.get(schema.TAG_EPOCH, ""))
         epoch = int(epoch_match[1]) if epoch_match else None
         epochs = int(epoch_match[2]) if epoch_match and epoch_match[2] != "?" else None
+        headline = logged_headline(run).name
         is_running = run.state == "RUNNING"
         rate = self._rate(run, epoch) if is_running and epoch is not None else None
         return RunStatus(
@@ -89,7 +94,11 @@ class StatusPoller:
             status="running" if is_running else run.tags.get(schema.TAG_STATUS, run.state.lower()),
             epoch=epoch,
             epochs=epochs,
-            **{name: run.metrics.get(metric) for name, metric in HEADLINES.items()},
+            h_L=run.metrics.get("h_L"),
+            g_L=run.metrics.get("g_L"),
+            accuracy=run.metrics.get(schema.SCALAR_METRICS[ACCURACY.name]),
+            headline=headline,
+            value=run.metrics.get(schema.SCALAR_METRICS[headline]),
             fired={
                 tag.removeprefix(FIRST_FIRE): value
                 for tag, value in sorted(run.tags.items())
@@ -108,6 +117,12 @@ class StatusPoller:
             first_epoch, start_time = int(resumed) if DIGITS.fullmatch(resumed) else 0, run.started / 1000
         elapsed = self.clock() - start_time
         return (epoch - first_epoch) / elapsed if elapsed > 0 and epoch > first_epoch else None
+
+
+def logged_headline(run: StoredRun) -> Headline:
+    """Return the headline whose main metric a run has logged, or ACCURACY if it has logged none."""
+    logged = (item for item in HEADLINES.values() if schema.SCALAR_METRICS[item.name] in run.metrics)
+    return next(logged, ACCURACY)
 
 
 def watcher(store: str = "", study: str = "", limit: int = 50) -> StatusPoller:

@@ -14,6 +14,7 @@ from torch import Tensor
 from fa_registry import datasets, jsonio, process_ownership
 from fa_registry.errors import Interrupted, InvalidFields, UnknownName
 from fa_registry.interrupts import deferred_interrupts
+from fa_registry.metrics import ACCURACY
 from fa_registry.parallel import usable_cores
 from fa_registry.process_ownership import LEASE
 from fa_registry.protocol.rules import Edition
@@ -460,7 +461,7 @@ def _has_classes(spec: RunSpec) -> bool:
     if dataset.card.sha256 or dataset.card.files:
         return True
     labels = Tensor() if dataset.card.task else dataset.load(torch.device("cpu"), None, spec.seed).train_labels
-    return task_of(labels, dataset.card.task).card.headline == "accuracy"
+    return task_of(labels, dataset.card.task).card.headline == ACCURACY.name
 
 
 def _seeds(seeds: list[int]) -> str:

@@ -20,6 +20,7 @@ from fa_registry.architectures import AdaptedNetwork, unwrapped
 from fa_registry.datasets.base import tensors_digest
 from fa_registry.diagnostics.base import MOMENTS
 from fa_registry.errors import InvalidFields, UsageError, unknown_name_text
+from fa_registry.metrics import ACCURACY
 from fa_registry.records import Measurements, Reading, RunSpec
 from fa_registry.text_safety import name_problem
 from fa_registry.tracking.writer import RetentionOptions, RunWriter
@@ -126,7 +127,7 @@ class TrackedRun:
         checks.limits(**{name: value for name, value in figures.items() if name in FIGURES and not _is_number(value)})
         checks.finish()
         reported = {name: Reading.of(value) for name, value in figures.items()}
-        reported["accuracy"] = Reading(None, NO_ACCURACY) if test_accuracy is None else Reading(float(test_accuracy))
+        reported[ACCURACY.name] = Reading(None, NO_ACCURACY) if test_accuracy is None else Reading(float(test_accuracy))
         row = EpochRow(self.done + 1, self._measured(reported, self.done + 1))
         self._receive(row)
         self.done = row.epoch
@@ -163,7 +164,7 @@ class TrackedRun:
                 self._writer.log_params(spec)
             elif status == "complete" and self.done != spec.epochs:
                 status = "stopped_early"
-            reported = {name: reading for name, reading in last.scalars.items() if name in (*FIGURES, "accuracy")}
+            reported = {name: reading for name, reading in last.scalars.items() if name in (*FIGURES, ACCURACY.name)}
             final = self._task.with_conventions(self._measured(reported, None, MOMENTS), self._source)
             self._writer.complete(TrainingOutcome(status, self.done, final, stepping="a loop of its author's own"))
             self._rows.remove()
@@ -195,7 +196,7 @@ class TrackedRun:
         if self._objection and self._objection not in self._logged:
             self._logged.append(self._objection)
             LOG.warning("%s", self._objection)
-        reported = {"accuracy": Reading(None, NO_ACCURACY), **reported}
+        reported = {ACCURACY.name: Reading(None, NO_ACCURACY), **reported}
         return dataclasses.replace(measurements, scalars=dict(sorted({**measurements.scalars, **reported}.items())))
 
 

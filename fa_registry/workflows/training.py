@@ -12,6 +12,7 @@ from typing import Any
 
 from fa_registry import datasets, jsonio
 from fa_registry.errors import Interrupted, InvalidFields, RegistryError, StoreError
+from fa_registry.metrics import headline_of, table
 from fa_registry.process_ownership import LEASE
 from fa_registry.records import RunSpec
 from fa_registry.studies import executors
@@ -103,8 +104,9 @@ class TrainingJob:
 
 def headline(outcome: TrainingOutcome) -> dict[str, float]:
     """Return the most important final metrics, without metrics that have no value."""
-    names = ("accuracy", "growth_max", "h_L", "g_L", "gamma_deep_mean", "costate_cosine_mean")
-    values = {name: outcome.final.scalars[name].value for name in names if name in outcome.final.scalars}
+    scalars = outcome.final.scalars
+    names = table("train_command", [headline_of(scalars)])
+    values = {name: scalars[name].value for name in names if name in scalars}
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -318,9 +320,10 @@ class _Listener:
 
 
 def _note(row: EpochRow) -> str:
-    """Return the accuracy of an epoch as text for a progress bar, or the loss if there are no classes."""
-    for name in ("accuracy", "loss_train"):
-        reading = row.measurements.scalars.get(name)
+    """Return the main metric of an epoch as text for a progress bar, or the loss if there is no main metric."""
+    scalars = row.measurements.scalars
+    for name in table("progress_bar", [headline_of(scalars)]):
+        reading = scalars.get(name)
         if reading is not None and reading.value is not None:
             return f"{name.removesuffix('_train')} {reading.value:.3f}"
     return ""

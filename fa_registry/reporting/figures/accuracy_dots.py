@@ -1,6 +1,6 @@
-"""Figure of the accuracy of every seed and method.
+"""Figure of the main metric, for example the accuracy, of every seed and method.
 
-The figure also shows the accuracy range of the frozen controls and the accuracy that a method must exceed.
+The figure also shows the range of the frozen controls and the limit that a method must pass.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import pandas as pd
 from matplotlib.axes import Axes
 
-from fa_registry.metrics import over_seeds, quantity_of
+from fa_registry.metrics import HEADLINES, Headline, headlines_of, over_seeds, quantity_of
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.paired_runs import common_chance
 from fa_registry.records import Reading
@@ -37,19 +37,21 @@ from fa_registry.reporting.text import filters
 from fa_registry.reporting.view_models import FigurePanel, Number, Row, RowGroup
 from fa_registry.text_safety import escape_control
 
-TITLE, BAND = "Accuracy of every seed", "#d9dcdf"
+BAND = "#d9dcdf"
 MOST, LETTERS = 30, 26  # methods in a figure, and characters of a name
 ROW, TOP, BOTTOM = 0.2, 0.36, 0.42  # inches
-COLUMNS = ("method", "control", "seed", "run_id", "value", "reason", "line", "rule", "margin", "chance")
+COLUMNS = ("method", "control", "seed", "run_id", "value", "reason", "line", "rule", "margin", "chance", "headline")
 
 
 def accuracy_numbers(groups: Sequence[Group]) -> pd.DataFrame:
     """Return one row per run, in the order of the groups.
 
-    Column `chance` is the accuracy of guessing, or NaN if it is unknown. Column `line` is the mean accuracy of the frozen controls
-    plus the margin that a rule requires, or NaN if no rule requires a margin. Column `margin` is in percentage points.
+    Column `headline` is the name of the main metric. Column `chance` is the value that guessing reaches, or NaN if it is unknown.
+    Column `line` is the mean of the frozen controls, improved by the margin that a rule requires, or NaN if no rule requires a
+    margin. Column `margin` is in the unit of the headline's margin.
     """
-    rule, margin, line = _line(groups)
+    headline = headlines_of(run.record for group in groups for run in group.runs)[0]
+    rule, margin, line = _line(groups, headline)
     rows = [
         (
             group_label(group),
@@ -61,47 +63,47 @@ def accuracy_numbers(groups: Sequence[Group]) -> pd.DataFrame:
         )
         for group in groups
         for run in group.runs
-        if (reading := run.record.measurements.scalars.get("accuracy")) is not None
+        if (reading := run.record.measurements.scalars.get(headline.name)) is not None
     ]
     chance = common_chance(run.record for group in groups for run in group.runs)
-    frame = pd.DataFrame([(*row, line, rule, margin, chance) for row in rows], columns=list(COLUMNS))
+    frame = pd.DataFrame([(*row, line, rule, margin, chance, headline.name) for row in rows], columns=list(COLUMNS))
     return frame.astype({"value": float, "line": float, "margin": float, "seed": int, "chance": float})
 
 
-def _line(groups: Sequence[Group]) -> tuple[str, float, float]:
-    """Return the tuple (rule, margin in percentage points, required accuracy) of a margin rule."""
+def _line(groups: Sequence[Group], headline: Headline) -> tuple[str, float, float]:
+    """Return the tuple (rule, margin, required value of the main metric) of a margin rule."""
     frozen = scalar_estimate(
         (run for group in groups for run in group.runs if run.record.spec.control == "frozen"),
-        quantity_of("accuracy"),
+        quantity_of(headline.name),
     ).mean.reading.value
-    rule, threshold = limit("margin_pp", groups) or ("", math.nan)
+    rule, threshold = limit(headline.margin, groups) or ("", math.nan)
     if frozen is None or not rule:
         return "", math.nan, math.nan
-    return rule, threshold, frozen + threshold / 100
+    return rule, threshold, frozen + headline.sign * threshold / headline.scale
 
 
 def accuracy_panel(groups: Sequence[Group], dpi: int) -> FigurePanel | None:
-    """Return the accuracy figure of one setting, or None if no run has an accuracy."""
+    """Return the figure of the main metric in one setting, or None if no run has a value."""
     frame = accuracy_numbers(groups)
     if frame["value"].isna().all():
         return None
-    caption = "Each dot is the accuracy of one seed on the whole test set; a bar shows the mean."
-    caption += (
-        " The grey band is the accuracy range of the frozen controls." if (frame["control"] == "frozen").any() else ""
-    )
+    metric = quantity_of(frame["headline"].iloc[0])
+    title = f"{metric.heading} of every seed"
+    caption = f"Each dot is the {metric.symbol} of one seed on the whole test set; a bar shows the mean."
+    caption += " The grey band is the range of the frozen controls." if (frame["control"] == "frozen").any() else ""
     text = _line_in_text(frame)
     caption += f" The dashed line is {text}." if text else ""
     chance = frame["chance"].iloc[0]
-    caption += f" The dotted line is chance, {filters.pct(chance)}." if not math.isnan(chance) else ""
+    caption += f" The dotted line is chance, {filters.KINDS[metric.kind](chance)}." if not math.isnan(chance) else ""
     hidden = frame["method"].nunique() - MOST
     caption += f" {hidden} more methods are in the table." if hidden > 0 else ""
     image = draw(frame, dpi)
     return FigurePanel(
-        TITLE,
-        f"{TITLE}: {'; '.join(_in_text(frame))}.{f' Dashed line: {text}.' if text else ''}",
+        title,
+        f"{title}: {'; '.join(_in_text(frame))}.{f' Dashed line: {text}.' if text else ''}",
         caption,
         data_uri(image),
-        "Accuracy over the whole test set, one column per seed",
+        f"{metric.heading} over the whole test set, one column per seed",
         tuple(f"seed {seed}" for seed in _seeds(frame)),
         _table(frame),
         drawn=image,
@@ -109,10 +111,19 @@ def accuracy_panel(groups: Sequence[Group], dpi: int) -> FigurePanel | None:
 
 
 def _line_in_text(frame: pd.DataFrame) -> str:
-    line, rule, margin = (frame[name].iloc[0] for name in ("line", "rule", "margin"))
-    return (
-        f"the mean of the frozen controls {filters.pp(margin)} (limit of {rule}), {filters.pct(line)}" if rule else ""
-    )
+    line, rule = (frame[name].iloc[0] for name in ("line", "rule"))
+    return f"the mean of the frozen controls {_step(frame)} (limit of {rule}), {_value(frame, line)}" if rule else ""
+
+
+def _value(frame: pd.DataFrame, value: float) -> str:
+    """Return a value of the main metric as text."""
+    return filters.KINDS[quantity_of(frame["headline"].iloc[0]).kind](value)
+
+
+def _step(frame: pd.DataFrame) -> str:
+    """Return the required difference to the frozen controls as text, for example `+2.0 pp`."""
+    headline = HEADLINES[frame["headline"].iloc[0]]
+    return filters.KINDS[headline.margin_kind](headline.sign * frame["margin"].iloc[0])
 
 
 def _seeds(frame: pd.DataFrame) -> list[int]:
@@ -123,7 +134,9 @@ def _in_text(frame: pd.DataFrame) -> list[str]:
     text = []
     for method, rows in frame.groupby("method", sort=False):
         accuracies = rows["value"].dropna()
-        low, high = (filters.pct(end) for end in (accuracies.min(), accuracies.max())) if len(accuracies) else ("", "")
+        low, high = (
+            (_value(frame, end) for end in (accuracies.min(), accuracies.max())) if len(accuracies) else ("", "")
+        )
         text.append(f"{method} {low if low == high else f'{low} to {high}'}" if low else f"{method} N/A")
     return text
 
@@ -133,15 +146,16 @@ def _table(frame: pd.DataFrame) -> tuple[RowGroup[Number], ...]:
     for method, rows in frame.groupby("method", sort=False):
         first = rows.drop_duplicates("seed").set_index("seed")
         cells = [first.loc[seed] if seed in first.index else None for seed in seeds]
-        numbers = tuple(_number(cell) for cell in cells)
+        kind = quantity_of(frame["headline"].iloc[0]).kind
+        numbers = tuple(_number(cell, kind) for cell in cells)
         groups.append(RowGroup(str(method), (Row("", numbers),), run_ids=tuple(first["run_id"])))
     return tuple(groups)
 
 
-def _number(cell: pd.Series | None) -> Number:
+def _number(cell: pd.Series | None, kind: str) -> Number:
     if cell is None:
-        return Number(Reading(None, "there is no run with this seed"), "pct", ())
-    return Number(from_frame(cell["value"], cell["reason"]), "pct", (cell["run_id"],))
+        return Number(Reading(None, "there is no run with this seed"), kind, ())
+    return Number(from_frame(cell["value"], cell["reason"]), kind, (cell["run_id"],))
 
 
 def draw(frame: pd.DataFrame, dpi: int) -> RenderedFigure:
@@ -156,9 +170,10 @@ def draw(frame: pd.DataFrame, dpi: int) -> RenderedFigure:
         ylim=(len(methods) - 0.5, -0.5),
     )
     axes.set_yticks(range(len(methods)), map(escape_control, names), color=INK)
-    tick_values = ticks(*axes.get_xlim(), 6)
-    axes.set_xticks(tick_values, [f"{100 * tick:.4g}%" for tick in tick_values])
-    axes.set_xlabel("accuracy, whole test set", fontsize=LABEL)
+    tick_values, metric = ticks(*axes.get_xlim(), 6), quantity_of(frame["headline"].iloc[0])
+    percent = metric.kind == "pct"
+    axes.set_xticks(tick_values, [f"{100 * tick:.4g}%" if percent else f"{tick:.4g}" for tick in tick_values])
+    axes.set_xlabel(f"{metric.symbol}, whole test set" + ("" if percent else f", {metric.unit}"), fontsize=LABEL)
     axes.tick_params(length=0, labelsize=LABEL)
     axes.grid(visible=False, axis="y")
     axes.spines[:].set_visible(False)
@@ -167,7 +182,7 @@ def draw(frame: pd.DataFrame, dpi: int) -> RenderedFigure:
         method_rows = frame[frame["method"] == method]
         colour = PALETTE[0] if method_rows["control"].iloc[0] == "none" else CONTROL
         readings = map(from_frame, method_rows["value"], method_rows["reason"])
-        mean = over_seeds(zip(method_rows["seed"], readings, strict=True), "accuracy").mean
+        mean = over_seeds(zip(method_rows["seed"], readings, strict=True), metric.name).mean
         if mean.value is not None:
             axes.plot([mean.value] * 2, [row - 0.34, row + 0.34], color=colour, linewidth=1.6, zorder=3)
         accuracies = method_rows["value"].dropna()
@@ -183,12 +198,12 @@ def _ground(axes: Axes, frame: pd.DataFrame) -> None:
     frozen = frame.loc[frame["control"] == "frozen", "value"].dropna()
     if len(frozen):
         axes.axvspan(frozen.min(), frozen.max(), facecolor=BAND, edgecolor=BAND, linewidth=1.4, zorder=1)
-    line, rule, margin, chance = (frame[name].iloc[0] for name in ("line", "rule", "margin", "chance"))
+    line, rule, chance = (frame[name].iloc[0] for name in ("line", "rule", "chance"))
     if not math.isnan(chance):
         axes.axvline(chance, **CHANCE_LOOK, zorder=1)
     if rule:
         axes.axvline(line, color=LIMIT, linewidth=1.1, linestyle=LIMIT_DASH)
-        text = f"frozen {filters.pp(margin)} ({rule}): {filters.pct(line)}"
+        text = f"frozen {_step(frame)} ({rule}): {_value(frame, line)}"
         low, high = axes.get_xlim()
         text_style = {"ha": "left" if line < low + 0.6 * (high - low) else "right", "va": "center", "fontsize": LABEL}
         position = {"xycoords": axes.get_xaxis_transform(), "xytext": (0, 10), "textcoords": "offset points"}

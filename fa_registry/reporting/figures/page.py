@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from fa_registry.metrics import HEADLINES
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.replay_summary import series_sentence
 from fa_registry.reporting.figures.accuracy_dots import accuracy_panel
@@ -55,7 +56,7 @@ def setting_figures(
         room: Maximum size of all figures in bytes.
     """
     shades = colours(groups)
-    drawable = [members for members in _settings(groups) if panels(members) or _has_accuracy(members)]
+    drawable = [members for members in _settings(groups) if panels(members) or _has_headline(members)]
     dpi = DPI if len(drawable) <= FEW and sum(len(group.runs) for group in groups) <= FEW_RUNS else DPI_OF_MANY
     parts: list[SettingFigures] = []
     with styled():
@@ -120,8 +121,8 @@ def size_of(figure: Picture | FigurePanel) -> int:
     return PANEL_BYTES + image_size + len(figure.caption.encode()) + ids + numbers
 
 
-def _has_accuracy(groups: Sequence[Group]) -> bool:
-    return any("accuracy" in run.record.measurements.scalars for group in groups for run in group.runs)
+def _has_headline(groups: Sequence[Group]) -> bool:
+    return any(HEADLINES.keys() & run.record.measurements.scalars for group in groups for run in group.runs)
 
 
 def _settings(groups: Sequence[Group]) -> Iterator[list[Group]]:
@@ -133,7 +134,7 @@ def _picture(panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[s
     lines = curves(panel, groups)
     epochs = table_epochs(max(len(values) for _, values in lines) - 1)
     caption = f"{panel.axis} by epoch. One colour per method, one line per seed"
-    caption += ", logarithmic axis" if panel.log else "; the band is the range of the frozen controls' final accuracy"
+    caption += ", logarithmic axis" if panel.log else "; the band is the range of the frozen controls at the end"
     rule = panel_limit(panel, groups)
     caption += f"; the dashed line is the limit of {rule[0]}, {filters.compact(rule[1])}." if rule else "."
     if any(np.isnan(heights(panel, values[-1])) for _, values in lines):

@@ -13,7 +13,16 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.lines import Line2D
 
-from fa_registry.metrics import REFERENCE_BATCH, SUBJECTS, label_of, quantity_of, symbol_of
+from fa_registry.metrics import (
+    ACCURACY,
+    HEADLINES,
+    REFERENCE_BATCH,
+    SUBJECTS,
+    TOKEN_LOSS,
+    label_of,
+    quantity_of,
+    symbol_of,
+)
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.paired_runs import common_chance
 from fa_registry.records import Reading, RunAudit, Series
@@ -58,14 +67,14 @@ def trajectory_png(
     """
     lines = curves(panel, groups)
     rule = panel_limit(panel, groups)
-    band = frozen_range(groups) if panel.quantity == "accuracy" else None
+    band = frozen_range(groups, panel.quantity) if panel.quantity in HEADLINES else None
     canvas = Canvas(*SIZE, dpi)
     axes = canvas.figure.add_subplot()
     styles = {method: shades[method] for method, _ in lines}
     for method, style in styles.items():
         _runs(axes, [heights(panel, values) for name, values in lines if name == method], *style)
     chance = (
-        [common_chance(run.record for group in groups for run in group.runs)] if panel.quantity == "accuracy" else []
+        [common_chance(run.record for group in groups for run in group.runs)] if panel.quantity in HEADLINES else []
     )
     chance = [level for level in chance if math.isfinite(level)]
     levels = [*(rule or ())[1:], *(band or ()), *chance]
@@ -240,8 +249,16 @@ PANELS = (
         judged=(("g_norm", 1.0),),
     ),
     Panel(
-        "accuracy",
-        quantity_of("accuracy").title,
+        TOKEN_LOSS.name,
+        quantity_of(TOKEN_LOSS.name).title,
+        "cross entropy per token of the test set",
+        "test loss per token, nats",
+        "nats",
+        log=False,
+    ),
+    Panel(
+        ACCURACY.name,
+        quantity_of(ACCURACY.name).title,
         "share of the test set classified correctly",
         "accuracy, whole test set",
         "pct",
@@ -287,21 +304,21 @@ def _numbers(row: Series) -> np.ndarray:
     return np.array([entry if isinstance(entry, float) else np.nan for entry in row.__json__()])
 
 
-def frozen_range(groups: Sequence[Group]) -> tuple[float, float] | None:
-    """Return the smallest and the largest final test accuracy of the frozen controls.
+def frozen_range(groups: Sequence[Group], headline: str) -> tuple[float, float] | None:
+    """Return the smallest and the largest final value of the main metric `headline` of the frozen controls.
 
     Returns:
-        None if no frozen control has an accuracy.
+        None if no frozen control has a value.
     """
-    accuracies = [
+    values = [
         reading.value
         for group in groups
         for run in group.runs
         if run.record.spec.control == "frozen"
-        and (reading := run.record.measurements.scalars.get("accuracy")) is not None
+        and (reading := run.record.measurements.scalars.get(headline)) is not None
         and reading.value is not None
     ]
-    return (min(accuracies), max(accuracies)) if accuracies else None
+    return (min(values), max(values)) if values else None
 
 
 def limit(quantity: str, groups: Sequence[Group]) -> tuple[str, float] | None:

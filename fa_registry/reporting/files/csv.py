@@ -12,7 +12,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fa_registry.metrics import AUDIT_TABLE, NONE, Known, Metric, metrics_of_cards, quantity_of, run_metrics, symbol_of
+from fa_registry.metrics import (
+    NONE,
+    Known,
+    Metric,
+    headlines_of,
+    metrics_of_cards,
+    quantity_of,
+    run_metrics,
+    symbol_of,
+    table,
+)
 from fa_registry.protocol.builtin_editions import describe_edition
 from fa_registry.records import AuditReport, Exclusion, Finding, Reading, RunAudit, Verdict
 from fa_registry.records.runs import pairs
@@ -176,16 +186,8 @@ JUDGED = (
     ),
     CsvColumn("verdict", "verdict of the leading edition, as text", TEXT, lambda row: row.run.verdict.label),
 )
-NUMBERS = {  # column → its metric
-    "accuracy": "accuracy",
-    "frozen_accuracy": "frozen_accuracy",
-    "margin_pp": "margin_pp",
-    "h_L": "h_L",
-    "g_L": "g_L",
-    "g_L_mean_ce": "g_norm_mean_ce_L",
-    "growth_max": "growth_max",
-    "stability_mid": "stability_mid",
-}
+OTHER_NAMES = {"g_norm_mean_ce_L": "g_L_mean_ce"}  # metric → its column, if the two names differ
+NUMBERS = {OTHER_NAMES.get(name, name): name for name in table("csv")}  # column → its metric
 
 
 def columns(report: AuditReport) -> tuple[CsvColumn, ...]:
@@ -200,8 +202,9 @@ def columns(report: AuditReport) -> tuple[CsvColumn, ...]:
     scalars = sorted({name for run in report.runs for name in run.record.measurements.scalars})
     gammas = [name for name in scalars if name.startswith("gamma_")]
     card_metrics = metrics_of_cards(report.cards)
+    headlines = headlines_of(run.record for run in report.runs)
     table_metrics = audit_columns(
-        report.runs, [name for name in AUDIT_TABLE if name not in NUMBERS.values()], card_metrics
+        report.runs, [name for name in table("audit", headlines) if name not in NUMBERS.values()], card_metrics
     )
     further_metrics = {item.name: item for item in (*run_metrics(scalars, card_metrics), *table_metrics)}
     further_metrics = {

@@ -13,16 +13,17 @@ import pandas as pd
 from fa_registry import jsonio
 from fa_registry.metrics import (
     AGGREGATES,
-    COMPARED_SITES,
     GEOMETRIC,
-    PAIRED,
     SPREAD,
+    TABLES,
     Known,
     Metric,
+    headlines_of,
     metrics_of_cards,
     other_metrics,
     quantity_of,
     run_metrics,
+    table,
 )
 from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group, groups
@@ -433,7 +434,7 @@ def compared_sites(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any
             rows,
             tuple(_exact(quantity.name, len(rows), column, cards) for column in groups),
         )
-        for quantity in (*map(quantity_of, COMPARED_SITES), *other_metrics(measured, card_metrics))
+        for quantity in (*map(quantity_of, TABLES["comparison_sites"]), *other_metrics(measured, card_metrics))
         if (rows := tuple(_rows(quantity, groups)))
     )
 
@@ -488,7 +489,7 @@ def layer_figure(groups: Sequence[Group], sites: Sequence[ComparedSites]) -> tup
     if frame["value"].isna().all():
         return ()
     text = []
-    for quantity in (site_metric for site_metric in sites if site_metric.name in COMPARED_SITES):
+    for quantity in (site_metric for site_metric in sites if site_metric.name in TABLES["comparison_sites"]):
         for column, group in enumerate(groups):
             ends = (quantity.rows[index][1][column].mean for index in (0, -1))
             text.append(f"{quantity.symbol} of {group_label(group)} from {' to '.join(map(filters.number, ends))}")
@@ -500,8 +501,9 @@ def layer_figure(groups: Sequence[Group], sites: Sequence[ComparedSites]) -> tup
 
 
 def paired_rows(first: Group, second: Group, frozen: Frozen) -> Iterator[PairedRow]:
-    """Yield the difference first − second of each metric in PAIRED that both columns measured."""
-    for quantity in map(quantity_of, PAIRED):
+    """Yield the difference first − second of each metric of the table `comparison` that both columns measured."""
+    headlines = headlines_of(run.record for group in (first, second) for run in group.runs)
+    for quantity in map(quantity_of, table("comparison", headlines)):
         a, b = _readings(first, quantity, frozen), _readings(second, quantity, frozen)
         if any(reading.value is not None for reading in a.values()) and any(
             other_reading.value is not None for other_reading in b.values()

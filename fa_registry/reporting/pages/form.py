@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fa_registry import bundled_files
 from fa_registry.errors import UsageError
-from fa_registry.metrics import COMPARED_WITH_CONTROL, HEADLINE_GAMMA, RUN_SCALARS, SUBJECTS, quantity_of
+from fa_registry.metrics import HEADLINE_GAMMA, SUBJECTS, TABLES, headline_of, quantity_of, table
 from fa_registry.protocol.credit import exact_sites, is_exact
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.replay_summary import series_label
@@ -92,10 +92,10 @@ def form_context(group: Group, link: Link, sources: Sources, blank_texts: Mappin
     """
     report, label, setting = sources.report, group_label(group), group.setting
     # metrics with one number per run have their own table
-    columns = tuple(column for column in sources.columns if column.name not in RUN_SCALARS)
-    headline = {
-        name: figure_estimate(group.runs, quantity_of(name), sources.frozen)
-        for name in ("accuracy", *COMPARED_WITH_CONTROL, HEADLINE_GAMMA)
+    columns = tuple(column for column in sources.columns if column.name not in TABLES["run_scalars"])
+    headline = headline_of(group.runs[0].record.measurements.scalars)
+    estimates = {
+        name: figure_estimate(group.runs, quantity_of(name), sources.frozen) for name in table("form", [headline])
     }
     method = card(report, "methods", group.runs[0].record.spec.method)
     exact = exact_sites(method, sites_of(group.runs))
@@ -124,12 +124,13 @@ def form_context(group: Group, link: Link, sources: Sources, blank_texts: Mappin
         evidence=evidence(group.runs, excluded),
         equations=description(method.get("equations")),
         deviations=tuple(method.get("deviations", ())),
-        accuracy=headline["accuracy"],
+        headline=headline,
+        accuracy=estimates[headline.name],
         sampling=sampling(group.runs),
-        frozen=headline["frozen_accuracy"],
-        margin=headline["margin_pp"],
+        frozen=estimates[headline.frozen],
+        margin=estimates[headline.margin],
         depth=tuple(_depth(findings, group.runs)),
-        gamma=headline[HEADLINE_GAMMA],
+        gamma=estimates[HEADLINE_GAMMA],
         aggregates=tuple(aggregates(group.runs)),
         gamma_sites=gamma_table(group.runs, exact),
         gamma_exact=gamma_table(group.runs, exact, informative=False),

@@ -10,10 +10,10 @@ from fa_registry.metrics import (
     DEVIATIONS,
     DIAGNOSTICS,
     FURTHER,
-    RUN_SCALARS,
     SHOWN_MEMBERS,
     SITE_TABLES,
     SPREAD,
+    TABLES,
     Known,
     Metric,
     families,
@@ -66,7 +66,7 @@ def scalar_table(runs: Sequence[RunAudit], report: AuditReport) -> Table[Row[Cel
     """
     card_metrics = metrics_of_cards(report.cards)
     measured = dict.fromkeys(name for run in runs for name in run.record.measurements.scalars)
-    quantities = [quantity_of(name, card_metrics) for name in RUN_SCALARS if name in measured]
+    quantities = [quantity_of(name, card_metrics) for name in TABLES["run_scalars"] if name in measured]
     quantities += [*other_metrics(measured, card_metrics), *_members(runs, card_metrics)]
     rows = tuple(_scalar_row(quantity, runs) for quantity in quantities)
     names = [quantity.name for quantity in quantities]

@@ -9,7 +9,7 @@ import dataclasses
 from collections import Counter
 from dataclasses import dataclass
 
-from fa_registry.metrics import NOTE_TABLE
+from fa_registry.metrics import headline_of, headlines_of, table
 from fa_registry.protocol.credit import is_exact
 from fa_registry.protocol.replay_summary import proof, series_label
 from fa_registry.records import AuditReport, EditionReference, Exclusion, RunAudit, Verdict
@@ -90,9 +90,10 @@ class Notes:
         context = excluded_note_context(exclusion, self.sources.report, audit)
         return bounded(self._pages.render("excluded_note.md.j2", variables(context)))
 
-    def margin(self, run: RunAudit) -> float | None:
-        """Return accuracy − frozen accuracy in percentage points, or None if undefined."""
-        return self.sources.frozen.margin(run).reading.value
+    def margin(self, run: RunAudit) -> tuple[str, float] | None:
+        """Return the key and the value of the run's margin over its frozen control, or None if undefined."""
+        value = self.sources.frozen.margin(run).reading.value
+        return None if value is None else (headline_of(run.record.measurements.scalars).margin, value)
 
 
 def audit_note_context(sources: Sources, base: str = "", table: str = "") -> AuditNoteContext:
@@ -223,7 +224,7 @@ def note_context(
         is_only_seed: Whether the report contains no other seed of this method in this setting.
     """
     record, report, card_metrics = run.record, sources.report, sources.known
-    columns = audit_columns([run], NOTE_TABLE, card_metrics)
+    columns = audit_columns([run], table("note", headlines_of([record])), card_metrics)
     reported = claims([run], has_all_runs=is_only_seed, exact=is_exact(card(report, "methods", record.spec.method)))
     headline = tuple(
         MetricSummary(column.name, column.label, figure_estimate([run], column, sources.frozen, card_metrics))

@@ -51,7 +51,23 @@ JINJA_FILTERS = (
 GLOBALS = ("range", "dict", "cycler", "joiner", "namespace")
 # This package's filters for every language; those of one language are in LANGUAGES.
 FILTERS = (
-    *("num", "sci", "pct", "pp", "cos", "exact", "compact", "ci", "between", "na", "number", "reading", "spread"),
+    *(
+        "num",
+        "sci",
+        "pct",
+        "pp",
+        "nats",
+        "signed_nats",
+        "cos",
+        "exact",
+        "compact",
+        "ci",
+        "between",
+        "na",
+        "number",
+        "reading",
+        "spread",
+    ),
     *("cell", "brief", "short", "describe_edition", "quantity"),
 )
 OLD_FIELDS = {"beside_control": "compared_with_control"}  # as templates of users call them, for one release

@@ -24,7 +24,7 @@ from fa_registry.text_safety import escape_control
 
 MINUS = "\u2212"
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-UNITS = ("pct", "pp", "cos")  # kinds whose numbers all have the same number of decimals
+UNITS = ("pct", "pp", "cos", "nats", "signed_nats")  # kinds whose numbers all have the same number of decimals
 MARKDOWN_INLINE = re.compile(r"([\\`*_\[\]|~])")
 # Opens a heading, list item or rule at the start of a line; `80.0 %` and `−1.0` do not and remain readable.
 MARKDOWN_BLOCK = re.compile(r"^(#|=|[+-](?=[\s-]|$)|\d{1,9}(?=[.)](?:\s|$)))")
@@ -77,6 +77,16 @@ def pct(value: float, digits: int = 1) -> str:
 def pp(value: float) -> str:
     """Return a difference in percentage points with its sign: +9.1 pp."""
     return f"{finite(value):+.1f}\u00a0pp".replace("-", MINUS)
+
+
+def nats(value: float) -> str:
+    """Return a loss in nats: 3.294 nats."""
+    return f"{finite(value):.3f}\u00a0nats".replace("-", MINUS)
+
+
+def signed_nats(value: float) -> str:
+    """Return a difference of two losses with its sign: +0.080 nats."""
+    return f"{finite(value):+.3f}\u00a0nats".replace("-", MINUS)
 
 
 def exact(value: float) -> str:
@@ -279,5 +289,15 @@ def _escaped_block(match: re.Match[str]) -> str:
 
 
 KINDS: Mapping[str, Callable[[float], str]] = MappingProxyType(
-    {"num": num, "sci": sci, "pct": pct, "pp": pp, "cos": cos, "exact": exact, "compact": compact}
+    {
+        "num": num,
+        "sci": sci,
+        "pct": pct,
+        "pp": pp,
+        "nats": nats,
+        "signed_nats": signed_nats,
+        "cos": cos,
+        "exact": exact,
+        "compact": compact,
+    }
 )

@@ -12,6 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from fa_registry.analyses.base import Analysis
+from fa_registry.metrics import ACCURACY
 from fa_registry.records import RunAudit
 from fa_registry.reporting.figures.analyses import _canvas
 from fa_registry.reporting.figures.style import TICK, in_order, panel
@@ -30,13 +31,13 @@ def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
     count = Counter((row["method"].text, row["setting"].text) for row in analysis.rows)
     min_points = 3 if max(count.values(), default=0) > 2 else 1
     entries = [
-        _canvas.entry(row, "accuracy") | {"panel": "trained", "blocks": row["trained"].reading.value, "frozen": None}
+        _canvas.entry(row, ACCURACY.name) | {"panel": "trained", "blocks": row["trained"].reading.value, "frozen": None}
         for row in analysis.rows
         if count[row["method"].text, row["setting"].text] >= min_points
     ]
     for row in analysis.table("depth").rows:
         scan_values = {"panel": "depth", "method": f"{row['method'].text} by depth", "setting": row["scan"].text}
-        entries.append(_canvas.entry(row, "accuracy", "blocks", "frozen") | scan_values)
+        entries.append(_canvas.entry(row, ACCURACY.name, "blocks", "frozen") | scan_values)
     return _canvas.with_chance(_canvas.variant(entries), runs)
 
 

@@ -12,12 +12,13 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from fa_registry.analyses.base import Analysis
+from fa_registry.metrics import ACCURACY
 from fa_registry.records import RunAudit
 from fa_registry.reporting.figures.analyses import _canvas
 from fa_registry.reporting.figures.style import in_order, panel
 from fa_registry.reporting.text.filters import compact
 
-PANELS = {"accuracy": "accuracy, whole test set", "h_L": "final ‖h_L‖", "gamma": "Γ, mean over sites 1..L"}
+PANELS = {ACCURACY.name: "accuracy, whole test set", "h_L": "final ‖h_L‖", "gamma": "Γ, mean over sites 1..L"}
 ACROSS, PANEL, LEFT, BOTTOM, HEAD = 3, 1.75, 0.62, 0.45, 0.3  # panels a row; inches
 
 
@@ -54,7 +55,7 @@ def draw(figure: Figure, frame: pd.DataFrame) -> None:
         axes = _axes(figure, index, top)
         _trade(axes, frame[frame["panel"] == name], styles)
         axes.set_title(title)
-        if name == "accuracy":
+        if name == ACCURACY.name:
             _canvas.chance_line(axes, frame["chance"].iloc[0])
             axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
     _canvas.legend(figure, handles)
@@ -82,7 +83,7 @@ def _trade(axes: Axes, frame: pd.DataFrame, styles: dict[str, tuple[str, object]
     """
     position_of = _places(axes, frame["penalty"])
     finite = frame.dropna(subset="value")
-    chance = frame.loc[frame["panel"] == "accuracy", "chance"].dropna()
+    chance = frame.loc[frame["panel"] == ACCURACY.name, "chance"].dropna()
     _canvas.value_axis(axes, [*finite["value"], *_tame(finite), *chance], "y")
     for sweep, rows in finite.groupby("row", sort=False):
         colour, dash = styles[sweep]

@@ -1,0 +1,90 @@
+"""causal_transformer: a pre-LN decoder for token prediction with states (N, T, D) and logits (N, T, V)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from fa_registry.architectures._layers import linear
+from fa_registry.architectures.base import TOKENS, Architecture, ArchitectureCard, Network
+from fa_registry.architectures.vit_mini import MLP_RATIO, TransformerBranch, positions
+from fa_registry.records import Option, Scalar
+
+
+class TokenEmbedding(nn.Module):
+    """Sum of a token embedding and a position embedding: (N, T) → (N, T, D).
+
+    Attributes:
+        token: Embedding with weight (V, D).
+        position: Position embedding (1, T, D).
+    """
+
+    def __init__(self, token: nn.Embedding, position: nn.Parameter):
+        super().__init__()
+        self.token, self.position = token, position
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.token(x) + self.position[:, : x.shape[1]]
+
+
+class TiedHead(nn.Module):
+    """Head whose weight (V, D) is the token embedding's weight, so a step changes both."""
+
+    def __init__(self, weight: nn.Parameter):
+        super().__init__()
+        self.weight = weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.linear(x, self.weight)
+
+
+class CausalTransformer(Architecture):
+    card = ArchitectureCard(
+        name="causal_transformer",
+        line="token and position embedding → L causal pre-LN transformer blocks → LN → Linear, for token prediction",
+        options={
+            "d_hidden": Option(128, "width D of a position", least=1),
+            "num_blocks": Option(4, "number of blocks L; 0 is the shallow control", least=0),
+            "heads": Option(4, "number of attention heads in each block", least=1),
+            "tied": Option(
+                False,
+                "use the token embedding as the weight of the head; the B of dfa then replaces a matrix that also embeds tokens",
+            ),
+        },
+        source="a pre-LN decoder as in Radford et al. 2019; block as in vit_mini, embeddings N(0, .02²), and torch's default "
+        "initialisation of every other layer",
+        inputs=TOKENS,
+    )
+
+    def check(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...]) -> list[str]:
+        """Return a problem if `heads` does not divide d_hidden, or if an input is not one sequence of tokens."""
+        width, heads = int(options["d_hidden"]), int(options["heads"])
+        problems = [f"heads: expected a divisor of d_hidden {width}, found {heads}"] if width % heads else []
+        if len(image_shape) != 1:
+            problems.append(
+                f"expected a data set whose inputs are sequences of tokens (T,), found inputs {image_shape}"
+            )
+        return problems
+
+    def parameters(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int) -> int:
+        width = int(options["d_hidden"])
+        block = (4 + 2 * MLP_RATIO) * width * width + (9 + MLP_RATIO) * width
+        head = 0 if options["tied"] else (width + 1) * classes
+        return (classes + image_shape[0]) * width + int(options["num_blocks"]) * block + 2 * width + head
+
+    def build(
+        self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
+    ) -> Network:
+        """Return a network with states (N, T, d_hidden) for tokens (N, T) and a vocabulary of `classes` tokens."""
+        width, heads = int(options["d_hidden"]), int(options["heads"])
+        # drawn in this order, the embedding first: the shallow control starts with the same one
+        token = nn.Embedding(classes, width, _weight=positions(classes, width, generator).data[0])
+        embed = TokenEmbedding(token, positions(image_shape[0], width, generator))
+        blocks = [TransformerBranch(width, heads, generator, causal=True) for _ in range(int(options["num_blocks"]))]
+        head = TiedHead(token.weight) if options["tied"] else linear(width, classes, generator)
+        return Network(embed, blocks, nn.LayerNorm(width), head)
+
+
+PLUGIN = CausalTransformer()

@@ -1,0 +1,100 @@
+"""The headline of a task: its main metric, and the metrics that compare a run with its frozen control.
+
+A run records the headline of its task as a scalar metric. So the record of a run shows which headline it has.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from fa_registry.metrics.declarations import DECLARED
+from fa_registry.records import CLASSES, Reading, RunRecord, Scalar
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The names of a task's main metric and of the metrics derived from it.
+
+    Attributes:
+        name: the main metric, for example accuracy.
+        frozen: the main metric of the frozen control.
+        margin: the difference between a run and its frozen control. A positive difference means that the run is better.
+        scale: margin per unit of the main metric, for example 100 percentage points per unit of accuracy.
+        unit: unit of the margin, as text.
+    """
+
+    name: str
+    frozen: str
+    margin: str
+    scale: float
+    unit: str
+
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """Main metric, main metric of the control, and margin."""
+        return self.name, self.frozen, self.margin
+
+    @property
+    def symbol(self) -> str:
+        """The symbol of the main metric in sentences."""
+        return DECLARED[self.name].symbol
+
+    @property
+    def kind(self) -> str:
+        """The number format of the main metric."""
+        return DECLARED[self.name].kind
+
+    @property
+    def margin_kind(self) -> str:
+        """The number format of the margin."""
+        return DECLARED[self.margin].kind
+
+    @property
+    def sign(self) -> int:
+        """1 if a higher value is better, −1 if a lower value is better."""
+        return -1 if DECLARED[self.name].direction == "lower" else 1
+
+    def difference(self, value: float, reference: float) -> float:
+        """Return the margin of `value` over `reference`, rounded to 1e-9 of its unit.
+
+        Without rounding, .82 − .80 would be 1.9999999999999996 percentage points, and a run exactly at the limit would fail
+        (tests/protocol/test_rule_evaluation.py: exactly two points above frozen clears).
+        """
+        return round(self.sign * (value - reference) * self.scale, 9)
+
+    def chance(self, conventions: Mapping[str, Scalar]) -> float | None:
+        """Return the value that guessing reaches, or None if the run did not record the number of classes.
+
+        Guessing all C classes with equal probability has the accuracy 1/C and the cross entropy ln C.
+        """
+        classes = conventions.get(CLASSES)
+        if not isinstance(classes, int) or classes < 1:
+            return None
+        return {"1/C": 1 / classes, "ln C": math.log(classes)}.get(DECLARED[self.name].chance)
+
+    def exceeds(self, value: float, reference: float) -> bool:
+        """Return whether `value` is better than `reference`."""
+        return self.sign * value > self.sign * reference
+
+
+ACCURACY = Headline("accuracy", "frozen_accuracy", "margin_pp", 100.0, "pp")
+TOKEN_LOSS = Headline("token_loss", "frozen_token_loss", "margin_nats", 1.0, "nats")
+HEADLINES: Mapping[str, Headline] = MappingProxyType({item.name: item for item in (ACCURACY, TOKEN_LOSS)})
+MARGINS: Mapping[str, Headline] = MappingProxyType({item.margin: item for item in HEADLINES.values()})
+
+
+def headline_of(scalars: Mapping[str, Reading]) -> Headline:
+    """Return the headline whose main metric a run recorded; without one, return ACCURACY.
+
+    Args:
+        scalars: the scalar metrics of the run. A main metric that is N/A also counts as recorded.
+    """
+    return next((item for item in HEADLINES.values() if item.name in scalars), ACCURACY)
+
+
+def headlines_of(records: Iterable[RunRecord]) -> tuple[Headline, ...]:
+    """Return the headlines of several runs, without repeats and in the order of the runs; ACCURACY if there is no run."""
+    return tuple(dict.fromkeys(headline_of(record.measurements.scalars) for record in records)) or (ACCURACY,)

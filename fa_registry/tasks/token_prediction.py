@@ -1,0 +1,132 @@
+"""token_prediction: one token per position of a sequence; ℓ_i is the sum of the cross entropies of sample i's counted positions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from fa_registry.errors import UsageError
+from fa_registry.metrics import TOKEN_LOSS
+from fa_registry.network_mode import eval_mode
+from fa_registry.records import CLASSES, Reading, Scalar
+from fa_registry.tasks.base import Task, TaskCard
+
+IGNORED = -100  # target of a position that counts nowhere, as in torch
+TEST_BATCH = 64  # sequences per forward pass of an evaluation
+COUNTED = "counted_positions"
+
+
+class TokenPrediction(Task):
+    card = TaskCard(
+        name="token_prediction",
+        line="one token per position of a sequence, loss per token as the main metric",
+        targets=f"tokens (N, T), or {IGNORED} for a position that does not count",
+        loss="ℓ_i = Σ_t −log softmax(z_it)[y_it]",
+        source="the cross entropy of a language model; positions as in docs/decisions/0063",
+        headline=TOKEN_LOSS.name,
+        positions="sequence",
+    )
+
+    def takes(self, targets: Tensor) -> bool:
+        return not targets.is_floating_point() and targets.dim() == 2
+
+    def problems(self, train: Tensor, test: Tensor, outputs: int, eval_samples: int) -> list[str]:
+        """Return one sentence per problem: wrong shapes, tokens outside the vocabulary, no counted position."""
+        named = {"train_labels": train, "test_labels": test}
+        problems = [
+            f"{name}: expected tokens (samples, positions), found {targets.dtype} {tuple(targets.shape)}"
+            for name, targets in named.items()
+            if not self.takes(targets)
+        ]
+        if problems:
+            return problems
+        named["test_labels of the eval batch"] = test[:eval_samples]
+        for name, targets in named.items():
+            tokens = targets[targets != IGNORED]
+            if not len(tokens):
+                problems.append(f"{name}: expected at least one position that counts; all targets are {IGNORED}")
+            elif tokens.min() < 0 or tokens.max() >= outputs:
+                low, high = tokens.min().item(), tokens.max().item()
+                problems.append(
+                    f"{name}: expected tokens 0 to {outputs - 1}, because the vocabulary has {outputs}, found {low} to {high}"
+                )
+        return problems
+
+    def target_shape(self, outputs: Tensor) -> torch.Size:
+        return outputs.shape[:2]
+
+    def check_shapes(self, outputs: Tensor, targets: Tensor) -> None:
+        if outputs.dim() != 3 or targets.shape != self.target_shape(outputs):
+            raise UsageError(
+                f"expected outputs (N, T, V) with {self.card.targets}, found outputs {tuple(outputs.shape)} "
+                f"with {targets.dtype} targets {tuple(targets.shape)}"
+            )
+
+    def target_rows(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return one-hot rows (N, T, V); the row of a position that does not count is zero."""
+        self.check_shapes(outputs, targets)
+        counts = (targets != IGNORED).to(outputs.dtype).unsqueeze(2)
+        return torch.zeros_like(outputs).scatter_(2, targets.clamp(min=0).unsqueeze(2), counts)
+
+    def sample_losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        self.check_shapes(outputs, targets)
+        losses = nn.functional.cross_entropy(
+            outputs.flatten(0, 1), targets.flatten(), reduction="none", ignore_index=IGNORED
+        )
+        return losses.view(targets.shape).sum(dim=1)
+
+    def output_error(self, outputs: Tensor, targets: Tensor, rows: Tensor | None = None) -> Tensor:
+        """Return e = softmax(z) − onehot(y), (N, T, V); it is zero at a position that does not count."""
+        rows = self.target_rows(outputs, targets) if rows is None else rows
+        return (outputs.softmax(dim=2) - rows).masked_fill((targets == IGNORED).unsqueeze(2), 0.0)
+
+    def batch_score(self, outputs: Tensor, targets: Tensor, losses: Tensor) -> Tensor:
+        return losses.new_zeros(())
+
+    def train_metrics(self, mean: float) -> Mapping[str, Reading]:
+        return {}
+
+    def evaluate(self, network: nn.Module, inputs: Tensor, targets: Tensor) -> Mapping[str, Reading]:
+        """Return the loss per token in nats, the perplexity, and the bits per token."""
+        total = torch.zeros((), dtype=torch.float64, device=inputs.device)
+        with torch.inference_mode(), eval_mode(network):
+            for start in range(0, len(inputs), TEST_BATCH):
+                part = slice(start, start + TEST_BATCH)
+                total += self.sample_losses(network(inputs[part]), targets[part]).sum(dtype=torch.float64)
+        loss = total.item() / self.counted(targets)
+        perplexity = math.exp(loss) if loss < math.log(1e300) else math.inf
+        return {
+            TOKEN_LOSS.name: Reading.of(loss),
+            "perplexity": Reading.of(perplexity),
+            "bits_per_token": Reading.of(loss / math.log(2)),
+        }
+
+    def conventions(self, outputs: int) -> Mapping[str, Scalar]:
+        return {CLASSES: outputs, "task": self.card.name, "rows": "counted positions of a sequence"}
+
+    def counted(self, targets: Tensor) -> int:
+        """Return the number of positions that count."""
+        return int((targets != IGNORED).sum())
+
+    def state_rows(self, state: Tensor, targets: Tensor) -> Tensor:
+        """Return the states (N, T, D) of the counted positions, (rows, D)."""
+        if state.dim() != 3 or state.shape[:2] != targets.shape:
+            raise UsageError(
+                f"task {self.card.name}: expected a state (N, T, D) with one position per target {tuple(targets.shape)}, "
+                f"found a state {tuple(state.shape)}"
+            )
+        counts = targets != IGNORED
+        return state.flatten(0, 1) if counts.all() else state[counts]
+
+    def gradient_rows(self, gradient: Tensor, targets: Tensor) -> Tensor:
+        """Return the gradients or credits (N, T, D) of the counted positions, (rows, D)."""
+        return self.state_rows(gradient, targets)
+
+    def error_rows(self, error: Tensor, targets: Tensor) -> Tensor:
+        return self.state_rows(error, targets)
+
+
+PLUGIN = TokenPrediction()
