@@ -10,28 +10,27 @@ from fa_registry import diagnostics, jsonio
 from fa_registry.errors import PluginError
 from fa_registry.metrics import (
     ARITHMETIC,
-    AUDIT_TABLE,
     CHOICES,
-    COMPARED_SITES,
+    COMPARED_WITH_CONTROL,
     DECLARED,
     DEVIATIONS,
     GEOMETRIC,
+    HEADLINES,
     NONE,
-    NOTE_TABLE,
-    PAIRED,
     PLACED,
-    RUN_SCALARS,
     SITE_TABLES,
     SUBJECTS,
-    TERMINAL_TABLE,
+    TABLES,
     Metric,
     at_last_site,
+    headline_of,
     kind_of,
     metrics_of_cards,
     over_seeds,
     quantity_of,
     run_metrics,
     subject_of,
+    table,
 )
 from fa_registry.records import Reading
 from fa_registry.reporting.labels import means_in_text
@@ -52,13 +51,42 @@ def test_every_quantity_is_declared_whole():
 
 def test_only_what_stands_in_a_table_counts_as_placed():
     """Else a quantity that is declared and in no table would be on no page at all: `further` tells what has no place."""
-    assert not {name for name in PLACED if ({**DECLARED, **KNOWN})[name].about} - set(RUN_SCALARS)
+    assert not {name for name in PLACED if ({**DECLARED, **KNOWN})[name].about} - set(TABLES["run_scalars"])
 
 
-@pytest.mark.parametrize("table", [AUDIT_TABLE, TERMINAL_TABLE, NOTE_TABLE, PAIRED, COMPARED_SITES])
-def test_a_tables_names_are_those_of_quantities(table):
-    """One that is none would be a column that no page ever has, without a word."""
-    assert [name for name in table if name not in {**DECLARED, **KNOWN} and not at_last_site(name, KNOWN)] == []
+@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("headline", HEADLINES.values(), ids=HEADLINES)
+def test_the_names_in_a_table_are_those_of_metrics(name, headline):
+    """Any other name would be a column that no page ever shows, without an error."""
+    shown = table(name, [headline])
+    assert len(shown) == len(set(shown)) > 0
+    assert [metric for metric in shown if metric not in {**DECLARED, **KNOWN} and not at_last_site(metric, KNOWN)] == []
+
+
+def test_a_table_of_two_tasks_has_the_columns_of_both():
+    shown = table("audit", HEADLINES.values())
+    assert shown[:6] == ("accuracy", "token_loss", "frozen_accuracy", "frozen_token_loss", "margin_pp", "margin_nats")
+    assert set(COMPARED_WITH_CONTROL) == {name for item in HEADLINES.values() for name in (item.frozen, item.margin)}
+
+
+def test_the_margin_is_positive_if_the_run_is_better():
+    accuracy, loss = HEADLINES["accuracy"], HEADLINES["token_loss"]
+    assert accuracy.difference(0.82, 0.80) == 2.0 and loss.difference(3.0, 3.25) == 0.25
+    assert accuracy.exceeds(0.8, 0.1) and loss.exceeds(1.0, 2.0) and not loss.exceeds(2.0, 2.0)
+    assert DECLARED["accuracy"].direction == "higher" and DECLARED["token_loss"].direction == "lower"
+
+
+def test_chance_is_the_value_of_equal_probabilities():
+    conventions = {"classes": 32}
+    assert HEADLINES["accuracy"].chance(conventions) == 1 / 32
+    assert HEADLINES["token_loss"].chance(conventions) == math.log(32)
+    assert HEADLINES["token_loss"].chance({}) is None
+
+
+def test_a_run_has_the_headline_that_it_recorded():
+    assert headline_of({"token_loss": Reading(1.5)}).margin == "margin_nats"
+    assert headline_of({"accuracy": Reading(None, "no classes"), "loss_train": Reading(1.0)}).name == "accuracy"
+    assert headline_of({}).name == "accuracy"
 
 
 def test_a_number_that_has_a_line_in_the_form_is_in_what_lists_all_numbers_too():
@@ -76,7 +104,7 @@ def test_a_card_says_no_other_words_than_the_catalogue():
 def test_tables_name_what_is_declared_and_each_once():
     tables = [name for _, names in SITE_TABLES for name in names]
     assert len(tables) == len(set(tables)) and {KNOWN[name].where for name in tables} == {"site"}
-    assert {KNOWN[name].where for name in RUN_SCALARS} <= {"run", "epoch"}
+    assert {{**DECLARED, **KNOWN}[name].where for name in TABLES["run_scalars"]} <= {"run", "epoch"}
     assert all(KNOWN[deviation].about == mean for mean, deviation in DEVIATIONS.items())
 
 

@@ -140,7 +140,8 @@ LADDER = (
 )
 RULE_OF = (
     f"{ACCURACY.symbol} rejects a run whose {ACCURACY.symbol} is at most 1/classes of its data set. "
-    f"{GAMMA} rejects a run whose mean {GAMMA} over sites 1..L and samples is at most 0. {GAMMA} never rejects a run whose credit is exact by construction.",
+    f"{GAMMA} rejects a run whose mean {GAMMA} over sites 1..L and samples is at most 0. "
+    f"{GAMMA} never rejects a run whose credit is exact by construction.",
     "A rule warns if it fires but is not sufficient to fail a run in the edition. A rule also warns if its result is noisy, "
     "undecided, provisional or waived. A method is rejected if at least one of its runs is rejected, as in the verdict over "
     "seeds.",

@@ -247,7 +247,8 @@ class CreditInputs:
     @property
     def by_position(self) -> bool:
         """Whether the task has one target per position; error and credits are then (N, T, …), position by position."""
-        return (self.task or task_of(self.labels)).by_position
+        task = self.task or (None if self.labels is None else task_of(self.labels))
+        return task is not None and task.by_position
 
     def losses_of(self, outputs: Tensor, labels: Tensor | None = None) -> Tensor:
         """Return the losses ℓ_i, (N,), that other outputs would have.

@@ -57,6 +57,16 @@ class Headline:
         """1 if a higher value is better, −1 if a lower value is better."""
         return -1 if DECLARED[self.name].direction == "lower" else 1
 
+    @property
+    def beats(self) -> str:
+        """Verb for a value that is better than another: exceed, or fall below."""
+        return "exceed" if self.sign > 0 else "fall below"
+
+    @property
+    def better_side(self) -> str:
+        """Where a better value lies: above, or below."""
+        return "above" if self.sign > 0 else "below"
+
     def difference(self, value: float, reference: float) -> float:
         """Return the margin of `value` over `reference`, rounded to 1e-9 of its unit.
 

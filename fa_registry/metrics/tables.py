@@ -27,7 +27,10 @@ TABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "comparison": (HEADLINE, HEADLINE_GAMMA, "h_L", "growth_max", "g_norm_mean_ce_L", "stability_mid"),
         "comparison_sites": ("gamma", "h_norm", "g_norm_mean_ce"),  # besides the metrics that no table names
-        "run_scalars": ("stability_mid", "gamma_block_input_mean", "blocks_trained", "feature_drift_blocks"),
+        "run_scalars": (
+            *("perplexity", "bits_per_token", "excess_nats"),
+            *("stability_mid", "gamma_block_input_mean", "blocks_trained", "feature_drift_blocks"),
+        ),
         # files: audit.csv, and the metrics that a report contains for every epoch, or for every site at some epochs
         "csv": (HEADLINE, FROZEN, MARGIN, "h_L", "g_L", "g_norm_mean_ce_L", "growth_max", "stability_mid"),
         "trajectory": (

@@ -354,8 +354,8 @@ def judge_over_seeds(rule: Rule, case: RunWithControl, group: SeedGroup) -> Find
 
 
 def _chance_text(margins: Margins) -> str:
-    verb = "exceed" if margins.headline.sign > 0 else "fall below"
-    return f"the mean {margins.headline.symbol} {margins.value:.4f} does not {verb} chance, {margins.chance:.4f}"
+    headline = margins.headline
+    return f"the mean {headline.symbol} {margins.value:.4f} does not {headline.beats} chance, {margins.chance:.4f}"
 
 
 def _far_seed(criterion: FarSeed, margins: Margins) -> str:

@@ -47,8 +47,7 @@ def depth_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     chance = with_state(runs, AT_CHANCE, quantities=DEPTH)
     if chance:
         headline = _headline(chance[0])
-        verb = "exceed" if headline.sign > 0 else "fall below"
-        text = f"The {headline.symbol} does not {verb} chance, so no learning may be claimed, regardless of the frozen blocks"
+        text = f"The {headline.symbol} does not {headline.beats} chance, so no learning may be claimed, regardless of the frozen blocks"
         yield claim("at chance", text, runs, chance)
     clears = _clear(runs)
     if clears:
@@ -263,10 +262,9 @@ def _stated(finding: Finding) -> str:
             f"the {headline.symbol} of a frozen control that is not proven",
             "proven for each seed by the audit",
         )
-    side = "above" if headline.sign > 0 else "below"
     return (
-        f"The {headline.symbol} of the trained blocks is {side} {target}, {margin}. This does not show that the trained blocks beat "
-        f"frozen random blocks. A frozen control of the same setting, {control_text}, would decide this"
+        f"The {headline.symbol} of the trained blocks is {headline.better_side} {target}, {margin}. This does not show that the trained blocks "
+        f"beat frozen random blocks. A frozen control of the same setting, {control_text}, would decide this"
     )
 
 
@@ -378,6 +376,6 @@ def nearest_limit_text(runs: Sequence[RunAudit], finding: Finding) -> str:
         return ""
     return (
         f". The {MARGIN} is only {distance:.1f} pp from the limit, but the sampling error of {estimate.samples:,} test samples is "
-        f"± {estimate.half:.1f} pp of the {ACCURACY.symbol} (Wilson, 95 %). With another test set of this size, the margin might "
-        "be on the other side of the limit"
+        f"± {estimate.half:.1f} pp of the {ACCURACY.symbol} (Wilson, 95 %). With another test set of this size, the margin "
+        "might be on the other side of the limit"
     )

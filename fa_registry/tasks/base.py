@@ -15,7 +15,7 @@ from fa_registry.token_axes import gradient_vectors, state_vectors
 
 # A reason that runs record: replays compare it, so its text must not change.
 NO_CLASSES = "the targets are values, not classes: there is no accuracy"
-NO_TOKENS = "one target per position of a sequence (token prediction) is not supported"
+NO_TOKENS = "one target per position of a sequence is the task token_prediction"
 
 
 POSITIONS = ("none", "sequence")

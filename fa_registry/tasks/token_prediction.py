@@ -37,7 +37,7 @@ class TokenPrediction(Task):
         """Return one sentence per problem: wrong shapes, tokens outside the vocabulary, no counted position."""
         named = {"train_labels": train, "test_labels": test}
         problems = [
-            f"{name}: expected tokens (samples, positions), found {targets.dtype} {tuple(targets.shape)}"
+            f"{name}: expected tokens (samples, positions), one target per position, found {targets.dtype} {tuple(targets.shape)}"
             for name, targets in named.items()
             if not self.takes(targets)
         ]
@@ -61,7 +61,8 @@ class TokenPrediction(Task):
     def check_shapes(self, outputs: Tensor, targets: Tensor) -> None:
         if outputs.dim() != 3 or targets.shape != self.target_shape(outputs):
             raise UsageError(
-                f"expected outputs (N, T, V) with {self.card.targets}, found outputs {tuple(outputs.shape)} "
+                f"expected outputs (N, T, V) with one target per position, {self.card.targets}; "
+                f"found outputs {tuple(outputs.shape)} "
                 f"with {targets.dtype} targets {tuple(targets.shape)}"
             )
 

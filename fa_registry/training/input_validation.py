@@ -118,7 +118,9 @@ class Checks:
             return
         has_labels = _are_labels(y)
         if not has_labels:
-            hint = f"; {NO_TOKENS}" if y.dim() == 2 and y.max() > 1 else ""  # not for one-hot rows
+            hint = (
+                f"; {NO_TOKENS}, which is not supported here" if y.dim() == 2 and y.max() > 1 else ""
+            )  # not for one-hot rows
             self.problems.append(
                 f"{names[1]}: expected int64 labels of shape (N,), found {y.dtype} of shape {tuple(y.shape)}{hint}"
             )

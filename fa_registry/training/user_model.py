@@ -22,12 +22,12 @@ from fa_registry.diagnostics import (
     Unavailable,
     run_forward_backward,
 )
-from fa_registry.diagnostics._forward_backward import gradient_vectors
 from fa_registry.diagnostics.base import LEAST_ERROR, Diagnostic
 from fa_registry.diagnostics.h_norm import state_norms
 from fa_registry.errors import InvalidFields
 from fa_registry.metrics import REFERENCE_CHECK
 from fa_registry.records import Measurements, Reading
+from fa_registry.token_axes import gradient_vectors
 from fa_registry.training.input_validation import Checks
 from fa_registry.training.measuring import attempt, in_order
 from fa_registry.training.reference import WIDTHS, checked, unreferenced, without_reference
@@ -125,16 +125,19 @@ class UserCreditRule:
         with state_unchanged(self._model):
             return self._checked(self._rule(self._model, x, y), states)
 
-    def bench(self, x: Tensor, y: Tensor, states: Sequence[Tensor]) -> ProbeContext:
+    def bench(
+        self, x: Tensor, y: Tensor, states: Sequence[Tensor], rows: Callable[[Sequence[Tensor]], list[Tensor]]
+    ) -> ProbeContext:
         """Return a context that gives the diagnostics only the credits under new feedback.
 
-        The null distribution of Γ uses these credits. All other entries of the context are empty or unavailable.
+        The null distribution of Γ uses the rows of these credits. All other entries of the context are empty or unavailable.
         """
 
         def drawn(index: int) -> list[Tensor]:
             with state_unchanged(self._model):
                 generator = torch.Generator().manual_seed(SEED + index)
-                return _filled(self._checked(self._fresh(self._model, x, y, generator), states), states)
+                credits = self._checked(self._fresh(self._model, x, y, generator), states)
+                return rows(_filled(credits, states))
 
         return _bench(drawn if self._fresh else None, self._draws)
 
@@ -194,7 +197,7 @@ def measured(
     rule_credits = rule.given(x, y, states) if rule else None
     credits = None if rule_credits is None else _filled(rule_credits, states)
     if objection is None:
-        vectors = None if credits is None else [gradient_vectors(credit) for credit in credits]
+        vectors = None if credits is None else forward_backward.rows(credits)
         forward_backward, check = checked(
             network, x, y, forward_backward, vectors, directions if rule else None, samples
         )
@@ -203,7 +206,7 @@ def measured(
     )
     if initial_norms is not None and not initial_norms:
         base_observation = replace(base_observation, initial_norms=state_norms(base_observation.hidden))
-    bench = rule.bench(x, y, states) if rule else None
+    bench = rule.bench(x, y, states, forward_backward.rows) if rule else None
     objection = objection or (check.objection if check else "")
 
     def found_in(observation: Observation) -> Measurements:

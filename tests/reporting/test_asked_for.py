@@ -36,9 +36,9 @@ for name, quantity in metrics.DECLARED.items():
     for old, new in asked["letters"].items():
         said = {field: text.replace(old, new) for field, text in said.items()}
     changed[name] = dataclasses.replace(quantity, **{**said, **asked["words"].get(name, {})})
-metrics.DECLARED = MappingProxyType(changed)
-for table in ("AUDIT_TABLE", "TERMINAL_TABLE"):
-    setattr(metrics, table, (*getattr(metrics, table), *asked["columns"]))
+metrics.DECLARED = metrics.headlines.DECLARED = MappingProxyType(changed)
+added = {name: (*metrics.TABLES[name], *asked["columns"]) for name in ("audit", "audit_command")}
+metrics.tables.TABLES = MappingProxyType({**metrics.TABLES, **added})
 
 from fa_registry import diagnostics, jsonio
 from fa_registry.analyses import CATALOG

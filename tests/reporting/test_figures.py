@@ -176,11 +176,14 @@ def test_the_per_sample_gradient_stands_in_where_the_mean_ce_was_not_followed(re
 
 
 def test_the_band_is_of_frozen_controls_alone(report):
-    assert frozen_range(groups(report)) == (0.80, 0.81)
-    assert frozen_range([group for group in groups(report) if not group.control]) is None
+    assert frozen_range(groups(report), "accuracy") == (0.80, 0.81)
+    assert frozen_range([group for group in groups(report) if not group.control], "accuracy") is None
 
 
-@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel.quantity)
+OF_DIGITS = [panel for panel in PANELS if panel.quantity != "token_loss"]
+
+
+@pytest.mark.parametrize("panel", OF_DIGITS, ids=lambda panel: panel.quantity)
 def test_what_is_drawn_is_every_number_of_every_run(report, panel):
     ordered = groups(report)
     runs = [(group.method, run.record.trajectory[panel.quantity]) for group in ordered for run in group.runs]

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from fa_registry.metrics import AUDIT_TABLE, DECLARED, quantity_of
+from fa_registry.metrics import DECLARED, quantity_of
+from fa_registry.metrics import table as metric_table
 from fa_registry.protocol.grouping import groups
 from fa_registry.records import Reading, Verdict, Waiver
 from fa_registry.reporting.pages import index as build_index
@@ -106,7 +107,7 @@ def test_several_editions_are_compared_where_they_differ_first(rich, report):
 
 def test_stability_has_its_column_where_any_run_measured_it(rich, report):
     with_it, without = ([column.name for column in index(one).columns] for one in (rich, report))
-    assert with_it == list(AUDIT_TABLE) and set(with_it) - set(without) == {"stability_mid"}
+    assert with_it == list(metric_table("audit")) and set(with_it) - set(without) == {"stability_mid"}
     (part,) = index(rich).settings
     assert part.rows[0].estimates["stability_mid"].mean.reading.value == 0.1
 
@@ -262,7 +263,7 @@ def test_a_name_is_shortened_only_where_it_still_says_which_variant():
 
 
 def test_a_column_has_its_worst_judgement_with_the_seeds_it_is_about(rich):
-    columns = tuple(map(quantity_of, AUDIT_TABLE))
+    columns = tuple(map(quantity_of, metric_table("audit")))
     found = {group.method: judged_columns(group, columns) for group in groups(rich) if not group.control}
     assert found["fa"]["growth_max"] == Judged("D1", "fail", (42, 123))
     assert found["bp"] == {}

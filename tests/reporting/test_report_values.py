@@ -117,7 +117,7 @@ def test_a_seed_row_holds_the_runs_own_numbers(report):
 
 def test_a_control_is_not_compared_with_itself(report):
     control = next(run for run in report.runs if run.verdict.outcome == "control")
-    assert Frozen.of(report).accuracy(control).reading.reason == "this run is the frozen control"
+    assert Frozen.of(report).value(control).reading.reason == "this run is the frozen control"
 
 
 def test_a_missing_frozen_control_is_na_with_its_reason(report):

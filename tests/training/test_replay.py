@@ -191,8 +191,8 @@ def test_a_run_without_digests_is_replayed_to_its_final_weights_and_says_why(tmp
 def test_on_another_configuration_a_whole_replay_compares_the_accuracy(tmp_path, apart, concluded):
     sealed = _with(recorded_run(tmp_path), chain=["0" * 64] * 4)
     elsewhere = dataclasses.replace(sealed, exact=False, elsewhere="trained with x, measured with y")
-    reached = accuracy_of(replayed(_with(elsewhere, accuracy=0.0)))
-    check = replayed(_with(elsewhere, accuracy=reached + apart))
+    reached = accuracy_of(replayed(_with(elsewhere, result=0.0)))
+    check = replayed(_with(elsewhere, result=reached + apart))
     assert check.outcome == "not possible" and is_undecidable(check) is not concluded
     assert check.detail.endswith(OTHER_BITS) is concluded
     assert f"the test accuracy is {reached:.4f}; the recorded accuracy is {reached + apart:.4f}" in check.detail

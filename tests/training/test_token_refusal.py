@@ -1,4 +1,4 @@
-"""One target per position is refused with a sentence, never measured wrongly.
+"""The task classification refuses one target per position with a sentence, and never measures it wrongly.
 
 With T = V cross entropy takes positions for classes without an error.
 """
@@ -6,6 +6,7 @@ With T = V cross entropy takes positions for classes without an error.
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ from fa_registry import datasets
 from fa_registry.diagnostics import run_forward_backward
 from fa_registry.errors import InvalidFields, UsageError
 from fa_registry.published_api import diagnosis
-from fa_registry.tasks import output_error, sample_losses, target_rows
+from fa_registry.tasks import CATALOG, sample_losses
 from fa_registry.training.run_setup import build_setup
 from fa_registry.training.step import OutputError
 from tests.helpers.tiny_tasks import CPU, tiny_spec
@@ -51,7 +52,9 @@ def tokens(length: int) -> torch.Tensor:
 def test_the_loss_the_error_and_the_step_refuse_one_target_per_position(length):
     labels = tokens(length)
     outputs = torch.randn(12, length, VOCABULARY)
-    for measured in (sample_losses, target_rows, output_error, OutputError.of):
+    task = CATALOG.get("classification")
+    step = partial(OutputError.of, task=task)
+    for measured in (task.sample_losses, task.target_rows, task.output_error, step):
         with pytest.raises(UsageError, match=REFUSED) as refused:
             measured(outputs, labels)
         assert str(tuple(outputs.shape)) in str(refused.value) and str(tuple(labels.shape)) in str(refused.value)
@@ -75,15 +78,15 @@ def test_targets_that_do_not_fit_the_outputs_are_refused(outputs, labels):
 @pytest.mark.parametrize("length", LENGTHS)
 def test_a_forward_and_backward_pass_on_tokens_is_refused(length):
     with pytest.raises(UsageError, match=REFUSED):
-        run_forward_backward(TokenNetwork(), tokens(length), tokens(length))
+        run_forward_backward(TokenNetwork(), tokens(length), tokens(length), task=CATALOG.get("classification"))
 
 
 class Tokens(datasets.base.Dataset):
     """The digits with labels of another shape."""
 
-    def __init__(self, shape: tuple[int, ...], dtype: torch.dtype):
+    def __init__(self, shape: tuple[int, ...], dtype: torch.dtype, task: str):
         self._digits, self._shape, self._dtype = datasets.get("digits"), shape, dtype
-        self.card = dataclasses.replace(self._digits.card, name="tokens")
+        self.card = dataclasses.replace(self._digits.card, name="tokens", task=task)
 
     def load(self, device, root=None, seed=0):
         splits = self._digits.load(device, root, seed)
@@ -94,11 +97,17 @@ class Tokens(datasets.base.Dataset):
 
 
 @pytest.mark.parametrize(
-    ("shape", "dtype"), [((VOCABULARY,), torch.int64), ((6,), torch.int64), ((), torch.float32), ((6,), torch.float32)]
+    ("shape", "dtype", "task"),
+    [
+        ((VOCABULARY,), torch.int64, "classification"),
+        ((6,), torch.int64, "classification"),
+        ((), torch.float32, ""),
+        ((6,), torch.float32, ""),
+    ],
 )
-def test_a_data_set_with_targets_of_another_shape_is_refused_before_training(monkeypatch, shape, dtype):
+def test_a_data_set_with_targets_of_another_shape_is_refused_before_training(monkeypatch, shape, dtype, task):
     spec = tiny_spec()
-    dataset = Tokens(shape, dtype)
+    dataset = Tokens(shape, dtype, task)
     monkeypatch.setattr(datasets, "get", lambda name: dataset)
     with pytest.raises(InvalidFields, match=REFUSED) as refused:
         build_setup(spec, CPU)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fa_registry import bundled_files
 from fa_registry.errors import UsageError
-from fa_registry.metrics import HEADLINE_GAMMA, SUBJECTS, TABLES, headline_of, quantity_of, table
+from fa_registry.metrics import HEADLINE_GAMMA, SUBJECTS, TABLES, Metric, headline_of, quantity_of, table
 from fa_registry.protocol.credit import exact_sites, is_exact
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.replay_summary import series_label
@@ -124,7 +124,7 @@ def form_context(group: Group, link: Link, sources: Sources, blank_texts: Mappin
         evidence=evidence(group.runs, excluded),
         equations=description(method.get("equations")),
         deviations=tuple(method.get("deviations", ())),
-        headline=headline,
+        headline=quantity_of(headline.name),
         accuracy=estimates[headline.name],
         sampling=sampling(group.runs),
         frozen=estimates[headline.frozen],
@@ -217,15 +217,20 @@ class FormContext:
     deviations: tuple[str, ...] = documented(
         "numbered deviations from the source, according to the method's card", "text"
     )
-    accuracy: Estimate = documented("test accuracy over seeds, whole test set", "fraction")
+    headline: Metric = documented("declaration of the task's main metric: symbol, label, number format", "record")
+    accuracy: Estimate = documented(
+        "the main metric over seeds, whole test set; for classes the accuracy", "unit of the main metric"
+    )
     sampling: Sampling | None = documented(
         "uncertainty of the accuracy from the size of the test set: Wilson's 95 % interval; none if the size is unknown",
         "fraction",
     )
-    frozen: Estimate = documented("the frozen controls' accuracy, paired by seed", "fraction")
-    margin: Estimate = documented("accuracy − frozen accuracy, paired by seed", "percentage points")
+    frozen: Estimate = documented("the frozen controls' main metric, paired by seed", "unit of the main metric")
+    margin: Estimate = documented(
+        "margin over the frozen controls, positive if the run is better, paired by seed", "percentage points, or nats"
+    )
     depth: tuple[FindingRow, ...] = documented(
-        "the leading edition's findings on the margin over the frozen control", "percentage points"
+        "the leading edition's findings on the margin over the frozen control", "percentage points, or nats"
     )
     gamma: Estimate = documented("the headline Γ, gamma_deep_mean", "cosine")
     aggregates: tuple[MetricSummary, ...] = documented("Γ by every aggregation, and their spread", "cosine")
