@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.records import Option, Scalar
+from fa_registry.tasks import Task
 from fa_registry.token_axes import broadcast_over_positions
 
 READOUT = ("out_ln", "out_head")
@@ -194,7 +195,7 @@ class ExactCostate(abc.ABC):
     """Interface of networks whose costates have a formula and can be computed without autograd."""
 
     @abc.abstractmethod
-    def costates(self, x: Tensor, y: Tensor) -> list[Tensor]:
+    def costates(self, x: Tensor, y: Tensor, task: Task | None = None) -> list[Tensor]:
         """Return λ_l = ∂(Σ_i terminal loss_i)/∂h_l for l = 0..L, computed without autograd.
 
         Each costate has the shape of its state and the sign of the gradient, and is not divided by N. Process noise is off.
@@ -202,6 +203,7 @@ class ExactCostate(abc.ABC):
         Args:
             x: Inputs (N, …).
             y: Classes (N,) or values (N, C).
+            task: Task of y, or None for the built-in task that fits the type of y.
         """
 
 

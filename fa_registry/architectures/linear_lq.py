@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from fa_registry.architectures._layers import linear
 from fa_registry.architectures.base import Architecture, ArchitectureCard, ExactCostate, Network, Noisy
 from fa_registry.records import Option, Scalar
-from fa_registry.tasks import task_of
+from fa_registry.tasks import Task, task_of
 
 
 class LinearStep(Noisy):
@@ -38,7 +38,7 @@ class LinearStep(Noisy):
 class LinearSystem(Network, ExactCostate):
     """Linear network h_l = h_{l-1} + A_l h_{l-1} + σ ξ_l with the logits z = C h_L."""
 
-    def costates(self, x: Tensor, y: Tensor) -> list[Tensor]:
+    def costates(self, x: Tensor, y: Tensor, task: Task | None = None) -> list[Tensor]:
         """Return λ_L = e C and λ_{l-1} = λ_l (I + A_l), each (N, D), for l = 0..L and σ = 0.
 
         The error e has one row per sample. The matrices A_l are multiplied from the right and without a transpose, because a layer
@@ -47,7 +47,7 @@ class LinearSystem(Network, ExactCostate):
         state = self.embed(x)
         for block in self.blocks:
             state = state + state @ block.a.weight.T + block.a.bias
-        error = task_of(y).output_error(state @ self.out_head.weight.T + self.out_head.bias, y)
+        error = (task or task_of(y)).output_error(state @ self.out_head.weight.T + self.out_head.bias, y)
         costates = [error @ self.out_head.weight]  # (batch, hidden)
         for block in reversed(self.blocks):
             costates.insert(0, costates[0] + costates[0] @ block.a.weight)

@@ -8,13 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from fa_registry.records import CREDIT_CHECK, NETWORK_CHECK, SHARED_SAMPLES, Check, Finding, Reading, RunRecord
+from fa_registry.records import (
+    CREDIT_CHECK,
+    NETWORK_CHECK,
+    SHARED_SAMPLES,
+    TASK_CHECK,
+    Check,
+    Finding,
+    Reading,
+    RunRecord,
+)
 from fa_registry.records.configurations import is_undecidable
 from fa_registry.records.manifest_checks import OWN_LOOP
 
 METHOD, CODE, SEAL, MEASURING = "method", "code", "seal", "measuring"  # each is the code of a rule
 ADOPTED, CONTROLS, DUPLICATE = "adopted", "controls", "duplicate"
-CREDIT, NETWORK, DATA = "credit rule", "network", "data"
+CREDIT, NETWORK, DATA, TASK = "credit rule", "network", "data", "task"
 CONFORMANCE = "conformance"  # the metric of METHOD
 FAILED = "FAILED CONFORMANCE"
 TITLES = {
@@ -28,6 +37,7 @@ TITLES = {
     CREDIT: CREDIT_CHECK,
     NETWORK: NETWORK_CHECK,
     DATA: "test samples in the training set",
+    TASK: "task",
 }
 QUANTITIES = {name: name for name in TITLES} | {METHOD: CONFORMANCE}
 INITIAL, STEPS = "initial weights", "first steps"
@@ -37,6 +47,7 @@ WARNED = {
     # a warning, because an author can write `cuda` into any specification
     MEASURING: (MEASURING, "NOT MEASURED AGAIN", "every metric is recomputed from the recorded weights"),
     CREDIT_CHECK: (CREDIT, "NOT TOLD APART", "at the final weights, the credit differs from that of backpropagation"),
+    TASK_CHECK: (TASK, "THIRD-PARTY TASK", "a built-in task computes the losses and the main metric"),
     NETWORK_CHECK: (NETWORK, "LOOKS ANSWERS UP", "each output of the network depends only on its input image"),
 }
 MOST_SHARED = 0.01

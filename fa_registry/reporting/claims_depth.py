@@ -47,7 +47,10 @@ def depth_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     chance = with_state(runs, AT_CHANCE, quantities=DEPTH)
     if chance:
         headline = _headline(chance[0])
-        text = f"The {headline.symbol} does not {headline.beats} chance, so no learning may be claimed, regardless of the frozen blocks"
+        text = (
+            f"The {headline.symbol} does not {headline.beats} chance, so no learning may be claimed, regardless of the frozen "
+            "blocks"
+        )
         yield claim("at chance", text, runs, chance)
     clears = _clear(runs)
     if clears:
@@ -263,8 +266,8 @@ def _stated(finding: Finding) -> str:
             "proven for each seed by the audit",
         )
     return (
-        f"The {headline.symbol} of the trained blocks is {headline.better_side} {target}, {margin}. This does not show that the trained blocks "
-        f"beat frozen random blocks. A frozen control of the same setting, {control_text}, would decide this"
+        f"The {headline.symbol} of the trained blocks is {headline.better_side} {target}, {margin}. This does not show that "
+        f"the trained blocks beat frozen random blocks. A frozen control of the same setting, {control_text}, would decide this"
     )
 
 

@@ -3,10 +3,14 @@
 A task defines the loss, the error at the outputs, the main metric, and the conversion of targets to rows of the outputs' shape.
 """
 
+from collections.abc import Mapping
+
 from torch import Tensor
 
-from fa_registry.errors import UsageError
+from fa_registry.errors import PluginError, UsageError
+from fa_registry.metrics import ACCURACY, DECLARED, HEADLINES
 from fa_registry.plugin_registry import Catalog
+from fa_registry.records import Reading
 from fa_registry.tasks.base import NO_CLASSES, NO_TOKENS, Task, TaskCard
 
 __all__ = [
@@ -17,11 +21,14 @@ __all__ = [
     "TaskCard",
     "is_regression",
     "output_error",
+    "reported_metrics",
     "sample_losses",
     "target_rows",
     "task_of",
 ]
 
+# Built-in metrics that a task computes.
+OF_TASKS = (*HEADLINES, "accuracy_train", "perplexity", "bits_per_token")
 CATALOG = Catalog("tasks", "task", Task, card=TaskCard)
 
 
@@ -43,6 +50,23 @@ def task_of(targets: Tensor, name: str = "") -> Task:
         if task.takes(targets):
             return task
     raise UsageError(f"expected integer class numbers or floating-point target values, found {targets.dtype} targets")
+
+
+def reported_metrics(task: Task, metrics: Mapping[str, Reading]) -> dict[str, Reading]:
+    """Return metrics that a task computed.
+
+    Raises:
+        PluginError: if a third-party task returned a metric that a built-in diagnostic measures, or an accuracy outside 0 to 1.
+    """
+    reserved = sorted(name for name in metrics if name in DECLARED and name not in OF_TASKS)
+    accuracy = metrics.get(ACCURACY.name)
+    if reserved:
+        raise PluginError(
+            f"task {task.card.name!r} returned built-in metrics that only diagnostics measure: {', '.join(reserved)}"
+        )
+    if accuracy is not None and accuracy.value is not None and not 0 <= accuracy.value <= 1:
+        raise PluginError(f"task {task.card.name!r}: expected an accuracy from 0 to 1, found {accuracy.value!r}")
+    return dict(metrics)
 
 
 # For code that has labels but no data set, such as a third-party method.

@@ -144,6 +144,7 @@ def trained_gradients(
             generator,
             torch.tensor(progress, device=images.device),
             run,
+            trial.task,
         )
     return gradients(trial.network)
 
@@ -242,7 +243,15 @@ def gradients_by_credits(
         matrices = method.backward_weights(trial.feedback, network) if has_matrices else {}
     with _as_in_training(trial) as run, backward_through(network, matrices):
         local_credit_step(
-            network, measured_method, NoFeedback(), images, labels, spec.penalty, spec.recipe.credit_norm, run=run
+            network,
+            measured_method,
+            NoFeedback(),
+            images,
+            labels,
+            spec.penalty,
+            spec.recipe.credit_norm,
+            run=run,
+            task=trial.task,
         )
     return gradients(network)
 

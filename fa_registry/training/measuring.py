@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fa_registry import architectures, datasets, diagnostics, methods, provenance
+from fa_registry import architectures, datasets, diagnostics, methods, provenance, tasks
 from fa_registry.datasets.base import shared_samples
 from fa_registry.diagnostics import Observation
 from fa_registry.diagnostics.base import MOMENTS, REFERENCE_BATCH, Diagnostic, Measured
@@ -34,6 +34,7 @@ from fa_registry.records import (
     Series,
     SiteSeries,
 )
+from fa_registry.tasks import reported_metrics
 from fa_registry.training.checkpoint import load_into
 from fa_registry.training.configuration import configuration
 from fa_registry.training.devices import products
@@ -95,7 +96,7 @@ def measure(
         name: members[name] for name in sorted(members, key=_built_in_first) if members[name].card.when in moments
     }
     measurements = _found(selected_diagnostics, observation)
-    if objection is None and is_third_party(setup.spec):
+    if objection is None and is_third_party(setup):
         samples = None if "final" in moments else SAMPLES
         _, check = checked(
             setup.network,
@@ -114,13 +115,14 @@ def measure(
     return in_order(measurements.sites, scalars, measurements.failures)
 
 
-def is_third_party(spec: RunSpec) -> bool:
-    """Return whether the architecture or the method of a run is third-party."""
-    builtin_flags = (
-        architectures.CATALOG.location(spec.architecture).is_builtin,
-        methods.CATALOG.location(spec.method).is_builtin,
+def is_third_party(setup: RunSetup) -> bool:
+    """Return whether the architecture, the method or the task of a run is third-party."""
+    locations = (
+        architectures.CATALOG.location(setup.spec.architecture),
+        methods.CATALOG.location(setup.spec.method),
+        tasks.CATALOG.location(setup.task.card.name),
     )
-    return not all(builtin_flags)
+    return not all(location.is_builtin for location in locations)
 
 
 def _found(members: Mapping[str, Diagnostic], observation: Observation) -> Measurements:
@@ -172,7 +174,7 @@ def with_final(
         no_feedback, initial: as for `measure`.
     """
     # metrics based on a wrong reference gradient are withdrawn from both moments
-    final = measure(setup, no_feedback, MOMENTS if is_third_party(setup.spec) else ("final",), initial)
+    final = measure(setup, no_feedback, MOMENTS if is_third_party(setup) else ("final",), initial)
     merged = in_order(
         {**measured.sites, **final.sites},
         {**measured.scalars, **final.scalars},
@@ -197,10 +199,10 @@ def with_conventions(
         members: the diagnostics by name, or None for all installed diagnostics.
     """
     conventions: dict[str, Scalar] = {
+        **setup.task.conventions(setup.card.classes),  # first: a third-party task cannot replace the other entries
         "eval_samples": len(setup.eval_batch[1]),
         "eval_digest": eval_digest(setup),
         "test_samples": len(setup.splits.test_labels),
-        **setup.task.conventions(setup.card.classes),
         SHARED_SAMPLES: shared_samples(setup.splits),
         **conventions_of(setup, members),
         **bench_conventions(setup, used_conventions),
@@ -289,7 +291,9 @@ def check_first_credits(setup: RunSetup) -> None:
 
 def test_metrics(setup: RunSetup) -> dict[str, Reading]:
     """Return the task's metrics on the whole test set, first the main metric."""
-    metrics = dict(setup.task.evaluate(setup.network, setup.splits.test_images, setup.splits.test_labels))
+    metrics = reported_metrics(
+        setup.task, setup.task.evaluate(setup.network, setup.splits.test_images, setup.splits.test_labels)
+    )
     headline = metrics.get(setup.task.card.headline)
     if setup.splits.entropy_rate is not None and headline is not None:
         excess = headline.value is not None

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fa_registry import architectures
+from fa_registry import architectures, tasks
 from fa_registry.diagnostics import eval_mode
 from fa_registry.metrics import ACCURACY
-from fa_registry.records import NETWORK_CHECK, Check, Measurements, Reading
+from fa_registry.records import NETWORK_CHECK, TASK_CHECK, Check, Measurements, Reading
 from fa_registry.tasks import NO_CLASSES
 from fa_registry.tasks.classification import accuracy
 from fa_registry.training.probe_context import stream
@@ -25,6 +25,7 @@ from fa_registry.training.run_setup import RunSetup
 SAMPLES = 1_000  # test samples of the probes, drawn from the run's seed; all of a smaller test set
 ALONE = 64  # samples that are also classified one at a time
 NOISE = 0.01  # of the images' standard deviation: invisible, but it changes the bits of every pixel
+TOKEN_MARGIN = 0.2  # nats per token by which a test loss may be smaller than a training loss
 MARGIN = 0.05  # of accuracy: far more than rounding or this noise change, far less than a lookup gains
 DEVIATIONS = 4.0  # standard deviations of sampling noise that every probe allows
 
@@ -86,16 +87,17 @@ def network_check(setup: RunSetup, measured: Measurements) -> Check | None:
         measured: the run's recomputed measurements, which contain the accuracy on the whole test set.
 
     Returns:
-        The result, or None for a built-in architecture and for a data set without classes. The outcome is "not possible" if a probe
+        The result, or None for a built-in architecture and for a data set with neither classes nor tokens. The
+        outcome is "not possible" if a probe
         fails or gives an impossible result.
     """
     full_accuracy = measured.scalars.get(ACCURACY.name, Reading(None, NO_CLASSES)).value
-    if (
-        architectures.CATALOG.location(setup.spec.architecture).is_builtin
-        or setup.task.card.headline != ACCURACY.name
-        or full_accuracy is None
+    if architectures.CATALOG.location(setup.spec.architecture).is_builtin or (
+        full_accuracy is None and not setup.task.by_position
     ):
         return None
+    if setup.task.by_position:
+        return _token_check(setup)
     try:
         probes = probe(setup, full_accuracy)
     except Exception as error:  # a network may fail on batches that it does not know
@@ -109,6 +111,62 @@ def network_check(setup: RunSetup, measured: Measurements) -> Check | None:
         "agrees",
         f"accuracy {probes.whole:.4f} in the test set's order, {probes.shuffled:.4f} in another, {probes.noisy:.4f} with noise, "
         f"{probes.train:.4f} on training samples, {probes.random:.4f} on random images",
+    )
+
+
+def _token_check(setup: RunSetup) -> Check:
+    """Check that a network predicts a token from the earlier tokens of the same sequence only."""
+    inputs, random = setup.splits.test_images[:ALONE], stream(setup, "network_check")
+    half = inputs.shape[1] // 2
+    later = torch.randint(0, setup.card.classes, inputs[:, half:].shape, generator=random).to(inputs)
+    train_indices = torch.randperm(len(setup.splits.train_labels), generator=random)[:SAMPLES].to(setup.device)
+    train = (setup.splits.train_images[train_indices], setup.splits.train_labels[train_indices])
+    test = (setup.splits.test_images[:SAMPLES], setup.splits.test_labels[:SAMPLES])
+    headline = setup.task.card.headline
+    try:
+        with torch.inference_mode(), eval_mode(setup.network):
+            changed = setup.network(torch.cat([inputs[:, :half], later], dim=1))[:, :half].argmax(dim=-1)
+            causal = (setup.network(inputs)[:, :half].argmax(dim=-1) == changed).double().mean().item()
+        alone = _same_alone(setup, inputs)
+        train_loss, test_loss = (setup.task.evaluate(setup.network, *part)[headline].value for part in (train, test))
+    except Exception as error:  # a network may fail on batches that it does not know
+        return Check(NETWORK_CHECK, "not possible", f"a probe of the network failed: {type(error).__name__}: {error}")
+    objections = []
+    if causal < 1 - MARGIN:
+        objections.append(f"{1 - causal:.0%} of the predictions change if only later tokens of the sequence change")
+    if alone < 1 - MARGIN:
+        objections.append(f"{1 - alone:.0%} of the predictions change in a batch of one sequence")
+    if None not in (train_loss, test_loss) and test_loss < train_loss - TOKEN_MARGIN:
+        objections.append(
+            f"the loss per token is {test_loss:.4f} on the test set, {train_loss:.4f} on training sequences"
+        )
+    if objections:
+        return Check(
+            NETWORK_CHECK, "not possible", f"the outputs depend on more than earlier tokens: {'; '.join(objections)}"
+        )
+    return Check(
+        NETWORK_CHECK,
+        "agrees",
+        f"{causal:.0%} of the predictions do not depend on later tokens, {alone:.0%} not on other sequences; loss per token "
+        f"{test_loss:.4f} on the test set, {train_loss:.4f} on training sequences",
+    )
+
+
+def task_check(setup: RunSetup) -> Check | None:
+    """Return the check of a third-party task, or None for a built-in task.
+
+    A third-party task may compute any loss and any main metric, for example one that depends on the weights. So its results are
+    never proven.
+    """
+    name = setup.task.card.name
+    location = tasks.CATALOG.location(name)
+    if location.is_builtin:
+        return None
+    return Check(
+        TASK_CHECK,
+        "not possible",
+        f"the package {location.package} {location.version} contains the task {name}, which computes the losses and the main "
+        "metric of this run",
     )
 
 
@@ -144,6 +202,6 @@ def probe(setup: RunSetup, full_accuracy: float) -> Probes:
 def _same_alone(setup: RunSetup, images: Tensor) -> float:
     """Return the fraction of samples whose predicted class is the same in a batch of one sample."""
     with torch.inference_mode(), eval_mode(setup.network):
-        batch_classes = setup.network(images).argmax(dim=1)
-        single_classes = torch.cat([setup.network(image[None]).argmax(dim=1) for image in images])
+        batch_classes = setup.network(images).argmax(dim=-1)
+        single_classes = torch.cat([setup.network(image[None]).argmax(dim=-1) for image in images])
     return (batch_classes == single_classes).double().mean().item()

@@ -292,7 +292,7 @@ def _costates(setup: RunSetup, double: Callable[[], Network]) -> Callable[[], li
         network = double()
         with torch.no_grad():
             states = network.hidden(images.double())
-            costates = network.costates(images.double(), labels)
+            costates = network.costates(images.double(), labels, setup.task)
         _check(f"architecture {setup.spec.architecture!r}", costates, [tuple(state.shape) for state in states])
         return costates
 

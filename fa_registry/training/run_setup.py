@@ -17,12 +17,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fa_registry import architectures, datasets, methods
+from fa_registry import architectures, datasets, methods, tasks
 from fa_registry.architectures.base import TOKENS, ArchitectureCard, Network, part_of
 from fa_registry.datasets._files import data_root
 from fa_registry.datasets.base import Dataset, DatasetCard, Splits
 from fa_registry.diagnostics.h_norm import state_norms
-from fa_registry.errors import InvalidFields
+from fa_registry.errors import InvalidFields, PluginError
 from fa_registry.methods.base import Method, MethodCard, NetworkShape
 from fa_registry.network_mode import eval_mode
 from fa_registry.records import RunSpec
@@ -35,6 +35,7 @@ from fa_registry.training.devices import products
 MOST_BLOCKS = 10_000  # one module each, at any width
 BYTES, BYTES_A_WEIGHT = 4, 16  # of a float32; of a trained weight with its gradient and the optimiser's two moments
 WIDE = 1_000  # if an option of a method is larger, its feedback is counted before it is drawn, which costs a second in torch
+CHECKED_SAMPLES = 8  # for which the output error of a third-party task is compared with the gradient of its losses
 EVAL_SAMPLES = 128  # protocol.md §1: the first 128 test samples, unshuffled
 
 
@@ -145,6 +146,8 @@ def build_setup_from_splits(spec: RunSpec, device: torch.device, card: DatasetCa
     if problems := _feedback_too_large(spec, method, shape):
         raise InvalidFields(f"method {spec.method}", problems)
     feedback = method.feedback(shape, spec.method_options, generator(spec.seed, "feedback"))
+    if not tasks.CATALOG.location(task.card.name).is_builtin:
+        check_output_error(task, shape.classes, splits.test_labels[:CHECKED_SAMPLES])
     network = to_device(network, device)
     norms = _state_norms(network, task, splits.test_images[:EVAL_SAMPLES], splits.test_labels[:EVAL_SAMPLES])
     return RunSetup(spec, device, card, splits, network, method, feedback.to(device), norms)
@@ -272,6 +275,37 @@ def task_problems(method: MethodCard, architecture: ArchitectureCard, task: Task
             f"architecture: {architecture.name} needs {needed}; the task {task.card.name} has {task.card.targets}"
         )
     return problems
+
+
+def check_output_error(task: Task, outputs: int, targets: Tensor) -> None:
+    """Compare a task's output error with the gradient of its losses, at random outputs.
+
+    Args:
+        outputs: C, the number of outputs of the network.
+        targets: targets of some samples.
+
+    Raises:
+        PluginError: if the two differ, or if the losses are not differentiable.
+    """
+    shape = (*targets.shape[:2], outputs) if task.by_position else (len(targets), outputs)
+    random = torch.Generator().manual_seed(0)
+    leaf = torch.randn(shape, generator=random, dtype=torch.float64).to(targets.device).requires_grad_()
+    rows = targets.double() if targets.is_floating_point() else targets
+    try:
+        (gradient,) = torch.autograd.grad(task.sample_losses(leaf, rows).sum(), leaf)
+    except RuntimeError as error:
+        raise PluginError(f"task {task.card.name!r}: its losses cannot be differentiated: {error}") from error
+    error = task.output_error(leaf.detach(), rows)
+    if error.shape != gradient.shape or not torch.allclose(
+        error.double(), gradient, rtol=1e-4, atol=1e-6, equal_nan=True
+    ):
+        deviation = (
+            (error - gradient).abs().max().item() if error.shape == gradient.shape else f"shape {tuple(error.shape)}"
+        )
+        raise PluginError(
+            f"task {task.card.name!r}: output_error must be the gradient of sample_losses at the outputs; found a largest "
+            f"deviation of {deviation}"
+        )
 
 
 def network_shape(network: Network, sample: Tensor, classes: int) -> NetworkShape:

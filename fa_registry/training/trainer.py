@@ -15,6 +15,7 @@ from torch import Tensor
 from fa_registry.architectures.base import noisy
 from fa_registry.records import Reading, RunSpec
 from fa_registry.seeding import generator
+from fa_registry.tasks import reported_metrics
 from fa_registry.training.controls import train_mode, trainable_parameters
 from fa_registry.training.cuda_graph import PLAIN, Capture, CapturedStep, cuda_capture
 from fa_registry.training.devices import products, runner
@@ -169,7 +170,11 @@ class Trainer:
         task = self.setup.task
         loss, score, penalty = (self._totals / task.counted(self.setup.splits.train_labels)).tolist()
         self.chain.extend()
-        return {"loss_train": Reading.of(loss), **task.train_metrics(score), "penalty": Reading.of(penalty)}
+        return {
+            "loss_train": Reading.of(loss),
+            **reported_metrics(task, task.train_metrics(score)),
+            "penalty": Reading.of(penalty),
+        }
 
     @contextmanager
     def _on_own_stream(self) -> Iterator[None]:

@@ -304,7 +304,7 @@ def run_time(setup: RunSetup, stopwatch: Stopwatch, budget: float) -> RunTime | 
     training = training_seconds(trainer, stopwatch)
     measured = measure(setup)  # the first measurement also draws what later ones reuse
     measuring = stopwatch.time(lambda: measure(setup))
-    if is_third_party(setup.spec):  # its reference gradient is checked at intervals of several epochs
+    if is_third_party(setup):  # its reference gradient is checked at intervals of several epochs
         unchecked = stopwatch.time(lambda: measure(setup, objection=""))
         measuring = unchecked + max(0.0, measuring - unchecked) / EVERY
     final = stopwatch.time(lambda: with_final(measured, setup, initial=trainer.initial))

@@ -9,12 +9,11 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 import torch
-from torch import Tensor
 
-from fa_registry import datasets, jsonio, process_ownership
+from fa_registry import datasets, jsonio, process_ownership, tasks
 from fa_registry.errors import Interrupted, InvalidFields, UnknownName
 from fa_registry.interrupts import deferred_interrupts
-from fa_registry.metrics import ACCURACY
+from fa_registry.metrics import HEADLINES
 from fa_registry.parallel import usable_cores
 from fa_registry.process_ownership import LEASE
 from fa_registry.protocol.rules import Edition
@@ -447,7 +446,7 @@ def without_frozen(study: Study, edition: Edition) -> list[str]:
     for specs in study.settings.values():
         frozen = {spec.seed for spec in specs if spec.control == "frozen"}
         missing = sorted({spec.seed for spec in specs} - frozen)
-        if missing and _has_classes(specs[0]):
+        if missing and _has_headline(specs[0]):
             problems.append(
                 f"controls.frozen: setting {setting_label(specs[0])}: expected a frozen control for {_seeds(missing)}, found none; "
                 f"{', '.join(rules)} of edition {edition.name} cannot be judged without this control"
@@ -455,13 +454,14 @@ def without_frozen(study: Study, edition: Edition) -> list[str]:
     return problems
 
 
-def _has_classes(spec: RunSpec) -> bool:
-    """Return whether the labels of the data set are classes."""
+def _has_headline(spec: RunSpec) -> bool:
+    """Return whether the task of the data set has a main metric that an edition can judge."""
     dataset = datasets.get(spec.dataset)
+    if dataset.card.task:
+        return tasks.CATALOG.get(dataset.card.task).card.headline in HEADLINES
     if dataset.card.sha256 or dataset.card.files:
         return True
-    labels = Tensor() if dataset.card.task else dataset.load(torch.device("cpu"), None, spec.seed).train_labels
-    return task_of(labels, dataset.card.task).card.headline == ACCURACY.name
+    return task_of(dataset.load(torch.device("cpu"), None, spec.seed).train_labels).card.headline in HEADLINES
 
 
 def _seeds(seeds: list[int]) -> str:

@@ -8,13 +8,16 @@ import pytest
 import torch
 from torch import nn
 
-from fa_registry import datasets, tasks
+from fa_registry import datasets, methods, tasks
+from fa_registry.diagnostics.base import MOMENTS
 from fa_registry.errors import InvalidFields, PluginError, UnknownName, UsageError
 from fa_registry.methods.base import CreditInputs
 from fa_registry.tasks import TaskCard, output_error, sample_losses, target_rows, task_of
 from fa_registry.tasks.classification import Classification, accuracy
+from fa_registry.training.backprop_check import backprop_check
 from fa_registry.training.code_fingerprint import fingerprint
-from fa_registry.training.measuring import measure
+from fa_registry.training.measuring import check_first_credits, measure
+from fa_registry.training.replay_from_seed import credit_in_training
 from fa_registry.training.run_setup import RunSetup, _check_labels, build_setup_from_splits
 from fa_registry.training.trainer import Trainer
 from tests.helpers.tiny_tasks import CPU, supported, tiny_spec, tiny_task
@@ -155,6 +158,72 @@ def test_a_third_party_task_reaches_training_and_measurements(twice, method):
 def _first_step(setup: RunSetup):
     splits = setup.splits
     return Trainer(setup).step(splits.test_images[:32], splits.test_labels[:32])
+
+
+class OneHot(Classification):
+    """A third-party task: classification with one-hot rows as targets, which no built-in task takes."""
+
+    card = TaskCard("one_hot", "one-hot rows", "one-hot rows (N, C)", "CE", "tests", headline="accuracy")
+
+    def takes(self, targets):
+        return not targets.is_floating_point()
+
+    def problems(self, train, test, outputs, eval_samples):
+        return []
+
+    def target_shape(self, outputs):
+        return outputs.shape
+
+    def target_rows(self, outputs, targets):
+        self.check_shapes(outputs, targets)
+        return targets.to(outputs.dtype)
+
+    def sample_losses(self, outputs, targets):
+        return super().sample_losses(outputs, targets.argmax(dim=1))
+
+    def check_shapes(self, outputs, targets):
+        assert outputs.dim() == 2
+
+    def batch_score(self, outputs, targets, losses):
+        return super().batch_score(outputs, targets.argmax(dim=1), losses)
+
+    def evaluate(self, network, inputs, targets):
+        return super().evaluate(network, inputs, targets.argmax(dim=1))
+
+
+@pytest.fixture
+def one_hot(monkeypatch) -> None:
+    """The task `one_hot` of another package."""
+    location = dataclasses.replace(tasks.CATALOG.location("classification"), package="elsewhere", version="1.0")
+    builtin = tasks.CATALOG.get
+    monkeypatch.setitem(tasks.CATALOG._locations, "one_hot", location)
+    monkeypatch.setattr(tasks.CATALOG, "get", lambda name: OneHot() if name == "one_hot" else builtin(name))
+
+
+@pytest.mark.parametrize("method", methods.CATALOG.names())
+def test_every_metric_and_step_uses_the_task_of_the_data_set(one_hot, method):
+    """One-hot targets give every value of class numbers; code that ignores the task fails on their shape."""
+    fields = supported(method)
+    once = tiny_task(**fields)
+    splits = dataclasses.replace(
+        once.splits,
+        train_labels=nn.functional.one_hot(once.splits.train_labels, 10),
+        test_labels=nn.functional.one_hot(once.splits.test_labels, 10),
+    )
+    setup = build_setup_from_splits(once.spec, CPU, dataclasses.replace(once.card, task="one_hot"), splits)
+    results = []
+    for each in (once, setup):
+        trainer = Trainer(each)
+        check_first_credits(each)
+        losses = trainer.run_epoch()
+        measured = measure(each, moments=MOMENTS, initial=trainer.initial)
+        results.append((losses, measured, credit_in_training(each), backprop_check(each)))
+    (old_losses, old, *old_checks), (losses, new, *checks) = results
+    assert losses == old_losses and new.failures == old.failures == {}
+    assert new.scalars == old.scalars
+    assert {**new.sites, "reference_check": None} == {**old.sites, "reference_check": None}
+    assert all(value.value is None or value.value < 0.01 for value in new.sites["reference_check"])
+    assert checks == old_checks and checks[0].outcome != "differs"
 
 
 def test_the_fingerprint_names_third_party_tasks_only(twice, monkeypatch):
