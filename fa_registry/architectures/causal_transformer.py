@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from fa_registry.architectures._layers import linear
+from fa_registry.architectures._layers import affine, linear
 from fa_registry.architectures.base import TOKENS, Architecture, ArchitectureCard, Network
-from fa_registry.architectures.vit_mini import MLP_RATIO, TransformerBranch, positions
+from fa_registry.architectures.vit_mini import MLP_RATIO, TransformerBranch
 from fa_registry.records import Option, Scalar
 
 
@@ -30,14 +30,21 @@ class TokenEmbedding(nn.Module):
 
 
 class TiedHead(nn.Module):
-    """Head whose weight (V, D) is the token embedding's weight, so a step changes both."""
+    """Head whose weight (V, D) is the token embedding's weight, so a step changes both.
+
+    Attributes:
+        backward_weight: Matrix (V, D) that replaces the weight in the backward pass, or None.
+    """
+
+    backward_weight: Tensor | None = None
 
     def __init__(self, weight: nn.Parameter):
         super().__init__()
         self.weight = weight
+        self.bias = nn.Parameter(torch.zeros(len(weight)))
 
     def forward(self, x: Tensor) -> Tensor:
-        return nn.functional.linear(x, self.weight)
+        return affine(x, self.weight, self.bias, self.backward_weight)
 
 
 class CausalTransformer(Architecture):
@@ -53,8 +60,8 @@ class CausalTransformer(Architecture):
                 "use the token embedding as the weight of the head; the B of dfa then replaces a matrix that also embeds tokens",
             ),
         },
-        source="a pre-LN decoder as in Radford et al. 2019; block as in vit_mini, embeddings N(0, .02²), and torch's default "
-        "initialisation of every other layer",
+        source="a pre-LN decoder as in Radford et al. 2019; block as in vit_mini, and torch's default initialisation of every "
+        "layer: embeddings N(0, 1)",
         inputs=TOKENS,
     )
 
@@ -71,7 +78,7 @@ class CausalTransformer(Architecture):
     def parameters(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int) -> int:
         width = int(options["d_hidden"])
         block = (4 + 2 * MLP_RATIO) * width * width + (9 + MLP_RATIO) * width
-        head = 0 if options["tied"] else (width + 1) * classes
+        head = classes if options["tied"] else (width + 1) * classes
         return (classes + image_shape[0]) * width + int(options["num_blocks"]) * block + 2 * width + head
 
     def build(
@@ -80,8 +87,8 @@ class CausalTransformer(Architecture):
         """Return a network with states (N, T, d_hidden) for tokens (N, T) and a vocabulary of `classes` tokens."""
         width, heads = int(options["d_hidden"]), int(options["heads"])
         # drawn in this order, the embedding first: the shallow control starts with the same one
-        token = nn.Embedding(classes, width, _weight=positions(classes, width, generator).data[0])
-        embed = TokenEmbedding(token, positions(image_shape[0], width, generator))
+        token = nn.Embedding(classes, width, _weight=torch.randn(classes, width, generator=generator))
+        embed = TokenEmbedding(token, nn.Parameter(torch.randn(1, image_shape[0], width, generator=generator)))
         blocks = [TransformerBranch(width, heads, generator, causal=True) for _ in range(int(options["num_blocks"]))]
         head = TiedHead(token.weight) if options["tied"] else linear(width, classes, generator)
         return Network(embed, blocks, nn.LayerNorm(width), head)

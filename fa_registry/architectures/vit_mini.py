@@ -185,8 +185,8 @@ class VitMini(Architecture):
         # drawn in this order, the embedding first: the shallow control starts with the same one
         return VisionTransformer(
             patch_embed=patches(channels, width, patch, generator),
-            cls_token=positions(1, width, generator),
-            pos_embed=positions(1 + count, width, generator),
+            cls_token=_positions(1, width, generator),
+            pos_embed=_positions(1 + count, width, generator),
             blocks=[TransformerBranch(width, heads, generator) for _ in range(int(options["num_blocks"]))],
             out_head=linear(width, classes, generator),
             broadcast=str(options["broadcast"]),
@@ -198,7 +198,7 @@ def class_token(tokens: Tensor) -> Tensor:
     return tokens[:, 0]
 
 
-def positions(count: int, width: int, generator: torch.Generator) -> nn.Parameter:
+def _positions(count: int, width: int, generator: torch.Generator) -> nn.Parameter:
     """Return a parameter (1, count, D) from a normal distribution with standard deviation .02.
 
     The bounds ±2 of trunc_normal_ are absolute values, here 100 standard deviations, so no value is cut. With bounds of two

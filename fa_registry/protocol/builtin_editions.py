@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -48,9 +49,20 @@ def digests() -> Mapping[str, str]:
     digest_of: dict[str, str] = {}
     for path in sorted(bundled_files.editions().glob("*.toml")):
         raw, digest = read_toml(path, f"edition {path.stem}")
-        variants = raw.get("variant", {})
-        digest_of |= dict.fromkeys((path.stem, *(f"{path.stem}:{variant}" for variant in variants)), digest)
+        name, variants = _name_of(path), raw.get("variant", {})
+        digest_of |= dict.fromkeys((name, *(f"{name}:{variant}" for variant in variants)), digest)
     return MappingProxyType(digest_of)
+
+
+def _name_of(path: Path) -> str:
+    """Return the edition in a file; `2026-12_token.toml` is the variant `2026-12:token`, which has its own file and digest."""
+    return path.stem.replace("_", ":")
+
+
+def file_of(name: str) -> Path:
+    """Return the file of a built-in edition or variant; the file does not exist if there is no such edition."""
+    folder, own_file = bundled_files.editions(), f"{name.replace(':', '_')}.toml"
+    return folder / (own_file if ":" in name and (folder / own_file).is_file() else f"{name.partition(':')[0]}.toml")
 
 
 def claimed(name: str) -> str:
@@ -81,7 +93,7 @@ def name_conflict(name: str, digest: str) -> str:
         digest: SHA-256 of the edition's file.
     """
     builtin = claimed(name)
-    if not builtin or digests()[builtin] == digest:
+    if not builtin or digest in (digests()[builtin], digests().get(name)):
         return ""
     quoted = repr(name) if name.isascii() else f"{name!r} ({ascii(name)})"
     return (

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fa_registry import bundled_files
 from fa_registry.errors import UnknownName
 from fa_registry.jsonio import read_toml
-from fa_registry.protocol.builtin_editions import differences, digests, nearest
+from fa_registry.protocol.builtin_editions import differences, digests, file_of, nearest
 from fa_registry.protocol.edition_schema import Condition, Rule, checked_edition, checked_overrides
 from fa_registry.records import EditionReference, Scalar
 
@@ -159,12 +157,11 @@ def _located(name: str) -> tuple[Path, str | None]:
         stem, variant = str(name), None
     if stem.endswith(".toml"):
         return Path(stem), variant
-    path = bundled_files.editions() / f"{stem}.toml"
-    if not os.path.isfile(path):  # Path.is_file raises for a name that is too long
-        raise UnknownName(
-            "edition", stem, [edition_path.stem for edition_path in bundled_files.editions().glob("*.toml")]
-        )
-    return path, variant
+    if name in digests() and file_of(name) != file_of(stem):
+        return file_of(name), None  # a variant with its own file
+    if stem not in digests():
+        raise UnknownName("edition", stem, [edition for edition in digests() if ":" not in edition])
+    return file_of(stem), variant
 
 
 def _changed(rule: Rule, changes: Mapping[tuple[str, str], float]) -> Rule:

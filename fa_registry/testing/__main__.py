@@ -23,10 +23,11 @@ def main(arguments: list[str] | None = None) -> int:
         action="append",
         help="name of an architecture, may be repeated; default: all architectures that the card supports",
     )
+    parser.add_argument("--task", default="", help="name of a task; default: all tasks that the card lists")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
     try:
-        results = check_method(options.method, options.architecture, options.seed)
+        results = check_method(options.method, options.architecture, options.seed, task=options.task)
     except RegistryError as error:
         print(error, file=sys.stderr)
         return error.exit_code

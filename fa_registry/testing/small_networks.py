@@ -14,18 +14,20 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry import architectures
-from fa_registry.architectures.base import Architecture, Network
+from fa_registry.architectures.base import TOKENS, Architecture, Network, identity
 from fa_registry.deprecated_names import aliases
 from fa_registry.diagnostics import eval_mode
 from fa_registry.methods.base import CreditInputs, Method, NetworkShape, check_credits
 from fa_registry.records import Recipe, Scalar
 from fa_registry.seeding import derive, generator, undrawn
+from fa_registry.tasks import CATALOG as TASKS
 from fa_registry.token_axes import mean_over_positions
 from fa_registry.training.method_calls import compute_credits, update_feedback
 from fa_registry.training.run_setup import network_shape
 from fa_registry.training.step import OutputError, StepSums, backprop_step, local_credit_step
 
 IMAGE_SHAPE = (3, 8, 8)
+SEQUENCE_SHAPE = (6,)  # of an architecture whose inputs are tokens
 CLASSES = 5
 SAMPLES = 64
 DEPTHS = (1,)  # in addition to the base of three: with one hidden block FA and DFA must agree
@@ -43,8 +45,8 @@ class NetworkCase:
         method: The method.
         network: The network.
         feedback: Feedback state of the method.
-        images: Inputs (samples, *IMAGE_SHAPE).
-        labels: Classes (samples,).
+        images: Inputs (samples, *IMAGE_SHAPE), or tokens (samples, *SEQUENCE_SHAPE).
+        labels: Classes (samples,), or the next tokens (samples, *SEQUENCE_SHAPE).
     """
 
     method: Method
@@ -91,9 +93,10 @@ class NetworkCase:
     def forward(self, images: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Return the logits and the states h_0..h_L in one autograd graph.
 
-        The images require grad, because an embedding may have no weights (mlp).
+        Images require grad, because an embedding may have no weights (mlp). Tokens are integers and cannot.
         """
-        return self.network(images.detach().clone().requires_grad_(), return_hidden=True)
+        images = images.detach().clone()
+        return self.network(images.requires_grad_(images.is_floating_point()), return_hidden=True)
 
     def credits(self, inputs: CreditInputs) -> list[Tensor]:
         with eval_mode(self.network):
@@ -116,11 +119,11 @@ class NetworkCase:
         )
 
     def true_step(self) -> Gradients:
-        """Return the gradient of the mean cross entropy by parameter name.
+        """Return the gradient of the mean over samples of the cross entropy by parameter name.
 
         Autograd computes the gradients in training mode.
         """
-        loss = nn.functional.cross_entropy(self.network(self.images), self.labels)
+        loss = cross_entropies(self.network(self.images), self.labels).mean()
         parameters = dict(self.network.named_parameters())
         return dict(zip(parameters, torch.autograd.grad(loss, list(parameters.values())), strict=True))
 
@@ -141,8 +144,13 @@ class NetworkCase:
 
 def sum_gradients(logits: Tensor, hidden: Sequence[Tensor], labels: Tensor) -> list[Tensor]:
     """Return g_l = ∂(Σ_i ℓ_i)/∂h_l for all states, computed by autograd."""
-    loss = nn.functional.cross_entropy(logits, labels, reduction="sum")
-    return list(torch.autograd.grad(loss, hidden))
+    return list(torch.autograd.grad(cross_entropies(logits, labels).sum(), hidden))
+
+
+def cross_entropies(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return the cross entropy of each sample, (N,), summed over positions; independent of fa_registry.tasks."""
+    picked = logits.log_softmax(dim=-1).gather(-1, labels.unsqueeze(-1))
+    return -picked.flatten(1).sum(dim=1)
 
 
 @dataclass(frozen=True)
@@ -182,8 +190,9 @@ class Setting:
 
     def _draw(self, seed: int) -> NetworkCase:
         complete = self.architecture.resolve(self.options)
-        network = self.architecture.build(complete, IMAGE_SHAPE, CLASSES, generator(seed, "init")).double()
-        images, labels = batch(self.seed)
+        shape = input_shape(self.architecture)
+        network = self.architecture.build(complete, shape, CLASSES, generator(seed, "init")).double()
+        images, labels = batch(self.seed, shape=shape)
         feedback = draw_feedback(self.method, network_shape(network, images[:1], CLASSES), seed, self.method_options)
         return NetworkCase(self.method, network, feedback.double(), images, labels)
 
@@ -212,9 +221,20 @@ def forms(method: Method) -> Iterator[dict[str, Scalar]]:
         yield from ({name: choice} for choice in option.choices if choice != option.default)
 
 
-def batch(seed: int, samples: int = SAMPLES) -> tuple[Tensor, Tensor]:
-    """Return images with a standard normal distribution in float64, and uniformly distributed labels."""
+def input_shape(architecture: Architecture) -> tuple[int, ...]:
+    """Return the shape of one input of an architecture: an image, or a sequence of tokens."""
+    return SEQUENCE_SHAPE if architecture.card.inputs == TOKENS else IMAGE_SHAPE
+
+
+def batch(seed: int, samples: int = SAMPLES, shape: tuple[int, ...] = IMAGE_SHAPE) -> tuple[Tensor, Tensor]:
+    """Return a random batch.
+
+    The inputs are images with a standard normal distribution in float64, and the labels are uniformly distributed. For the shape
+    of a sequence, inputs and labels are uniformly distributed tokens (samples, *shape).
+    """
     stream = torch.Generator().manual_seed(derive(seed, "conformance batch"))
+    if shape == SEQUENCE_SHAPE:
+        return tuple(torch.randint(CLASSES, (samples, *shape), generator=stream) for _ in range(2))
     images = torch.randn(samples, *IMAGE_SHAPE, generator=stream, dtype=torch.float64)
     return images, torch.randint(CLASSES, (samples,), generator=stream)
 
@@ -237,25 +257,27 @@ def cannot_build(architecture: Architecture) -> str:
     """Return the reason why the suite cannot build small networks of an architecture, or an empty string."""
     try:
         for options in variants(architecture):
-            architecture.build(architecture.resolve(options), IMAGE_SHAPE, CLASSES, generator(0, "init"))
+            architecture.build(architecture.resolve(options), input_shape(architecture), CLASSES, generator(0, "init"))
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return ""
 
 
-def supported_by(method: Method, requested: Sequence[str | Architecture] | None) -> list[Architecture]:
+def supported_by(method: Method, requested: Sequence[str | Architecture] | None, task: str = "") -> list[Architecture]:
     """Return the architectures to test.
 
     Args:
         method: The method.
         requested: Names or Architecture objects. None means all architectures of the catalog that the method's card supports.
+        task: Name of a task: only architectures that take this task. Default: every task that the card of the method lists.
     """
+    card = method.card
     if requested is None:
-        supported_names = method.card.architectures
-        requested = [
-            name for name in architectures.CATALOG.members() if "any" in supported_names or name in supported_names
-        ]
-    return [architectures.CATALOG.get(item) if isinstance(item, str) else item for item in requested]
+        requested = [name for name in architectures.CATALOG.members() if card.supports(name)]
+    found = [architectures.CATALOG.get(item) if isinstance(item, str) else item for item in requested]
+    names = [task] if task else card.tasks
+    wanted = {TASKS.get(name).by_position for name in names if card.trains(TASKS.get(name))}
+    return [item for item in found if (item.card.inputs == TOKENS) in wanted]
 
 
 WIDTH, DEPTH = 8, 3
@@ -269,14 +291,20 @@ def linear_case(setting: Setting) -> tuple[NetworkCase, list[Tensor], list[Tenso
     """
     stream = torch.Generator().manual_seed(derive(setting.seed, "linear network"))
     blocks = [_layer(WIDTH, WIDTH, stream) for _ in range(DEPTH)]
+    tokens = setting.architecture.card.inputs == TOKENS
     flatten = nn.Flatten(2 if _has_positions(setting) else 1)  # one token per channel, or one vector
-    embed = nn.Sequential(flatten, _layer(math.prod(IMAGE_SHAPE[flatten.start_dim - 1 :]), WIDTH, stream))
-    network = Network(embed, blocks, out_ln=None, out_head=_layer(WIDTH, CLASSES, stream), pool=mean_over_positions)
+    embed = (
+        nn.Embedding.from_pretrained(torch.randn(CLASSES, WIDTH, generator=stream, dtype=torch.float64), freeze=False)
+        if tokens
+        else nn.Sequential(flatten, _layer(math.prod(IMAGE_SHAPE[flatten.start_dim - 1 :]), WIDTH, stream))
+    )
+    pool = identity if tokens else mean_over_positions
+    network = Network(embed, blocks, out_ln=None, out_head=_layer(WIDTH, CLASSES, stream), pool=pool)
     jacobians = [torch.eye(WIDTH, dtype=torch.float64) + block.weight.detach() for block in blocks]
     outputs = [network.out_head.weight.detach()]  # (classes, hidden)
     for jacobian in reversed(jacobians[1:]):
         outputs.append(outputs[-1] @ jacobian)
-    images, labels = batch(setting.seed)
+    images, labels = batch(setting.seed, shape=input_shape(setting.architecture))
     shape = network_shape(network, images[:1], CLASSES)
     feedback = draw_feedback(setting.method, shape, setting.seed, setting.method_options).double()
     return NetworkCase(setting.method, network, feedback, images, labels), jacobians, outputs[::-1]

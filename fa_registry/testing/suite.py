@@ -18,7 +18,15 @@ from fa_registry.testing import contract_checks
 from fa_registry.testing.contract_checks import compare
 from fa_registry.testing.declared_checks import DECLARED
 from fa_registry.testing.outcomes import CheckOutcome, PropertyResult, failed
-from fa_registry.testing.small_networks import Gradients, NetworkCase, Setting, forms, supported_by, variants
+from fa_registry.testing.small_networks import (
+    Gradients,
+    NetworkCase,
+    Setting,
+    cross_entropies,
+    forms,
+    supported_by,
+    variants,
+)
 from fa_registry.training.method_calls import credits_and_states_of
 
 PENALTIES = (0.0, 0.01)
@@ -56,7 +64,7 @@ def _exact_objective(case: NetworkCase, penalty: float) -> Tensor:
         branch = block(state)
         total = total + penalty * _mean_square(branch)
         state = case.network.step(state, branch)
-    return total + nn.functional.cross_entropy(case.network.readout(state), case.labels)
+    return total + cross_entropies(case.network.readout(state), case.labels).mean()
 
 
 def _local_objective(case: NetworkCase, penalty: float, credit_norm: str) -> Tensor:
@@ -73,21 +81,22 @@ def _local_objective(case: NetworkCase, penalty: float, credit_norm: str) -> Ten
             states.append(case.network.step(states[-1].detach(), branches[-1]))
     top = states[-1].detach().requires_grad_()
     logits = case.network.readout(top)
-    loss_sum = nn.functional.cross_entropy(logits, case.labels, reduction="sum")
-    onehot = nn.functional.one_hot(case.labels, logits.shape[1]).double()
+    losses = cross_entropies(logits, case.labels)
+    loss_sum, onehot = losses.sum(), nn.functional.one_hot(case.labels, logits.shape[-1]).double()
     inputs = CreditInputs(
         hidden=[state.detach() for state in states],
-        error=logits.detach().softmax(dim=1) - onehot,
+        error=logits.detach().softmax(dim=-1) - onehot,
         onehot=onehot,
         output_gradient=torch.autograd.grad(loss_sum, top, retain_graph=True)[0],
         images=case.images,
         labels=case.labels,
-        losses=nn.functional.cross_entropy(logits.detach(), case.labels, reduction="none"),
+        losses=losses.detach(),
         network=case.network,
     )
     divisor = (
         len(case.labels) if case.method.card.credit_scale == "mean" else 1
     )  # the source normalises c/held where the method here returns c
+    by_position = case.labels.dim() > 1
     credits, credited_states = credits_and_states_of(case.method, case.feedback, inputs)
     credited_branches = branches  # by the credits; the penalty uses the branches of the forward pass
     if credited_states is not inputs.hidden:
@@ -96,20 +105,22 @@ def _local_objective(case: NetworkCase, penalty: float, credit_norm: str) -> Ten
             for block, credited_state in zip(case.network.blocks, credited_states[:-1], strict=True)
         ]
     pairs = zip(
-        [states[0], *credited_branches], (_norm(credit, credit_norm, divisor) for credit in credits), strict=True
+        [states[0], *credited_branches],
+        (_norm(credit, credit_norm, divisor, by_position) for credit in credits),
+        strict=True,
     )
     local = sum(_mean_inner(value, case.network.spread(credit, value)) for value, credit in pairs)
     return local + penalty * sum(map(_mean_square, branches)) + loss_sum / len(case.labels)
 
 
-def _norm(credit: Tensor, kind: str, divisor: int) -> Tensor:
-    """Return c/divisor, divided by its root mean square per sample.
+def _norm(credit: Tensor, kind: str, divisor: int, by_position: bool) -> Tensor:
+    """Return c/divisor, divided by its root mean square per sample, or per position if every position has a target.
 
     Return c if `kind` is "none".
     """
     if kind == "none":
         return credit
-    published, features = credit / divisor, tuple(range(1, credit.dim()))
+    published, features = credit / divisor, -1 if by_position else tuple(range(1, credit.dim()))
     return published / (published.pow(2).mean(dim=features, keepdim=True).sqrt() + 1e-6)
 
 
@@ -146,6 +157,7 @@ def check_method(
     architectures: Sequence[str | Architecture] | None = None,
     seed: int = 0,
     options: Mapping[str, Scalar] | None = None,
+    task: str = "",
 ) -> list[PropertyResult]:
     """Check every property of a method on small networks in float64.
 
@@ -155,6 +167,7 @@ def check_method(
         seed: Seed of all networks. The message of a failure contains the seed.
         options: Options of the method, by name. All other options have their defaults. If one of the other options has choices,
             each of its choices is checked on each architecture.
+        task: Name of a task, to check only on architectures that take it. By default, all tasks that the card lists.
 
     Returns:
         One PropertyResult per property, with the outcome "pass", "fail" or "not_applicable" and the measured value. The properties
@@ -162,11 +175,11 @@ def check_method(
 
     Raises:
         UnknownName: If a name is not in the catalog.
-        UsageError: If the card supports no architecture.
+        UsageError: If the card supports no architecture that takes the task.
     """
     subject, overrides = methods.CATALOG.get(method) if isinstance(method, str) else method, dict(options or {})
     settings = []
-    for architecture in supported_by(subject, architectures):
+    for architecture in supported_by(subject, architectures, task):
         by_size = [Setting(subject, architecture, sizes, seed, overrides) for sizes in variants(architecture)]
         other_forms = [form for form in forms(subject) if not form.keys() & overrides.keys()]
         settings += [
@@ -176,7 +189,7 @@ def check_method(
     if not settings:
         raise UsageError(
             f"method {subject.card.name!r}: expected an architecture that the card supports, found none; supported: "
-            f"{', '.join(subject.card.architectures) or 'none'}"
+            f"{', '.join(subject.card.architectures) or 'none'}, for the tasks {', '.join(subject.card.tasks)}"
         )
     results = [_over_cases(check.__name__, check, settings) for check in UNIVERSAL]
     for name, check in DECLARED.items():

@@ -47,7 +47,7 @@ from fa_registry.tracking.lease import LeaseHolder, sign
 from fa_registry.tracking.page_digests import seal_folder, seal_pages
 from fa_registry.tracking.store_errors import KEYLESS, LACKING, StoreRefusal
 from fa_registry.workflows.conformance import with_conformance
-from fa_registry.workflows.editions import checked_terms, signature
+from fa_registry.workflows.editions import check_headlines, checked_terms, signature
 from fa_registry.workflows.options import (
     JudgingOptions,
     RemeasureOptions,
@@ -58,6 +58,7 @@ from fa_registry.workflows.options import (
 )
 from fa_registry.workflows.remeasure import checked_measuring, remeasure_all, replay_remark, report_replay, with_chosen
 from fa_registry.workflows.reports import audits_of, numbered
+from fa_registry.workflows.run_status import logged_headline
 from fa_registry.workflows.selection import Selection, add_unaudited_runs, not_judged, previous_seed_sets, select_runs
 from fa_registry.workflows.stores import in_browser, mlflow_page, mlflow_run_in_progress, open_tracker
 from fa_registry.workflows.third_party import packages_remark, third_party_cards
@@ -214,7 +215,11 @@ def build_report(
     Args:
         editions: The editions to judge by, the leading edition first.
         measuring: Whether and how to recompute the metrics.
+
+    Raises:
+        UsageError: An edition judges the main metric of another task than that of the runs.
     """
+    check_headlines(editions, tuple(dict.fromkeys(map(logged_headline, selection.runs))))
     measuring = with_chosen(tracker, selection.runs, measuring)
     remeasured = remeasure_all(tracker, selection.runs, measuring, data_root)
     records, gaps = [], []

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from fa_registry.errors import InvalidFields, UnknownName
+from fa_registry.errors import InvalidFields, UnknownName, UsageError
+from fa_registry.metrics import HEADLINES, Headline
 from fa_registry.protocol.builtin_editions import DIGEST, FOREIGN, OWN, SHIPPED, provenance_of
-from fa_registry.protocol.rules import STRICT, Edition, load_edition, overridden
+from fa_registry.protocol.edition_schema import REFERENCE_METRICS
+from fa_registry.protocol.rules import STRICT, Edition, load_edition, overridden, shipped_editions
 from fa_registry.records import EditionReference
 from fa_registry.studies.study import load_study
 from fa_registry.workflows.options import JudgingOptions, RunSelector
@@ -64,6 +66,37 @@ def chosen_editions(
     counts = Counter(valid_edition.name for valid_edition in valid_editions)
     problems += [f"editions: {name} is given twice" for name, count in counts.items() if count > 1]
     return valid_editions
+
+
+def headline_of_edition(edition: Edition) -> Headline | None:
+    """Return the headline whose margin the edition judges, or None if it judges none."""
+    names = (REFERENCE_METRICS[rule.fires] for rule in edition.rules if rule.reference and rule.gating)
+    return next((HEADLINES[name] for name in names), None)
+
+
+def check_headlines(editions: Sequence[Edition], headlines: Sequence[Headline]) -> None:
+    """Raise UsageError if an edition judges the main metric of another task than that of the runs."""
+    problems = [problem for edition in editions if (problem := headline_problem(edition, headlines))]
+    if problems:
+        raise UsageError("; ".join(problems))
+
+
+def headline_problem(edition: Edition, headlines: Sequence[Headline]) -> str:
+    """Return a text if an edition judges the main metric of another task than that of the runs, or an empty string.
+
+    Args:
+        edition: The edition.
+        headlines: The headlines of the runs.
+    """
+    judged = headline_of_edition(edition)
+    if judged is None or judged in headlines or not headlines:
+        return ""
+    fitting = [item.name for item in shipped_editions() if headline_of_edition(item) == headlines[0]]
+    advice = f"; use --edition {fitting[-1]}" if fitting else ""
+    return (
+        f"edition {edition.name} judges the {judged.symbol}, but the main metric of these runs is the "
+        f"{headlines[0].symbol}{advice}"
+    )
 
 
 def _leading_first(edition_of_study: str, names: Sequence[str]) -> list[str]:

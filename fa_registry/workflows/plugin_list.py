@@ -10,6 +10,7 @@ from typing import Any
 
 from fa_registry import analyses, architectures, bundled_files, datasets, diagnostics, jsonio, methods, tasks
 from fa_registry.errors import RegistryError, UnknownName
+from fa_registry.protocol.builtin_editions import file_of
 from fa_registry.studies import executors
 from fa_registry.studies.executors.base import JobEvent
 
@@ -79,7 +80,7 @@ def _members(family: str) -> Iterator[tuple[str, str, str | Path]]:
         from fa_registry.protocol.rules import load_edition, shipped
 
         for name in shipped():  # the file of an edition also contains its variants: 2026-05.toml has `2026-05:strict`
-            yield name, load_edition(name).title, bundled_files.editions() / f"{name.partition(':')[0]}.toml"
+            yield name, load_edition(name).title, file_of(name)
     elif family == "studies":
         from fa_registry.studies import study
 

@@ -13,7 +13,7 @@ import torch
 from fa_registry import datasets, jsonio, process_ownership, tasks
 from fa_registry.errors import Interrupted, InvalidFields, UnknownName
 from fa_registry.interrupts import deferred_interrupts
-from fa_registry.metrics import HEADLINES
+from fa_registry.metrics import ACCURACY, HEADLINES, Headline
 from fa_registry.parallel import usable_cores
 from fa_registry.process_ownership import LEASE
 from fa_registry.protocol.rules import Edition
@@ -38,7 +38,7 @@ from fa_registry.workflows.cluster_options import asked_resources, check_reach
 from fa_registry.workflows.conformance import cached_conformance, code_changes, log_code_changes
 from fa_registry.workflows.coordination import StopTagPoller, stopped_by_tag, wait_for_others
 from fa_registry.workflows.data import make_ready
-from fa_registry.workflows.editions import load_or_name
+from fa_registry.workflows.editions import headline_problem, load_or_name
 from fa_registry.workflows.options import Cluster, RunSelector, StoreLocation
 from fa_registry.workflows.progress import Progress
 from fa_registry.workflows.rule_monitor import UNWATCHED, MonitoredRules, checked_watch
@@ -349,7 +349,7 @@ def checked_study(
         # an unknown edition must be reported before hours of training
         watch = checked_watch(edition or study.edition, stop_on, problems)
         study_edition = load_or_name(study.edition, problems) if edition else watch.edition
-        problems += without_frozen(study, study_edition) if study_edition else []
+        problems += without_frozen(study, study_edition) + other_task(study, study_edition) if study_edition else []
     except InvalidFields as error:
         problems += error.problems
     except UnknownName as error:
@@ -435,7 +435,7 @@ SKIPPED = "skipped"  # without_reference of a rule that is skipped if there is n
 def without_frozen(study: Study, edition: Edition) -> list[str]:
     """Return an error for each setting without the frozen control that a rule of the edition needs.
 
-    Settings whose data set has no classes are not checked.
+    Settings whose task has no main metric are not checked.
     """
     rules = [
         rule.code for rule in edition.rules if rule.reference and rule.gating and rule.without_reference != SKIPPED
@@ -446,7 +446,7 @@ def without_frozen(study: Study, edition: Edition) -> list[str]:
     for specs in study.settings.values():
         frozen = {spec.seed for spec in specs if spec.control == "frozen"}
         missing = sorted({spec.seed for spec in specs} - frozen)
-        if missing and _has_headline(specs[0]):
+        if missing and _headline(specs[0]):
             problems.append(
                 f"controls.frozen: setting {setting_label(specs[0])}: expected a frozen control for {_seeds(missing)}, found none; "
                 f"{', '.join(rules)} of edition {edition.name} cannot be judged without this control"
@@ -454,14 +454,20 @@ def without_frozen(study: Study, edition: Edition) -> list[str]:
     return problems
 
 
-def _has_headline(spec: RunSpec) -> bool:
-    """Return whether the task of the data set has a main metric that an edition can judge."""
+def other_task(study: Study, edition: Edition) -> list[str]:
+    """Return an error if the edition judges the main metric of another task than that of the study's runs."""
+    found = dict.fromkeys(filter(None, (_headline(specs[0]) for specs in study.settings.values())))
+    return [f"edition: {problem}"] if (problem := headline_problem(edition, tuple(found))) else []
+
+
+def _headline(spec: RunSpec) -> Headline | None:
+    """Return the headline of the data set's task that an edition can judge, or None."""
     dataset = datasets.get(spec.dataset)
     if dataset.card.task:
-        return tasks.CATALOG.get(dataset.card.task).card.headline in HEADLINES
+        return HEADLINES.get(tasks.CATALOG.get(dataset.card.task).card.headline)
     if dataset.card.sha256 or dataset.card.files:
-        return True
-    return task_of(dataset.load(torch.device("cpu"), None, spec.seed).train_labels).card.headline in HEADLINES
+        return ACCURACY
+    return HEADLINES.get(task_of(dataset.load(torch.device("cpu"), None, spec.seed).train_labels).card.headline)
 
 
 def _seeds(seeds: list[int]) -> str:

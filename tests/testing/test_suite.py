@@ -138,7 +138,7 @@ def test_the_command_prints_a_line_a_property(capsys):
 
 def test_the_command_fails_when_a_property_does(capsys, monkeypatch):
     failing = [PropertyResult("exact", "fail", "by 1e-3")]
-    monkeypatch.setattr("fa_registry.testing.__main__.check_method", lambda *arguments: failing)
+    monkeypatch.setattr("fa_registry.testing.__main__.check_method", lambda *arguments, **options: failing)
     assert main(["dfa"]) == 1
     assert "fail" in capsys.readouterr().out
 
