@@ -168,7 +168,8 @@ def _ticks(panel: Panel, low: float, high: float) -> list[tuple[float, str]]:
     decades, it also has their multiples by 2 and 5.
     """
     if not panel.log:
-        return [(position, f"{100 * position:.4g}%") for position in ticks(low, high, 6)]
+        percent = panel.kind == "pct"
+        return [(tick, f"{100 * tick:.4g}%" if percent else f"{tick:.4g}") for tick in ticks(low, high, 6)]
     step = max(1, math.ceil((high - low) / 6))
     factors = (1, 2, 5) if high - low <= 2 else (1,)
     powers = (power for power in range(math.floor(low), math.ceil(high) + 1) if power % step == 0)
