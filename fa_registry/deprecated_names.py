@@ -73,9 +73,9 @@ NAMES: Mapping[str, Mapping[str, str]] = {  # module → old name → new name
 
 
 def aliases(module: str) -> Callable[[str], Any]:
-    """Return a function `__getattr__` that resolves the old names in the module `module`.
+    """Return a function `__getattr__` that resolves the old names of a module.
 
-    The module assigns this function to its module-level name `__getattr__` (PEP 562).
+    The module `module` assigns this function to its module-level name `__getattr__` (PEP 562).
     """
 
     def __getattr__(name: str) -> Any:
@@ -89,7 +89,7 @@ def aliases(module: str) -> Callable[[str], Any]:
 
 
 class OldModules:
-    """Finder for `sys.meta_path` that imports the new module if code imports its old name.
+    """Finder for `sys.meta_path` that finds a renamed module under its old name.
 
     The finder also finds the submodules of a renamed module under their old names.
     """
@@ -108,7 +108,7 @@ class OldModules:
 
 
 class _Moved:
-    """Loader for an old module name that returns the module imported under its new name."""
+    """Loader for an old module name that imports the module under its new name."""
 
     def __init__(self, old: str, new: str):
         self._old, self._new = old, new

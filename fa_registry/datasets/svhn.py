@@ -38,7 +38,7 @@ CARD = DatasetCard(
 
 
 class MatFiles:
-    """Decoder and downloader for the .mat files of SVHN; torchvision converts their label 10 to 0."""
+    """Decoder and downloader for the .mat files of SVHN, which label the digit 0 as 10."""
 
     packed = packed_md5 = ""
 
@@ -57,7 +57,7 @@ class MatFiles:
 
 
 def _expecting(sources: tuple[SourceFile, ...]) -> Any:
-    """Return a subclass of torchvision's class SVHN that checks files for the MD5 values in `sources`."""
+    """Return a subclass of torchvision's class SVHN that expects the MD5 values of `sources`."""
     published = torchvision_datasets().SVHN
     md5 = {source.path: source.md5 for source in sources}
     split_list = {split: [url, name, md5[name]] for split in SPLITS for url, name, _ in [published.split_list[split]]}

@@ -98,7 +98,7 @@ def activation(z: Tensor, alpha: float) -> Tensor:
 
 
 def _weight(units: int, generator: torch.Generator) -> Tensor:
-    """Return random weights (features, units); unit inputs give outputs of standard deviation GAIN."""
+    """Return random weights (features, units) with the standard deviation GAIN/√features."""
     return torch.randn(FEATURES, units, generator=generator).double() * (GAIN / FEATURES**0.5)
 
 

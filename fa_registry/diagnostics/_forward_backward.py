@@ -61,7 +61,7 @@ class BatchPass:
 
 @dataclass(frozen=True)
 class ForwardBackward:
-    """Forward/backward passes over one batch, in the network's precision and optionally in float64.
+    """Passes over one batch: in the network's precision, and optionally in float64.
 
     Args:
         single: the pass in the network's precision.

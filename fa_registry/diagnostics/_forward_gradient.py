@@ -188,8 +188,8 @@ def shifted_losses(
     float64. The network must be in eval mode.
     """
     tensors, inputs = cast(network, precision), as_precision(images, precision)
-    # One boolean, whether a pass draws random numbers; empty before the first pass. With False, the seeds are not fixed, because this
-    # takes a tenth of the time of a small pass.
+    # One boolean, whether a pass draws random numbers; empty before the first pass. With False, the seeds are not fixed, because
+    # that takes a tenth of the time of a small pass.
     draws_random: list[bool] = []
 
     def losses(shifts: Sequence[Tensor]) -> Tensor:
@@ -241,7 +241,7 @@ def are_samples_mixed(losses: Shifted, states: Sequence[Tensor], precision: torc
 
 
 def steps_of(state: Tensor, step: float = STEP) -> Tensor:
-    """Return the step size of each sample for differences of the loss: state (N, …) → (N, 1, …).
+    """Return the step size per sample for differences of the loss, (N, 1, …).
 
     The step size is `step` times the root mean square of the sample's state, or `step` if the state is zero.
     """
@@ -313,7 +313,7 @@ def in_state(vectors: Tensor, state: Tensor) -> Tensor:
 
 
 def _basis(entries: int, count: int, device: torch.device) -> Tensor:
-    """Return `count` orthonormal directions of `entries` entries each, (count, entries)."""
+    """Return orthonormal directions, (count, entries)."""
     if count == entries:
         return torch.eye(entries, dtype=torch.float64, device=device)
     gaussian = torch.randn(entries, count, dtype=torch.float64, generator=torch.Generator().manual_seed(SEED))

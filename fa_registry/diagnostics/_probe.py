@@ -1,4 +1,4 @@
-"""Probe context: tensors and functions for diagnostics that need more than one pass of the network.
+"""Probe context for diagnostics that need more than one pass of the network.
 
 The argument and field `bench` is the probe context. States, gradients, losses and credits are in float64. States, gradients and
 credits have all tokens or pixels, because a perturbation moves the complete state. If a run cannot provide a field, the field is an
@@ -86,10 +86,10 @@ def perturbed_samples(bench: ProbeContext) -> ProbeContext:
 
 
 def absence(observation: Observation, *parts: str) -> str:
-    """Return the reason why a needed field of the probe context is missing, or an empty string.
+    """Return why a needed field of the probe context is missing, or an empty string.
 
     Args:
-        observation: contains the probe context in the field `bench`, or None if there is none.
+        observation: the field `bench` is the probe context, or None.
         parts: names of the fields that are needed.
     """
     if observation.bench is None:
@@ -104,7 +104,7 @@ def flat(rows: Tensor) -> Tensor:
 
 
 def is_resolved(change: Tensor, losses: Tensor) -> Tensor:
-    """Return for each element whether the change of the loss exceeds the rounding of the loss.
+    """Return elementwise whether a change of the loss exceeds the loss's rounding.
 
     Args:
         change: absolute changes of losses.

@@ -1,4 +1,7 @@
-"""Comparison of the reference gradient with differences of the loss, which need no backward pass."""
+"""Comparison of the reference gradient with differences of the loss.
+
+Differences of the loss need no backward pass.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from torch import Tensor
 from fa_registry.diagnostics._forward_gradient import SEED, Shifted, are_samples_mixed, in_state, steps_of
 from fa_registry.records import NOT_CHECKED, NOT_ITS_GRADIENT, Reading
 
-ROUNDS = 8  # smallest number of rounds, of two passes each; a sample is shifted at one site per round
+ROUNDS = 8  # smallest number of rounds in float64, of two passes each; a sample is shifted at one site per round
 # Largest deviations that rounding and the error of a difference can explain; far below .1, where a cosine begins to change.
 TOLERANCE = {torch.float64: 1e-3, torch.float32: 5e-2}
 # Relative to the state's root mean square. A shift across a kink of the loss gives no derivative; with small steps this is rare.

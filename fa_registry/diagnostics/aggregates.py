@@ -39,9 +39,10 @@ class Aggregates(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """Compute the eight aggregates of Γ and their spread; gamma_deep_mean equals gamma_deep_mean_mean.
+        """Compute the eight aggregates of Γ and their spread.
 
-        Sites whose credit is exact by construction are excluded.
+        The value of gamma_deep_mean_mean is also reported as gamma_deep_mean. Sites whose credit is exact by construction are
+        excluded.
         """
         if absence_reason := no_gamma(observation):
             return Measured(scalars=dict.fromkeys(QUANTITIES, Reading(None, absence_reason)))
@@ -74,7 +75,8 @@ def _aggregate(
     Args:
         name: name of the aggregate, as in NAMES.
         reduced: for each counted site with a valid Γ, the mean and the median over samples.
-        counted_sites: the sites whose credit is not exact by construction. The aggregate is N/A if one of them has no valid Γ.
+        counted_sites: the sites whose credit is not exact by construction. If Γ is not valid at one of these sites, the aggregate
+            is N/A.
         refusals: for every site, the reason why Γ is not valid, or an empty string.
     """
     _, scope, over_sites, over_samples = name.split("_")

@@ -93,8 +93,8 @@ class DiagnosticCard:
     def described(self) -> tuple[Metric, ...]:
         """The diagnostic's metrics, each with symbol, description and unit.
 
-        If a metric has no description or no unit, the property contains those of the card. If a metric has no symbol, the property
-        contains the symbol of the card for an only metric, and otherwise the metric's name.
+        A metric without a description or unit has those of the card. The symbol of a metric without a symbol is that of the card if
+        the card has only one metric, and otherwise the metric's name.
         """
         return tuple(map(self._described, self.quantities))
 
@@ -162,8 +162,8 @@ class Observation:
     """Tensors of one batch of N samples, with one vector per sample and site.
 
     Args:
-        hidden: states h_l, L+1 tensors (N, D_l), in the precision of training, usually float32.
-        gradients: gradients g_l, L+1 tensors (N, D_l), in the precision of training.
+        hidden: states h_l, L+1 tensors (N, D_l), in the network's precision, usually float32.
+        gradients: gradients g_l, L+1 tensors (N, D_l), in the network's precision.
         error: output error e_i = ∂ℓ_i/∂z_i of every sample, (N, C).
         gradients_double: gradients g_l from a float64 pass, or None.
         credits: credits c_l of the method, L+1 tensors (N, D_l), or None.
@@ -228,7 +228,7 @@ class Observation:
 
     @cached_property
     def fidelities(self) -> SiteBySample | None:
-        """Cosines between g_l in training precision and g_l in float64, (L+1, N).
+        """Cosines between g_l in the network's precision and g_l in float64, (L+1, N).
 
         A cosine is nan if a norm is zero. The property is None without the float64 pass.
         """
@@ -263,7 +263,7 @@ class Observation:
 
 
 def table(rows: Iterable[Tensor]) -> SiteBySample:
-    """Stack one tensor (N,) per site into a NumPy array (sites, N), with one copy from the device."""
+    """Stack one tensor (N,) per site into a NumPy array (sites, N); copy only once."""
     return torch.stack(list(rows)).cpu().numpy()
 
 

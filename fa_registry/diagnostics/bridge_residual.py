@@ -1,4 +1,4 @@
-"""Diagnostic bridge_residual: does the value network of credit_bridge satisfy its recursion?"""
+"""Diagnostic bridge_residual: does a value network satisfy its recursion?"""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class BridgeResidual(Diagnostic):
     def measure(self, observation: Observation) -> Measured:
         """Compute the mean of |V_φ − softmin V̄| over samples, at every site.
 
-        The recursion requires V_φ − softmin V̄ = 0. The unit is that of the loss. The metric is N/A for a method without a value
-        network. Absolute values are needed, because residuals with opposite signs would cancel in the mean
-        (tests/diagnostics/test_bridge_residual.py).
+        V_φ is the value network of the method credit_bridge, and its recursion requires V_φ = softmin V̄. The unit is that of the
+        loss. The metric is N/A for a method without a value network. Absolute values are needed, because residuals with opposite
+        signs would cancel in the mean (tests/diagnostics/test_bridge_residual.py).
         """
         if reason := absence(observation, "bridge_residuals"):
             return Measured(sites={"bridge_residual": missing(observation.sites, reason)})

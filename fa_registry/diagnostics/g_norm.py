@@ -1,4 +1,4 @@
-"""Diagnostic g_norm: norm ‖g_l‖ of the gradient with which Γ compares the credit (protocol D2)."""
+"""Diagnostic g_norm: norm ‖g_l‖ of the reference gradient of Γ (protocol D2)."""
 
 from __future__ import annotations
 

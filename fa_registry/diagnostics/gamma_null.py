@@ -44,10 +44,10 @@ class GammaNull(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """Compute mean and standard deviation (ddof 1) of Γ for newly drawn feedback, at every site.
+        """Compute mean and standard deviation (ddof 1) of Γ for newly drawn feedback.
 
-        The trained network is not changed. The third metric is the rank p-value of the run's Γ,
-        (1 + number of draws with at least the observed Γ)/(draws + 1).
+        The metrics are computed at every site. The trained network is not changed. The third metric is the rank p-value of the
+        run's Γ, (1 + number of draws with at least the observed Γ)/(draws + 1).
         """
         if reason := no_gamma(observation) or absence(observation, "fresh_credits"):
             return Measured(sites={name: missing(observation.sites, reason) for name in NAMES})

@@ -48,7 +48,7 @@ class Ladder(Diagnostic):
 
 
 def _has_moved(weights: Mapping[str, Tensor], initial: Mapping[str, Tensor], block: str) -> bool:
-    """Return whether a parameter whose name begins with `block` has changed by more than rounding."""
+    """Return whether a weight whose name begins with `block` has changed by more than ROUNDING."""
     return any(
         name not in initial or not _is_near(weight, initial[name].to(weight.device))
         for name, weight in weights.items()

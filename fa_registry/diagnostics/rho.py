@@ -61,7 +61,7 @@ def push(
 
 
 def _chunks(bench: ProbeContext) -> Iterator[tuple[slice, Callable[[torch.Size], Tensor]]]:
-    """Yield slices of samples, each with a function from a state's shape to directions (n, V, features)."""
+    """Yield slices of samples, each with a function: state shape → directions."""
     count, largest = len(bench.losses), max(state[0].numel() for state in bench.states)
     size = max(1, ENTRIES.get(bench.losses.device.type, ENTRIES_ELSEWHERE) // (DIRECTIONS * largest))
     streams: dict[torch.Size, torch.Generator] = {}
@@ -144,7 +144,10 @@ class PerturbationCorrelation(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """Compute ρ, the correlation of ⟨c_l, εv⟩ with the change of the loss, and two controls at every site."""
+        """Compute ρ and two controls at every site.
+
+        ρ is the correlation of ⟨c_l, εv⟩ with the change of the loss.
+        """
         if reason := absence(observation):
             return Measured(sites={name: missing(observation.sites, reason) for name in self.card.quantities})
         norms = [typical_norm(state) for state in observation.bench.states]
@@ -243,7 +246,7 @@ def _refusal(predicted: Tensor, changes: Tensor) -> str:
 
 
 def step_refusal(step: float, norm: float) -> str:
-    """Return why a perturbation of size `step` has no meaning, or an empty string if it has one.
+    """Return why perturbations of size `step` have no meaning, or an empty string.
 
     Args:
         step: step size ε.

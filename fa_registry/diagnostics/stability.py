@@ -1,4 +1,4 @@
-"""Diagnostic stability: do the mean gradients of different batches have the same direction?"""
+"""Diagnostic stability: do batches agree on the direction of the mean gradient?"""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Stability(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """Compute the mean cosine over all pairs of K batches, between the batches' mean gradients.
+        """Compute the mean cosine between the mean gradients of two batches, over all pairs.
 
         The metrics are the value at every site and the value at site ⌊L/2⌋. The sites are numbered from 0, the output of the
         embedding, to L. For an odd L, site ⌊L/2⌋ is the lower of the two middle sites, as published
