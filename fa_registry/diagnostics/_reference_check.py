@@ -122,7 +122,8 @@ def _objection(wrong_sites: Sequence[int], deviations: Sequence[Reading], sites:
     sites_text = ", ".join(map(str, wrong_sites))
     return (
         f"{NOT_ITS_GRADIENT} at site{'s' * (len(wrong_sites) > 1)} {sites_text}: at site {worst} a directional "
-        f"derivative of the loss is {measured[index]:.3g} by differences, but {expected[index]:.3g} by the backward pass; {ADVICE}"
+        f"derivative of the loss is {measured[index]:.3g} according to differences of the loss, but {expected[index]:.3g} "
+        f"according to the backward pass; {ADVICE}"
     )
 
 

@@ -39,7 +39,7 @@ class GammaBlockInput(Diagnostic):
         if reason := no_gamma(observation):
             return _measured(missing(observation.sites, reason), Reading(None, reason))
         blocks = tuple(_block(observation, site) for site in range(1, observation.sites))
-        row = (Reading(None, "site 0 is no block's output"), *blocks)
+        row = (Reading(None, "site 0 is not the output of a block"), *blocks)
         return _measured(row, _mean(blocks))
 
 
@@ -52,7 +52,8 @@ def _block(observation: Observation, site: int) -> Reading:
     if credit.shape != gradient.shape:
         shapes = f"{credit.shape[1]} and {gradient.shape[1]} features"
         return Reading(
-            None, f"the block changes the width of the stream, so credit and gradient ({shapes}) have no cosine"
+            None,
+            f"the block changes the width of the state, so the credit and the gradient before the block ({shapes}) have no cosine",
         )
     norms = observation.credit_norms[site : site + 1], observation.gradient_norms[site - 1 : site]
     cosines = cosine_table([credit], [gradient], *norms)[0]
