@@ -15,7 +15,7 @@ Node = TypeVar("Node", bound=ast.AST)
 class Syntax:
     """Source text with its syntax tree.
 
-    Data derived from the tree are computed at the first access and then stored.
+    Data that are derived from the tree are computed at the first access and then stored.
     """
 
     def __init__(self, text: str):
@@ -171,7 +171,7 @@ class Scope:
 
     Args:
         imports: Mapping from each imported name to its dotted name.
-        aliases: Mapping from each assigned name to the expression of its only assignment. None if the value is unknown.
+        aliases: Mapping from each assigned name to the name or attribute in its only assignment. None for any other value.
         stars: Modules that are imported with `*`.
     """
 
@@ -181,7 +181,7 @@ class Scope:
 
 
 class Names:
-    """Resolver from names in a syntax tree to the imported objects.
+    """Resolver that finds the imported object to which a name in a syntax tree refers.
 
     Args:
         tree: Syntax tree of the module.
