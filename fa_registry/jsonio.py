@@ -295,7 +295,7 @@ def read_toml(path: Path, subject: str) -> tuple[dict[str, Any], str]:
         The table of the file, and the SHA-256 (hex) of the bytes of the file.
 
     Raises:
-        InvalidFields: the file cannot be read, is not valid TOML or contains an integer of more than 64 bits.
+        InvalidFields: the file cannot be read, is not valid TOML or contains an integer of more than 63 bits.
     """
     try:
         data = read_file(resolve_user_path(path), MOST_TOML)
@@ -315,7 +315,7 @@ def read_toml(path: Path, subject: str) -> tuple[dict[str, Any], str]:
 
 
 def _beyond_toml(path: str, value: Any) -> Iterator[str]:
-    """Yield one problem per integer of more than 64 bits, which TOML does not allow."""
+    """Yield one problem per integer of more than 63 bits, which TOML readers need not accept."""
     if isinstance(value, dict):
         for name, item in value.items():
             yield from _beyond_toml(f"{path}.{shortened(name)}".lstrip("."), item)
@@ -380,7 +380,7 @@ def _whole(text: str) -> int:
 
 
 def _no_number(constant: str) -> Any:
-    raise ValueError(f"{constant} is not a number")
+    raise ValueError(f"expected a finite number, found {constant}")
 
 
 def _number(text: str) -> float:

@@ -100,7 +100,7 @@ class SourceLocation:
 
 @dataclass(frozen=True)
 class LintFinding:
-    """One pitfall at one location.
+    """Pitfall, or code that cannot be checked, at one location.
 
     Args:
         code: Code of the rule.

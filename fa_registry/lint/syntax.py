@@ -70,7 +70,7 @@ class Syntax:
         return next((ancestor for ancestor in self.ancestors(node) if isinstance(ancestor, FUNCTIONS)), self.tree)
 
     def number(self, node: ast.AST | None) -> float | None:
-        """Return the number of a literal or of a module constant such as `EPS = 1e-30`.
+        """Return the value of a number literal or of a module constant such as `EPS = 1e-30`.
 
         Returns:
             The number, or None if the node is neither a literal nor a constant with a single assignment.
@@ -108,7 +108,7 @@ def parse(text: str) -> ast.Module:
 
 
 def number(node: ast.AST | None) -> float | None:
-    """Return the number of a literal with its sign.
+    """Return the value of a number literal, including its sign.
 
     Returns:
         The number, or None for any other node, including True and False.
@@ -211,7 +211,7 @@ class Names:
         )
 
     def scope_of(self, node: ast.AST) -> ast.AST:
-        """Return the function, class or module whose body contains a node."""
+        """Return the innermost function, class or module that contains a node."""
         node = self.parents.get(node, self.tree)
         while not isinstance(node, SCOPES):
             node = self.parents[node]

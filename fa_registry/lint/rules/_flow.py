@@ -59,7 +59,7 @@ def saved_names(syntax: Syntax, owner: ast.ClassDef) -> set[str] | None:
 
 
 def transient(call: ast.Call) -> bool:
-    """Return whether a register_buffer call has persistent=False, so torch never saves the buffer."""
+    """Return whether a register_buffer call has persistent=False, so the buffer is not saved."""
     persistent = argument(call, 2, "persistent")
     return isinstance(persistent, ast.Constant) and persistent.value is False
 

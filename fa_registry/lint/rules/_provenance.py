@@ -486,7 +486,7 @@ class NameReading:
     def _special(
         self, node: ast.Call, last: str, library: bool, is_method: bool, values: Sequence[Value], env: Environment
     ) -> Value | None:
-        """Return the value of a call that uses no or only some properties of its arguments, or None."""
+        """Return the value of a special call, such as sign(x) or zeros_like(x), or None for another call."""
         package = self.syntax.resolve(node.func).rpartition(".")[0]
         if last in ("tuple", "list") and len(node.args) == 1:
             return values[0]

@@ -121,7 +121,7 @@ def _factors(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
 
 
 def _is_own_gradient(value: Value) -> bool:
-    """Return whether a value depends on `.grad` of a model that is not called a reference."""
+    """Return whether a value depends on `.grad` of a model that does not have the name of a reference."""
     owners = [name.removesuffix(".grad") for name in value.names if name.endswith(".grad")]
     return bool(owners) and not any(REFERENCE.fullmatch(word) for owner in owners for word in owner.split("."))
 
