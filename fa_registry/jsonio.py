@@ -34,14 +34,14 @@ LISTED = 100  # problems of one value that are listed; a file of the wrong kind 
 DEEPEST = 50  # nesting depth of tables and lists; the package's own files have at most 12
 DIGEST_LENGTH = 64  # characters of a SHA-256
 LONGEST_WHOLE = 20  # characters of a 64-bit integer
-# QUOTED: strings and comments of TOML, closed or not. DOTTED: a dotted name of more than DEEPEST parts.
+# QUOTED: strings and comments of TOML, closed or not. DOTTED: a dotted name of more than DEEPEST parts outside of QUOTED text.
 QUOTED = re.compile(
     r'"""(?:\\.|.)*?(?:"{3,5}|\Z)|\'\'\'.*?(?:\'{3,5}|\Z)|"(?:\\[^\n]|[^"\\\n])*+"?|\'[^\'\n]*+\'?|#[^\n]*+', re.DOTALL
 )
 DOTTED = re.compile(rf"(?:\.[ \t]*+[\w-]*+[ \t]*+){{{DEEPEST}}}")
 HALF = re.compile(r"\\u[dD][89a-fA-F]")  # half of a surrogate pair; the other half may be missing
 LISTS = ("list", "tuple")  # pydantic's names of types whose validation can stop at the first wrong entry
-STRICT = ("str", "int", "float", "bool")  # pydantic's names of types that pydantic converts unless strict
+STRICT = ("str", "int", "float", "bool")  # types that pydantic converts into each other unless strict
 EXPECTED = {  # pydantic's error type → what was expected
     "string": "text",
     "int": "a whole number",
@@ -126,7 +126,7 @@ def _first_entries(value: Any, remaining: list[int], depth: int = 0) -> Any:
     """Copy a value with only the first entries of its lists and tables.
 
     Args:
-        remaining: list with one number, which limits the list entries that are still copied. The function decreases it.
+        remaining: list with one number: how many list entries may still be copied. Each copied entry decreases this number.
     """
     if depth > DEEPEST or not isinstance(value, (dict, list, tuple)):
         return value
@@ -169,7 +169,8 @@ def _validator(hint: Any, thorough: bool = False) -> Any:
     """Return a pydantic validator for a type.
 
     Args:
-        thorough: whether the validator reports all wrong entries of a list. Otherwise it stops at the first wrong entry.
+        thorough: whether the validator reports all wrong entries of a list. Otherwise the validator stops at
+            the first wrong entry.
     """
     schema = adapter(hint).core_schema
     from pydantic_core import SchemaValidator
@@ -348,8 +349,8 @@ def loads(text: str) -> Any:
     The returned value can be processed recursively and written as JSON again.
 
     Raises:
-        ValueError: the text is not valid JSON, or is nested deeper than DEEPEST levels. Or it contains NaN, infinity, a
-            number out of range, an unpaired surrogate or a table with a repeated name.
+        ValueError: the text is not valid JSON, is nested deeper than DEEPEST levels, or contains NaN, infinity, a number out
+            of range, an unpaired surrogate or a table with a repeated name.
     """
     try:
         value = json.loads(
