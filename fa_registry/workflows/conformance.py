@@ -34,8 +34,9 @@ CHECK_SECONDS = 3_600.0  # far more than the suite takes on one architecture
 def cached_conformance(spec: RunSpec, store: str) -> dict[str, Any]:
     """Return the conformance outcome that training records for a method, as JSON.
 
-    The outcome is computed once for each version of the source code, and then read from a folder next to the store. The mapping
-    is empty for a built-in method. A method that fails its checks is trained nevertheless, and the failures are logged.
+    The outcome is computed once for each version of the source code, and then read from a folder next to the store. For a
+    built-in method, the returned mapping is empty. A method that fails its checks is trained nevertheless, and the failures are
+    logged.
     """
     if methods.CATALOG.location(spec.method).is_builtin:
         return {}
@@ -57,7 +58,8 @@ def cached_conformance(spec: RunSpec, store: str) -> dict[str, Any]:
 def with_conformance(record: RunRecord) -> RunRecord:
     """Return the record with the conformance outcome of its method.
 
-    The audit checks the method itself. If the method cannot be checked here, the outcome in the run's files is used.
+    The installed method is checked again. If this is not possible, the outcome in the run's files is used, but a recorded
+    success counts only as `stated`.
     """
     return replace_fields(record, conformance=_conformance(record))
 
@@ -109,7 +111,7 @@ def _key(spec: RunSpec) -> dict[str, Any]:
     }
 
 
-@cache  # in memory: an audit of a hundred runs measures each source once
+@cache  # an audit of a hundred runs checks each version of the code once
 def _tested(key: str) -> Conformance:
     """Check every property of the method on the architecture of the run.
 
@@ -152,9 +154,9 @@ SUBJECT = "code"
 
 
 def code_changes(tracker: Tracker, run: StoredRun, spec: RunSpec) -> tuple[str, ...]:
-    """Return the differences between the code that trained a run and today's code.
+    """Return the differences between the code that trained a run and the installed code.
 
-    The tuple is empty if there are no differences. Usually a tag of the run is sufficient, and no file is opened. The tag only
+    If there are no differences, the tuple is empty. Usually a tag of the run is sufficient, and no file is opened. This tag only
     decides whether a run is trained again; an audit reads the recorded files instead.
     """
     today = fingerprint(spec)
@@ -182,10 +184,12 @@ def sealed_code(provenance: Mapping[str, Any]) -> Code | None:
 
 
 def log_code_changes(changed: Mapping[str, Sequence[str]], is_kept: bool) -> None:
-    """Log which runs other code has trained, and whether the runs are kept.
+    """Log which runs were trained by other code than the installed code.
+
+    The log also contains the changes of the code, and whether the runs are kept.
 
     Args:
-        changed: Mapping from run name to the changes of the code.
+        changed: Mapping from run name to the changes of the code. If empty, nothing is logged.
         is_kept: Whether the runs are kept; if not, they are trained again.
     """
     if not changed:
@@ -205,7 +209,7 @@ def log_code_changes(changed: Mapping[str, Sequence[str]], is_kept: bool) -> Non
 def code_check(record: RunRecord) -> Check:
     """Check whether the installed code is the code that trained the run.
 
-    If the code differs or is not installed, metrics cannot be recomputed, and the outcome is `not possible`.
+    If the code differs or is not installed, metrics cannot be recomputed, and the outcome of the check is `not possible`.
     """
     recorded_code = sealed_code(record.provenance)
     try:
