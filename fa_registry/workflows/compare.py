@@ -126,7 +126,7 @@ def run_compare(
 
 
 def parse_operands(texts: Sequence[str], pool: Sequence[StoredRun]) -> list[Operand]:
-    """Return the operands with their runs from `pool`.
+    """Return the methods or runs that the user typed, each with its runs from `pool`.
 
     Raises:
         InvalidFields: Operands are unknown, ambiguous or overlapping; the error lists all of them.
@@ -191,9 +191,9 @@ FROZEN = "frozen"
 
 
 def needed(compared: Sequence[Operand], pool: Sequence[StoredRun]) -> list[StoredRun]:
-    """Return the runs that are needed to judge the operands.
+    """Return the runs that are needed to judge the compared methods or runs.
 
-    These are the runs of the operands, the other seeds of their methods, and the frozen controls in the same settings.
+    Needed are the runs of the operands, the other seeds of the same methods, and the frozen controls in the same settings.
     """
     # other seeds are needed because a rule may use the mean over seeds
     labels_and_settings = {
@@ -203,7 +203,7 @@ def needed(compared: Sequence[Operand], pool: Sequence[StoredRun]) -> list[Store
 
 
 def check_unambiguous(compared: Sequence[Operand]) -> None:
-    """Raise UsageError if the operands do not determine the settings to compare.
+    """Raise UsageError if the methods or runs to compare do not determine the settings.
 
     The settings are determined if exactly one setting has all operands, or if each operand was trained in only one setting.
     The error lists the possible settings.

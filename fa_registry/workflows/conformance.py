@@ -85,7 +85,7 @@ def _conformance(record: RunRecord) -> Conformance:
 
 
 def _stated(record: RunRecord, reason: str) -> Conformance:
-    """Return the outcome in the run's files; a success counts only as `stated`."""
+    """Return the conformance outcome in the run's files; a success counts only as `stated`."""
     try:
         recorded = jsonio.decode(Conformance, record.provenance.get("conformance") or {"state": "unchecked"})
     except InvalidFields:
@@ -96,9 +96,9 @@ def _stated(record: RunRecord, reason: str) -> Conformance:
 
 
 def _key(spec: RunSpec) -> dict[str, Any]:
-    """Return everything that affects the outcome of the check.
+    """Return everything that affects the outcome of the conformance checks.
 
-    This includes the source code of the package because the version number does not change during development.
+    The source code of the package is included, because the version number does not change during development.
     """
     architecture = architectures.CATALOG.get(spec.architecture)
     return {
@@ -115,7 +115,10 @@ def _key(spec: RunSpec) -> dict[str, Any]:
 def _tested(key: str) -> Conformance:
     """Check every property of the method on the architecture of the run.
 
-    Other architectures are omitted because checking all of them would take minutes.
+    Other architectures are omitted, because to check all of them would take minutes.
+
+    Args:
+        key: Result of `_key` as JSON.
     """
     from fa_registry.testing.small_networks import (
         cannot_build,  # the suite is loaded only for a third-party method
@@ -173,9 +176,9 @@ def code_changes(tracker: Tracker, run: StoredRun, spec: RunSpec) -> tuple[str, 
 
 
 def sealed_code(provenance: Mapping[str, Any]) -> Code | None:
-    """Return the code that a run's provenance.json names.
+    """Return the description of the code that trained a run, from its provenance.json.
 
-    Return None if an older release, which recorded no code, trained the run.
+    If an older release, which recorded no code, trained the run, return None.
     """
     code = provenance.get("code")
     if not isinstance(code, Mapping):

@@ -27,7 +27,7 @@ BUSY = 0.1  # if the probe waits for a processor for a larger share of its time,
 
 @dataclass(frozen=True)
 class SettingPlan:
-    """The plan of one setting.
+    """Runs and estimated training time of one setting of a study.
 
     Attributes:
         setting: Name of the setting.
@@ -61,7 +61,7 @@ class SettingPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of a study.
+    """Runs and estimated training time of a study.
 
     Attributes:
         `twin`: Description of the study variant that the overrides define.
@@ -114,7 +114,7 @@ def plan_study(
     probing: bool = True,
     keep_states: int = 0,
 ) -> Plan:
-    """Return the plan of a study without training or writing anything.
+    """Return the runs and the estimated training time of a study, without training or writing anything.
 
     Args:
         jobs: Number of parallel processes; 0: the default.

@@ -96,9 +96,9 @@ def compared(tracker: Tracker, records: Sequence[RunRecord]) -> list[RunRecord]:
 
 
 def _with_near(record: RunRecord, similar_runs: Mapping[str, str], records_by_id: Mapping[str, RunRecord]) -> RunRecord:
-    """Add a finding that names runs with almost the same weights.
+    """Add a failed check that names runs with almost the same weights.
 
-    A record that already has a finding is not changed.
+    A record that already has a failed check of the final weights is not changed.
     """
     if not similar_runs or any(_is_found(check) for check in record.integrity.checks):
         return record
@@ -272,7 +272,7 @@ def _with_finding(record: RunRecord, candidates: Iterable[RunRecord]) -> RunReco
 
 
 def _with_check(record: RunRecord, finding: Check) -> RunRecord:
-    """Replace the passed check of the record's final weights by this finding."""
+    """Replace the passed check of the record's final weights by the failed check `finding`."""
     integrity = record.integrity
     remaining_checks = tuple(check for check in integrity.checks if check.subject != FINAL_WEIGHTS or _is_found(check))
     return dataclasses.replace(

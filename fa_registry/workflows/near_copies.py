@@ -36,9 +36,7 @@ from fa_registry.training.run_setup import build_network
 # 48 steps two methods on resmlp are at least 0.16 apart. The honest store of tests/security is measured by a test.
 NEAREST_HONEST = 0.0092
 LIMIT = NEAREST_HONEST / 8
-SHORT = (
-    0.07  # distance of the weights after those 12 steps from the initial weights, as a fraction of the initial weights
-)
+SHORT = 0.07  # change of the weights in those 12 steps, as a fraction of the initial weights
 # Fraction of a tensor's norm, not counting weight decay: after less movement, float32 cannot distinguish two methods.
 MOVED = 1e-3
 SAMPLED = 64  # entries of a run's weights that are compared before all entries are compared

@@ -81,11 +81,11 @@ def is_watchable(rule: Rule) -> bool:
 
 
 class Monitor:
-    """Monitor of the rules in one run.
+    """Object that checks rules during one run and sets a tag for each rule that fires.
 
     Args:
         watch: the rules to check.
-        report: function that sets tags on the run. Each rule that fires for the first time is reported as a tag.
+        report: function that sets tags on the run.
         rows: metrics of the epochs before an interruption, if the run is resumed.
 
     Attributes:

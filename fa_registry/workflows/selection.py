@@ -158,8 +158,8 @@ def _text(study: Study, requested: Mapping[str, str]) -> str:
 def _as_trained(tracker: Tracker, selector: RunSelector) -> tuple[Study, list[str]]:
     """Return the study whose runs are selected, and remarks.
 
-    This is the requested study. If no run of this study is finished but a study variant was trained, it is the variant that was
-    trained last, unless the user requested another variant or number of epochs.
+    If no run of the requested study is finished but a study variant was trained, return the variant that was trained last.
+    Otherwise, or if the user requested a variant or a number of epochs, return the requested study.
     """
     study = selector.as_asked
     is_changed = study.twin.description or selector.overrides.get("epochs")
@@ -375,9 +375,7 @@ def _name(seeds: Iterable[int]) -> str:
 
 COMPARED = ("architecture", "dataset", "epochs")  # parameters that all runs of a setting share
 FREE = ("cfg/seed", "cfg/weights")  # parameters in which the runs of one group differ
-Candidate = tuple[
-    StoredRun, RunSpec | None
-]  # a run that may have a judged setting, and its specification from spec.json
+Candidate = tuple[StoredRun, RunSpec | None]  # a run that may have a judged setting, and the content of its spec.json
 
 
 def add_unaudited_runs(tracker: Tracker, report: AuditReport, judged: Sequence[StoredRun]) -> AuditReport:
@@ -477,7 +475,7 @@ def _asked_of(spec: RunSpec) -> tuple[tuple[str, str], ...]:
 
 
 def _shared(params: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return the parameters that all runs of a group share, and the entry `adopted`."""
+    """Return the parameters that all runs of a group share, and an entry for whether the run is adopted."""
     shared = {name: value for name, value in params.items() if name.startswith("cfg/") and name not in FREE}
     return tuple(sorted({**shared, "adopted": str("cfg/weights" in params)}.items()))
 

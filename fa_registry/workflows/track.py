@@ -346,7 +346,7 @@ def _wrong_control(model: Any, control: Any, wrappers: Sequence[str]) -> list[st
 
 
 def _misfit(factory: str, network: nn.Module) -> list[str]:
-    """Return an error if the factory fails or builds a model with other weights than the trained model."""
+    """Return an error if the factory fails, or builds weights with other names or shapes than the model."""
     try:
         built = structure(from_factory(factory))
     except UsageError as error:

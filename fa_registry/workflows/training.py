@@ -289,7 +289,7 @@ def _resume_name(spec: RunSpec, watch: MonitoredRules) -> str:
 
 
 class _Listener:
-    """Receiver of each epoch's metrics, which logs them, checks the rules and writes resume files."""
+    """Receiver that logs the metrics of each epoch, checks the rules and writes resume files."""
 
     def __init__(
         self,
@@ -563,7 +563,7 @@ def default_executor(specs: Sequence[RunSpec], several: bool = False) -> str:
 
 
 def kept_text(specs: Sequence[RunSpec], states: int) -> str:
-    """Return a text with the number of stored training states and their maximum size, or an empty string."""
+    """Return a text with the number and maximum size of the stored training states, or an empty string."""
     if not states or not specs:
         return ""
     kinds = {(spec.setting.identity, spec.method, spec.control): spec for spec in specs}

@@ -101,7 +101,10 @@ def verify_runs(selector: RunSelector, measuring: RemeasureOptions, store: str =
 
 
 def _verified(tracker: Tracker, result: RemeasuredRun, checks: Sequence[Check]) -> Verification:
-    """Return the outcome for a run: mismatch for a changed file or table, unverifiable for other errors."""
+    """Return the outcome of the checks of one run.
+
+    If the run cannot be judged, the outcome is `mismatch` for a changed file or table, and `unverifiable` for other errors.
+    """
     run, record = result.run, result.record
     if not record:
         state = "mismatch" if result.exclusion.kind == "integrity" else "unverifiable"
@@ -188,7 +191,7 @@ def _verdicts(tracker: Tracker, report: AuditReport, same_release: bool) -> Inte
 
 
 def _left_on(tracker: Tracker, audit: StoredRun, notes: Notes, run: StoredRun, out: Path | None) -> Iterator[Check]:
-    """Check the verdict tags of a run and its attached pages, which are compared with the files in `out`."""
+    """Check the verdict tags of a run, and compare its attached pages with the files in `out`."""
     differences = verdict_tag_differences(notes.sources.report, run)
     yield Check(
         TAGS,
