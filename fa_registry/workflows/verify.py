@@ -103,7 +103,7 @@ def verify_runs(selector: RunSelector, measuring: RemeasureOptions, store: str =
 def _verified(tracker: Tracker, result: RemeasuredRun, checks: Sequence[Check]) -> Verification:
     """Return the outcome of the checks of one run.
 
-    If the run cannot be judged, the outcome is `mismatch` for a changed file or table, and `unverifiable` for other errors.
+    If the run was not recomputed, the outcome is `mismatch` for a changed file or table, and `unverifiable` for other errors.
     """
     run, record = result.run, result.record
     if not record:
