@@ -72,7 +72,7 @@ class DiagnosticCard:
         text = ("name", "symbol", "line", "quantities", "unit", "range", "cannot_tell", "source")
         problems = [field_name for field_name in text if not getattr(self, field_name)]
         if self.when not in MOMENTS:
-            problems.append(f"when (one of {', '.join(MOMENTS)}, found {self.when!r})")
+            problems.append(f"when (expected one of {', '.join(MOMENTS)}; found {self.when!r})")
         problems += [
             f"needs_credit (lists {name!r}, which `quantities` does not contain)" for name in self._third_party()
         ]
