@@ -119,7 +119,7 @@ def test_a_card_describes_what_it_only_names_by_itself():
     [
         ({"source": ""}, "fields: source"),
         ({"cannot_tell": "", "unit": ""}, "fields: unit, cannot_tell"),
-        ({"when": "sometimes"}, r"when \(one of epoch, final, found 'sometimes'\)"),
+        ({"when": "sometimes"}, r"when \(expected one of epoch, final; found 'sometimes'\)"),
         ({"needs_credit": ("other",)}, r"needs_credit \(lists 'other', which `quantities` does not contain\)"),
     ],
 )
