@@ -73,25 +73,25 @@ NAMES: Mapping[str, Mapping[str, str]] = {  # module → old name → new name
 
 
 def aliases(module: str) -> Callable[[str], Any]:
-    """Return a function `__getattr__` that resolves the old names of `module`.
+    """Return a function `__getattr__` that resolves the old names of a module.
 
-    The module binds this function as its module-level `__getattr__` (PEP 562).
+    The module `module` assigns this function to its module-level name `__getattr__` (PEP 562).
     """
 
     def __getattr__(name: str) -> Any:
         renamed = NAMES[module].get(name)
         if renamed is None:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        warnings.warn(f"{module}.{name} is now {module}.{renamed}", DeprecationWarning, stacklevel=2)
+        warnings.warn(f"{module}.{name} was renamed; use {module}.{renamed}", DeprecationWarning, stacklevel=2)
         return getattr(importlib.import_module(module), renamed)
 
     return __getattr__
 
 
 class OldModules:
-    """Finder for `sys.meta_path` that imports the new module for an old module name.
+    """Finder for `sys.meta_path` that finds a renamed module under its old name.
 
-    Submodules of a renamed module are found in the same way.
+    The finder also finds the submodules of a renamed module under their old names.
     """
 
     @staticmethod
@@ -108,16 +108,16 @@ class OldModules:
 
 
 class _Moved:
-    """Loader that imports a renamed module under its new name."""
+    """Loader for an old module name that imports the module under its new name."""
 
     def __init__(self, old: str, new: str):
         self._old, self._new = old, new
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        warnings.warn(f"{self._old} is now {self._new}", DeprecationWarning, stacklevel=2)
+        warnings.warn(f"{self._old} was renamed; use {self._new}", DeprecationWarning, stacklevel=2)
         module = importlib.import_module(self._new)
         self._own_spec = module.__spec__
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        module.__spec__ = self._own_spec  # the import system has set the spec of the old name
+        module.__spec__ = self._own_spec  # the import system has replaced this spec by the spec of the old name

@@ -1,8 +1,9 @@
 """Storage of large record fields in a temporary file, to save memory.
 
-An audit of 10,000 runs therefore fits in memory. The first records of a spill file stay in memory, so an ordinary audit
-does not use the disk. The spill file has no name on disk, so a killed process leaves no stale file. The file is closed
-when no record uses the file any more. A forked copy of the process (parallel.parallel_for) reads the same file.
+An audit of 10,000 runs therefore fits in memory. The first 200 records of each spill file stay in memory, so an ordinary
+audit does not use the disk. The spill file has no name on disk, so a killed process leaves no stale file. The file is
+closed when no record uses the file any more. The forked copies of the process that parallel.parallel_for creates read the
+same file.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from multiprocessing.reduction import ForkingPickler
 from typing import IO, Any, ClassVar, TypeVar
 
 LOG = logging.getLogger(__name__)
-AS_THEY_ARE = 200  # first records of a spill file, which stay in memory
+AS_THEY_ARE = 200  # number of records of each spill file that stay in memory
 READ_LAST = 64  # records whose fields are cached after reading: enough for the seeds of a group and their controls
 FAST = 1  # compression level of zlib: a run's metrics shrink to a quarter
-HERE = hasattr(os, "pread")  # without pread every record stays in memory
+HERE = hasattr(os, "pread")  # whether the system has pread; without pread every record stays in memory
 LIES = "_lies"  # attribute of a spilled record with the position of its fields in the file
 
 R = TypeVar("R", bound="SpilledFields")
@@ -32,14 +33,14 @@ Lies = tuple[Callable[[int, int], Mapping[str, Any]], int, int]  # reader of the
 class SpilledFields:
     """Base class of frozen dataclasses whose large fields may be in a spill file.
 
-    The class attribute SPILLED_FIELDS lists the names of these fields. Code reads a spilled field like any other field, and
-    must not change it. A spilled field must not have a plain default value, because Python would return the default and
+    The class attribute SPILLED_FIELDS lists the names of these fields. Code reads a spilled field like any other field, but
+    must not change its value. A spilled field must not have a plain default value, because Python would return the default and
     never call `__getattr__`. dataclasses.replace returns a record whose fields are all in memory.
     """
 
     SPILLED_FIELDS: ClassVar[tuple[str, ...]] = ()
 
-    def __getattr__(self, name: str) -> Any:  # Python calls it for attributes that it did not find
+    def __getattr__(self, name: str) -> Any:  # Python calls this method for a missing attribute
         if name in self.SPILLED_FIELDS and LIES in vars(self):
             read_fields, offset, length = vars(self)[LIES]
             return read_fields(offset, length)[name]
@@ -75,8 +76,8 @@ class SpillFile:
     def spill(self, record: R) -> R:
         """Write the SPILLED_FIELDS of a record to the file and return the same record.
 
-        The first AS_THEY_ARE records stay in memory. A record that is already spilled is returned unchanged. If the disk is
-        full, the method logs one warning, and this and all later records stay in memory.
+        The first AS_THEY_ARE records stay in memory. A record that is already spilled is returned unchanged. If the file
+        cannot be created or the disk is full, the method logs one warning, and this and all later records stay in memory.
         """
         self._laid += 1
         if HERE and self._laid > AS_THEY_ARE and LIES not in vars(record):
@@ -101,16 +102,23 @@ class SpillFile:
 
 
 class _File:
-    """The open spill file; the file is closed when no record uses it."""
+    """Open spill file, which is closed when no record uses it any more."""
 
     def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 (closed with its last reader)
+        self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 (closed by weakref.finalize)
         self._read = lru_cache(READ_LAST)(partial(_unpacked, self._file))
         self._end = 0
         weakref.finalize(self._read, self._file.close)
 
     def write(self, fields: Mapping[str, Any]) -> Lies:
-        """Append the fields and return their position; raise OSError if the disk is full."""
+        """Append the fields of one record to the file.
+
+        Returns:
+            Function that reads the fields, and the offset and size of the fields in the file in bytes.
+
+        Raises:
+            OSError: The disk is full.
+        """
         # Pickle is safe here: the file has no name, so only this process and its forked copies can read it.
         packed = ForkingPickler.dumps(
             {name: zlib.compress(ForkingPickler.dumps(value), FAST) for name, value in fields.items()}
@@ -122,7 +130,7 @@ class _File:
 
 
 class _Fields(dict[str, Any]):
-    """Fields that are decompressed on first access, because most loops read one field."""
+    """Fields of one record; each field is decompressed at its first access, as most loops read one field."""
 
     def __init__(self, packed: Mapping[str, bytes]) -> None:
         self._packed = packed

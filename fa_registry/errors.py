@@ -1,14 +1,14 @@
-"""All exceptions and warnings that this package raises deliberately.
+"""Exceptions and warnings that this package raises deliberately.
 
 RegistryError
 ├── UsageError                  exit 2: the request cannot be carried out as written
 │   ├── UnknownName             an unknown name; the message lists the known names
 │   ├── InvalidFields           one or more wrong fields, all reported at once
 │   ├── StoreError              the tracking store cannot be opened, read or written
-│   └── NothingSelected         the options of an audit select no run
-├── PluginError                 exit 2: a plug-in is registered twice or has the wrong type
-├── IntegrityError              exit 3: a file differs from the file that was recorded
-└── Interrupted                 exit 130: stopped on request, resumable
+│   └── NothingSelected         the options of a command select no run
+├── PluginError                 exit 2: a plug-in violates its contract or is registered twice
+├── IntegrityError              exit 3: a file is unreadable or differs from the recorded file
+└── Interrupted                 exit 130: the user or a signal stopped the command, which can be repeated
 
 The only warning is EvidenceWarning, a UserWarning: a result is based on less evidence than required.
 """
@@ -30,8 +30,8 @@ class EvidenceWarning(UserWarning):
 class RegistryError(Exception):
     """Base class of all errors of this package.
 
-    The class attribute `exit_code` is the exit code of the command line for this error. A message is cut after
-    LONGEST_MESSAGE characters, because the message may quote a file.
+    The class attribute `exit_code` is the exit code of the command `fa-registry` for this error. A message is cut after
+    LONGEST_MESSAGE characters, because the message may quote the content of a file.
     """
 
     exit_code = 1
@@ -93,7 +93,7 @@ class Interrupted(RegistryError):
 
 LONGEST_NAME = 200  # characters of a name in an error: enough for a path, not for a file's content
 LONGEST_IN_LIST = 80  # characters of each name in a list of names
-MOST_NAMES, MOST_KNOWN = 10, 100  # names in an error: names from a file, known names
+MOST_NAMES, MOST_KNOWN = 10, 100  # most names in a list in an error: of names from a file, of known names
 # Longest texts in characters: one problem in an error, the list of all problems, a whole message.
 LONGEST_PROBLEM, LONGEST_LIST, LONGEST_MESSAGE = 1_000, 3_000, 3_900
 
@@ -101,7 +101,7 @@ LONGEST_PROBLEM, LONGEST_LIST, LONGEST_MESSAGE = 1_000, 3_000, 3_900
 def unknown_name_text(family: str, name: object, known_names: Iterable[str]) -> str:
     """Return the error message for an unknown name.
 
-    The message contains the most similar known name, if there is a similar one, and a list of the known names.
+    The message contains a list of the known names. If a known name is similar, the message suggests this name.
 
     Args:
         family: noun for the kind of name, for example `method`.
@@ -124,7 +124,7 @@ def unknown_field_text(prefix: str, kind: str, name: str, known_names: Iterable[
 
 
 def shortened(name: object, limit: int = LONGEST_NAME) -> str:
-    """Return a name as text of at most `limit` characters, then `…` if it was cut."""
+    """Return a name as text; cut a text of more than `limit` characters and append `…`."""
     text = str(name)
     return text if len(text) <= limit else f"{text[:limit]}…"
 
@@ -140,7 +140,7 @@ def join_names(names: Collection[object], limit: int = MOST_NAMES) -> str:
 
 
 def _first(problems: Sequence[str]) -> Iterator[str]:
-    """Yield the problems that fit in a message, and the number of the other problems."""
+    """Yield the problems that fit in a message, then a line with the number of the other problems."""
     length = 0
     for index, problem in enumerate(problems):
         line = shortened(problem, LONGEST_PROBLEM)

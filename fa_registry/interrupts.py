@@ -15,10 +15,10 @@ NAMES = ("SIGINT", "SIGUSR1")  # Ctrl-C, and the signal that interrupts a worker
 def deferred_interrupts() -> Iterator[None]:
     """Delay the first interrupt until the `with` block has ended.
 
-    A second interrupt takes effect immediately. Outside the main thread the function does nothing, because only the main
-    thread receives signals.
+    An interrupt is the signal SIGINT or SIGUSR1. A second interrupt takes effect immediately. Outside the main thread the
+    function does nothing, because only the main thread receives signals.
     """
-    if threading.current_thread() is not threading.main_thread():  # only the main thread receives signals
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
     numbers = [getattr(signal, name) for name in NAMES if hasattr(signal, name)]

@@ -1,8 +1,8 @@
 """Conversion of frozen dataclasses to JSON and back, canonical text, and digests.
 
-NaN and infinity are never read or written. pydantic validates all values that are read, and this module rewrites the
-error messages of pydantic in the style of the package. pydantic is imported when the first value is read, because a
-machine that only trains may not have pydantic.
+NaN and infinity are never read or written. `decode` validates values with pydantic and rewrites the error messages of
+pydantic in the style of the package. pydantic is imported when the first value is decoded, because a machine that only
+trains may not have pydantic.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from fa_registry.errors import InvalidFields, UsageError, shortened, unknown_nam
 from fa_registry.safe_files import RECORD, UnreadableFile, open_file, read_file, resolve_user_path
 
 IN_PIECES = 2  # nesting levels whose entries are digested one by one, such as the runs of a report
-MOST_TOML = 2**20  # bytes of a TOML file: Python reads 2 MB per second, and the largest built-in file has 20 kB
+MOST_TOML = 2**20  # largest TOML file in bytes: Python reads 2 MB per second, and the largest built-in file has 20 kB
 MOST_ENTRIES = 100_000  # entries of a faulty value that are searched for problems
-LISTED = 100  # problems of one value that are listed; a file of another kind would have thousands
+LISTED = 100  # problems of one value that are listed; a file of the wrong kind would have thousands
 DEEPEST = 50  # nesting depth of tables and lists; the package's own files have at most 12
 DIGEST_LENGTH = 64  # characters of a SHA-256
 LONGEST_WHOLE = 20  # characters of a 64-bit integer
-# QUOTED: strings and comments of TOML, closed or not. DOTTED: a name with more than DEEPEST parts in the other text.
+# QUOTED: strings and comments of TOML, closed or not. DOTTED: a dotted name of more than DEEPEST parts outside of QUOTED text.
 QUOTED = re.compile(
     r'"""(?:\\.|.)*?(?:"{3,5}|\Z)|\'\'\'.*?(?:\'{3,5}|\Z)|"(?:\\[^\n]|[^"\\\n])*+"?|\'[^\'\n]*+\'?|#[^\n]*+', re.DOTALL
 )
 DOTTED = re.compile(rf"(?:\.[ \t]*+[\w-]*+[ \t]*+){{{DEEPEST}}}")
 HALF = re.compile(r"\\u[dD][89a-fA-F]")  # half of a surrogate pair; the other half may be missing
 LISTS = ("list", "tuple")  # pydantic's names of types whose validation can stop at the first wrong entry
-STRICT = ("str", "int", "float", "bool")  # pydantic's names of types that it converts into each other unless strict
+STRICT = ("str", "int", "float", "bool")  # types that pydantic converts into each other unless strict
 EXPECTED = {  # pydantic's error type → what was expected
     "string": "text",
     "int": "a whole number",
@@ -56,7 +56,9 @@ EXPECTED = {  # pydantic's error type → what was expected
 
 
 def encode(value: Any) -> Any:
-    """Convert records, mappings and tuples to plain JSON values.
+    """Convert dataclasses, mappings and tuples to plain JSON values.
+
+    If an object has a method `__json__`, the result of this method is converted instead of the object.
 
     Raises:
         ValueError: a value is infinite or NaN.
@@ -121,7 +123,11 @@ def try_decode(hint: Any, value: Any) -> tuple[Any, list[str]]:
 
 
 def _first_entries(value: Any, remaining: list[int], depth: int = 0) -> Any:
-    """Copy a value with only the first entries of its lists and tables."""
+    """Copy a value with only the first entries of its lists and tables.
+
+    Args:
+        remaining: list with one number: how many list entries may still be copied. Each copied entry decreases this number.
+    """
     if depth > DEEPEST or not isinstance(value, (dict, list, tuple)):
         return value
     if isinstance(value, dict):
@@ -137,7 +143,7 @@ def _first_entries(value: Any, remaining: list[int], depth: int = 0) -> Any:
 
 
 def adapter(hint: Any, **config: Any) -> Any:
-    """Return pydantic's TypeAdapter of a type.
+    """Return a pydantic TypeAdapter for a type.
 
     The adapter refuses undeclared fields, NaN and infinity.
 
@@ -154,13 +160,18 @@ def adapter(hint: Any, **config: Any) -> Any:
         raise UsageError(
             f"pydantic is needed to read {getattr(hint, '__name__', hint)}, but is not installed: pip install 'pydantic>=2.12'"
         ) from error
-    # pydantic takes no settings for a plain dataclass, but for a NewType of it, which validates the same
+    # pydantic accepts settings only for a NewType of a dataclass, which validates the same values as the dataclass
     return TypeAdapter(NewType("Root", hint), config=ConfigDict(extra="forbid", allow_inf_nan=False, **config))
 
 
 @functools.cache  # building a validator takes as long as reading a hundred records
 def _validator(hint: Any, thorough: bool = False) -> Any:
-    """Return pydantic's validator of a type; report every wrong entry if `thorough`."""
+    """Return a pydantic validator for a type.
+
+    Args:
+        thorough: whether the validator reports all wrong entries of a list. Otherwise the validator stops at
+            the first wrong entry.
+    """
     schema = adapter(hint).core_schema
     from pydantic_core import SchemaValidator
 
@@ -168,7 +179,7 @@ def _validator(hint: Any, thorough: bool = False) -> Any:
 
 
 def _strictly(schema: Any, thorough: bool) -> Any:
-    """Return the pydantic schema with conversions between types disabled."""
+    """Return a copy of a pydantic schema that disables conversions between text, numbers and booleans."""
     if isinstance(schema, (list, tuple)):
         return type(schema)(_strictly(part, thorough) for part in schema)
     if not isinstance(schema, dict):
@@ -196,7 +207,7 @@ def _plain(value: Any) -> Any:
 
 
 def _lines(hint: Any, value: Any, errors: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield one line per wrong field, even if pydantic tried several types."""
+    """Yield one line per wrong field, even if pydantic tried several types for this field."""
     expected: dict[str, list[str]] = {}
     actual_values: dict[str, str] = {}
     for error in errors:
@@ -208,7 +219,7 @@ def _lines(hint: Any, value: Any, errors: Iterable[Mapping[str, Any]]) -> Iterat
         elif kind == "unexpected_keyword_argument" or error["loc"][-1:] == ("[key]",):
             yield f"{path}: {unknown_name_text('field', steps[-1], _names(hint, steps[:-1]))}"
         elif kind == "literal_error":
-            yield f"{path}: {unknown_name_text('word', error['input'], _names(hint, steps))}"
+            yield f"{path}: {unknown_name_text('value', error['input'], _names(hint, steps))}"
         elif kind == "value_error":
             yield f"{path or 'record'}: {error['ctx']['error']}"
         else:
@@ -220,7 +231,7 @@ def _lines(hint: Any, value: Any, errors: Iterable[Mapping[str, Any]]) -> Iterat
 
 
 def _steps(value: Any, error: Mapping[str, Any]) -> Iterator[str | int]:
-    """Yield the path to a field without the type names that pydantic adds for unions."""
+    """Yield the names and indices that lead to a wrong field, without the type names of pydantic."""
     for step in error["loc"]:
         is_present = isinstance(value, Mapping) and step in value
         is_present = is_present or (isinstance(value, (list, tuple)) and isinstance(step, int) and step < len(value))
@@ -285,7 +296,7 @@ def read_toml(path: Path, subject: str) -> tuple[dict[str, Any], str]:
         The table of the file, and the SHA-256 (hex) of the bytes of the file.
 
     Raises:
-        InvalidFields: the file cannot be read or is not valid TOML.
+        InvalidFields: the file cannot be read, is not valid TOML or contains an integer of more than 63 bits.
     """
     try:
         data = read_file(resolve_user_path(path), MOST_TOML)
@@ -305,7 +316,7 @@ def read_toml(path: Path, subject: str) -> tuple[dict[str, Any], str]:
 
 
 def _beyond_toml(path: str, value: Any) -> Iterator[str]:
-    """Yield one problem per integer of more than 64 bits, which TOML does not allow."""
+    """Yield one problem per integer of more than 63 bits, which TOML readers need not accept."""
     if isinstance(value, dict):
         for name, item in value.items():
             yield from _beyond_toml(f"{path}.{shortened(name)}".lstrip("."), item)
@@ -313,7 +324,7 @@ def _beyond_toml(path: str, value: Any) -> Iterator[str]:
         for index, item in enumerate(value):
             yield from _beyond_toml(f"{path}[{index}]", item)
     elif isinstance(value, int) and value.bit_length() > 63:  # Python could not write it or convert it to float
-        yield f"{path}: expected a whole number of at most 64 bits, found a number of {value.bit_length()} bits"
+        yield f"{path}: expected a whole number of at most 63 bits and a sign, found a number of {value.bit_length()} bits"
 
 
 def read_json(path: Path, limit: int = RECORD) -> Any:
@@ -338,8 +349,8 @@ def loads(text: str) -> Any:
     The returned value can be processed recursively and written as JSON again.
 
     Raises:
-        ValueError: the text contains NaN, infinity, a number out of range, an unpaired surrogate, or a table with a
-            repeated name, or is nested deeper than DEEPEST levels.
+        ValueError: the text is not valid JSON, is nested deeper than DEEPEST levels, or contains NaN, infinity, a number out
+            of range, an unpaired surrogate or a table with a repeated name.
     """
     try:
         value = json.loads(
@@ -370,7 +381,7 @@ def _whole(text: str) -> int:
 
 
 def _no_number(constant: str) -> Any:
-    raise ValueError(f"{constant} is not a number")
+    raise ValueError(f"expected a finite number, found {constant}")
 
 
 def _number(text: str) -> float:
@@ -400,7 +411,8 @@ def read_by(convert: Callable[[Any], Any], name: str, json_schema: Any = None) -
     """Return the pydantic schema of a type that implements its own JSON conversion.
 
     Args:
-        convert: function that converts the plain JSON value; it raises ValueError with a message for the user.
+        convert: function that converts a plain JSON value to the type. If the value is wrong, the function raises ValueError
+            with a message for the user.
         name: name of the type in the schema.
         json_schema: pydantic's schema of the JSON form, if the type does not declare this schema itself.
     """
@@ -418,7 +430,7 @@ def canonical(value: Any) -> str:
 
 
 def pretty(value: Any) -> str:
-    """Return indented, deterministic JSON text that ends with a newline."""
+    """Return indented, deterministic JSON text with unsorted keys and a newline at the end."""
     return json.dumps(encode(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -431,7 +443,7 @@ def digest_of(value: Any) -> str:
 
 
 def _pieces(value: Any, levels: int) -> Iterator[str]:
-    """Yield the canonical text in pieces, split at `levels` levels, to save memory."""
+    """Yield the canonical text in pieces, to save memory; only the outer `levels` levels are split."""
     if levels and dataclasses.is_dataclass(value) and not hasattr(value, "__json__"):
         for index, name in enumerate(sorted(field.name for field in dataclasses.fields(value))):
             yield f'{"," if index else "{"}"{name}":'

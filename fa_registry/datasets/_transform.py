@@ -46,7 +46,17 @@ def _corners(images: Tensor, size: int, generator: torch.Generator) -> tuple[Ten
 
 
 def _windows(images: Tensor, size: int, top: Tensor, columns: Tensor) -> Tensor:
-    """Return the windows that start in row `top` (batch,) and consist of `columns` (batch, size)."""
+    """Cut one square window from each image.
+
+    Args:
+        images: Images (batch, channels, height, width).
+        size: Height and width of the windows in pixels.
+        top: First row of each window (batch,).
+        columns: Columns of each window in the order in which they are copied (batch, size).
+
+    Returns:
+        Windows (batch, channels, size, size).
+    """
     batch, channels, _, width = images.shape
     rows = top[:, None] + torch.arange(size, device=images.device)
     pixel_indices = torch.add(columns[:, None, :], rows[:, :, None], alpha=width).view(batch, 1, size * size)

@@ -1,8 +1,9 @@
 """digits_centred: the scanned digits without any shift.
 
-The data set is used for calibration. Backprop fits the training samples completely, and its gradient becomes very small. Such a
-small reference gradient means success and not collapse (edition 2026-11 calls it CONVERGED). The data set does not separate
-methods, because a frozen random network is nearly as good as a trained network (docs/calibration.md).
+The data set is used to calibrate the thresholds of the rules. Backprop fits the training samples completely, and then the
+reference gradient becomes very small. In this case a small gradient means success and not collapse; edition 2026-11 calls the case
+CONVERGED. The data set cannot separate methods, because a network with frozen random blocks is nearly as accurate as a trained
+network (docs/calibration.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""fashion_mnist: pictures of clothes in the format and size of MNIST, but harder to classify."""
+"""fashion_mnist: pictures of clothes in the format of MNIST, but harder to classify."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """lq: the linear-quadratic toy task with the loss ½‖C h_L − y‖².
 
-The initial states h_0 and the targets y have a standard normal distribution.
+C is the matrix of the output layer in the architecture linear_lq. The initial states h_0 and the targets y have a standard normal
+distribution.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import torch
 
 from fa_registry.datasets.base import Dataset, DatasetCard, Splits, tensors_digest, unaugmented
 
-TRAIN, TEST = 25_600, 1_280  # 100 steps of 256 an epoch: the published 8,000 steps are 80 epochs
+TRAIN, TEST = 25_600, 1_280  # 100 steps of 256 samples per epoch; the published 8,000 steps are 80 epochs
 SEED = 0
 
 

@@ -1,7 +1,7 @@
 """mnist: handwritten digits, the data set of the classic papers on feedback alignment.
 
-The files are gzipped idx files. torchvision reads only unpacked files and checks no digest. Therefore the files are verified
-first, and unpacked into a temporary folder.
+The published files are gzipped idx files. torchvision reads only unpacked files and checks no digest. Therefore this module first
+checks the MD5 of each file, and then unpacks the files into a temporary folder.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from fa_registry.datasets.base import DatasetCard, SourceFile
 
 @dataclass(frozen=True)
 class IdxFiles:
-    """File format of MNIST and Fashion-MNIST: idx files.
+    """Decoder and downloader for the idx files of MNIST and Fashion-MNIST.
 
     Attributes:
         kind: Name of the torchvision class, MNIST or FashionMNIST.
-        packed: Always an empty string, because each file is downloaded separately.
+        packed: Always an empty string, because the files are not published in one archive.
         packed_md5: Always an empty string.
     """
 

@@ -1,7 +1,8 @@
-"""random_targets:NAME: the data set NAME with permuted labels, so images do not predict classes.
+"""random_targets:NAME: the data set NAME with permuted labels.
 
-A network can fit this data set only by memorising the samples. The test labels are permuted too, because all metrics are measured
-on test samples, and true test labels would give the gradients of another task. The expected test accuracy is that of chance.
+The images therefore do not predict the labels. A network can fit this data set only by memorising the training samples. The test
+labels are permuted too, because all metrics are measured on test samples, and true test labels would give the gradients of another
+task. The expected test accuracy is that of random guesses.
 """
 
 from __future__ import annotations
@@ -47,10 +48,10 @@ class RandomTargets(DatasetFamily):
         )
 
     def of(self, argument: str) -> Dataset:
-        """Return the data set NAME with permuted labels.
+        """Return the data set `argument` with permuted labels.
 
         Args:
-            argument: Name of the original data set, which may contain a colon.
+            argument: Name of the original data set, such as `digits`. The name may contain a colon.
 
         Raises:
             UnknownName: If no such data set exists, or if its labels are already permuted.
@@ -81,4 +82,4 @@ class RandomTargets(DatasetFamily):
         )
 
 
-PLUGIN = RandomTargets(digits.PLUGIN, NAME)  # represents the family; `of` returns the sets to train on
+PLUGIN = RandomTargets(digits.PLUGIN, NAME)  # represents the data sets random_targets:NAME, which `of` returns

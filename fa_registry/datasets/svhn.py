@@ -12,7 +12,7 @@ from fa_registry.datasets._files import ImageFiles, torchvision_datasets
 from fa_registry.datasets._raw_images import RawImages
 from fa_registry.datasets.base import DatasetCard, SourceFile
 
-SPLITS = ("train", "test")  # of torchvision's class; its third, `extra`, is not used
+SPLITS = ("train", "test")  # the third split of torchvision's class SVHN, `extra`, is not used
 CARD = DatasetCard(
     name="svhn",
     line="Street View House Numbers, 99,289 colour digits of 32×32 pixels; needs files",
@@ -38,7 +38,7 @@ CARD = DatasetCard(
 
 
 class MatFiles:
-    """File format of SVHN: .mat files with cropped digits, in which the label 10 means the digit 0."""
+    """Decoder and downloader for the .mat files of SVHN, which label the digit 0 as 10."""
 
     packed = packed_md5 = ""
 
@@ -57,7 +57,7 @@ class MatFiles:
 
 
 def _expecting(sources: tuple[SourceFile, ...]) -> Any:
-    """Return a subclass of torchvision's class that requires the MD5 values of `sources`."""
+    """Return a subclass of torchvision's class SVHN that expects the MD5 values of `sources`."""
     published = torchvision_datasets().SVHN
     md5 = {source.path: source.md5 for source in sources}
     split_list = {split: [url, name, md5[name]] for split in SPLITS for url, name, _ in [published.split_list[split]]}

@@ -1,8 +1,8 @@
 """teacher_student: Gaussian inputs with labels from a fixed random network, the teacher.
 
-The activation of the teacher is φ_α(z) = (1−α)z + α·tanh z, as in the student (architecture student_net). At α = 0 the task is a
-linear classification, and at α = 1 the teacher is a tanh network. All sizes were chosen for this package, because the sizes of
-the published task are unknown.
+The trained network, the student, is the architecture student_net. Teacher and student have the activation
+φ_α(z) = (1−α)z + α·tanh z. At α = 0 the task is a linear classification, and at α = 1 the teacher is a tanh network. All sizes were
+chosen for this package, because the sizes of the published task are unknown.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from fa_registry.datasets.base import Dataset, DatasetCard, DatasetFamily, Split
 from fa_registry.errors import UnknownName
 
 ALPHAS = (0.0, 0.25, 0.5, 1.0)
-TRAIN, TEST = 25_600, 2_560  # 100 steps of 256 an epoch, as lq
-SHAPE = (1, 8, 16)  # 128 features, the student's D; the shape means nothing
+TRAIN, TEST = 25_600, 2_560  # 100 steps of 256 samples per epoch, as in lq
+SHAPE = (1, 8, 16)  # 128 features, as many as the student's states have; rows and columns have no meaning
 FEATURES, CLASSES = 128, 10
 HIDDEN_LAYERS = 2
-GAIN = 2.0  # of every layer: units of the first have values around ±2, where tanh is not linear
-SEED = 0  # of teacher and inputs: one task for all runs, so that seeds differ in the student only
+GAIN = 2.0  # of every layer; the units of the first layer have values around ±2, where tanh is not linear
+SEED = 0  # of teacher and inputs; runs with different seeds therefore have the same task and differ only in the student
 
 
 @dataclass(frozen=True)
@@ -79,12 +79,12 @@ class TeacherStudent(DatasetFamily):
 def teach(inputs: Tensor, alpha: float, generator: torch.Generator) -> Tensor:
     """Return the class that the teacher assigns to each input.
 
-    The computation uses float64, because a label must not depend on the order in which a machine adds.
+    The computation uses float64, because a label must not depend on the order of summation on a machine.
 
     Args:
         inputs: Inputs (samples, features).
         alpha: Weight α of tanh in the activation.
-        generator: Random number generator of the teacher's weights. The weights are equal for every α.
+        generator: Random number generator of the teacher's weights. The weights do not depend on α.
     """
     state = inputs.double()
     for _ in range(HIDDEN_LAYERS):
@@ -98,7 +98,7 @@ def activation(z: Tensor, alpha: float) -> Tensor:
 
 
 def _weight(units: int, generator: torch.Generator) -> Tensor:
-    """Return random weights (features, units); unit inputs give outputs of standard deviation GAIN."""
+    """Return random weights (features, units) with the standard deviation GAIN/√features."""
     return torch.randn(FEATURES, units, generator=generator).double() * (GAIN / FEATURES**0.5)
 
 

@@ -1,6 +1,6 @@
 """Forward and backward passes over the evaluation batch in eval mode.
 
-The result of the passes is converted to an Observation, which is the input of every diagnostic.
+The tensors of these passes are converted to an Observation, which is the input of every diagnostic.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class BatchPass:
 
     Attributes:
         logits: (N, C).
-        hidden: the states h_0..h_L, each (N, …) in full shape.
+        hidden: the states h_0..h_L, each (N, …), with all tokens or pixels.
         gradients: the gradients of the states, in the shapes of the states.
     """
 
@@ -60,17 +60,17 @@ class BatchPass:
 
 @dataclass(frozen=True)
 class ForwardBackward:
-    """Passes over one batch, in the network's precision and optionally in float64.
+    """Passes over one batch: in the network's precision, and optionally in float64.
 
     Args:
         single: the pass in the network's precision.
         double: the pass in float64, or None.
-        error: output error e = softmax(z) − onehot(y) of the pass in the network's precision, (N, C).
-        onehot: labels as one-hot rows, (N, C).
+        error: output error e = ∂ℓ_i/∂z_i of the pass in the network's precision, (N, C); softmax(z) − onehot(y) for classes.
+        onehot: labels in the shape of the logits, (N, C); one-hot rows for classes.
         task: the task, which determines the rows of an Observation.
         labels: labels of the batch.
-        source: how the gradients were computed, or an empty string for the network's backward pass.
-        widths: relative half widths of the 95 % intervals of ‖g_l‖, if the gradients are estimates.
+        source: how the gradients were computed, or an empty string if the network's backward pass computed the gradients.
+        widths: relative half width of the 95 % interval of ‖g_l‖ for every site; empty if the gradients are not estimates.
     """
 
     single: BatchPass
@@ -86,8 +86,8 @@ class ForwardBackward:
         """Convert the passes to an Observation with one vector per row and site. A row is a sample or a position.
 
         Args:
-            credits: the credits of the method, one tensor per site, or None.
-            other_fields: the other fields of the Observation.
+            credits: the credits of the method, one tensor (N, …) per site, or None.
+            other_fields: the fields of the Observation that the passes do not provide, such as `no_credits`.
         """
         return Observation(
             hidden=[self.task.state_rows(state, self.labels) for state in self.single.hidden],
@@ -113,17 +113,20 @@ def run_forward_backward(
 ) -> ForwardBackward:
     """Run the network forward and backward over one batch in eval mode.
 
-    If an adapted model has `gradient == "forward"`, its gradients are computed from the forward pass only. An adapted model
-    draws its random numbers from fixed seeds.
+    The attribute `gradient` of an adapted model selects how the gradients are computed: "backward" by the backward pass, "forward"
+    by tracing the forward pass, and "differences" by differences of the loss. In each pass, an adapted model draws its random
+    numbers from a fixed seed.
 
     Args:
-        network: its forward(x, return_hidden=True) returns (logits, [h_0..h_L]) on one graph. An optional third list contains
-            the tensors to differentiate instead of states that are not on the graph.
+        network: its forward(x, return_hidden=True) returns (logits, [h_0..h_L]) on one autograd graph. An adapted model returns a
+            third list: the loss is differentiated with respect to the tensors in this list instead of the states.
         images: (N, …), floating or integer (token ids).
-        labels: targets of the task, (N,) for classes.
+        labels: class numbers (N,), target values (N, C) or tokens (N, T).
         double: also run in float64. This pass is skipped for an adapted model that does not support float64, or that draws
             random numbers, because the random numbers would differ between the passes.
-        directions: function that returns the credits. An estimated gradient is exact along the credits.
+        directions: function from the states to one direction per sample and site, usually the credit, (N, D_l). An estimated
+            gradient is exact along this direction.
+        task: the task that defines the loss, or None for the built-in task of the labels' dtype.
     """
     task = task or task_of(labels)
     with eval_mode(network):
@@ -202,15 +205,17 @@ def estimated_look(
 ) -> ForwardBackward:
     """Run the network forward and estimate the gradients by differences of the loss.
 
+    The arguments are those of `run_forward_backward`, except `reason`.
+
     Args:
-        network: see `run_forward_backward`.
+        network: an adapted model, which accepts `shifts`.
         images: (N, …), floating or integer (token ids).
-        labels: (N,).
+        labels: class numbers (N,) or target values (N, C).
         reason: the reason why the gradients were not computed by tracing the forward pass.
-        directions: see `run_forward_backward`.
 
     Raises:
-        UsageError: the forward pass does not compute in float64, or samples depend on each other.
+        UsageError: the forward pass does not compute in float64, a second pass gives different losses, or the loss of a sample
+            depends on other samples.
     """
     task = task or task_of(labels)
     if task.by_position:
@@ -227,7 +232,7 @@ def estimated_look(
             losses = shifted_losses(network, images, labels, torch.float64, task)
             with watch:
                 unshifted_losses = losses([torch.zeros_like(state) for state in double_states])
-            problem = "" if watch.coarsest == torch.float64 else f"it computes in {watch.coarsest}"
+            problem = "" if watch.coarsest == torch.float64 else f"the forward pass computes in {watch.coarsest}"
         except RuntimeError as error:
             problem = f"{type(error).__name__}: {str(error)[:200]}"
         if not problem and not is_repeated(losses, unshifted_losses, double_states, torch.float64):
@@ -257,13 +262,13 @@ def observe(
     """Run the network forward and backward, and return an Observation of the batch.
 
     Args:
-        network: see `run_forward_backward`.
+        network: see `run_forward_backward`, also for the arguments `double` and `task`.
         images: (N, …).
-        labels: (N,).
-        credit_rule: credit_rule(hidden, gradients, error, onehot) → credits, all (N, …); or None.
+        labels: class numbers (N,) or target values (N, C).
+        credit_rule: credit_rule(hidden, gradients, error, onehot) → one credit (N, …) per site; or None. The arguments are fields
+            of the pass in the network's precision, see `ForwardBackward`.
         no_credits: the reason why there are no credits, if credit_rule is None.
         exact: for every site, whether the credit equals the gradient by construction.
-        double: also run in float64.
     """
     forward_backward = run_forward_backward(network, images, labels, double, task=task)
     credits = None
@@ -287,9 +292,9 @@ def weight_dtype(network: nn.Module) -> torch.dtype:
 
 
 def site_gradients(logits: Tensor, hidden: Sequence[Tensor], labels: Tensor, task: Task | None = None) -> list[Tensor]:
-    """Compute the gradient g_l = ∂(Σ_i ℓ_i)/∂h_l of every state h_l.
+    """Compute the gradient g_l = ∂(Σ_i ℓ_i)/∂h_l with respect to every state h_l.
 
-    Row i is the gradient of sample i, without a factor 1/N. Each gradient has the shape of its state.
+    Each gradient has the shape of its state. Row i is the gradient of the loss of sample i, without a factor 1/N.
     tests/diagnostics/test_observe.py compares the gradients with central differences at every site, for three batch sizes.
     """
     losses = (task or task_of(labels)).sample_losses(logits, labels)
@@ -299,8 +304,8 @@ def site_gradients(logits: Tensor, hidden: Sequence[Tensor], labels: Tensor, tas
 def _pass(network: nn.Module, images: Tensor, labels: Tensor, precision: torch.dtype, task: Task) -> BatchPass:
     """Run forward and backward with the network's weights cast to `precision`.
 
-    The input requires grad, which keeps the states on a graph; the weights do not, because their gradients are not needed. If
-    the input is integer (token ids), the weights require grad instead.
+    The input requires grad, so autograd records a graph with all states. The weights do not require grad, because the gradients of
+    the weights are not needed. If the input is integer (token ids), the weights require grad instead of the input.
     """
     inputs, tensors = as_precision(images, precision), cast(network, precision)
     if inputs.is_floating_point():
@@ -317,9 +322,10 @@ def _pass(network: nn.Module, images: Tensor, labels: Tensor, precision: torch.d
 
 
 class _Differentiated(nn.Module):
-    """Module that runs forward and backward in one call.
+    """Module whose forward method runs the forward and the backward pass of a network.
 
-    A backward pass that recomputes activations (checkpointing) therefore uses the same weights as the forward pass.
+    `functional_call` replaces the weights only during this method. Therefore a backward pass that recomputes activations
+    (checkpointing) uses the same weights as the forward pass.
     """
 
     def __init__(self, network: nn.Module, task: Task):

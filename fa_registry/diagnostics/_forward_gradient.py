@@ -1,8 +1,8 @@
 """Gradients computed from the forward pass, without the network's backward pass.
 
-Some backward passes do not return the gradient: a layer with a custom backward pass may return another signal, and a detached
-state stops the gradient. For such networks, the forward pass is traced to plain operations, in which `detach` is an identity,
-and the trace is differentiated. If tracing fails, the gradient is estimated by differences of the loss.
+The backward pass of some networks does not return the gradient of the loss. For example, a layer with a custom backward pass may
+return another signal, and `detach` stops the gradient. For such networks, the forward pass is traced to plain operations, each
+`detach` is removed, and the trace is differentiated. If tracing fails, the gradient is estimated by differences of the loss.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from fa_registry.errors import UsageError
 from fa_registry.tasks import Task, task_of
 
-SEED = 0  # for random numbers drawn in a forward pass: every pass draws the same
-STEP = 1e-6  # of a float64 difference, relative to the root mean square of the sample's state
-WIDEST = 512  # largest number of directions of a state that are differenced: a wider state gets a random subspace
+SEED = 0  # of random numbers drawn in a forward pass: every pass draws the same numbers
+STEP = 1e-6  # of a difference in float64, relative to the root mean square of the sample's state
+WIDEST = 512  # largest number of directions per state along which the loss is differenced; a wider state gets a random subspace
 ATEN = torch.ops.aten
 VIEWS = (ATEN.view.default, ATEN._unsafe_view.default, ATEN.t.default, ATEN.transpose.int)
 IDENTITIES = (ATEN.detach.default, ATEN.detach_.default, ATEN.alias.default)
@@ -29,16 +29,14 @@ Shifted = Callable[[Sequence[Tensor]], Tensor]
 
 
 class TraceError(Exception):
-    """Error: the forward pass cannot be traced to plain operations.
-
-    The message contains the reason.
-    """
+    """Error with the reason why the forward pass cannot be traced to plain operations."""
 
 
 class PrecisionWatch(TorchDispatchMode):
-    """Context that detects operations that round their inputs to a coarser dtype.
+    """Context manager that detects operations that round their inputs to a coarser dtype.
 
-    The attribute `coarsest` is the coarsest dtype to which an operation has rounded.
+    Args:
+        precision: initial value of the attribute `coarsest`, which is the coarsest dtype to which an operation has rounded.
     """
 
     def __init__(self, precision: torch.dtype):
@@ -71,7 +69,7 @@ def fixed_draws() -> Iterator[None]:
 
 
 def draws_numbers(run: Callable[[], Any]) -> bool:
-    """Return whether `run` draws random numbers from torch's global generators."""
+    """Call `run` under fixed seeds; return whether it draws from torch's global generators."""
     device_indices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
 
     def states() -> list[Tensor]:
@@ -84,9 +82,9 @@ def draws_numbers(run: Callable[[], Any]) -> bool:
 
 
 def cast(network: nn.Module, precision: torch.dtype) -> dict[str, Tensor]:
-    """Return detached parameters and buffers of the network, cast to `precision`.
+    """Return the network's parameters and buffers by name, detached and cast to `precision`.
 
-    Integer tensors are not cast. Buffers are copied, because a forward pass may write to them.
+    Integer tensors are not cast. Buffers are copied, because a forward pass may write to a buffer.
     """
 
     def converted(tensor: Tensor) -> Tensor:
@@ -112,18 +110,19 @@ def traced_pass(
     """Trace the forward pass and compute the gradients of the states.
 
     Args:
-        network: a network in eval mode that accepts `return_hidden` and `shifts`, as Adapted does.
+        network: a network in eval mode that accepts `return_hidden` and `shifts`, such as an AdaptedNetwork.
         images: (N, …).
-        labels: (N,).
+        labels: class numbers (N,) or target values (N, C).
         states: h_0..h_L of this batch. Only the shapes and dtypes are used.
         precision: dtype of weights and input.
+        task: the task that defines the loss, or None for the built-in task of the labels' dtype.
 
     Returns:
         Logits, states and the gradients of the states.
 
     Raises:
-        TraceError: the forward pass has control flow that depends on values, or an operation without a derivative.
-        UsageError: h_0 cannot be shifted, because an operation reads h_0 before the shift.
+        TraceError: the forward pass cannot be traced or differentiated, for example because its control flow depends on values.
+        UsageError: another operation reads h_0 before the shift is added to h_0.
     """
 
     def run(tensors: dict[str, Tensor], inputs: Tensor, shifts: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
@@ -167,9 +166,9 @@ READ_EARLIER = (
 
 
 def _refuse_earlier_reads(graph: torch.fx.GraphModule, sites: int) -> None:
-    """Raise UsageError if an operation reads h_0 before h_0 is shifted.
+    """Raise UsageError if an operation reads h_0 before the shift is added to h_0.
 
-    The gradient would lack the contribution of that operation.
+    The gradient with respect to the shift would lack the contribution of that operation.
     """
     order = {node: index for index, node in enumerate(graph.graph.nodes)}
     shift = [node for node in order if node.op == "placeholder"][-sites]  # of h_0: the shifts come last
@@ -183,12 +182,14 @@ def _refuse_earlier_reads(graph: torch.fx.GraphModule, sites: int) -> None:
 def shifted_losses(
     network: nn.Module, images: Tensor, labels: Tensor, precision: torch.dtype, task: Task | None = None
 ) -> Shifted:
-    """Return a function that shifts the states and returns the losses.
+    """Return a function that runs the network with shifted states and returns the losses.
 
-    The function takes L+1 shifts, one per state, and returns losses (N,) in float64. The network must be in eval mode.
+    The function takes L+1 shifts, one per state, adds each shift to its state, and returns the losses (N,) of the samples in
+    float64. The network must be in eval mode.
     """
     tensors, inputs = cast(network, precision), as_precision(images, precision)
-    # [whether a pass draws random numbers], known after the first pass; fixing the seeds takes a tenth of the time of a small pass
+    # One boolean, whether a pass draws random numbers; empty before the first pass. With False, the seeds are not fixed, because
+    # that takes a tenth of the time of a small pass.
     draws_random: list[bool] = []
 
     def losses(shifts: Sequence[Tensor]) -> Tensor:
@@ -209,13 +210,13 @@ OWN_DRAWS = (
 
 
 def is_repeated(losses: Shifted, first_losses: Tensor, states: Sequence[Tensor], precision: torch.dtype) -> bool:
-    """Return whether a second pass without shifts reproduces the losses.
+    """Return whether a second pass without shifts reproduces the losses of the first pass.
 
     Args:
         losses: function from L+1 shifts to the losses, (N,), see `shifted_losses`.
         first_losses: losses of the first pass without shifts, (N,).
         states: h_0..h_L, each (N, …).
-        precision: the coarsest precision in which the passes compute; it determines the tolerance.
+        precision: the coarsest dtype in which the passes compute. The tolerance is 100 times the eps of this dtype.
     """
     resolution = 100 * torch.finfo(precision).eps
     second_losses = losses([torch.zeros_like(state) for state in states])
@@ -225,7 +226,8 @@ def is_repeated(losses: Shifted, first_losses: Tensor, states: Sequence[Tensor],
 def are_samples_mixed(losses: Shifted, states: Sequence[Tensor], precision: torch.dtype) -> bool:
     """Return whether the loss of a sample depends on the state of another sample.
 
-    The test shifts the states of the first sample by 1 % and compares the losses of the other samples.
+    The function shifts the states of the first sample by random vectors, with 1 % of the states' root mean square, and compares
+    the losses of the other samples with and without the shifts.
     """
     generator = torch.Generator().manual_seed(SEED)
     if len(states[0]) < 2:
@@ -239,9 +241,9 @@ def are_samples_mixed(losses: Shifted, states: Sequence[Tensor], precision: torc
 
 
 def steps_of(state: Tensor, step: float = STEP) -> Tensor:
-    """Return the step size for differences of the loss: state (N, …) → (N, 1, …).
+    """Return the step size per sample for differences of the loss, (N, 1, …).
 
-    The step size is `step` times the root mean square of the sample's state.
+    The step size is `step` times the root mean square of the sample's state, or `step` if the state is zero.
     """
     size = state.double().square().flatten(1).mean(1).sqrt()
     size = torch.where(size > 0, size, torch.ones_like(size)) * step
@@ -253,15 +255,16 @@ def differenced_gradients(
 ) -> tuple[list[Tensor], list[float]]:
     """Estimate the gradients by central differences of the loss.
 
-    One forward pass shifts all samples along one direction of the vector per sample (see `state_vectors`). If this vector has
-    D ≤ WIDEST entries, the gradient is exact except for rounding. Otherwise K = WIDEST random directions are used: the component
-    along the credit is exact, and the remainder is scaled to the gradient's expected norm. ‖Pg‖²/‖g‖² is Beta(K/2, (D−K)/2)
-    distributed with relative standard deviation √(2(D−K)/(K(D+2))); the relative standard deviation of the norm is half of it.
+    The function estimates the gradient g of the vector per sample, which has D entries (see `state_vectors`). Each pair of forward
+    passes shifts all samples along one direction. If D ≤ WIDEST, there are D directions, and the gradient is exact except for
+    rounding. Otherwise the gradient is projected on K = WIDEST random directions and multiplied by √(D/K), and its component along
+    the credit is replaced by the exact component. For the projection Pg, ‖Pg‖²/‖g‖² has the distribution Beta(K/2, (D−K)/2) with
+    the relative standard deviation √(2(D−K)/(K(D+2))). The relative standard deviation of the norm is half of this value.
 
     Args:
         losses: function from L+1 shifts to the losses in float64, see `shifted_losses`. Samples must not depend on each other.
         states: h_0..h_L, each (N, …).
-        credits: c_0..c_L, one vector per sample, (N, D_l). The component along the credit is always computed.
+        credits: c_0..c_L, one vector per sample, (N, D_l), or None.
 
     Returns:
         Two lists with one entry per site. The first contains the gradients in float64 and in the shapes of the states; they are
@@ -296,9 +299,9 @@ def differenced_gradients(
 
 
 def in_state(vectors: Tensor, state: Tensor) -> Tensor:
-    """Expand vectors (N, D) to a shift in the shape of the state.
+    """Expand one vector per sample, (N, D), to a shift in the shape of the state.
 
-    The shift moves the class token of a state (N, T, D), or all positions of a map (N, C, H, W).
+    For a state (N, T, D) the vector shifts only the class token, and for a map (N, C, H, W) all positions.
     """
     if state.dim() == 2:
         return vectors
@@ -310,7 +313,7 @@ def in_state(vectors: Tensor, state: Tensor) -> Tensor:
 
 
 def _basis(entries: int, count: int, device: torch.device) -> Tensor:
-    """Return `count` orthonormal directions, (count, entries)."""
+    """Return orthonormal directions, (count, entries)."""
     if count == entries:
         return torch.eye(entries, dtype=torch.float64, device=device)
     gaussian = torch.randn(entries, count, dtype=torch.float64, generator=torch.Generator().manual_seed(SEED))

@@ -1,8 +1,8 @@
-"""Probe context: data for diagnostics that run the network several times.
+"""Probe context for diagnostics that need more than one pass of the network.
 
-The probe context (also called the bench) does not depend on the task. All tensors are in float64 and in full shape: tokens
-and maps are not reduced, because a perturbation moves the complete state. If a run cannot provide a field, the field is an
-`Unavailable` with the reason. Metrics that need this field are N/A for the same reason.
+The argument and field `bench` is the probe context. States, gradients, losses and credits are in float64. States, gradients and
+credits have all tokens or pixels, because a perturbation moves the complete state. If a run cannot provide a field, the field is an
+`Unavailable` with the reason, and the metrics that need this field are N/A for the same reason.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from torch import Tensor
 from fa_registry.diagnostics.base import Observation
 
 NO_BENCH = "this metric needs several forward passes of the network, but only one pass is available"
-SAMPLES_OF_POSITIONS = 16  # for states with tokens or maps: all 128 take minutes of a core in float64, for one run
+SAMPLES_OF_POSITIONS = 16  # for states with tokens or maps: all 128 samples would take minutes per run on a core
 PUSHED = f"of the eval batch all; the first {SAMPLES_OF_POSITIONS} where states have tokens or maps"
-ROUNDINGS = 100  # in units of float64 rounding: a smaller change of the loss or of a state counts as no change
+ROUNDINGS = 100  # in units of float64 eps: a smaller relative change of the loss or of a state counts as no change
 
 
 @dataclass(frozen=True)
@@ -36,18 +36,19 @@ class ProbeContext:
     Args:
         states: h_0..h_L, L+1 tensors (N, …).
         gradients: gradients of the states, L+1 tensors (N, …).
-        losses: cross entropy of each sample, (N,).
-        losses_from: losses_from(site, states, first=0) → cross entropies (n, V) in eval mode. The states (n, V, …) are V variants
-            of h_site for each of n samples, starting with sample number `first`.
-        generator: generator(name) → a new CPU generator, identical for identical name and seed.
+        losses: loss of each sample, (N,).
+        losses_from: losses_from(site, states, first=0) → losses (n, V) in eval mode. The states (n, V, …) are V variants of h_site
+            for each of n samples, starting with sample number `first`.
+        generator: generator(name) → a new CPU generator, which depends only on the name and the seed of the run.
         credits: credits of the method, L+1 tensors (N, …).
         batch_gradients: batch_gradients() → L+1 tensors (K, D_l), the mean gradient of each of K disjoint batches.
-        fresh_credits: fresh_credits(index) → L+1 rows of credits (rows, D_l), computed with draw number `index` of new feedback.
+        fresh_credits: fresh_credits(index) → L+1 tensors (rows, D_l), the rows of the method's credits with a newly drawn feedback
+            state, number `index`.
         weights: parameter name → tensor; names of block l begin with blocks.{l−1}.
         initial_weights: parameter name → tensor at initialisation.
-        bridge_residuals: bridge_residuals() → V_φ − softmin V̄ at every site, (N,) each.
-        costates: costates() → the exact costates, L+1 tensors (N, …).
-        null_draws: number of draws of new feedback in a null distribution.
+        bridge_residuals: bridge_residuals() → V_φ − softmin V̄ of credit_bridge's value network V_φ at every site, (N,) each.
+        costates: costates() → the costates ∂ℓ/∂h_l in closed form, L+1 tensors (N, …).
+        null_draws: number of newly drawn feedback states for the null distribution of Γ.
     """
 
     states: Sequence[Tensor]
@@ -86,10 +87,10 @@ def perturbed_samples(bench: ProbeContext) -> ProbeContext:
 
 
 def absence(observation: Observation, *parts: str) -> str:
-    """Return the reason why part of the probe context is missing, or an empty string.
+    """Return why a needed field of the probe context is missing, or an empty string.
 
     Args:
-        observation: its `bench` is the probe context, or None.
+        observation: the field `bench` is the probe context, or None.
         parts: names of the fields that are needed.
     """
     if observation.bench is None:
@@ -104,7 +105,7 @@ def flat(rows: Tensor) -> Tensor:
 
 
 def is_resolved(change: Tensor, losses: Tensor) -> Tensor:
-    """Return elementwise whether changes of the loss exceed the loss's rounding.
+    """Return elementwise whether a change of the loss exceeds the loss's rounding.
 
     Args:
         change: absolute changes of losses.

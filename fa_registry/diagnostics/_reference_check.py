@@ -1,6 +1,6 @@
 """Comparison of the reference gradient with differences of the loss.
 
-The differences need no backward pass.
+Differences of the loss need no backward pass.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from torch import Tensor
 from fa_registry.diagnostics._forward_gradient import SEED, Shifted, are_samples_mixed, in_state, steps_of
 from fa_registry.records import NOT_CHECKED, NOT_ITS_GRADIENT, Reading
 
-ROUNDS = 8  # of two passes each; a sample is shifted at one site per round
-# Deviations that rounding and the error of the difference explain: far below .1, where a cosine begins to change.
+ROUNDS = 8  # smallest number of rounds in float64, of two passes each; a sample is shifted at one site per round
+# Largest deviations that rounding and the error of a difference can explain; far below .1, where a cosine begins to change.
 TOLERANCE = {torch.float64: 1e-3, torch.float32: 5e-2}
-# Relative to the state's root mean square. A shift that crosses a kink of the loss is useless; a small step makes this rare.
+# Relative to the state's root mean square. A shift across a kink of the loss gives no derivative; with small steps this is rare.
 STEPS = {torch.float64: 1e-8, torch.float32: 1e-3}
 RESOLVED = 3  # a slope below RESOLVED × (rounding of the loss / tolerance) is not compared
 KINKS = "the loss has a kink, and so no derivative, in every direction that was tried"
@@ -29,10 +29,11 @@ class ReferenceCheck:
     """Result of the comparison of a gradient with differences of the loss.
 
     Attributes:
-        deviations: one Reading per site: ‖differences − ⟨g, v⟩‖ / ‖differences‖ over all samples and rounds of the site. The
-            reading has no value if every difference is smaller than the rounding of the loss.
-        objection: description of the difference at the worst site, or an empty string if every site is within the tolerance.
-        wrong: numbers of the sites that are outside the tolerance.
+        deviations: one Reading per site: ‖differences − ⟨g, v⟩‖ / ‖differences‖ over the samples and rounds of the site. Samples
+            with a kink of the loss are excluded, and so are differences below the rounding of the loss. The reading has no value
+            if no sample remains. However, it is 0 if the gradient is zero and no difference exceeds the rounding.
+        objection: description of the deviation at the worst site, or an empty string if every site is within the tolerance.
+        wrong: numbers of the sites whose deviation exceeds the tolerance, or that cannot be compared because of kinks.
     """
 
     deviations: tuple[Reading, ...]
@@ -50,9 +51,10 @@ def check_reference(
     """Compare ⟨g_l, v⟩ with central differences of the loss along v, at every site.
 
     In each round, the samples are distributed over the sites: each sample is shifted at one site only, and at another site in the
-    next round. One pair of forward passes per round therefore covers all sites, if there are at least as many samples as sites.
-    The directions v are Gaussian, except in the first round, which uses the credits. In float32 there are half as many rounds
-    with four passes each, and the differences for two step sizes are extrapolated (Richardson).
+    next round. Therefore, one pair of forward passes per round covers all sites, if there are at least as many samples as sites.
+    The directions v are Gaussian, except in the first round, which uses the credits, if there are any. In float32 there are half as
+    many rounds with four passes each, and the differences for two step sizes are extrapolated (Richardson). If a site seems wrong
+    and the samples depend on each other, the sum of the losses is compared instead, with all samples shifted at one site.
 
     Args:
         losses: function from L+1 shifts to the losses of the samples, (N,), see `shifted_losses`.
@@ -103,7 +105,7 @@ def check_reference(
 
 
 def _wrong(deviations: Sequence[Reading], limit: float) -> list[int]:
-    """Return the sites outside the limit, or not comparable because of kinks."""
+    """Return the sites whose deviation exceeds the limit, or has no value because of kinks."""
     return [
         site
         for site, reading in enumerate(deviations)
@@ -120,17 +122,18 @@ def _objection(wrong_sites: Sequence[int], deviations: Sequence[Reading], sites:
     sites_text = ", ".join(map(str, wrong_sites))
     return (
         f"{NOT_ITS_GRADIENT} at site{'s' * (len(wrong_sites) > 1)} {sites_text}: at site {worst} a directional "
-        f"derivative of the loss is {measured[index]:.3g} by differences, but {expected[index]:.3g} by the backward pass; {ADVICE}"
+        f"derivative of the loss is {measured[index]:.3g} according to differences of the loss, but {expected[index]:.3g} "
+        f"according to the backward pass; {ADVICE}"
     )
 
 
 def _direction(
     state: Tensor, credits: Sequence[Tensor] | None, site: int, round_index: int, generator: torch.Generator
 ) -> Tensor:
-    """Return a direction for every sample in the state's shape, with rms about 1.
+    """Return one direction per sample in the state's shape, with a root mean square near 1.
 
-    In every other round, entries of the state that are exactly zero, such as outputs of a ReLU, are not moved. A later pooling
-    or ReLU has a kink at zero, so the loss may have no derivative along such an entry.
+    In rounds 0, 2, 4, …, the direction is zero where the state is exactly zero, as at outputs of a ReLU. A later pooling or ReLU
+    has a kink at zero, so the loss may have no derivative along such an entry.
     """
     direction = torch.randn(state.shape, dtype=torch.float64, generator=generator).to(state.device)
     if credits is not None and round_index == 0 and credits[site].isfinite().all():
@@ -156,11 +159,11 @@ def _differences(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Compute central differences of the loss along the directions.
 
-    Return the differences, (N,), a mask of samples with a kink, (N,), and the steps, (L+1, N).
+    Return the differences, (N,), a mask of the samples with a kink of the loss, (N,), and the step sizes, (L+1, N).
     """
 
     def one_sided(step: float) -> tuple[Tensor, Tensor, Tensor]:
-        """Return slopes of the loss in both directions, and the sizes of the steps, for a relative step."""
+        """Return forward differences, backward differences and step sizes for a relative step."""
         steps = [steps_of(state, step) for state in states]
         shifts = [
             (step * direction).to(state.dtype) for step, direction, state in zip(steps, directions, states, strict=True)
@@ -220,8 +223,11 @@ def _whole_batch(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Compute differences of the summed loss of the batch at one site.
 
-    This function is for networks whose samples depend on each other. All sites together need 2 · ROUNDS passes; if there are many
-    sites, each site needs four passes.
+    This function is for networks whose samples depend on each other. Each site needs 2 · ROUNDS / (number of sites) forward passes,
+    but at least four.
+
+    Returns:
+        Differences, directional derivatives ⟨g, v⟩, roundings and the mask of kinks, each with one entry per round.
     """
     rows, total = [], unshifted_losses.sum()
     for round_index in range(max(2, ROUNDS // len(states))):

@@ -1,6 +1,7 @@
 """Diagnostic aggregates: means and medians of Γ over sites and samples.
 
-Each aggregate is computed with and without site 0. The spread is the difference between the largest and the smallest aggregate.
+There are eight aggregates: mean or median over sites, of the mean or median over samples, with or without site 0. The spread is the
+difference between the largest and the smallest aggregate.
 """
 
 from __future__ import annotations
@@ -38,9 +39,10 @@ class Aggregates(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """Compute every aggregate of Γ and the spread between the aggregates.
+        """Compute the eight aggregates of Γ and their spread.
 
-        Sites whose credit is exact by construction are excluded.
+        The value of gamma_deep_mean_mean is also reported as gamma_deep_mean. Sites whose credit is exact by construction are
+        excluded.
         """
         if absence_reason := no_gamma(observation):
             return Measured(scalars=dict.fromkeys(QUANTITIES, Reading(None, absence_reason)))
@@ -68,9 +70,14 @@ def _reduced(cosines: np.ndarray) -> dict[str, float]:
 def _aggregate(
     name: str, reduced: Mapping[int, Mapping[str, float]], counted_sites: Sequence[int], refusals: Sequence[str]
 ) -> Reading:
-    """Aggregate Γ over samples, then over the counted sites.
+    """Compute one aggregate of Γ.
 
-    The aggregate is N/A if one of these sites is N/A. `reduced` contains the means and medians of the counted sites with a value.
+    Args:
+        name: name of the aggregate, as in NAMES.
+        reduced: for each counted site with a valid Γ, the mean and the median over samples.
+        counted_sites: the sites whose credit is not exact by construction. If Γ is not valid at one of these sites, the aggregate
+            is N/A.
+        refusals: for every site, the reason why Γ is not valid, or an empty string.
     """
     _, scope, over_sites, over_samples = name.split("_")
     sites = [site for site in counted_sites if scope == "all" or site > 0]

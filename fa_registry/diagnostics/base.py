@@ -1,7 +1,7 @@
 """Interface of diagnostics, which compute metrics from one Observation.
 
-An Observation contains the states, exact gradients, credits and output errors of one evaluation batch. The gradients belong to
-the *sum* of the samples' cross entropies. Therefore, row i is the gradient of sample i and does not depend on other samples.
+An Observation contains the states, exact gradients, credits and output errors of one evaluation batch. The gradients are those of
+the *sum* of the samples' losses. Therefore, row i is the gradient of the loss of sample i and does not depend on other samples.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ SiteReadings = tuple[Reading, ...]
 MOMENTS = ("epoch", "final")
 
 SiteBySample = np.ndarray  # float64 (sites, samples)
-# Least ‖e‖ of a sample that counts in fidelity. softmax(z) near 1 is rounded to float32's eps, so the direction of an error of
-# 64 eps is accurate to 1/64 at worst: a cosine of at least .9998, far from the .99 below which a reference is noise.
+# A sample counts in the fidelity only if its ‖e‖ is larger. softmax(z) near 1 is rounded to float32's eps, so the direction of an
+# error of 64 eps is accurate to 1/64 at worst. This gives a cosine of at least .9998, and a reference is noise only below .99.
 LEAST_ERROR = 64 * float(torch.finfo(torch.float32).eps)
 NO_INITIAL = "the states at initialisation are not known"
 
@@ -39,8 +39,9 @@ NO_INITIAL = "the states at initialisation are not known"
 class DiagnosticCard:
     """Description of a diagnostic and of its metrics.
 
-    `quantities` contains the metrics that the diagnostic measures, as Metric objects or as names. A name in DECLARED refers to the
-    declared metric; any other name is displayed unchanged. A name `name/*` declares one metric per parameter of the network.
+    `quantities` contains the metrics that the diagnostic measures, as Metric objects or as names. A name in metrics.DECLARED refers
+    to the metric that is declared there; a metric with any other name gets the defaults of `described`. A name `name/*` declares
+    one metric per parameter of the network.
 
     Args:
         cannot_tell: conclusions that a reader must not draw from the metrics.
@@ -48,7 +49,7 @@ class DiagnosticCard:
         when: "epoch" (measured at every epoch) or "final" (measured at the end of training and when a run is recomputed, because
             the diagnostic needs many passes).
         needs_credit: names of the metrics that cannot be measured without the run's feedback state.
-        conventions: measurement settings, recorded with every run.
+        conventions: settings of the measurement by name, recorded with every run.
         bibtex: BibTeX entry for the work in `source`, if the work is certain. An arXiv number in `source` is cited automatically.
         version: version of a built-in diagnostic, increased whenever one of its metrics changes.
     """
@@ -71,8 +72,10 @@ class DiagnosticCard:
         text = ("name", "symbol", "line", "quantities", "unit", "range", "cannot_tell", "source")
         problems = [field_name for field_name in text if not getattr(self, field_name)]
         if self.when not in MOMENTS:
-            problems.append(f"when (one of {', '.join(MOMENTS)}, found {self.when!r})")
-        problems += [f"the metric {name!r} that is listed in needs_credit" for name in self._third_party()]
+            problems.append(f"when (expected one of {', '.join(MOMENTS)}; found {self.when!r})")
+        problems += [
+            f"needs_credit (lists {name!r}, which `quantities` does not contain)" for name in self._third_party()
+        ]
         if problems:
             raise PluginError(
                 f"the card of diagnostic {self.name!r} has missing or invalid fields: {', '.join(problems)}"
@@ -83,14 +86,15 @@ class DiagnosticCard:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the diagnostic's metrics, in their declared order."""
+        """Names of the diagnostic's metrics, in the order of `quantities`."""
         return tuple(metric if isinstance(metric, str) else metric.name for metric in self.quantities)
 
     @property
     def described(self) -> tuple[Metric, ...]:
-        """The diagnostic's metrics with descriptions.
+        """The diagnostic's metrics, each with symbol, description and unit.
 
-        Symbol, text and unit of a metric default to those of the card.
+        A metric without a description or unit has those of the card. The symbol of a metric without a symbol is that of the card if
+        the card has only one metric, and otherwise the metric's name.
         """
         return tuple(map(self._described, self.quantities))
 
@@ -105,14 +109,15 @@ class DiagnosticCard:
         )
 
     def covers(self, quantity: str) -> bool:
-        """Return whether the card declares a metric with this name."""
+        """Return whether the card declares a metric with the name `quantity`."""
         families = tuple(metric.family for metric in self.described if metric.family)
         return quantity in self.names or quantity.startswith(families)
 
     def __json__(self) -> dict[str, Any]:
         """Return the fields of the card as a dictionary for JSON.
 
-        In the dictionary, `quantities` contains metric names, and the additional key `described` contains the described metrics.
+        In the dictionary, `quantities` contains the names of the metrics. The additional key `described` contains the metrics with
+        descriptions.
         """
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {**values, "quantities": self.names, "described": self.described}
@@ -147,8 +152,8 @@ class Diagnostic(abc.ABC):
         return a Reading with the reason. Never return 0 or a shorter list instead. Do not raise an exception for values that a run
         may contain, including inf and nan.
 
-        If this method raises an exception, only this diagnostic fails, and the verdict is incomplete. A PluginError, which means
-        that a method violated its interface, ends the measurement of all diagnostics.
+        If `measure` raises an exception, only this diagnostic fails, and the verdict on the run is incomplete. However, a
+        PluginError ends the measurement of all diagnostics. This error means that the run's learning method violated its interface.
         """
 
 
@@ -157,15 +162,16 @@ class Observation:
     """Tensors of one batch of N samples, with one vector per sample and site.
 
     Args:
-        hidden: states h_l, L+1 tensors (N, D_l), in float32 as in training.
-        gradients: gradients g_l, L+1 tensors (N, D_l), in float32 as in training.
-        error: output error e, (N, C).
+        hidden: states h_l, L+1 tensors (N, D_l), in the network's precision, usually float32.
+        gradients: gradients g_l, L+1 tensors (N, D_l), in the network's precision.
+        error: output error e_i = ∂ℓ_i/∂z_i of every sample, (N, C).
         gradients_double: gradients g_l from a float64 pass, or None.
         credits: credits c_l of the method, L+1 tensors (N, D_l), or None.
         no_credits: the reason why credits is None.
         exact: for every site, whether the credit equals the gradient by construction.
         no_gamma: the reason why Γ has no meaning according to the method's card, or an empty string if Γ has a meaning.
-        bench: probe context, which runs the network again, or None if only one forward and backward pass is available.
+        bench: probe context, with which a diagnostic runs the network again, or None if only one forward and backward pass is
+            available.
         first_credited: the first site whose credit trains a parameter; 1 if site 0 is the input.
         least_error: a sample counts in the fidelity only if its ‖e‖ is larger than this value.
         initial_norms: h_norm of every site at initialisation, (L+1,), or None.
@@ -205,14 +211,14 @@ class Observation:
     def gradient_norms(self) -> SiteBySample:
         """Norms ‖g_l‖₂ of the samples' gradients, (L+1, N), in loss per unit of state.
 
-        With the mean loss, each norm would be N times smaller, and a threshold would depend on the batch size.
-        tests/diagnostics/test_observe.py checks that a row does not depend on the batch.
+        For gradients of the mean loss, each norm would be N times smaller, and a threshold would depend on the batch size.
+        tests/diagnostics/test_observe.py checks that the gradient of a sample does not depend on the batch.
         """
         return table(sample_norms(gradient) for gradient in self.gradients)
 
     @cached_property
     def credit_norms(self) -> SiteBySample | None:
-        """Norms ‖c_l‖₂, (L+1, N), in the unit of g_l, or None without credits."""
+        """Norms ‖c_l‖₂ per site and sample, (L+1, N), in the unit of g_l; None without credits."""
         return None if self.credits is None else table(sample_norms(credit) for credit in self.credits)
 
     @cached_property
@@ -222,7 +228,7 @@ class Observation:
 
     @cached_property
     def fidelities(self) -> SiteBySample | None:
-        """Cosines cos(g_l in float32, g_l in float64) per site and sample, (L+1, N).
+        """Cosines between g_l in the network's precision and g_l in float64, (L+1, N).
 
         A cosine is nan if a norm is zero. The property is None without the float64 pass.
         """
@@ -234,7 +240,7 @@ class Observation:
     def double_norms(self) -> SiteBySample:
         """Norms ‖g_l‖₂ of the float64 pass, per site and sample, (L+1, N).
 
-        This property requires `gradients_double`.
+        The field `gradients_double` must not be None.
         """
         return table(sample_norms(gradient) for gradient in self.gradients_double)
 
@@ -248,8 +254,8 @@ class Observation:
         """Cosines cos(c_l, g_l) per site and sample, (L+1, N); None without credits.
 
         A cosine is nan if a norm is zero or not finite. Credit and gradient with index l both belong to site l, the output of block
-        l. With g_{l−1} instead of g_l, the method fa has .997 at its last block, as published. tests/diagnostics/test_gamma.py
-        distinguishes the two conventions.
+        l. The published code uses g_{l−1} instead of g_l, which gives the method fa a cosine of .997 at its last block.
+        tests/diagnostics/test_gamma.py distinguishes the two conventions.
         """
         if self.credits is None:
             return None
@@ -257,10 +263,7 @@ class Observation:
 
 
 def table(rows: Iterable[Tensor]) -> SiteBySample:
-    """Stack one tensor (N,) per site into a NumPy array (sites, N).
-
-    The function copies from the device only once.
-    """
+    """Stack one tensor (N,) per site into a NumPy array (sites, N); copy only once."""
     return torch.stack(list(rows)).cpu().numpy()
 
 
@@ -272,9 +275,9 @@ def sample_norms(rows: Tensor) -> Tensor:
 def sample_cosines(left: Tensor, right: Tensor) -> Tensor:
     """Compute the cosine of every pair of rows in float64: (N, D), (N, D) → (N,).
 
-    A cosine is nan if a row is zero. The formula has no eps. In contrast, torch's cosine_similarity clamps norms at 1e-8: for a
-    gradient of norm 1e-10, its result is 100 times too small. tests/diagnostics/test_base.py checks that the cosine does not
-    depend on the size of a vector.
+    A cosine is nan if a row is zero. The formula has no eps. In contrast, torch's cosine_similarity clamps norms at 1e-8, and for a
+    gradient of norm 1e-10 the result of that function is 100 times too small. tests/diagnostics/test_base.py checks that the cosine
+    does not depend on the norm of a vector.
     """
     return sample_products(left, right) / (sample_norms(left) * sample_norms(right))
 
@@ -287,9 +290,10 @@ def sample_products(left: Tensor, right: Tensor) -> Tensor:
 def cosine_table(
     left: Sequence[Tensor], right: Sequence[Tensor], left_norms: SiteBySample, right_norms: SiteBySample
 ) -> SiteBySample:
-    """Compute cosines of paired rows from their known norms, (sites, N).
+    """Compute the cosines of paired rows from known norms, (sites, N).
 
-    The result is bitwise equal to that of `sample_cosines`, but saves computing the norms, which is most of the work.
+    The result is bitwise equal to that of `sample_cosines`. The function is faster, because most of the work would be to compute
+    the norms.
 
     Args:
         left: one tensor (N, D_l) per site.
@@ -303,10 +307,7 @@ def cosine_table(
 
 
 def readings(values: Iterable[float]) -> SiteReadings:
-    """Convert one value per site to Readings.
-
-    A value that is not finite is replaced by a reason.
-    """
+    """Convert one value per site to Readings; inf and nan become N/A with a reason."""
     return tuple(Reading.of(value) for value in values)
 
 

@@ -1,6 +1,7 @@
-"""Diagnostic costate_cosine: cosine between credit and costate.
+"""Diagnostic costate_cosine: cosine between the credit c_l and the exact costate λ_l.
 
-The metric exists only for networks whose costate has a closed form.
+The costate is the gradient of the loss with respect to the state, in closed form. The metric exists only for networks whose costate
+has a closed form.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ class CostateCosine(Diagnostic):
     def measure(self, observation: Observation) -> Measured:
         """Compute the mean over samples of cos(c_l, λ_l) at every site.
 
-        λ_l is the exact costate for the summed loss. The metric is N/A if the costate has no known closed form. The cosine uses the
-        complete state (N, …), without averages over tokens or pixels. λ_l is the gradient, not its negative, so +1 means a perfect
-        credit (tests/architectures/test_base.py).
+        λ_l is the exact costate for the summed loss. The metric is N/A if the costate has no known closed form. Credit and costate
+        have the shape of the complete state (N, …), without averages over tokens or pixels. λ_l is the gradient, without a minus
+        sign, so +1 means a perfect credit (tests/architectures/test_base.py).
         """
         if reason := absence(observation, "costates", "credits"):
             return _measured(missing(observation.sites, reason), Reading(None, reason))
@@ -57,7 +58,7 @@ def _measured(rows: SiteReadings, mean: Reading) -> Measured:
 
 
 def _mean(rows: Sequence[Reading]) -> Reading:
-    """Return the mean of the readings, or the first reading without a value."""
+    """Return the mean of the readings, or the first reading without a value if there is one."""
     if not rows:
         return Reading(None, "the credit of every site is exact by construction")
     absent = [row for row in rows if row.value is None]

@@ -38,7 +38,7 @@ class FeatureDrift(Diagnostic):
     def measure(self, observation: Observation) -> Measured:
         """Compute ‖W_T − W_0‖_F/‖W_0‖_F of every parameter and of all block parameters.
 
-        The metrics are N/A if the initial weights are unavailable.
+        The metrics are N/A if the weights or the initial weights are unavailable.
         """
         if reason := absence(observation, "weights"):
             return Measured(scalars={OF_BLOCKS: Reading(None, reason)})
@@ -53,7 +53,7 @@ class FeatureDrift(Diagnostic):
 
 
 def drift(weights: Mapping[str, Tensor], initial: Mapping[str, Tensor], names: Iterable[str]) -> Reading:
-    """Compute ‖W − W_0‖/‖W_0‖, where the named parameters form one vector."""
+    """Compute ‖W − W_0‖/‖W_0‖ in float64, with the parameters in `names` as one vector W."""
     changes, initial_parts = [], []
     for name in names:
         initial_weight = initial.get(name)

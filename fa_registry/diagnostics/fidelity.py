@@ -28,9 +28,10 @@ class Fidelity(Diagnostic):
     def measure(self, observation: Observation) -> Measured:
         """Compute the cosine between g_l in float32 and g_l in float64.
 
-        The metrics are the mean over samples and the cosine of the batch as one vector. A gradient of norm 1e-12 that is accurate
-        to seven digits has fidelity 1 (tests/diagnostics/test_fidelity.py). If the output error of a sample is below the resolution
-        of float32, the direction of its gradient is undefined in float32. Such samples are excluded from the mean and counted.
+        The metrics per site are the mean over samples and the cosine of the batch as one vector. A gradient of norm 1e-12 that is
+        accurate to seven digits has fidelity 1 (tests/diagnostics/test_fidelity.py). If the output error of a sample is below the
+        resolution of float32, the gradient of this sample has no defined direction in float32. Such samples are excluded from the
+        mean. The scalar metrics are the smallest mean of all sites and the number of excluded samples.
         """
         if observation.fidelities is None:
             absent = missing(observation.sites, "the network was not run in float64")
@@ -47,7 +48,8 @@ class Fidelity(Diagnostic):
 def fidelity_reading(observation: Observation, site: int) -> Reading:
     """Compute the mean fidelity at one site.
 
-    The mean excludes samples whose gradient is zero and samples whose output error is below the resolution of float32.
+    The mean excludes samples whose gradient is zero or not finite, and samples whose output error is below the resolution of
+    float32.
     """
     values = observation.fidelities[site]
     if np.isnan(values).all():
@@ -59,7 +61,7 @@ def fidelity_reading(observation: Observation, site: int) -> Reading:
 
 
 def _batch(observation: Observation) -> tuple[Reading, ...]:
-    """Compute the cosine of the flattened batch from the samples' cosines and norms."""
+    """Compute the cosine of the batch as one vector, at every site, from cosines and norms."""
     single, double = observation.gradient_norms, observation.double_norms
     with np.errstate(all="ignore"):  # inf · 0 is nan, which is recorded as not finite
         sizes = single * double

@@ -1,4 +1,4 @@
-"""Diagnostic g_norm: norm ‖g_l‖ of the reference gradient in Γ (protocol D2)."""
+"""Diagnostic g_norm: norm ‖g_l‖ of the reference gradient of Γ (protocol D2)."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ class GradientNorm(Diagnostic):
     def measure(self, observation: Observation) -> Measured:
         """Compute the median over samples of ‖g_l‖ at every site.
 
-        A second metric, g_norm_mean_ce, is this median divided by REFERENCE_BATCH = 128, the batch size N of the paper. The
-        gradient of a sample has no factor 1/N. Therefore, for N = 128, g_norm_mean_ce is the norm of the gradient of the mean loss.
-        For any batch size, it is a constant fraction of g_norm (tests/diagnostics/test_norms.py).
+        A second metric, g_norm_mean_ce, is g_norm divided by REFERENCE_BATCH = 128, the batch size N of the paper. The paper
+        uses the gradient of the mean loss, which contains the factor 1/N. Here the gradient of a sample contains no such factor.
+        Therefore, g_norm_mean_ce is the paper's metric for N = 128, and g_norm and g_norm_mean_ce do not depend on the batch size
+        (tests/diagnostics/test_norms.py). The scalar metric g_L is g_norm at site L.
         """
         norms = np.median(observation.gradient_norms, axis=1)
         return Measured(

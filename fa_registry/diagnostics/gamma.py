@@ -1,6 +1,7 @@
 """Diagnostic gamma: cosine Γ between a method's credit and the reference gradient.
 
-Other diagnostics that compute cosines with g_l use this module to decide whether Γ has a value and which samples count.
+Other diagnostics that compute cosines with g_l use the functions of this module to decide whether Γ has a value and which samples
+count.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from fa_registry.metrics import NOT_CREDITED as NOT_CREDITED
 from fa_registry.records import NOT_FINITE, Reading
 
 NUMBERS = ("gamma", "gamma_q25", "gamma_median", "gamma_q75", "gamma_samples", "gamma_batch")
-LEAST_FIDELITY = 0.99  # protocol.md §1: below it the reference is numerical noise, and a cosine with noise is no Γ
+LEAST_FIDELITY = 0.99  # protocol.md §1: a reference with a lower fidelity is numerical noise, and gives no Γ
 
 
 def no_gamma(observation: Observation) -> str:
@@ -25,7 +26,7 @@ def no_gamma(observation: Observation) -> str:
 
 
 def gamma_refusals(observation: Observation) -> list[str]:
-    """Return for every site the reason why Γ has no value, or an empty string.
+    """Return for every site the reason why Γ has no value, or an empty string if Γ has a value.
 
     The observation must contain credits.
     """
@@ -40,7 +41,7 @@ def refusal(observation: Observation, reference: int, cosines: np.ndarray) -> st
     """Return why a mean cosine is not a valid Γ, or an empty string if it is valid.
 
     Args:
-        observation: contains the reference gradients and their fidelity.
+        observation: contains the reference gradients and the fidelity of these gradients.
         reference: site of the reference gradient.
         cosines: cosines of the samples with the reference gradient, (N,).
     """
@@ -88,9 +89,10 @@ class Gamma(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """Compute mean and quartiles of cos(c_l, g_l) over samples, at every site.
+        """Compute mean and quartiles over samples of cos(c_l, g_l), at every site.
 
-        The cosines are computed in float64. At a site where Γ is not valid, the reading contains the reason instead of a value.
+        Further metrics are gamma_samples, the number of samples with a defined cosine, and gamma_batch, the cosine of the batch as
+        one vector. Cosines are computed in float64. If Γ is not valid at a site, the readings contain the reason instead of values.
         """
         if reason := no_gamma(observation):
             return Measured(sites={name: missing(observation.sites, reason) for name in self.card.quantities})
@@ -109,7 +111,7 @@ def _absent(reason: str) -> dict[str, Reading]:
 def _site(observation: Observation, site: int) -> dict[str, Reading]:
     """Compute the metrics of one site.
 
-    gamma_batch is the cosine of the complete batch as one vector; large gradients have more weight in gamma_batch than in gamma.
+    Samples with a large gradient have more weight in gamma_batch than in gamma.
     """
     cosines = defined(observation.alignments[site])
     flat = [rows.reshape(1, -1) for rows in (observation.credits[site], observation.gradients[site])]

@@ -1,8 +1,8 @@
 """Diagnostic gamma_block_input: Γ with the gradient at the block's input.
 
-This is the Γ of the published code. It compares the credit with the gradient of the previous site, and it is used only for
-reproduction tables. FA's credit at the last site is g_L itself, and in a residual network its cosine with g_{L−1} is still
-.997. Therefore, a method that is exact at one site appears to be aligned at another site.
+This metric is the Γ of the published code, which compares the credit at site l with the gradient at site l−1. It is used only in
+reproduction tables. For example, FA's credit at the last site is g_L, and in a residual network the cosine between g_L and g_{L−1}
+is .997. Therefore, a method whose credit is exact at one site appears to be aligned with the gradient at another site.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class GammaBlockInput(Diagnostic):
     def measure(self, observation: Observation) -> Measured:
         """Compute the mean over samples of cos(c_l, g_{l−1}) at sites 1..L.
 
-        The scalar metric is the mean over blocks. The metric is N/A at site 0, and where c_l and g_{l−1} have different widths. The
-        index l−1 is intended, as in the published code. tests/diagnostics/test_gamma.py checks which rows are compared, and that
-        `gamma` has other values.
+        The scalar metric is the mean over blocks. The metric per site is N/A at site 0, and at sites where c_l and g_{l−1} have
+        different widths. The index l−1 is intended, as in the published code. tests/diagnostics/test_gamma.py checks which sites
+        are compared, and that the values differ from those of `gamma`.
         """
         if reason := no_gamma(observation):
             return _measured(missing(observation.sites, reason), Reading(None, reason))
         blocks = tuple(_block(observation, site) for site in range(1, observation.sites))
-        row = (Reading(None, "site 0 is no block's output"), *blocks)
+        row = (Reading(None, "site 0 is not the output of a block"), *blocks)
         return _measured(row, _mean(blocks))
 
 
@@ -52,7 +52,8 @@ def _block(observation: Observation, site: int) -> Reading:
     if credit.shape != gradient.shape:
         shapes = f"{credit.shape[1]} and {gradient.shape[1]} features"
         return Reading(
-            None, f"the block changes the width of the stream, so credit and gradient ({shapes}) have no cosine"
+            None,
+            f"the block changes the width of the state, so the credit and the gradient before the block ({shapes}) have no cosine",
         )
     norms = observation.credit_norms[site : site + 1], observation.gradient_norms[site - 1 : site]
     cosines = cosine_table([credit], [gradient], *norms)[0]
@@ -61,7 +62,7 @@ def _block(observation: Observation, site: int) -> Reading:
 
 
 def _mean(blocks: tuple[Reading, ...]) -> Reading:
-    """Return the mean over blocks, or the first reading without a value.
+    """Return the mean over all blocks, or the first reading without a value if there is one.
 
     A mean over fewer blocks would be a different metric.
     """

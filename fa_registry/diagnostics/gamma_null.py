@@ -1,4 +1,4 @@
-"""Diagnostic gamma_null: Γ for feedback that was not used in training."""
+"""Diagnostic gamma_null: Γ for newly drawn feedback that was not used in training."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from fa_registry.diagnostics.gamma import NOT_CREDITED, defined, gamma_refusals,
 from fa_registry.records import NOT_FINITE, Reading
 from fa_registry.statistics import rank_p_value
 
-CHEAP_DRAWS = (
-    99  # the smallest p is .01, so that 5 % at each of a few sites is not at the limit of the ranking's resolution
-)
-COSTLY_DRAWS = 20  # as published; the smallest p is 1/21 = .048: a site is significant only if no draw reaches its Γ
-AT_ONCE = 10  # draws whose cosines are computed together: few enough for the cache
+CHEAP_DRAWS = 99  # the smallest p is .01, clearly below the level of 5 % at which each site is tested
+COSTLY_DRAWS = 20  # as published; the smallest p is 1/21 = .048: significant only if no draw reaches the observed Γ
+AT_ONCE = 10  # number of draws whose cosines are computed together: few enough for the cache
 NAMES = ("gamma_null_mean", "gamma_null_std", "gamma_null_p")
 EXACT = "at this site, the credit is exact by construction for any feedback"
 
@@ -45,10 +43,10 @@ class GammaNull(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """Compute mean and standard deviation (ddof 1) of Γ under new feedback.
+        """Compute mean and standard deviation (ddof 1) of Γ for newly drawn feedback.
 
-        At every site, Γ is computed for new draws of the feedback state. The third metric is the rank p-value of the run,
-        (1 + number of draws with at least the observed Γ)/(draws + 1).
+        The metrics are computed at every site. The trained network is not changed. The third metric is the rank p-value of the
+        run's Γ, (1 + number of draws with at least the observed Γ)/(draws + 1).
         """
         if reason := no_gamma(observation) or absence(observation, "fresh_credits"):
             return Measured(sites={name: missing(observation.sites, reason) for name in NAMES})
@@ -68,7 +66,7 @@ class GammaNull(Diagnostic):
 def _null(observation: Observation) -> np.ndarray:
     """Return Γ of every draw and site, (draws, sites).
 
-    Γ is nan if no sample has a defined cosine.
+    If no sample has a defined cosine, Γ is nan.
     """
     draws = observation.bench.null_draws
     parts = [range(start, min(start + AT_ONCE, draws)) for start in range(0, draws, AT_ONCE)]
@@ -87,9 +85,9 @@ def _gammas(observation: Observation, indices: range) -> np.ndarray:
 
 
 def _cosines(credits: Tensor, gradient: Tensor, norms: Tensor) -> Tensor:
-    """Compute cosines (draws, N) of credits (draws, N, D) and gradients (N, D).
+    """Compute cosines (draws, N) between credits (draws, N, D) and gradients (N, D).
 
-    `norms` are the norms ‖g‖, (N,). The formula has no eps; a cosine with a zero vector is nan.
+    `norms` are the norms ‖g‖ of the gradients, (N,). The formula has no eps; a cosine with a zero vector is nan.
     """
     lengths = sample_norms(credits.flatten(0, 1)).unflatten(0, credits.shape[:2])
     return torch.linalg.vecdot(credits, gradient) / (lengths * norms)
@@ -108,7 +106,7 @@ def _readings(observed: np.ndarray, null: np.ndarray, refusal: str) -> tuple[Rea
         return (Reading(None, refusal),) * 3
     return (
         Reading.of(null.mean()),
-        # the draws are a sample of all feedback: ddof 1, while NumPy's default is 0 (tests/diagnostics/test_gamma.py)
+        # the draws are a sample of all possible feedback, so ddof is 1; NumPy's default is 0 (tests/diagnostics/test_gamma.py)
         Reading.of(null.std(ddof=1)),
         Reading.of(rank_p_value(float(observed.mean()), null.tolist())),
     )

@@ -1,6 +1,6 @@
-"""Diagnostic h_norm: ‖h_l‖ and its growth (protocol D1).
+"""Diagnostic h_norm: norm ‖h_l‖ of the states, and the growth of this norm (protocol D1).
 
-The growth is measured over sites and since initialisation.
+The growth is the ratio to the norm at the previous site, or the ratio to the norm at initialisation.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ class HiddenNorm(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """Compute the medians over samples of ‖h_l‖, and their growth (protocol.md §1).
+        """Compute the median over samples of ‖h_l‖, and its growth (protocol.md §1).
 
         Returns:
-            The metrics per site are h_norm at sites 0..L, growth at sites 1..L (‖h_l‖ divided by ‖h_{l-1}‖), and growth_init at
-            sites 0..L (‖h_l‖ divided by ‖h_l‖ at initialisation). The scalar metrics are the last h_norm and the maximum of each
-            growth.
+            The metrics per site are h_norm, the median, at sites 0..L; growth, h_norm divided by h_norm of the previous site, at
+            sites 1..L; and growth_init, h_norm divided by h_norm at initialisation, at sites 0..L. The scalar metrics are h_L,
+            growth_max and growth_init_max: h_norm at site L, and the maximum over sites of each growth.
         """
         norms = median_norms(observation.hidden_norms)
-        with np.errstate(invalid="ignore"):  # inf / inf is also a result: nan, recorded as not finite
+        with np.errstate(invalid="ignore"):  # inf / inf is nan, recorded as not finite
             growth = norms[1:] / np.maximum(norms[:-1], FLOOR)
         no_growth = Reading(None, f"{symbol_of('growth')} starts at site 1")
         growth_init, growth_init_max = _since_initialisation(norms, observation)
@@ -81,7 +81,7 @@ def _since_initialisation(norms: np.ndarray, observation: Observation) -> tuple[
 def largest(growth: np.ndarray) -> Reading:
     """Return the largest growth as a Reading.
 
-    If one value is nan, the Reading is marked as not finite, because np.max propagates nan.
+    If one value is nan, the Reading is N/A with the reason "not finite", because np.max propagates nan.
     """
     return Reading.of(growth.max()) if len(growth) else Reading(None, "the network has no block")
 

@@ -1,6 +1,7 @@
 """Diagnostic ladder: number of blocks whose weights have changed in training.
 
-The diagnostic checks controls from their weights and does not rely on the declaration of the run.
+The number shows how many blocks a control run trained. The diagnostic computes the number from the weights and does not rely on
+what the run declares.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from fa_registry.diagnostics._probe import absence
 from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured, Observation
 from fa_registry.records import Reading
 
-# Another configuration rounds a draw differently, by at most 4.8e-7 of the largest entry (docs/measured/configurations.json), and
-# an audit compares with initial weights that it has drawn itself.
+# An audit compares the weights with initial weights that it re-initialises from the seed. If audit and run have different
+# configurations, such as torch versions, these initial weights differ by at most 4.8e-7 of the largest entry
+# (docs/measured/configurations.json).
 ROUNDING = 5e-6
 
 
@@ -46,7 +48,7 @@ class Ladder(Diagnostic):
 
 
 def _has_moved(weights: Mapping[str, Tensor], initial: Mapping[str, Tensor], block: str) -> bool:
-    """Return whether a weight of the block has changed; buffers are not compared."""
+    """Return whether a weight whose name begins with `block` has changed by more than ROUNDING."""
     return any(
         name not in initial or not _is_near(weight, initial[name].to(weight.device))
         for name, weight in weights.items()
@@ -55,7 +57,7 @@ def _has_moved(weights: Mapping[str, Tensor], initial: Mapping[str, Tensor], blo
 
 
 def _is_near(weight: Tensor, initial: Tensor) -> bool:
-    """Return whether no change exceeds ROUNDING × the largest initial entry."""
+    """Return whether no entry has changed by more than ROUNDING × the largest initial entry."""
     return torch.equal(weight, initial) or bool((weight - initial).abs().max() <= ROUNDING * initial.abs().max())
 
 

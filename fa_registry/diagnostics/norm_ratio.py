@@ -1,4 +1,4 @@
-"""Diagnostic norm_ratio: norm ratio ‖c_l‖/‖g_l‖ of credit and gradient."""
+"""Diagnostic norm_ratio: ratio ‖c_l‖/‖g_l‖ of the norms of credit and gradient."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class NormRatio(Diagnostic):
         """Compute the median over samples of ‖c_l‖/‖g_l‖ at every site.
 
         The metric is the median of the ratios, not the ratio of the medians. Samples with a gradient of exactly zero are excluded.
-        Both norms belong to the summed loss, so the ratio does not depend on the batch size.
+        Credit and gradient both refer to the summed loss, so the ratio does not depend on the batch size.
         """
         if observation.credit_norms is None:
             return Measured(sites={"norm_ratio": missing(observation.sites, observation.no_credits)})

@@ -42,8 +42,8 @@ class Nudge(Diagnostic):
         """Compute the mean change of the loss after one step *against* the credit.
 
         A negative change is good. At every site, the state of each sample moves from h_l to h_l − η‖h_l‖c_l/‖c_l‖, where the norms
-        are those of the sample. tests/diagnostics/test_nudge.py compares with closed forms, which would fail with the opposite sign
-        or with norms of the batch.
+        are those of the sample. tests/diagnostics/test_nudge.py compares the metric with closed forms. The tests would fail for the
+        opposite sign or for norms of the batch.
         """
         if reason := absence(observation):
             return Measured(sites={name: missing(observation.sites, reason) for name in self.card.quantities})
@@ -55,7 +55,8 @@ class Nudge(Diagnostic):
 def _site(bench: ProbeContext, site: int) -> dict[str, Reading]:
     """Compute all metrics of one site with one forward pass over all shifted states.
 
-    Without credits, the pass uses zero credits, because fewer rows would change the rounding of the control nudge_bp.
+    If there are no credits, the pass uses credits of zero. With fewer shifted states in the pass, the control nudge_bp would be
+    rounded differently.
     """
     state = flat(bench.states[site])
     credit = torch.zeros_like(state) if isinstance(bench.credits, Unavailable) else flat(bench.credits[site])

@@ -1,7 +1,7 @@
 """Diagnostic rho: does the credit predict how perturbations change the loss?
 
-The states are perturbed in random directions, in float64. The predicted change of the loss is correlated with the actual
-change. Two controls use the exact gradient and a random credit instead of the method's credit.
+The states are perturbed in random directions, in float64. The metric is the correlation between the change of the loss that the
+credit predicts and the actual change. In two controls, the exact gradient or a random credit replaces the method's credit.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ from fa_registry.records import NOT_FINITE, Reading
 
 DIRECTIONS = 32  # per sample, protocol.md §1
 STREAM = "rho/directions"
-# Entries of all perturbed states at a time: the size of a core's cache on a CPU; enough to keep a GPU busy elsewhere.
+# Largest number of entries of all perturbed states in one forward pass. On a CPU they fit into a core's cache; on other devices
+# (ENTRIES_ELSEWHERE) they keep a GPU busy.
 ENTRIES = {"cpu": 2**16}
 ENTRIES_ELSEWHERE = 2**24
-FLAT = 1e-12  # a relative spread below this is the rounding of a mean, not a variance
+FLAT = 1e-12  # a smaller relative standard deviation is the rounding of the mean, and the values count as constant
 
 
 def push(
@@ -38,13 +39,13 @@ def push(
 ) -> list[tuple[Tensor, Tensor]]:
     """Perturb every state along V = DIRECTIONS random unit directions v.
 
-    The directions of a sample depend only on its index in the batch, not on the number of samples. All sites with the same shape
-    share the directions, because drawing directions is a tenth of the cost.
+    The directions of a sample depend only on its index in the batch, not on the number of samples. Sites whose states have the same
+    shape share their directions, because drawing directions takes a tenth of the time.
 
     Args:
         bench: probe context with the samples to perturb.
-        candidates: per site, k credits of N samples, (N, features, k).
-        steps: per site, the step sizes ε; every direction is tried with each ε.
+        candidates: per site, k alternative credits for each of N samples, (N, features, k).
+        steps: per site, the step sizes ε. The states are perturbed with each ε along every direction.
 
     Returns:
         Per site, the predictions ⟨c, v⟩, (k, N, V), and the changes ℓ(h + εv) − ℓ(h) for every ε, (steps, N, V).
@@ -60,7 +61,7 @@ def push(
 
 
 def _chunks(bench: ProbeContext) -> Iterator[tuple[slice, Callable[[torch.Size], Tensor]]]:
-    """Yield slices of samples, each with a function that draws directions."""
+    """Yield slices of samples, each with a function: state shape → directions."""
     count, largest = len(bench.losses), max(state[0].numel() for state in bench.states)
     size = max(1, ENTRIES.get(bench.losses.device.type, ENTRIES_ELSEWHERE) // (DIRECTIONS * largest))
     streams: dict[torch.Size, torch.Generator] = {}
@@ -82,7 +83,7 @@ def _chunks(bench: ProbeContext) -> Iterator[tuple[slice, Callable[[torch.Size],
 def unit_directions(count: int, shape: torch.Size, stream: torch.Generator, device: torch.device) -> Tensor:
     """Draw directions (count, DIRECTIONS, features), uniformly on the unit sphere.
 
-    The directions are drawn in float32, which takes a fifth of the time, and normalised in float64.
+    The directions are drawn in float32, in a fifth of the time of float64, and normalised in float64.
     """
     gaussian = torch.randn(count, DIRECTIONS, shape.numel(), generator=stream).to(device, torch.float64)
     return gaussian / torch.linalg.vector_norm(gaussian, dim=2, keepdim=True)
@@ -106,7 +107,8 @@ def pearson(left: Tensor, right: Tensor) -> Tensor:
 def _standardised(values: Tensor) -> Tensor:
     """Centre the values and scale them to norm one.
 
-    The values are first divided by the largest value, because the squares of numbers near 1e-170 would underflow.
+    The values are first divided by the largest absolute value, because the squares of numbers near 1e-170 would underflow. The
+    result is nan if the values are constant or not finite.
     """
     scaled = values / values.abs().amax(dim=-1, keepdim=True)
     centred = scaled - scaled.mean(dim=-1, keepdim=True)
@@ -165,8 +167,8 @@ def typical_norm(state: Tensor) -> float:
 def _candidates(bench: ProbeContext, site: int) -> Tensor:
     """Return exact gradient, random unit credit and method's credit, (N, features, 3).
 
-    Without a method's credit, the third candidate is zero, because products with two candidates would round differently and
-    change the controls.
+    If there is no credit of a method, the third candidate is zero. Products with only two candidates would be rounded differently,
+    and the two controls would change.
     """
     exact = flat(bench.gradients[site])
     gaussian = torch.randn(exact.shape, generator=bench.generator(f"rho/random/{site}"), dtype=torch.float64)
@@ -176,11 +178,11 @@ def _candidates(bench: ProbeContext, site: int) -> Tensor:
 
 
 def _site(bench: ProbeContext, norm: float, predicted: Tensor, changes: Tensor) -> dict[str, Reading]:
-    """Compute the metrics of one site from predictions (k, N, V), changes (2, N, V)."""
+    """Compute the metrics of one site from predictions (3, N, V) and changes (2, N, V)."""
     by_name: dict[str, Reading] = {}
-    # changes[0] uses ε relative to ‖h_l‖ and changes[1] the paper's ε: the order of the steps in `measure`. `predicted` is ⟨c, v⟩
-    # without ε, which is constant for a site and so cancels in a correlation. tests/diagnostics/test_rho.py checks the two
-    # lengths.
+    # In changes[0], ε is relative to ‖h_l‖; in changes[1], ε is that of the paper. This is the order of the steps in `measure`.
+    # `predicted` is ⟨c, v⟩ without ε, because ε is constant at a site and cancels in a correlation. tests/diagnostics/test_rho.py
+    # checks both values of ε.
     relative = step_refusal(STEP * norm, norm)
     for prefix, credit in (("rho_bp", 0), ("rho_random", 1)):
         readings = correlations(predicted[credit], changes[0], bench.losses, relative)
@@ -200,14 +202,15 @@ def correlations(
 ) -> tuple[Reading, Reading, Reading]:
     """Correlate the predicted with the actual changes of the loss.
 
-    All three readings are N/A with the same reason if the step or the credit is zero.
+    All three readings are N/A with the same reason if there is a `refusal`, or if no sample has a correlation, for example because
+    the credit is zero.
 
     Args:
         predicted: predictions ⟨c, v⟩, (N, V).
-        changes: changes of each sample's loss, (N, V). With changes of the mean loss, the pooled correlation would measure how
-            samples differ (tests/diagnostics/test_rho.py).
+        changes: changes of each sample's own loss, (N, V). If each change were measured from the mean loss, the pooled correlation
+            would measure how samples differ (tests/diagnostics/test_rho.py).
         losses: losses without perturbation, (N,).
-        refusal: the reason why there is no correlation, or an empty string.
+        refusal: a known reason why there is no correlation, such as a step of zero, or an empty string.
 
     Returns:
         The correlation pooled over samples and directions, the mean of the correlations per sample, and the number of samples
@@ -243,7 +246,7 @@ def _refusal(predicted: Tensor, changes: Tensor) -> str:
 
 
 def step_refusal(step: float, norm: float) -> str:
-    """Return why a perturbation of size `step` is meaningless, or an empty string.
+    """Return why perturbations of size `step` have no meaning, or an empty string.
 
     Args:
         step: step size ε.

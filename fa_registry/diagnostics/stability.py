@@ -1,4 +1,4 @@
-"""Diagnostic stability: agreement of the gradient's direction between batches."""
+"""Diagnostic stability: do batches agree on the direction of the mean gradient?"""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Stability(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """Compute the mean pairwise cosine of the mean gradients of K batches.
+        """Compute the mean cosine between the mean gradients of two batches, over all pairs.
 
-        The metrics are the value at every site and the value at site ⌊L/2⌋. The number of sites includes the output of the
-        embedding, so L is the number of sites − 1. For an odd L, site ⌊L/2⌋ is the lower of the two middle sites, as published
+        The metrics are the value at every site and the value at site ⌊L/2⌋. The sites are numbered from 0, the output of the
+        embedding, to L. For an odd L, site ⌊L/2⌋ is the lower of the two middle sites, as published
         (tests/diagnostics/test_fidelity.py).
         """
         reason = absence(observation, "batch_gradients")
@@ -44,14 +44,13 @@ class Stability(Diagnostic):
 
 
 def mean_pairwise_cosine(rows: Tensor) -> Reading:
-    """Compute the mean cosine over all K(K−1)/2 pairs of rows.
+    """Compute the mean cosine over all K(K−1)/2 pairs of different rows.
 
-    `rows` is a float64 tensor (K, D) with K ≥ 2. The mean is at least −1/(K−1). The result is N/A if a row is zero or not finite. A
-    row is not compared with itself.
+    `rows` is a float64 tensor (K, D) with K ≥ 2. The mean is at least −1/(K−1). The result is N/A if a row is zero or not finite.
     """
     norms = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
     if not norms.isfinite().all():
-        # not NOT_FINITE: there is no cosine, and a rule must not treat it as an infinite one above its limit
+        # The reason does not begin with NOT_FINITE, because a rule would treat such a value as above its limit.
         return Reading(None, "the mean gradient of a batch is not finite")
     if (norms == 0).any():
         return Reading(None, "the mean gradient of a batch is exactly zero")

@@ -15,7 +15,7 @@ class RuleCard:
     """Description of a lint rule.
 
     Args:
-        code: Stable identifier: FA and the number of the pitfall. Codes from FA013 on are further rules.
+        code: Stable identifier: FA and the number of the pitfall. A second rule for a pitfall has a code from FA013 on.
         pitfall: Number of the pitfall in protocol §5, or 0 if the rule belongs to no pitfall.
         name: Short name with hyphens, such as `negative-norm`.
         title: The pitfall in a few words.
@@ -38,8 +38,7 @@ class Hit:
     """Syntax node that a rule reports.
 
     Args:
-        node: The reported node.
-        what: Sentence about the source code of the node.
+        what: Sentence that quotes the source code of the node and names the problem, without a full stop.
     """
 
     node: ast.AST
@@ -47,11 +46,11 @@ class Hit:
 
 
 class LintRule(ABC):
-    """Base class of a lint rule; a final subclass defines `card`, `clues` and `hits`.
+    """Base class of lint rules; each rule defines `card`, `clues` and `hits`.
 
     Attributes:
         card: Description of the rule.
-        clues: Groups of substrings. The rule skips a file if at least one group has no substring that occurs in the file.
+        clues: Groups of substrings. The rule checks a file only if the file contains at least one substring of each group.
     """
 
     card: RuleCard
@@ -59,7 +58,7 @@ class LintRule(ABC):
 
     @abstractmethod
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
-        """Yield every node of one Python module or one notebook that has the pitfall.
+        """Yield one hit for each place in a Python module or a notebook that has the pitfall.
 
         Args:
             syntax: Syntax tree of the module, or of all code cells of the notebook together.
@@ -101,13 +100,13 @@ class SourceLocation:
 
 @dataclass(frozen=True)
 class LintFinding:
-    """One pitfall at one location.
+    """Pitfall, or code that cannot be checked, at one location.
 
     Args:
         code: Code of the rule.
         pitfall: Number of the pitfall in protocol §5, or 0.
         place: Location in the file.
-        what: Sentence about the source code at this location.
+        what: Sentence that quotes the source code at this location and names the problem, without a full stop.
         why: Consequence of the pitfall.
         fix: Code to write instead.
         silenced: Reason from a `# fa: ok` comment, or an empty string if no comment silences the finding.

@@ -1,7 +1,7 @@
 """Search for Python files and notebooks, and parsing of their source code.
 
-A file that cannot be read becomes a finding and raises no exception. The code cells of a notebook are joined into one text.
-IPython magics are replaced by Python code with the same number of lines, so line numbers in each cell stay correct.
+A file that cannot be read causes a finding and no exception. The code cells of a notebook are joined into one text. IPython
+magics are replaced by Python code with the same number of lines, so line numbers in each cell stay correct.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from fa_registry.safe_files import UnreadableFile, read_file, resolve_user_path
 
 SUFFIXES = (".py", ".ipynb")
 SKIPPED = ("__pycache__", "node_modules")
-LARGEST = 2**21  # bytes of Python in one file; their syntax tree can take 1 GB
-PATIENCE = 2**24  # characters that are parsed for one notebook: a cell is parsed once more for each of its magics
+LARGEST = 2**21  # most bytes of Python in one file; the syntax tree of so much code can take 1 GB
+PATIENCE = 2**24  # most characters that are parsed for one notebook; each magic causes one more parse of its cell
 
 
 UNREADABLE = RuleCard(
@@ -35,17 +35,17 @@ UNREADABLE = RuleCard(
     name="unreadable",
     title="a file or notebook cell cannot be parsed",
     why="the rules did not check this file or cell",
-    fix="correct the syntax for this version of Python, or exclude the file from the paths",
+    fix="correct the syntax for the Python version that runs the linter, or exclude the file from the paths",
     cannot_see="",
 )
 
 
 def unreadable(path: str, problem: str, line: int = 1, cell: int = 0) -> LintFinding:
-    """Return the finding FA900: a file or a cell that could not be read.
+    """Return the finding FA900 for a file or a notebook cell that cannot be read or checked.
 
     Args:
         path: Path of the file.
-        problem: The reason.
+        problem: Reason why the file or the cell cannot be read or checked.
         line: Line that causes the problem, or 1 if no single line is the cause.
         cell: Number of the notebook cell, or 0 for a Python file.
     """
@@ -59,9 +59,9 @@ class Source:
 
     Args:
         path: Path as the user wrote it.
-        syntax: Syntax tree, or None if no part of the file can be read.
+        syntax: Syntax tree, or None if the file cannot be read or parsed.
         unreadable: Findings for the file or the cells that cannot be read.
-        cells: For each notebook cell, its number and the number of lines before the cell in the joined text.
+        cells: For each notebook cell in the joined text, its number and the number of lines before the cell.
     """
 
     path: str
@@ -109,7 +109,8 @@ def read(path: Path) -> Source:
     """Read and parse a Python file or a notebook.
 
     Returns:
-        The source with its syntax tree. If the file cannot be read or parsed, the tree is None and a finding gives the reason.
+        The source with its syntax tree. If the file cannot be read or parsed, the tree is None and a finding gives the reason. A
+        notebook cell that cannot be read is left out of the tree, and a finding gives the reason.
     """
     name = path.as_posix()
     try:
@@ -150,7 +151,7 @@ class ParseBudget:
         """Subtract a number of characters from the budget.
 
         Raises:
-            ValueError: If fewer characters are left in the budget.
+            ValueError: If the budget contains fewer characters.
         """
         self.left -= characters
         if self.left < 0:
@@ -197,7 +198,7 @@ def _reason(error: BaseException) -> str:
     return f"cannot be read: {shortened(error, LONGEST_PROBLEM)}"
 
 
-# Cell magics whose body is Python; the body of any other (%%bash, %%html, %%writefile …) is not.
+# Cell magics whose body is Python; the body of any other cell magic (%%bash, %%html, %%writefile …) is not Python.
 PYTHON_MAGICS = ("%%time", "%%timeit", "%%capture", "%%prun", "%%python", "%%python3", "%%memit", "%%mprun")
 LINE_MAGIC = re.compile(r"\s*([%!?]|.*\?\s*$)")  # %magic, !command, ?help, help?
 ASSIGNED_MAGIC = re.compile(r"(\s*[^=#'\"]+=\s*)[%!]")  # files = !ls, rows = %sql SELECT …
@@ -242,7 +243,8 @@ def cell_text(source: Any) -> str:
 def as_python(text: str, budget: ParseBudget | None = None) -> str:
     """Replace the IPython magics of a cell by Python code with the same number of lines.
 
-    Only lines that Python cannot parse are treated as magics, because `% total` may also continue an expression.
+    Only lines that Python cannot parse are treated as magics, because `% total` may also continue an expression. If the cell
+    begins with a cell magic of another language, such as `%%bash`, the result has only empty lines.
 
     Args:
         text: Source of the cell.
@@ -270,7 +272,7 @@ def as_python(text: str, budget: ParseBudget | None = None) -> str:
 
 
 def _disarmed(lines: list[str], index: int) -> bool:
-    """Replace an IPython line by `pass`; return False if the line is not an IPython line."""
+    """Replace the IPython magic in one line by Python code; return False if the line has no magic."""
     if index >= len(lines):
         return False
     line = lines[index]

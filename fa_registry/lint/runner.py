@@ -35,12 +35,12 @@ def lint_paths(paths: Sequence[str], select: Sequence[str] = (), ignore: Sequenc
     """Apply the lint rules to all Python files and notebooks under the paths.
 
     Defaults are read from the section [tool.fa-registry.lint] of pyproject.toml in the current folder. The section has the keys
-    select, ignore and exclude. The value of exclude is a list of fnmatch patterns for file names.
+    select, ignore and exclude. The value of exclude is a list of fnmatch patterns for file paths.
 
     Args:
         paths: Files and folders.
-        select: Codes of the rules to apply. Without codes, all rules are applied.
-        ignore: Codes of the rules to leave out.
+        select: Codes of the rules to apply. Without codes, pyproject.toml selects the rules; the default is all rules.
+        ignore: Codes of the rules to leave out. Without codes, the codes in pyproject.toml are left out.
 
     Raises:
         UsageError: If a path does not exist, if there is no Python file, or if a code or the section is not valid.
@@ -79,7 +79,7 @@ def configured(folder: Path) -> Mapping[str, Sequence[str]]:
         The section, or an empty mapping if the file or the section does not exist.
 
     Raises:
-        InvalidFields: If the section has an unknown key or a value of the wrong type.
+        InvalidFields: If the file is not valid TOML, or if the section has an unknown key or a value of the wrong type.
     """
     path = folder / "pyproject.toml"
     if not path.is_file():
@@ -89,7 +89,8 @@ def configured(folder: Path) -> Mapping[str, Sequence[str]]:
         section = section.get(name, {}) if isinstance(section, dict) else {}
     section = section if isinstance(section, dict) else {"": section}
     problems = [
-        f"{path}: [tool.fa-registry.lint] {name}: expected a key of {', '.join(FIELDS)} and a list of texts, found {value!r}"
+        f"{path}: [tool.fa-registry.lint] {name}: expected one of the keys {', '.join(FIELDS)} with a list of texts, "
+        f"found {value!r}"
         for name, value in section.items()
         if name not in FIELDS or not isinstance(value, list) or not all(isinstance(part, str) for part in value)
     ]
@@ -117,14 +118,15 @@ def lint_source(source: Source, rules: Sequence[LintRule]) -> list[LintFinding]:
 
 
 def _judged(source: Source, rule: LintRule, comments: Sequence[Silence]) -> list[LintFinding]:
-    """Return the findings of one rule; code that is nested too deeply for the rule is a finding too."""
+    """Return the findings of one rule, or the finding FA900 if the code is too deeply nested or branched."""
     try:
         hits = {id(hit.node): hit for hit in rule.hits(source.syntax)}  # a node is reported once
         return [_finding(source, rule.card, hit, comments) for hit in hits.values()]
     except RecursionError:
         return [
             unreadable(
-                source.path, f"rule {rule.card.code} cannot check the file, because its code is nested too deeply"
+                source.path,
+                f"rule {rule.card.code} cannot check the file, because its code is nested too deeply or has too many branches",
             )
         ]
 
@@ -177,10 +179,10 @@ CODE = re.compile(r"FA\d{3}", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Silence:
-    """Comment `# fa: ok CODE reason`, which silences rules on its line.
+    """Comment `# fa: ok CODE reason`, which silences the findings whose code includes its line.
 
     Args:
-        line: Line of the comment.
+        line: Line of the comment in the file, or in the joined text of a notebook.
         column: First column of the comment.
         end_column: Column after the last character of the comment.
         codes: Codes of the rules.
@@ -201,7 +203,7 @@ def silences(text: str, known_codes: Container[str]) -> Iterator[Silence]:
 
     Args:
         text: Python code without syntax errors.
-        known_codes: Codes of all rules.
+        known_codes: Codes of the rules that are applied.
     """
     if "fa:" not in text.lower():  # tokenizing takes as long as parsing
         return
@@ -226,7 +228,7 @@ def _silence_problem(codes: tuple[str, ...], reason: str, known_codes: Container
     if not codes:
         return "names no rule; write a code and a reason, such as `# fa: ok FA002 reason`"
     if unknown:
-        return f"names {', '.join(unknown)}, but no rule has this code"
+        return f"names {', '.join(unknown)}, but no applied rule has this code"
     if not reason:
         return f"gives no reason; write `# fa: ok {', '.join(codes)} reason`"
     return ""
@@ -287,7 +289,7 @@ def _result(finding: LintFinding, index: int) -> dict[str, Any]:
 def _location(finding: LintFinding) -> dict[str, Any]:
     """Return the SARIF location of a finding.
 
-    For a notebook, this is a logical location with the cell and the line, because the lines of the file are JSON.
+    In a notebook, a logical location names the cell and the line, because the lines of the file are lines of JSON.
     """
     location = finding.place
     physical: dict[str, Any] = {"artifactLocation": {"uri": _uri(location.path)}}

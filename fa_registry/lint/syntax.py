@@ -15,7 +15,7 @@ Node = TypeVar("Node", bound=ast.AST)
 class Syntax:
     """Source text with its syntax tree.
 
-    Data derived from the tree are computed at the first access and then stored.
+    Data that are derived from the tree are computed at the first access and then stored.
     """
 
     def __init__(self, text: str):
@@ -70,7 +70,7 @@ class Syntax:
         return next((ancestor for ancestor in self.ancestors(node) if isinstance(ancestor, FUNCTIONS)), self.tree)
 
     def number(self, node: ast.AST | None) -> float | None:
-        """Return the number of a literal or of a module constant such as `EPS = 1e-30`.
+        """Return the value of a number literal or of a module constant such as `EPS = 1e-30`.
 
         Returns:
             The number, or None if the node is neither a literal nor a constant with a single assignment.
@@ -108,7 +108,7 @@ def parse(text: str) -> ast.Module:
 
 
 def number(node: ast.AST | None) -> float | None:
-    """Return the number of a literal with its sign.
+    """Return the value of a number literal, including its sign.
 
     Returns:
         The number, or None for any other node, including True and False.
@@ -171,7 +171,7 @@ class Scope:
 
     Args:
         imports: Mapping from each imported name to its dotted name.
-        aliases: Mapping from each assigned name to the expression of its only assignment. None if the value is unknown.
+        aliases: Mapping from each assigned name to the name or attribute in its only assignment. None for any other value.
         stars: Modules that are imported with `*`.
     """
 
@@ -181,7 +181,7 @@ class Scope:
 
 
 class Names:
-    """Resolver from names in a syntax tree to the imported objects.
+    """Resolver that finds the imported object to which a name in a syntax tree refers.
 
     Args:
         tree: Syntax tree of the module.
@@ -211,7 +211,7 @@ class Names:
         )
 
     def scope_of(self, node: ast.AST) -> ast.AST:
-        """Return the function, class or module whose body contains a node."""
+        """Return the innermost function, class or module that contains a node."""
         node = self.parents.get(node, self.tree)
         while not isinstance(node, SCOPES):
             node = self.parents[node]

@@ -17,19 +17,18 @@ from fa_registry.methods.base import CreditInputs, NetworkShape, NetworkView
 
 SUPPORTED = ("resmlp", "mlp", "student_net", "vit_mini", "small_cnn", "small_resnet", "causal_transformer")
 UNSUPPORTED = (
-    "B replaces W in single layers, so the architecture must consist of the registry's Linear and Conv layers, "
-    "which can use other weights in the backward pass"
+    "a matrix B replaces the weight W of each layer in the backward pass, and only the Linear and Conv layers of fa_registry "
+    "support such a replacement"
 )
 
 
 @contextmanager
 def backward_through(network: NetworkView, matrices: Mapping[str, Tensor]) -> Iterator[None]:
-    """Replace weights by `matrices` in the backward pass, inside the context.
+    """Replace weights by `matrices` in the backward pass, inside a `with` block.
 
     Forward values and the formula for weight gradients do not change.
 
     Args:
-        network: the network.
         matrices: layer name → matrix that replaces the weight of this layer in the backward pass.
     """
     layers = {name: network.get_submodule(name) for name in matrices}
@@ -45,7 +44,7 @@ def backward_through(network: NetworkView, matrices: Mapping[str, Tensor]) -> It
 def replaced_credits(inputs: CreditInputs, matrices: Mapping[str, Tensor]) -> list[Tensor]:
     """Compute the credits at sites 0..L with `matrices` in the backward pass.
 
-    The credits belong to the summed loss Σ_i ℓ_i and have the shapes of the states. The matrix of the head is also replaced, so not
+    The credits refer to the summed loss Σ_i ℓ_i and have the shapes of the states. The weight of the head is also replaced, so not
     even c_L is exact; norms, activations and skips are exact. The training step computes the same credits in its single backward
     pass (tests/methods/test_weight_fa.py).
     """
@@ -61,7 +60,11 @@ def replaced_credits(inputs: CreditInputs, matrices: Mapping[str, Tensor]) -> li
 class LayerMatrices(nn.Module):
     """Module with one matrix per layer, in the shape of the layer's weight.
 
-    The shape is (out, in) or (out, in, 3, 3). The matrices are buffers, or parameters if they learn.
+    The shape is (out, in) or (out, in, 3, 3).
+
+    Args:
+        matrices: layer name → matrix.
+        learn: whether the matrices are parameters instead of buffers.
     """
 
     def __init__(self, matrices: Mapping[str, Tensor], learn: bool = False):
@@ -79,20 +82,20 @@ class LayerMatrices(nn.Module):
 
 
 def key(layer: str) -> str:
-    """Return the tensor name for a layer, such as B_blocks_0_w1 for `blocks.0.w1`."""
+    """Return the name of the matrix B of a layer, such as B_blocks_0_w1 for `blocks.0.w1`."""
     return "B_" + layer.replace(".", "_")
 
 
 def gaussian(shape: NetworkShape, generator: torch.Generator) -> dict[str, Tensor]:
-    """Draw a matrix with entries N(0, 1/out) for every layer, by layer name.
+    """Draw a matrix with entries N(0, 1/out) for every layer; return layer name → matrix.
 
-    The variance is 1/(9·out) for a 3×3 kernel. With this variance, the backward pass preserves the expected norm of an error.
+    The variance is 1/(9·out) for a 3×3 kernel. With these variances, the backward pass preserves the expected norm of an error.
     """
     return {name: torch.randn(size, generator=generator) * backward_std(size) for name, size in shape.weights.items()}
 
 
 def backward_std(size: Sequence[int]) -> float:
-    """Return 1/√n, where n is the number of outputs that depend on one input.
+    """Return the standard deviation 1/√n of a matrix B, where n outputs depend on one input.
 
     `size` is the shape of the weight, (out, in) or (out, in, height, width).
     """
@@ -100,14 +103,14 @@ def backward_std(size: Sequence[int]) -> float:
 
 
 def layer_weights(network: NetworkView, names: tuple[str, ...]) -> dict[str, Tensor]:
-    """Return the detached weights W of the named layers."""
+    """Return the detached weights W of the named layers: layer name → W."""
     return {name: network.get_submodule(name).weight.detach() for name in names}
 
 
 def sign_concordant(network: NetworkView, magnitudes: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return |M| ⊙ sign(W) for every layer, where M are the `magnitudes`.
 
-    The result is 0 where W is 0.
+    The result is 0 where W is 0. The mapping has the layer names of `magnitudes`.
     """
-    signs = torch._foreach_sign(list(layer_weights(network, tuple(magnitudes)).values()))  # all layers in one launch
+    signs = torch._foreach_sign(list(layer_weights(network, tuple(magnitudes)).values()))  # one launch for all layers
     return dict(zip(magnitudes, torch._foreach_mul(torch._foreach_abs(list(magnitudes.values())), signs), strict=True))

@@ -29,7 +29,7 @@ ONE_NET = (
     "widest site is padded with zeros"
 )
 HIDDEN = 256
-EPSILON = 1e-12  # a state of zeros stays zero
+EPSILON = 1e-12  # avoids 0/0: a state of zeros divided by its scale is zero
 FREQUENCIES = 2
 LOWEST = 10_000.0  # the slowest frequency is 1/LOWEST^((FREQUENCIES − 1)/FREQUENCIES)
 
@@ -47,7 +47,15 @@ def conditioning_option(default: str, source: str) -> Option:
 class SiteNet(nn.Module):
     """GELU perceptron net(h, t, s) for all sites.
 
-    The input is the row (h, embedding of t, s). The hidden layers have width 256.
+    The input of one row is the concatenation of h, the embedding of t, and s. The hidden layers have width 256.
+
+    Args:
+        features: width of h.
+        classes: number of classes C, the width of s.
+        conditioning: which signal s is: error, target, or none for an empty s.
+        layers: number of hidden layers.
+        outputs: number of outputs.
+        generator: generator for the initial weights and biases.
     """
 
     def __init__(
@@ -59,7 +67,7 @@ class SiteNet(nn.Module):
         self.layers = perceptron((features + 2 * FREQUENCIES + signal_width, *[HIDDEN] * layers, outputs), generator)
 
     def forward(self, features: Tensor, times: Tensor, signal: Tensor) -> Tensor:
-        """Compute the outputs of the perceptron, (R, outputs).
+        """Compute the outputs of the perceptron for R rows, (R, outputs).
 
         Args:
             features: states h, (R, D).
@@ -76,8 +84,8 @@ class SiteNet(nn.Module):
 class ValueNet(nn.Module):
     """Network for a scalar value V(h, t, s).
 
-    A state is divided by the scale of its site, and s is multiplied by a constant. Therefore the size of the inputs remains
-    constant if states grow from epoch to epoch, and the gradient of V becomes smaller, as true gradients do.
+    A state is divided by the scale of its site, and s is multiplied by the constant `weight`. Therefore the size of the inputs
+    remains constant if states grow from epoch to epoch. The gradient ∂V/∂h then becomes smaller, as true gradients do.
     """
 
     def __init__(self, shape: NetworkShape, conditioning: str, weight: float, layers: int, generator: torch.Generator):
@@ -87,7 +95,7 @@ class ValueNet(nn.Module):
         self.register_buffer("scales", torch.ones(len(shape.sites)))
 
     def forward(self, states: Tensor, times: Tensor, signal: Tensor) -> Tensor:
-        """Compute the values V, (R,).
+        """Compute the values V of R rows, (R,).
 
         Args:
             states: states h, (R, D).
@@ -127,13 +135,13 @@ def site_times(inputs: CreditInputs) -> Tensor:
 
 
 def site_rows(inputs: CreditInputs) -> list[Tensor]:
-    """Return the states h_0..h_L as inputs of the network, one row per sample.
+    """Return the states h_0..h_L as inputs of the network, with one row per sample.
 
-    Rows are padded with zeros to the width of the widest site.
+    Token states and maps are averaged over positions. Rows are padded with zeros to the width of the widest site.
     """
     rows = [mean_over_positions(state) for state in inputs.hidden]
     width = max(row.shape[1] for row in rows)
-    # padding by nothing would copy
+    # padding with width 0 would copy the tensor
     return [row if row.shape[1] == width else nn.functional.pad(row, (0, width - row.shape[1])) for row in rows]
 
 
@@ -147,6 +155,9 @@ def by_site(slopes: Tensor, inputs: CreditInputs) -> list[Tensor]:
     """Split gradients for the rows of `all_sites` into one credit (N, D_l) per site.
 
     The padding is removed.
+
+    Args:
+        slopes: gradients with respect to the padded states, ((L+1)·N, D).
     """
     rows = slopes.split(len(inputs.error))
     return [row[:, : features(state)] for row, state in zip(rows, inputs.hidden, strict=True)]

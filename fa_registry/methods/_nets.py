@@ -1,6 +1,6 @@
-"""Small learned networks for feedback states.
+"""Small networks that methods train as part of their feedback.
 
-The networks are initialised from a generator argument, because torch's constructors use the global generator.
+Initial weights come from the argument `generator`, because torch's constructors use the global generator.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from fa_registry.seeding import undrawn
 def perceptron(
     sizes: Sequence[int], generator: torch.Generator, activation: Callable[[], nn.Module] = nn.GELU
 ) -> nn.Sequential:
-    """Return a perceptron (…, sizes[0]) → (…, sizes[-1]).
+    """Return a perceptron that maps (…, sizes[0]) to (…, sizes[-1]).
 
     Args:
         sizes: widths of input, hidden layers and output.
         generator: generator for the initial weights and biases.
-        activation: activation between the linear layers.
+        activation: activation between the linear layers; no activation follows the last layer.
     """
     layers: list[nn.Module] = []
     for features_in, features_out in pairwise(sizes):

@@ -23,7 +23,8 @@ from fa_registry.methods.base import CreditInputs, NetworkView
 SUPPORTED = ("resmlp", "mlp", "linear_lq", "student_net", "small_cnn", "causal_transformer")
 UNSUPPORTED = (
     "every sample relaxes separately, so no layer of a block may couple samples, as BatchNorm does. A transformer's class token "
-    "starts at .02, and its LayerNorm magnifies it until the energy is too stiff for this step size, so states would not converge"
+    "starts at 0.02, and LayerNorm magnifies the token so much that gradient descent on the energy would not converge with the "
+    "step size of the method"
 )
 
 
@@ -44,7 +45,7 @@ def relax(inputs: CreditInputs, nudge: float, steps: int, step_size: float) -> t
         shifts = [torch.zeros_like(state) for state in inputs.hidden]
         for _ in range(steps):
             slopes = _energy_gradient(inputs, branches, shifts, nudge)
-            shifts = torch._foreach_sub(shifts, torch._foreach_mul(slopes, step_size))  # all sites in one launch each
+            shifts = torch._foreach_sub(shifts, torch._foreach_mul(slopes, step_size))  # all sites in one launch
         return shifts, prediction_errors(inputs, branches, shifts)
 
 
@@ -80,10 +81,10 @@ def _energy_gradient(
 
 @contextmanager
 def quiet(network: NetworkView) -> Iterator[None]:
-    """Turn off the process noise of the blocks inside the context.
+    """Turn off the process noise of the blocks inside a `with` block.
 
-    The prediction errors are differences of two block outputs. Noise would cancel in the difference only if it were the same in
-    both outputs.
+    The prediction errors are differences of two block outputs. Noise would cancel in the difference only if both outputs
+    contained the same noise.
     """
     noise_sources = [(module, module.noise) for module in network.modules() if isinstance(module, Noisy)]
     for module, _ in noise_sources:

@@ -39,7 +39,7 @@ class BatchMagnitudeSignFeedback(Method, UsesBackwardWeights, HasFeedbackRule):
         rule="backpropagation in which every layer's error goes back through |M| ⊙ sign(W), M redrawn for each batch",
         citation="Liao, Leibo & Poggio 2016",
         bibtex=LIAO_2016,
-        equations="y = x Wᵀ + b forward, dx = dy B back with B = |M| ⊙ sign(W), in every Linear and Conv of blocks and head",
+        equations="forward y = x Wᵀ + b, backward dx = dy B, B = |M| ⊙ sign(W); in every Linear and Conv of blocks and head",
         deviations=(
             "M ~ N(0, 1/out), so B has the same second moment as in weight_fa; this scale is chosen here",
             "weights learn with the common recipe, without Batch Normalization and Batch Manhattan updates, which the source needs",

@@ -37,7 +37,7 @@ class KolenPollack(Method, UsesBackwardWeights, LearnsFeedbackByLoss):
 }"""
         + "\n"
         + AKROUT_2019,
-        equations="dx = dy B back; W ← (1 − ηλ) W − η u, B ← (1 − ηλ) B − η u with u = u(∇W), so W − B ← (1 − ηλ)(W − B)",
+        equations="backward dx = dy B; W ← (1 − ηλ) W − η u, B ← (1 − ηλ) B − η u with u = u(∇W), so W − B ← (1 − ηλ)(W − B)",
         deviations=(
             "B has the orientation of W, (out, in), so B receives the update of W and not its transpose",
             "u is AdamW's step on ∇W; B has separate moments, which equal those of W; the sources use SGD",

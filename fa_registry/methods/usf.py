@@ -46,7 +46,7 @@ class UniformSignFeedback(Method, UsesBackwardWeights):
         rule="backpropagation in which every layer's error goes back through s·sign(W) instead of W",
         citation="Liao, Leibo & Poggio 2016",
         bibtex=LIAO_2016,
-        equations="y = x Wᵀ + b forward, dx = dy B back with B = out^(-1/2) sign(W), in every Linear and Conv of blocks and head",
+        equations="forward y = x Wᵀ + b, backward dx = dy B, B = out^(-1/2) sign(W); in every Linear and Conv of blocks and head",
         deviations=(
             "s = out^(-1/2), the second moment of B in weight_fa; the source has s = 1",
             "weights learn with the common recipe, without Batch Normalization and Batch Manhattan updates, which the source needs",

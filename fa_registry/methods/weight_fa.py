@@ -30,7 +30,7 @@ class WeightFeedbackAlignment(Method, UsesBackwardWeights):
         rule="backpropagation in which every layer's error goes back through a fixed random B instead of W",
         citation="Lillicrap, Cownden, Tweed & Akerman 2016",
         bibtex=LILLICRAP_2016,
-        equations="y = x Wᵀ + b forward, dx = dy B back, in every Linear and Conv of blocks and head; c_l is the error at h_l",
+        equations="forward y = x Wᵀ + b, backward dx = dy B, in every Linear and Conv of blocks and head; c_l is the error at h_l",
         deviations=(
             "B ~ N(0, 1/out), which preserves the expected norm of an error; the source draws uniformly and tunes the range",
             "the head's weight learns from the exact cross entropy, but the error passes back through the head's B",

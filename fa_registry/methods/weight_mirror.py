@@ -48,7 +48,7 @@ class WeightMirror(Method, UsesBackwardWeights, HasFeedbackRule):
         rule="backpropagation through B instead of W, where B averages the correlation between noise before W and after W",
         citation="Akrout, Wilson, Humphreys, Lillicrap & Tweed 2019",
         bibtex=AKROUT_2019,
-        equations="dx = dy B back; ξ (n, in) ~ N(0, 1), y = ξ Wᵀ, B ← (1 − d) B + d yᵀξ/n, and E[yᵀξ/n] = W",
+        equations="backward dx = dy B; ξ (n, in) ~ N(0, 1), y = ξ Wᵀ, B ← (1 − d) B + d yᵀξ/n, and E[yᵀξ/n] = W",
         deviations=(
             "the noise passes only through the weights, without bias and activation; therefore the estimate is unbiased",
             "every layer is mirrored after every update of the weights, not in separate phases",

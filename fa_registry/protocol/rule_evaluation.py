@@ -118,14 +118,14 @@ def _unknown(observed: Reading, condition: Condition, comparison: LimitCheck) ->
     return RuleOutcome("not_applicable", "", None, reason)
 
 
-NOT_FOLLOWED = Reading(None, "not recorded by epoch")
+NOT_FOLLOWED = Reading(None, "the metric was not recorded at every epoch")
 
 
 def first_fire(rule: Rule, record: RunRecord) -> int | None:
     """Return the first epoch at which the rule fires, or None.
 
     Epoch 0 is the initialisation. The result is also None if the rule needs a reference, other seeds, or a metric that is not
-    recorded by epoch. For an adopted run, the result is None because only the end of its training was measured.
+    recorded at every epoch. For an adopted run, the result is None because only the end of its training was measured.
     """
     if not _by_epoch(rule) or record.spec.weights:
         return None

@@ -38,7 +38,7 @@ SHORTEST, LONGEST = (
     86_400,
 )  # seconds that a lease may last; limits for the untrusted value in another run's tag too
 CHOOSING, ASKS, HELD = "choosing", "asks", "held"
-GAP = 15  # seconds that count at most between two readings of a run's heartbeat
+GAP = 15  # most seconds that are added between two readings of a run's heartbeat
 LOOKS = 0.1  # seconds between two searches while another attempt is choosing
 SIGN = re.compile(r"(\d{1,12}) of (\d{1,6}) s")
 
@@ -72,8 +72,8 @@ class HeartbeatMonitor:
     def seconds_since_heartbeat(self, run: StoredRun) -> float:
         """Return the seconds without a new heartbeat of the run.
 
-        Return 0 on the first call. At most 15 seconds are counted between two calls, because the store may have been
-        unreachable for the run's process too.
+        Return 0 on the first call. If two calls are more than 15 seconds apart, only 15 seconds are added, because the store
+        may have been unreachable for the run's process too.
         """
         now, text = self._clock(), run.tags.get(schema.TAG_SIGN, "")
         previous_text, silent_seconds, previous_time = self._seen.get(run.run_id, (text, 0.0, now))

@@ -376,7 +376,7 @@ class _Replay:
         self._epochs = EpochComparison(sealed.recorded, sealed.epochs)
         self._objections: dict[int, str] = {}
         self._arrived: list[tuple[str, str]] = []  # (after which step or epoch, the difference)
-        self._explained: set[str] = set()  # differences that another configuration can explain
+        self._explained: set[str] = set()  # differences that are small enough to come from another configuration
         self.per_epoch = -(-len(setup.splits.train_labels) // setup.spec.recipe.batch_size)
 
     def run(self) -> None:

@@ -1,7 +1,8 @@
 """Removal of stale items: runs, files and processes that a killed process left.
 
 The command `doctor` lists stale items. `doctor --repair` removes stale items, and other commands remove them before
-writing. An item is kept if its process is unknown, is alive, is on another machine, or is in another container.
+writing. An item is kept if its process is alive or unknown, or is on another machine or in another container. Exception: a
+run on another machine is closed if its heartbeats have stopped.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class StaleItem:
 
     Attributes:
         kind: One of KINDS; the label in the output of `doctor`.
-        what: Name of the item.
+        what: Name of the item, e.g. its path.
         mend: Function that removes or closes the item.
     """
 
@@ -118,9 +119,10 @@ def says_running(run: StoredRun) -> bool:
 def close_gone(
     tracker: Tracker, runs: Iterable[StoredRun], heartbeats: HeartbeatMonitor, as_status: str = "failed"
 ) -> None:
-    """Close each given run that is marked as running but has no process.
+    """Close each given run that is marked as running although its process has ended.
 
     Args:
+        heartbeats: Observed heartbeats of runs on other machines.
         as_status: Status of a closed run that had no final status.
     """
     for run in runs:
@@ -131,7 +133,7 @@ def close_gone(
 def close_zombies(
     tracker: Tracker, tags: Mapping[str, str], heartbeats: HeartbeatMonitor | None = None, as_status: str = "failed"
 ) -> None:
-    """Close each run with these tags that is marked as running but has no process.
+    """Close each run with these tags that is marked as running although its process has ended.
 
     Args:
         heartbeats: Observed heartbeats of runs on other machines. If None, every run on another machine counts as alive.
@@ -144,7 +146,7 @@ def close(tracker: Tracker, run: StoredRun, as_status: str = "failed") -> None:
     """Close a run whose process has ended.
 
     Args:
-        as_status: Status if the run has no final status. A run that a person stopped gets the status `interrupted` instead.
+        as_status: New status of a run without a final status. A run that a person stopped gets `interrupted` instead.
     """
     status = run.tags.get(schema.TAG_STATUS, "")
     if status not in schema.ENDED_STATUSES:

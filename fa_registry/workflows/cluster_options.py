@@ -20,8 +20,8 @@ UNITS = {
     f"{letter}{end}": base**power for power, letter in enumerate("KMGT", 1) for end, base in (("B", 1000), ("iB", 1024))
 }
 ONE_MACHINE = (
-    "A sqlite file is for one machine, because two machines that write to the file damage it. With --store, give all machines "
-    "the address of an MLflow server or a PostgreSQL database (docs/many-machines.md)"
+    "A sqlite file is for one machine, because two machines that write to the file damage it. On all machines, use --store with "
+    "the address of one MLflow server or one PostgreSQL database (docs/many-machines.md)"
 )
 
 
@@ -30,7 +30,7 @@ def asked_resources(executor: str, cluster: Cluster, device: str, problems: list
 
     Args:
         executor: Name of the executor, or an empty string for `local`.
-        cluster: Address and resources as typed.
+        cluster: Address and resources, as the user typed them.
         problems: List to which errors in the resources or the executor's name are appended.
     """
     resources = JobResources(
@@ -77,9 +77,10 @@ def _bytes(typed: str, problems: list[str]) -> int:
 def check_reach(store: str, capacity: Capacity) -> None:
     """Raise StoreError if jobs on other machines cannot use the store safely.
 
-    This is the case if the store is a sqlite file or if its address contains a password.
+    A sqlite file is not safe, and neither is a store whose address contains a password.
 
     Args:
+        store: MLflow tracking URI.
         capacity: Machines on which the executor starts jobs.
     """
     if capacity.machines is None:

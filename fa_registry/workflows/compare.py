@@ -43,9 +43,9 @@ class Operand:
     The user gives a method by its label and a run by the first characters of its id.
 
     Attributes:
-        text: The operand as typed.
+        text: The operand, as the user typed it.
         label: Label of the method without options, as in the tag of its runs.
-        is_run: Whether the operand is a run.
+        is_run: Whether the operand is a run; if not, it is a method.
         runs: All runs of the method, or only the given run.
     """
 
@@ -84,12 +84,13 @@ def run_compare(
     location: StoreLocation = StoreLocation(),
     pages: ReportOutput = ReportOutput(),
 ) -> CompareResult:
-    """Judge the operands by one edition, without waivers, and write compare.html.
+    """Judge methods or runs by one edition, without waivers, and write compare.html.
 
     Args:
-        texts: Method labels or run ids.
-        selector: Runs in which the operands are searched; by default all runs of the store.
-        setting: Part of the name of a setting. This argument is required if the methods were trained in several settings.
+        texts: The operands, that is, the method labels or run ids to compare.
+        selector: Runs among which the operands are searched. The default is the newest finished run of each specification.
+        setting: Part of the name of a setting; only runs in such settings are compared. If `selector` is empty and the
+            operands were trained in several settings, this argument is required.
         judging: The edition and its thresholds.
         measuring: Whether and how to recompute metrics. By default, the logged metrics are used.
         pages: Folder of the page, and user templates.
@@ -125,7 +126,7 @@ def run_compare(
 
 
 def parse_operands(texts: Sequence[str], pool: Sequence[StoredRun]) -> list[Operand]:
-    """Return the operands with their runs from `pool`.
+    """Return the methods or runs that the user typed, each with its runs from `pool`.
 
     Raises:
         InvalidFields: Operands are unknown, ambiguous or overlapping; the error lists all of them.
@@ -166,7 +167,7 @@ def _operand(text: str, pool: Sequence[StoredRun], problems: list[str]) -> Opera
 
 
 def _pool(tracker: Tracker, selector: RunSelector) -> Selection:
-    """Return the runs in which the operands are searched."""
+    """Return the runs among which the operands are searched."""
     if selector.ways:
         return select_runs(tracker, selector)
     newest = {}
@@ -190,9 +191,9 @@ FROZEN = "frozen"
 
 
 def needed(compared: Sequence[Operand], pool: Sequence[StoredRun]) -> list[StoredRun]:
-    """Return the runs that are needed to judge the operands.
+    """Return the runs that are needed to judge the compared methods or runs.
 
-    These are the runs of the operands, the other seeds of their methods, and the frozen controls in the same settings.
+    Needed are the runs of the operands, the other seeds of the same methods, and the frozen controls in the same settings.
     """
     # other seeds are needed because a rule may use the mean over seeds
     labels_and_settings = {
@@ -202,9 +203,10 @@ def needed(compared: Sequence[Operand], pool: Sequence[StoredRun]) -> list[Store
 
 
 def check_unambiguous(compared: Sequence[Operand]) -> None:
-    """Raise UsageError if the operands do not determine one setting.
+    """Raise UsageError if the methods or runs to compare do not determine the settings.
 
-    The error lists the settings.
+    The settings are determined if exactly one setting has all operands, or if each operand was trained in only one setting.
+    The error lists the possible settings.
     """
     settings_by_operand = [dict.fromkeys(map(_setting, operand.runs)) for operand in compared]
     shared = [
@@ -215,7 +217,7 @@ def check_unambiguous(compared: Sequence[Operand]) -> None:
     if len(shared) == 1 or all(len(settings) == 1 for settings in settings_by_operand):
         return
     listed_settings = shared or list(dict.fromkeys(setting for settings in settings_by_operand for setting in settings))
-    explanation = "settings with all operands" if shared else "no setting has all operands; settings with some operands"
+    explanation = "settings with all operands" if shared else "no setting has all operands; these have some of them"
     lines = "".join(f"\n  - {setting}" for setting in listed_settings)
     raise UsageError(
         f"compare: {', '.join(operand.text for operand in compared)} ran in several settings of this store; "
@@ -262,7 +264,7 @@ def comparison_columns(report: AuditReport, compared: Sequence[Operand]) -> list
 
 
 def example_runs(columns: Sequence[Group]) -> list[str]:
-    """Return one run id per group, with equal seeds if all groups share a seed."""
+    """Return one run id per group; if all groups have a seed in common, the runs have this seed."""
     # if the seeds are equal, MLflow's page shows only differences between methods
     by_seed = [{run.record.spec.seed: run.record.run_id for run in group.runs} for group in columns]
     shared = next((seed for seed in by_seed[0] if all(seed in runs for runs in by_seed)), None)

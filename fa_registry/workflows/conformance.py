@@ -34,8 +34,9 @@ CHECK_SECONDS = 3_600.0  # far more than the suite takes on one architecture
 def cached_conformance(spec: RunSpec, store: str) -> dict[str, Any]:
     """Return the conformance outcome that training records for a method, as JSON.
 
-    The outcome is computed once for each version of the source code, and then read from a folder next to the store. The mapping
-    is empty for a built-in method. A method that fails its checks is trained nevertheless, and the failures are logged.
+    The outcome is computed once for each version of the source code, and then read from a folder next to the store. For a
+    built-in method, the returned mapping is empty. A method that fails its checks is trained nevertheless, and the failures are
+    logged.
     """
     if methods.CATALOG.location(spec.method).is_builtin:
         return {}
@@ -57,7 +58,8 @@ def cached_conformance(spec: RunSpec, store: str) -> dict[str, Any]:
 def with_conformance(record: RunRecord) -> RunRecord:
     """Return the record with the conformance outcome of its method.
 
-    The audit checks the method itself. If the method cannot be checked here, the outcome in the run's files is used.
+    The installed method is checked again. If this is not possible, the outcome in the run's files is used, but a recorded
+    success counts only as `stated`.
     """
     return replace_fields(record, conformance=_conformance(record))
 
@@ -83,7 +85,7 @@ def _conformance(record: RunRecord) -> Conformance:
 
 
 def _stated(record: RunRecord, reason: str) -> Conformance:
-    """Return the outcome in the run's files; a success counts only as `stated`."""
+    """Return the conformance outcome in the run's files; a success counts only as `stated`."""
     try:
         recorded = jsonio.decode(Conformance, record.provenance.get("conformance") or {"state": "unchecked"})
     except InvalidFields:
@@ -94,9 +96,9 @@ def _stated(record: RunRecord, reason: str) -> Conformance:
 
 
 def _key(spec: RunSpec) -> dict[str, Any]:
-    """Return everything that affects the outcome of the check.
+    """Return everything that affects the outcome of the conformance checks.
 
-    This includes the source code of the package because the version number does not change during development.
+    The source code of the package is included, because the version number does not change during development.
     """
     architecture = architectures.CATALOG.get(spec.architecture)
     return {
@@ -109,11 +111,14 @@ def _key(spec: RunSpec) -> dict[str, Any]:
     }
 
 
-@cache  # in memory: an audit of a hundred runs measures each source once
+@cache  # an audit of a hundred runs checks each version of the code once
 def _tested(key: str) -> Conformance:
     """Check every property of the method on the architecture of the run.
 
-    Other architectures are omitted because checking all of them would take minutes.
+    Other architectures are omitted, because to check all of them would take minutes.
+
+    Args:
+        key: Result of `_key` as JSON.
     """
     from fa_registry.testing.small_networks import (
         cannot_build,  # the suite is loaded only for a third-party method
@@ -152,9 +157,9 @@ SUBJECT = "code"
 
 
 def code_changes(tracker: Tracker, run: StoredRun, spec: RunSpec) -> tuple[str, ...]:
-    """Return the differences between the code that trained a run and today's code.
+    """Return the differences between the code that trained a run and the installed code.
 
-    The tuple is empty if there are no differences. Usually a tag of the run is sufficient, and no file is opened. The tag only
+    If there are no differences, the tuple is empty. Usually a tag of the run is sufficient, and no file is opened. This tag only
     decides whether a run is trained again; an audit reads the recorded files instead.
     """
     today = fingerprint(spec)
@@ -171,9 +176,9 @@ def code_changes(tracker: Tracker, run: StoredRun, spec: RunSpec) -> tuple[str, 
 
 
 def sealed_code(provenance: Mapping[str, Any]) -> Code | None:
-    """Return the code that a run's provenance.json names.
+    """Return the description of the code that trained a run, from its provenance.json.
 
-    Return None if an older release, which recorded no code, trained the run.
+    If an older release, which recorded no code, trained the run, return None.
     """
     code = provenance.get("code")
     if not isinstance(code, Mapping):
@@ -182,10 +187,12 @@ def sealed_code(provenance: Mapping[str, Any]) -> Code | None:
 
 
 def log_code_changes(changed: Mapping[str, Sequence[str]], is_kept: bool) -> None:
-    """Log which runs other code has trained, and whether the runs are kept.
+    """Log which runs were trained by other code than the installed code.
+
+    The log also contains the changes of the code, and whether the runs are kept.
 
     Args:
-        changed: Mapping from run name to the changes of the code.
+        changed: Mapping from run name to the changes of the code. If empty, nothing is logged.
         is_kept: Whether the runs are kept; if not, they are trained again.
     """
     if not changed:
@@ -205,7 +212,7 @@ def log_code_changes(changed: Mapping[str, Sequence[str]], is_kept: bool) -> Non
 def code_check(record: RunRecord) -> Check:
     """Check whether the installed code is the code that trained the run.
 
-    If the code differs or is not installed, metrics cannot be recomputed, and the outcome is `not possible`.
+    If the code differs or is not installed, metrics cannot be recomputed, and the outcome of the check is `not possible`.
     """
     recorded_code = sealed_code(record.provenance)
     try:

@@ -1,4 +1,4 @@
-"""Coordination of workers that train the same study, and the stop tag of a study."""
+"""Coordination of workers that train the same study, and the tag with which a user stops a study."""
 
 from __future__ import annotations
 
@@ -46,16 +46,19 @@ class StudySnapshot:
         self.alone = True
 
     def attempts(self, identity: str) -> list[StoredRun]:
-        """Return the runs of this specification, and remove them from the snapshot.
+        """Return the runs of a specification, and remove these runs from the snapshot.
 
         The returned runs contain no metrics and no parameters.
+
+        Args:
+            identity: Identity of the specification.
         """
         return self._attempts.pop(identity, [])
 
     def record_outcome(self, free: bool) -> None:
         """Record whether this process could train a specification.
 
-        If other workers had MISSES specifications in a row, the snapshot is read again from the store.
+        If other workers trained the last MISSES specifications, the snapshot is read from the store.
 
         Args:
             free: True if no other worker trains or has trained the specification.
@@ -69,9 +72,12 @@ class StudySnapshot:
 
 
 class StopTagPoller:
-    """Stop function that also returns True if a user set TAG_STOP on a study's run.
+    """Stop function that returns True if `stop` does, or if a user set TAG_STOP on a run of the study.
 
-    The object also calls the original function `stop`. It queries the store at most every STOP_LOOKS seconds.
+    The store is queried at most once in STOP_LOOKS seconds.
+
+    Args:
+        stop: Another stop function, e.g. for signals.
     """
 
     looked: ClassVar[dict[tuple[str, str], float]] = {}  # (store, study) → time of this process's last query
@@ -117,9 +123,10 @@ def stopped_by_tag(tracker: Tracker, study: str) -> str:
 def leased_elsewhere(
     attempts: Attempts, specs: Iterable[RunSpec], heartbeats: HeartbeatMonitor
 ) -> dict[str, StoredRun]:
-    """Return the runs in which other processes now train these specifications.
+    """Return the runs in which other processes train these specifications, by identity.
 
-    The keys are specification identities.
+    Args:
+        attempts: All runs of each specification, by the identity of the specification.
     """
     holders = ((spec.identity, lease_owner(attempts[spec.identity], heartbeats)) for spec in specs)
     return {identity: run for identity, run in holders if run}
@@ -135,8 +142,8 @@ def wait_for_others(
 ) -> tuple[dict[str, StoredRun], list[RunSpec], list[RunSpec]]:
     """Wait until other processes finish the specifications or some become free.
 
-    A specification becomes free if its process ends without finishing the run, or sends no heartbeat for the duration of its
-    lease. The unfinished runs of a free specification are closed.
+    A specification becomes free if the process that trains it ends without finishing the run, or sends no heartbeat for the
+    duration of its lease. The unfinished runs of a free specification are closed.
 
     Args:
         finished: Function that returns the finished run of a specification from all its runs, or None.
@@ -178,12 +185,12 @@ def waiting_text(leased: Mapping[str, StoredRun]) -> str:
 
 
 def at_work_elsewhere(tracker: Tracker, heartbeats: HeartbeatMonitor) -> list[StoredRun]:
-    """Return the running runs of other machines whose heartbeats have not stopped."""
+    """Return the running runs on other machines, except runs whose heartbeats have stopped."""
     return [run for run in _running_elsewhere(tracker) if schema.TAG_SIGN in run.tags and not heartbeats.is_dead(run)]
 
 
 def without_heartbeat(tracker: Tracker) -> list[StoredRun]:
-    """Return the running runs of other machines that never sent a heartbeat."""
+    """Return the running runs on other machines that never sent a heartbeat."""
     return [run for run in _running_elsewhere(tracker) if schema.TAG_SIGN not in run.tags]
 
 
@@ -194,12 +201,9 @@ def _running_elsewhere(tracker: Tracker) -> list[StoredRun]:
 
 
 def observe_heartbeats(tracker: Tracker) -> HeartbeatMonitor:
-    """Wait until each running run of another machine sends a heartbeat.
+    """Wait for a heartbeat of each running run on another machine, and return the heartbeats.
 
     The function waits for a run at most for the duration of the run's lease.
-
-    Returns:
-        The observed heartbeats.
     """
     heartbeats, has_logged = HeartbeatMonitor(), False
     while silent := [run for run in at_work_elsewhere(tracker, heartbeats) if not heartbeats.has_moved(run)]:

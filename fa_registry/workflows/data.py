@@ -47,7 +47,8 @@ def overview(name: str = "", root: Path | None = None) -> list[DataRow]:
 def places(name: str = "", root: Path | None = None) -> list[DataRow]:
     """Return one row per path at which the package searches for a file of a data set.
 
-    A row has the data set's name, the kind of the file, its path, its MD5, and whether the file exists.
+    A row has the data set's name, the kind of the path (e.g. `source` or `decoded`), the path, the file's MD5, and whether the
+    file exists.
 
     Args:
         name: Name of one data set, or an empty string for all.
@@ -171,7 +172,7 @@ def state(row: DataRow) -> str:
 def _chosen(name: str) -> dict[str, Dataset]:
     """Return the named data set, or all data sets, by name.
 
-    Random targets are replaced by the data set that they are based on.
+    If `name` is a data set with random targets, the result is its original data set, under the name `name`.
     """
     if not name:
         return datasets.CATALOG.members()

@@ -28,10 +28,10 @@ OF_AN_AUDIT = ("run_id", "method", "setting", "seed", "control", "verdict", "out
 
 
 def runs(study: str = "", experiment: str = "", store: str = "") -> pd.DataFrame:
-    """Return one row per run, newest first, from the tables of the store.
+    """Return a frame with one row per run, newest first, from the tables of the store.
 
-    Headline metrics are rounded to four digits; `series` returns exact values. `attrs["units"]` and `attrs["words"]` of the
-    frame map each metric column to its unit and its label.
+    The metrics are rounded to four significant digits; `series` returns exact values. `attrs["units"]` and `attrs["words"]` of
+    the frame map each metric column to its unit and its label.
 
     Args:
         study: Only runs of this study; by default runs of all studies.
@@ -45,10 +45,10 @@ def runs(study: str = "", experiment: str = "", store: str = "") -> pd.DataFrame
 
 
 def series(run_id: str, store: str = "") -> pd.DataFrame:
-    """Return one row per epoch, metric and site of a run, with exact values.
+    """Return a frame with one row per epoch, metric and site of a run, with exact values.
 
-    Column `site` is <NA> if a metric has one value per epoch. If a value is missing, column `value` is nan and column `reason`
-    contains the reason. `attrs["units"]` and `attrs["words"]` of the frame map each metric to its unit and its label.
+    If a metric has only one value per epoch, column `site` is <NA>. If a value is missing, column `value` is nan and column
+    `reason` contains the reason. `attrs["units"]` and `attrs["words"]` of the frame map each metric to its unit and its label.
 
     Args:
         run_id: Id of the run, or the first characters of the id.
@@ -75,7 +75,7 @@ def series(run_id: str, store: str = "") -> pd.DataFrame:
 
 
 def audit_frame(report: AuditReport) -> pd.DataFrame:
-    """Return one row per judged run and one column per metric of the audit's table.
+    """Return a frame with one row per judged run and one column per metric of the audit's table.
 
     `attrs["units"]` and `attrs["words"]` of the frame map each metric column to its unit and its label.
     """

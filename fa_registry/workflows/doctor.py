@@ -34,12 +34,12 @@ from fa_registry.workflows.reports import REPORT, load_report
 from fa_registry.workflows.stores import in_browser, mlflow_page, open_tracker, registry_folder
 from fa_registry.workflows.verify import judging_audits
 
-MOST_TAGS = 5  # listed tags that disagree with an audit
+MOST_TAGS = 5  # largest number of listed tags that disagree with an audit
 SMALL = 64 * 2**20  # bytes; the indices of a smaller database are checked too, which takes a second
 CHECK_SECONDS = 20.0  # limit of the check of a database, because it blocks writers
 STEPS = 10_000  # sqlite instructions between two readings of the clock
 MOST_PROBLEMS = 3  # reported problems of a database
-WORTH = 1.5  # least speed-up of matrix products; a smaller gain is lost to the casts around them
+WORTH = 1.5  # least speed-up of matrix products for which bf16 is advised; casts to bf16 and back use up a smaller gain
 
 
 def examine(
@@ -49,12 +49,12 @@ def examine(
 
     A row has the fields `check` (name), `ok` (whether the check passed), `state` (short text) and `found` (details). State
     `missing` means that files of a data set are missing, which does not fail the check. Stale items of killed processes do not
-    fail a check either because the next command that writes removes them.
+    fail a check either, because the next command that writes to the store removes these items.
 
     Args:
         repair: Whether to remove stale items; the state of their row is then `repaired`.
-        pages: Folder of pages to check.
-        lost_hosts: Names of other machines that no longer exist. If `repair` is True, their runs without a heartbeat are closed.
+        pages: Folder to check for half-written pages.
+        lost_hosts: Names of other machines that no longer exist. Runs of these machines that never sent a heartbeat are closed.
 
     Raises:
         UsageError: `lost_hosts` was given without `repair`.
@@ -133,7 +133,7 @@ def _unknown(tracker: Tracker, lost_hosts: Sequence[str]) -> Iterator[dict[str, 
             state, advice = (
                 "unknown",
                 (
-                    "; these runs have no heartbeat, so only you know whether the machine still exists. If it no longer exists, "
+                    "; these runs have no heartbeat, so only you know whether the machine still exists. If the machine is gone, "
                     f"`fa-registry doctor --repair --gone {shlex.quote(host)}` closes the runs"
                 ),
             )
@@ -221,7 +221,7 @@ def _bf16() -> str:
 def _is_missing(store: str) -> bool:
     """Return whether the store is a sqlite database that does not exist or is empty.
 
-    A check must not create the database because its name may be mistyped.
+    A check must not create a missing database, because its name may be mistyped.
     """
     path = sqlite_path(resolve_uri(store))
     return path is not None and not (path.exists() and path.stat().st_size)

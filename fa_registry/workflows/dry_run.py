@@ -27,7 +27,7 @@ BUSY = 0.1  # if the probe waits for a processor for a larger share of its time,
 
 @dataclass(frozen=True)
 class SettingPlan:
-    """The plan of one setting.
+    """Runs and estimated training time of one setting of a study.
 
     Attributes:
         setting: Name of the setting.
@@ -61,7 +61,7 @@ class SettingPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of a study.
+    """Runs and estimated training time of a study.
 
     Attributes:
         `twin`: Description of the study variant that the overrides define.
@@ -73,7 +73,7 @@ class Plan:
         seconds: Estimated time of all runs in one process, or None if the time of a setting is unknown.
         seconds_left: Estimated time of the incomplete runs in one process, or None if the time of a setting is unknown.
         seconds_by_jobs, seconds_left_by_jobs: The same times for `jobs` parallel processes on this machine.
-        waiting: Share of the timing during which processes waited for a processor.
+        waiting: Fraction of the time in which the timed processes waited for a processor.
         remarks: Explanations for the user.
     """
 
@@ -114,11 +114,12 @@ def plan_study(
     probing: bool = True,
     keep_states: int = 0,
 ) -> Plan:
-    """Return the plan of a study without training or writing anything.
+    """Return the runs and the estimated training time of a study, without training or writing anything.
 
     Args:
+        jobs: Number of parallel processes; 0: the default.
         edition: Edition of the rules in `stop_on`.
-        stop_on: Rules that end a run when they fire.
+        stop_on: Comma-separated codes of the rules that end a run when they fire.
         force: Whether to plan the training of complete runs too.
         keep_trained: Whether a run that other code trained counts as complete.
         probing: Whether to time training steps.
@@ -249,11 +250,11 @@ def _time_remarks(settings: Sequence[SettingPlan], probed: Probe, processes: int
         )
     if usable_processes < processes:
         explanation = (
-            "runs on one GPU are counted one after another"
+            "runs on one GPU are trained one after another"
             if usable_processes == 1
-            else f"this machine has {usable_processes} cores"
+            else f"only {usable_processes} run at a time, because this machine has {usable_processes} cores"
         )
-        remarks.append(f"With {processes} runs in parallel: {explanation}.")
+        remarks.append(f"The times for {processes} runs in parallel assume that {explanation}.")
     if probed.waiting > BUSY:
         slowdown = 1 / (1 - probed.waiting)
         remarks.append(

@@ -1,7 +1,7 @@
 """Search for runs with the same final weights but different specifications.
 
-Such runs are a finding, except if their specifications must give the same weights: see `may_share_weights`. The content of
-the weights is compared because the metadata of a file can be changed.
+Such runs get a mismatch, unless their specifications must give the same weights (see `may_share_weights`). The content of the
+weights is compared, because the metadata of a file can be changed.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ INITIAL_WEIGHTS = "initial weights"
 NOT_COMPARABLE = "some weights are not finite, so equal weights of two such runs prove nothing"
 LOST = 2.0**-25  # a change of a float32 number by this fraction is lost in rounding
 SHOWN = 3
-FEW = 100  # up to so many digests are searched one by one; reading all runs of a large store takes seconds
+FEW = 100  # up to this number, digests are searched one by one; reading all runs of a large store takes seconds
 
 
 def final_weights(tracker: Tracker, record: RunRecord) -> Check:
     """Check that the checkpoint contains the weights whose digest the run recorded.
 
-    Older releases recorded only the digest of the file.
+    Runs of older releases recorded only the digest of the file, and only this digest is checked.
     """
     path = tracker.artifact(record.run_id, schema.FINAL)
     if path is None:  # recomputing needs it, and reports it
@@ -56,9 +56,9 @@ def final_weights(tracker: Tracker, record: RunRecord) -> Check:
 def initial_weights(tracker: Tracker, record: RunRecord) -> Iterator[Check]:
     """Yield a failed check if the file does not contain the recorded initial weights.
 
-    The digest of the weights is recorded in provenance.json. The digest of the file is not enough: The owner of the store can
-    record the digest of another run's file, or add a file that the run never recorded. `training.replay_from_seed` checks
-    whether the seed gives the recorded weights.
+    The digest of the weights is recorded in provenance.json. The digest of the file is not enough: the owner of the store can
+    record the digest of another run's file, or add a file that the run never recorded. Another module,
+    `training.replay_from_seed`, checks whether the seed gives the recorded weights.
     """
     recorded = record.provenance.get("initial_weights", "")
     path = tracker.artifact(record.run_id, schema.INITIAL) if recorded else None
@@ -77,9 +77,9 @@ def initial_weights(tracker: Tracker, record: RunRecord) -> Iterator[Check]:
 def compared(tracker: Tracker, records: Sequence[RunRecord]) -> list[RunRecord]:
     """Return the records, with a mismatch on each record that duplicates another run.
 
-    A record is a duplicate if its final weights equal those of another record or of another run in the store. Other runs in the
-    store are found by the digest in their tags, and confirmed by the digest in their recorded files. The order of the records
-    does not change.
+    A record is a duplicate if its final weights equal those of another record or of another run in the store, or almost equal
+    those of another record (see `near_copies`). Other runs in the store are found by the digest in their tags, and confirmed by
+    the digest in their recorded files. The order of the records does not change.
     """
     digests = [record.provenance.get("final_weights") or _content(tracker, record) for record in records]
     by_digest: dict[str, list[RunRecord]] = {}
@@ -96,9 +96,9 @@ def compared(tracker: Tracker, records: Sequence[RunRecord]) -> list[RunRecord]:
 
 
 def _with_near(record: RunRecord, similar_runs: Mapping[str, str], records_by_id: Mapping[str, RunRecord]) -> RunRecord:
-    """Add a finding that names runs with almost the same weights.
+    """Add a failed check that names runs with almost the same weights.
 
-    A record that already has a finding is not changed.
+    A record that already has a failed check of the final weights is not changed.
     """
     if not similar_runs or any(_is_found(check) for check in record.integrity.checks):
         return record
@@ -117,8 +117,8 @@ def _is_found(check: Check) -> bool:
 def may_share_weights(first: RunSpec, second: RunSpec) -> bool:
     """Return whether two specifications must give the same final weights.
 
-    Equal weights are then not a finding. Two specifications give the same weights if they differ only in fields that have no
-    effect. These fields have no effect:
+    If they must, equal weights are not reported. Two specifications give the same weights if they differ only in fields that have
+    no effect. These fields have no effect:
     - if nothing was trained (no epoch, a learning rate of 0, or `linear_lq` without `learn`): all fields except those that
       determine the initial weights;
     - if no block is trained and backpropagation trains the embedding (`frozen`, or `ladder_0` of `bp`): the method;
@@ -127,8 +127,9 @@ def may_share_weights(first: RunSpec, second: RunSpec) -> bool:
     - if errors are backpropagated end to end: credit_norm, and options that choose where a credit is applied;
     - if there is only one epoch: the schedule;
     - a penalty or a weight decay that is so small that float32 rounding removes its effect.
-    For adopted weights, the owner states the seed and the setting. One file may appear under several seeds and settings, but
-    only under one method. Among the seeds of one group, `protocol.paired_runs` counts such a file only once.
+
+    The owner of an adopted run states its seed and setting. Therefore several adopted runs may have the same weights file if their
+    seeds or settings differ, but not if their methods differ. In one group, `protocol.paired_runs` counts such a file only once.
     """
     if first.weights and second.weights:
         return _rule(first) == _rule(second)
@@ -207,7 +208,7 @@ def _rule(spec: RunSpec) -> tuple[object, ...]:
 def _end_to_end(spec: RunSpec) -> bool:
     try:
         return methods.CATALOG.get(spec.method).end_to_end
-    except (UnknownName, PluginError):  # of a plugin that is not installed here, or broken
+    except (UnknownName, PluginError):  # the plug-in is not installed here or is broken
         return False
 
 
@@ -271,7 +272,7 @@ def _with_finding(record: RunRecord, candidates: Iterable[RunRecord]) -> RunReco
 
 
 def _with_check(record: RunRecord, finding: Check) -> RunRecord:
-    """Replace the passed check of the record's final weights by this finding."""
+    """Replace the passed check of the record's final weights by the failed check `finding`."""
     integrity = record.integrity
     remaining_checks = tuple(check for check in integrity.checks if check.subject != FINAL_WEIGHTS or _is_found(check))
     return dataclasses.replace(

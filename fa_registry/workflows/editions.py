@@ -31,7 +31,7 @@ def load_or_name(name: str, problems: list[str], thresholds: Mapping[str, float]
     Args:
         name: Name of the edition or path of its file.
         problems: List to which errors in the edition or the thresholds are appended.
-        thresholds: Mapping from a rule to its new threshold.
+        thresholds: Mapping from the code of a rule to its new threshold.
     """
     prefix = f"edition {name}: "
     try:
@@ -48,12 +48,13 @@ def load_or_name(name: str, problems: list[str], thresholds: Mapping[str, float]
 def chosen_editions(
     edition_of_study: str, edition: str, editions: Sequence[str], thresholds: Mapping[str, float], problems: list[str]
 ) -> tuple[Edition, ...]:
-    """Return the editions to judge by, the leading edition first.
+    """Return the editions to judge by. The first, leading edition determines the verdicts.
 
     Args:
-        edition_of_study: The study's edition. It is the leading edition if `editions` contains it, or if no edition is given.
+        edition_of_study: The study's edition. The study's edition leads if `editions` contains it, or if the user gave no edition.
+        edition: The only edition to judge by, or an empty string.
         editions: Several editions to judge by, instead of `edition`.
-        thresholds: Mapping from a rule to its new threshold in the leading edition.
+        thresholds: Mapping from the code of a rule to its new threshold in the leading edition.
     """
     if edition and editions:
         problems.append(f"editions: expected --edition or --editions, found both ({edition}; {', '.join(editions)})")
@@ -105,15 +106,15 @@ def _leading_first(edition_of_study: str, names: Sequence[str]) -> list[str]:
 
 
 def leading_edition(selector: RunSelector, judging: JudgingOptions) -> str:
-    """Return the name of the leading edition as typed.
+    """Return the name of the leading edition, as the user typed it.
 
-    The name is empty if the user gave no edition. Then the study's edition is the leading edition.
+    If the user gave no edition, the name is empty, and the study's edition is the leading edition.
     """
     return _leading_first(selector.as_asked.edition, judging.editions)[0] if judging.editions else judging.edition
 
 
 def checked_terms(selector: RunSelector, judging: JudgingOptions, problems: list[str]) -> tuple[Edition, ...]:
-    """Return the editions to judge by, the leading edition first.
+    """Return the editions to judge by, with the leading edition first.
 
     Append errors in the options, the editions or the study to `problems`.
     """

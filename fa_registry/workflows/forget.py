@@ -39,7 +39,9 @@ class ForgettableRun:
 
 
 def forgettable(run_ids: Sequence[str], store: str = "") -> list[ForgettableRun]:
-    """Return a description of each run, without moving any run.
+    """Return a description of each run that `run_forget` would move to MLflow's bin.
+
+    No run is moved.
 
     Args:
         run_ids: Run ids, or the first characters of run ids.

@@ -36,13 +36,13 @@ from fa_registry.training.run_setup import build_network
 # 48 steps two methods on resmlp are at least 0.16 apart. The honest store of tests/security is measured by a test.
 NEAREST_HONEST = 0.0092
 LIMIT = NEAREST_HONEST / 8
-SHORT = 0.07  # distance travelled in those 12 steps, as a fraction of the initial weights
+SHORT = 0.07  # change of the weights in those 12 steps, as a fraction of the initial weights
 # Fraction of a tensor's norm, not counting weight decay: after less movement, float32 cannot distinguish two methods.
 MOVED = 1e-3
-SAMPLED = 64  # entries of a run's weights that are compared before all are
+SAMPLED = 64  # entries of a run's weights that are compared before all entries are compared
 KEYS = 8  # sampled entries by which runs are sorted
-NEIGHBOURS = 32  # each run is compared with so many neighbours in that order
-ALIKE = 0.4  # share of the sample that must be near: fewer than half of the numbers were changed
+NEIGHBOURS = 32  # number of neighbours in the sorted order with which each run is compared
+ALIKE = 0.4  # fraction of the sample that must be near, because a copy may have up to half of its numbers changed
 LEAST_ENTRIES = 8  # equality of a smaller tensor is no evidence
 LEAST_STEPS = 3  # in fewer steps, two methods may move the readout equally
 MOST_CANDIDATES = 20_000  # pairs that are compared entry by entry
@@ -66,7 +66,7 @@ def near_copies(tracker: Tracker, records: Sequence[RunRecord]) -> dict[str, dic
     initial weights cannot be computed on this machine, the initial weights of the other run are used.
 
     Returns:
-        For each run of a pair: run id → {id of the other run → text that describes which weights are equal}.
+        Mapping from the id of each run of a pair to a mapping: id of the other run → text that describes which weights are equal.
     """
     ordered = sorted(records, key=lambda record: (record.spec.architecture, record.spec.seed, record.run_id))
     runs = [run for record in ordered if (run := _trained(tracker, record))]
@@ -156,7 +156,10 @@ def trained_names(final: Mapping[str, Tensor], initial: Mapping[str, Tensor]) ->
 
 
 def _has_moved(final: Tensor, initial: Tensor) -> bool:
-    """Return whether the direction of a tensor changed, because weight decay changes only the length."""
+    """Return whether the direction of a tensor changed.
+
+    The length is ignored, because weight decay alone changes only the length.
+    """
     final, initial = final.double(), initial.double()
     shrunk = initial * (final @ initial / (initial @ initial))
     return bool((final - shrunk).norm() > MOVED * final.norm())
@@ -272,15 +275,16 @@ def _near(tracker: Tracker, runs: Sequence[_Trained]) -> Iterator[tuple[_Trained
 
 def _near_text(changed: int, total: int, ratio: float) -> str:
     return (
-        f"except for {changed:,} of {total:,} numbers: the distance of the two runs is {ratio:.2g} of their distance from the "
-        f"initial weights, but the distance of two honest runs is at least {NEAREST_HONEST:g}"
+        f"except for {changed:,} of {total:,} numbers: the distance between the two runs is {ratio:.2g} times their distance "
+        f"from the initial weights. Between two honest runs, this ratio is at least {NEAREST_HONEST:g}"
     )
 
 
 def _candidates(runs: Sequence[_Trained]) -> list[tuple[_Trained, _Trained]]:
     """Return the pairs of runs with close samples.
 
-    The runs are sorted by one sampled weight, and only neighbours are compared. This is repeated for KEYS sampled weights.
+    The runs are sorted by one sampled weight, and only neighbours in this order are compared. The sorting is repeated for KEYS
+    sampled weights.
     """
     if len(runs) < 2:
         return []

@@ -81,10 +81,11 @@ class JudgingOptions:
     """Options that decide how runs are judged: editions, thresholds and waivers.
 
     Attributes:
-        edition, editions: the leading edition and further editions, see editions.chosen_editions.
-        thresholds: rule code → threshold that replaces the one of the leading edition.
+        edition: the only edition to judge by. If `edition` and `editions` are empty, the study's edition is used.
+        editions: several editions to judge by, instead of `edition`; see editions.chosen_editions.
+        thresholds: rule code → threshold that replaces the threshold of the leading edition.
         waivers: path of a waiver file. If empty, the file that the study names is used, if the study names one.
-        strict: whether to judge like the published code instead of by an edition.
+        strict: whether to judge by the edition of the published code, rules.STRICT. Then no other edition may be given.
     """
 
     edition: str = ""
@@ -178,7 +179,7 @@ class ReportOutput:
 
 
 def checked_pages(pages: ReportOutput, problems: list[str]) -> None:
-    """Append errors of the output folder and of the user's templates to `problems`.
+    """Append errors in the output folder and in the user's templates to `problems`.
 
     The check is made before the runs are judged, because an error at the end would waste the work.
     """

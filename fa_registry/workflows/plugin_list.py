@@ -58,9 +58,9 @@ def _imported(plugin: tuple[str, str], stop: Callable[[], bool], report: Callabl
 
 
 def members(family: str) -> list[dict[str, str]]:
-    """Return name, one-line description and file of all plug-ins of a kind.
+    """Return the name, one-line description and file of each plug-in of a kind.
 
-    The editions, studies and templates are listed in the same way.
+    Editions, studies and templates can be listed in the same way.
 
     Args:
         family: one of FAMILIES.

@@ -116,7 +116,7 @@ class Probe:
 def kind(spec: RunSpec) -> RunSpec:
     """Return the specification that represents all runs with equally expensive training steps.
 
-    Runs of one kind differ only in the seed, the number of epochs, and the strength of the penalty.
+    Runs of one kind differ only in the seed, the number of epochs, and the strength of the residual penalty.
     """
     return dataclasses.replace(spec, seed=0, epochs=2, penalty=0.01 if spec.penalty else 0.0)
 
@@ -129,7 +129,7 @@ class ProbeJob:
         kinds: one specification per kind of run.
         root: folder with the files of data sets.
         device: GPU to use if the machine has several, e.g. `cuda:1`.
-        budget: maximum time in seconds.
+        budget: maximum time for all kinds together, in seconds.
     """
 
     kinds: tuple[RunSpec, ...]
@@ -293,18 +293,18 @@ def batches(setup: RunSetup) -> int:
 
 
 def run_time(setup: RunSetup, stopwatch: Stopwatch, budget: float) -> RunTime | None:
-    """Return the durations of training and measuring, or None if timing takes longer than the budget."""
+    """Return the durations of training and measuring, or None if timing would take longer than the budget."""
     trainer = Trainer(setup)
     first = stopwatch.time(
         lambda: _epoch(trainer, lambda all_batches: all_batches[: 1 if trainer.captured is None else WARM_UP + 2])
     )
-    # these passes over the test set and first steps decide whether it is timed, and are not part of the time
+    # the first steps only decide whether the timed steps and a pass over the test set fit into the budget
     if first * (STEPS + len(setup.splits.test_labels) / setup.spec.recipe.batch_size) > budget:
         return None
     training = training_seconds(trainer, stopwatch)
-    measured = measure(setup)  # the first measurement also draws what later ones reuse
+    measured = measure(setup)  # the first measurement also computes values that later measurements reuse
     measuring = stopwatch.time(lambda: measure(setup))
-    if is_third_party(setup):  # its reference gradient is checked at intervals of several epochs
+    if is_third_party(setup):  # the reference gradient of such a run is checked only every EVERY epochs
         unchecked = stopwatch.time(lambda: measure(setup, objection=""))
         measuring = unchecked + max(0.0, measuring - unchecked) / EVERY
     final = stopwatch.time(lambda: with_final(measured, setup, initial=trainer.initial))

@@ -25,7 +25,7 @@ LOG = logging.getLogger(__name__)
 
 
 LINES = 10  # approximate number of lines of a training run without a terminal
-EPOCHS_APART = 10  # smallest distance between two lines
+EPOCHS_APART = 10  # smallest number of epochs between two lines
 SECONDS_APART = 60.0  # if the last line is older, a line is logged at the next epoch
 
 

@@ -53,7 +53,7 @@ class Promotion:
         name, version: registered model and its version.
         reference: model reference for `load_model`.
         run_id: id of the promoted run.
-        verdict, edition: the verdict that decided about the promotion, and its edition.
+        verdict, edition: the verdict on which the promotion was decided, and the edition of this verdict.
         promoted: False if the same version existed before.
         verdicts: description of each edition of the audit → verdict.
         aliases: aliases that this promotion set.
@@ -163,7 +163,7 @@ def _check_opinion(run: StoredRun, opinion: Opinion, report: AuditReport, index:
 
 
 def _deciding(run: StoredRun, candidates: list[EditionReference], edition: str) -> EditionReference:
-    """Return the edition whose verdict decides about the promotion.
+    """Return the edition whose verdict decides whether the run may be promoted.
 
     An edition with changed thresholds cannot decide. An edition that has the name of a built-in edition but another digest
     cannot decide either, because the report in the store could have been edited.
@@ -198,15 +198,17 @@ def run_promote(
     author: str = "",
     location: StoreLocation = StoreLocation(),
 ) -> Promotion:
-    """Register the run's final weights as a model version, with card, feedback and specification.
+    """Register a run's final weights as a model version, with card, feedback and specification.
 
-    Before anything is written, all metrics of the run are recomputed as in `verify`, and all checks must pass.
+    Before anything is written, all metrics of the run are recomputed as in `verify`. If a metric or a file differs from what was
+    recorded, nothing is written.
 
     Args:
         run: run id, or the first characters of it.
         name: name of the registered model. If empty, the name is made from method and setting.
         aliases: aliases to set in addition to the alias of the verdict.
-        edition: edition whose verdict decides. If empty, the leading edition of the newest audit decides.
+        edition: edition whose verdict decides whether the run may be promoted. If empty, this is the leading edition of the
+            newest audit.
         despite: reason to promote a run whose verdict is FAIL or INCOMPLETE.
         author: person who gives the reason `despite`. If empty, the user's login name is used.
         location: the store, and the folder of data sets.
@@ -239,7 +241,7 @@ def run_promote(
     origin_aliases = [ADOPTED] if record.spec.weights else []
     is_alias_taken = existing_version and any(
         main_alias in registered.aliases for registered in versions
-    )  # no version has it if an earlier promotion was killed
+    )  # no version has the alias if an earlier promotion was killed
     new_aliases = tuple(dict.fromkeys([*([] if is_alias_taken else [main_alias, *origin_aliases]), *aliases]))
     for alias in new_aliases:
         registry.set_alias(version, alias)
@@ -410,7 +412,7 @@ def check_override(run: StoredRun, opinion: Opinion, reason: str | None, author:
     """Return the reason and author for promoting a failed run, or None if no reason is necessary.
 
     Args:
-        opinion: the verdict that decides.
+        opinion: the verdict that decides whether the run may be promoted.
         reason: the reason that the user gave, or None.
         author: author of the reason. If empty, the user's login name is used.
 
@@ -463,8 +465,8 @@ def verdict_alias(deciding: Opinion, adopted: bool = False) -> str:
     If the edition is not built in, the alias also contains the edition's name and digest, e.g. `pass-lenient-1a2b3c4d`.
 
     Args:
-        deciding: the verdict that decides about the promotion.
-        adopted: whether the run is an adopted run. If so, and the verdict needs no reason, `adopted` replaces the outcome.
+        deciding: the verdict that decides whether the run may be promoted.
+        adopted: whether the run is an adopted run. If so, and the verdict needs no reason, the alias begins with `adopted`.
     """
     outcome, edition = deciding.verdict.outcome, deciding.edition
     outcome = ADOPTED if adopted and outcome not in NEEDS_REASON else outcome

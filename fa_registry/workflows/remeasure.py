@@ -72,7 +72,7 @@ from fa_registry.workflows.user_loops import of_own_loop
 
 LOG = logging.getLogger(__name__)
 ROLES = {"checkpoint": schema.FINAL, "feedback": schema.FEEDBACK, "initial": schema.INITIAL}
-# Starting a process takes 5 s of a core, recomputing a run of the digits study 1 s, replaying an epoch of it 0.1 s.
+# To start a process takes 5 s of one core; to recompute a run of the digits study, 1 s; to replay an epoch of such a run, 0.1 s.
 RUNS_A_PROCESS = 8
 EPOCHS_A_RUN = 10
 
@@ -113,7 +113,7 @@ def remeasure_all(
     """Recompute the metrics of several runs, and return one result per run in the order of `runs`.
 
     An error in one run does not affect the other runs. Each run is recomputed with its recorded number of threads, so the
-    metrics do not depend on the number of processes.
+    metrics do not depend on the number of processes. Runs with the same final weights as another run get a mismatch.
 
     Args:
         measuring: options, as `checked_measuring` returns them.
@@ -124,7 +124,7 @@ def remeasure_all(
     measuring = with_chosen(tracker, runs, measuring)
     results = _each(tracker, runs, partial(_gather_there, opener, measuring, data_root), measuring, data_root)
     results = _with_third_party(tracker, results, partial(_third_party_there, opener, measuring, data_root), measuring)
-    # mark runs with equal final weights
+    # runs with the same final weights as another run get a mismatch
     records = compared(tracker, [outcome.record for outcome in results if outcome.record])
     by_id = {record.run_id: record for record in records}
     return [
@@ -175,7 +175,7 @@ def checked_measuring(measuring: RemeasureOptions, problems: list[str]) -> Remea
 def _each(
     tracker: Tracker, runs: Sequence[StoredRun], job: Callable, measuring: RemeasureOptions, data_root: Path | None
 ) -> list[RemeasuredRun]:
-    """Recompute all runs, one group per set of imported third-party packages; workers call `job`."""
+    """Recompute all runs, in groups that import the same third-party packages; workers call `job`."""
     if measuring.trust_logged:
         spill_file = SpillFile()
         return [_laid(remeasure_one(tracker, run, measuring, data_root), run, spill_file) for run in runs]
@@ -232,7 +232,7 @@ def _on_a_cluster(
             stop: StopCheck,
             report: EventSink,
         ) -> None:
-            """Run the jobs with the executor in so many processes."""
+            """Run the jobs with the executor in `processes` processes."""
             executor.run(
                 jobs,
                 partial(_in_one_step, job_function),
@@ -386,7 +386,7 @@ def replay_remark(results: Sequence[RemeasuredRun]) -> Iterator[str]:
 
 
 def report_replay(measuring: RemeasureOptions, results: Sequence[RemeasuredRun]) -> Replay:
-    """Return the nonce and the list of completely replayed runs with their results, for the report."""
+    """Return the nonce and the result of each completely replayed run, for the report."""
     runs = []
     for outcome in results:
         if outcome.run.run_id in measuring.whole:
@@ -414,7 +414,7 @@ def remeasure_run(
 ) -> tuple[RunRecord, ReplayResult | None]:
     """Recompute a run's metrics, compare them with the logged metrics, and replay training steps.
 
-    If `measuring.trust_logged` is set, only the digests of the files are checked.
+    If `measuring.trust_logged` is set, nothing is recomputed, and only the code and the digests of the files are checked.
 
     Returns:
         The record with the recomputed metrics, and the result of the replay or None if no step was replayed.

@@ -25,7 +25,7 @@ from fa_registry.training.replay_from_seed import ALL, AUTO
 from fa_registry.workflows.options import RemeasureOptions
 
 NONCE = re.compile(r"[0-9a-fA-F]{1,64}")
-ROWS = 5  # epochs of a chosen run whose measurements are recomputed under `auto`
+ROWS = 5  # number of epochs of a completely replayed run whose measurements are recomputed with `replay="auto"`
 
 
 def drawn_nonce() -> str:
@@ -37,7 +37,7 @@ def drawn_nonce() -> str:
 
 
 def asked_nonce(typed: str) -> str:
-    """Return the nonce that the user typed, or a random nonce for an empty string.
+    """Return the nonce that the user typed, or a random nonce if `typed` is empty.
 
     Raises:
         ValueError: `typed` is not a hexadecimal number of 1 to 64 digits.
@@ -52,8 +52,8 @@ def asked_nonce(typed: str) -> str:
 def chosen_runs(tracker: Tracker, runs: Sequence[StoredRun], measuring: RemeasureOptions) -> frozenset[str]:
     """Return the ids of the runs that the audit replays completely.
 
-    With `replay="all"`, these are all runs. With `replay="auto"`, these are one run per group and all frozen controls. Adopted
-    runs are never replayed. With any other value, or if `trust_logged` is set, the result is empty.
+    With `replay="all"`, the audit replays all runs. With `replay="auto"`, the audit replays one run per group and all frozen
+    controls. Adopted runs are never replayed. With any other value, or if `trust_logged` is set, the result is empty.
     """
     if measuring.trust_logged or measuring.replay not in (AUTO, ALL):
         return frozenset()

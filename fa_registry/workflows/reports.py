@@ -24,7 +24,7 @@ LOG = logging.getLogger(__name__)
 REPORT = "audit.json"
 USUAL = f"reports/{REPORT}"
 NUMBER = re.compile("[0-9]{1,9}")
-LARGEST = 2**30  # bytes; a report of 10,000 runs has 400 MB
+LARGEST = 2**30  # maximum size of a report in bytes; a report of 10,000 runs has 400 MB
 
 
 def run_report(file: str, study: str, pages: ReportOutput, store: str = "") -> list[Path]:
@@ -91,7 +91,7 @@ def audits_of(tracker: Tracker, study: str) -> list[StoredRun]:
 
 
 def numbered(audits: Sequence[StoredRun]) -> dict[str, str]:
-    """Return the tag with the number of the next audit.
+    """Return the tag that contains the number of the next audit.
 
     Args:
         audits: earlier audits, newest first.
@@ -193,7 +193,7 @@ def _incomplete(report: AuditReport) -> Iterator[str]:
 
 def _other_schema(version: int) -> str:
     if version < SCHEMA:
-        return "an older release wrote the report; audit the runs again with this release, or read it with the older release"
+        return "an older release wrote the report; audit the runs again, or read the report with the older release"
     return "a newer release wrote the report; update fa_registry"
 
 

@@ -73,7 +73,7 @@ def checked_watch(edition: str, stop_on: str, problems: list[str]) -> MonitoredR
 
 
 def is_watchable(rule: Rule) -> bool:
-    """Return whether a rule can be evaluated during training, from the metrics of one run at one epoch."""
+    """Return whether the metrics of one run at one epoch are sufficient to evaluate a rule."""
     cards = [diagnostic.card for diagnostic in diagnostics.CATALOG.members().values()]
     final_cards = [card for card in cards if card.when == "final"]
     needs_final = any(card.covers(condition.quantity) for card in final_cards for condition in rule.conditions)
@@ -81,11 +81,11 @@ def is_watchable(rule: Rule) -> bool:
 
 
 class Monitor:
-    """Monitor of the rules in one run.
+    """Object that checks rules during one run and sets a tag for each rule that fires.
 
     Args:
         watch: the rules to check.
-        report: function that sets tags on the run. Each rule that fires for the first time is reported as a tag.
+        report: function that sets tags on the run.
         rows: metrics of the epochs before an interruption, if the run is resumed.
 
     Attributes:

@@ -34,8 +34,8 @@ class RunStatus:
         fired: rule code → first epoch at which the rule fired.
         rate: epochs per second, or None if unknown.
         left: estimated remaining seconds, or None if unknown.
-        silent: seconds since the last heartbeat that this process observed. The value is 0 at the first poll, and for runs
-            that are not running.
+        silent: seconds since this process last observed a new heartbeat. The value is 0 at the first poll, and for a run that
+            is not running.
     """
 
     run_id: str
@@ -110,7 +110,10 @@ class StatusPoller:
         )
 
     def _rate(self, run: StoredRun, epoch: int) -> float | None:
-        """Return the epochs per second since the first poll, or since the start or resumption of the run."""
+        """Return the epochs per second since the first poll, or None if unknown.
+
+        If no epoch has ended since the first poll, the value is for the time since the run was started or resumed.
+        """
         first_epoch, start_time = self._seen.setdefault(run.run_id, (epoch, self.clock()))
         if epoch == first_epoch:
             resumed = run.tags.get(schema.TAG_RESUMED, "")

@@ -143,7 +143,7 @@ def _by_study(tracker: Tracker, selector: RunSelector) -> Selection:
 
 
 def _asked(study: Study, overrides: Mapping[str, Any]) -> dict[str, str]:
-    """Return the values that the user set in place of those in the study's file, without the device."""
+    """Return the values with which the user replaced values of the study's file, without the device."""
     listed = [str(seed) for seed in overrides.get("seeds") or ()]
     values = {"seeds": ", ".join(listed), "epochs": overrides.get("epochs"), **study.twin.overrides}
     return {name: str(value) for name, value in values.items() if value}
@@ -156,9 +156,10 @@ def _text(study: Study, requested: Mapping[str, str]) -> str:
 
 
 def _as_trained(tracker: Tracker, selector: RunSelector) -> tuple[Study, list[str]]:
-    """Return the requested study and remarks.
+    """Return the study whose runs are selected, and remarks.
 
-    If no run of this study is finished, but a study variant was trained, return the variant that was trained last.
+    If no run of the requested study is finished but a study variant was trained, return the variant that was trained last.
+    Otherwise, or if the user requested a variant or a number of epochs, return the requested study.
     """
     study = selector.as_asked
     is_changed = study.twin.description or selector.overrides.get("epochs")
@@ -260,8 +261,8 @@ def never_trained(spec: RunSpec) -> Exclusion:
 def half_written(tracker: Tracker, run: StoredRun, spec: RunSpec | None = None) -> Exclusion:
     """Return the exclusion of a run whose status tag is not one of the finished statuses.
 
-    If the run has recorded files, these files decide about the reason, because the author could have edited the tag to
-    exclude the run. If the run failed, the exclusion contains its traceback.
+    If the run has recorded files, the reason comes from these files, because the author could have edited the tag to exclude the
+    run. If the run failed, the exclusion contains its traceback.
     """
     status = run.tags.get(schema.TAG_STATUS, "not set")
     if schema.TAG_ARTIFACTS in run.tags:  # set when the digests are recorded, in one call with the status
@@ -291,7 +292,7 @@ def failure_text(tracker: Tracker, run_id: str) -> str:
 
 
 def is_hidden(run: StoredRun) -> bool:
-    """Return whether a run has recorded digests but a status tag of a run that did not end.
+    """Return whether a run has recorded digests although its status tag states that it did not end.
 
     The author may have edited the status tag of such a run to exclude the run from an audit.
     """
@@ -302,8 +303,8 @@ def is_hidden(run: StoredRun) -> bool:
 def own_spec(tracker: Tracker, run: StoredRun) -> RunSpec | None:
     """Return the specification in the run's spec.json, or None.
 
-    The result is None if the file is missing or unreadable, or if the specification is not the one that the run's tag names. In
-    these cases the audit uses only the tags of the run, and another check reports the error.
+    The result is None if the file is missing or unreadable, or if the run's tag names another specification. In these cases, the
+    audit uses only the tags of the run, and another check reports the error.
     """
     spec = _read(tracker, run, schema.SPEC, RunSpec)
     return spec if spec and spec.identity == run.tags.get(schema.TAG_SPEC) else None
@@ -311,10 +312,10 @@ def own_spec(tracker: Tracker, run: StoredRun) -> RunSpec | None:
 
 # Which sets of a method's seeds were judged before: every further set is another interim analysis, with a wider interval.
 #
-# An author who audits, adds seeds, audits again and stops when the margin clears, clears it by luck in 8 % of cases where the
-# page states 2.5 %. Therefore an audit writes to each of its runs which sets of seeds have been judged, and the next audit reads
-# it there, without a further query. A set that was judged before keeps its number: auditing the same seeds again is no new
-# analysis. A single seed has no interval and is no interim analysis.
+# An author may audit, add seeds, and audit again until the margin is large enough. By chance, this succeeds in 8 % of cases,
+# although the page states 2.5 %. Therefore an audit writes to a tag of each run which sets of seeds have been judged. The next
+# audit reads this tag without a further query. A set that was judged before keeps its number, because auditing the same seeds
+# again is no new analysis. A single seed has no interval, so its audit is no interim analysis.
 
 
 MOST_LOOKS = 200  # sets that fit into a tag: 13 characters each, of the 5,000 that MLflow allows
@@ -323,17 +324,17 @@ MOST_LOOKS = 200  # sets that fit into a tag: 13 characters each, of the 5,000 t
 def previous_seed_sets(
     records: Sequence[RunRecord], stored: Iterable[StoredRun]
 ) -> tuple[dict[str, int], dict[str, str]]:
-    """Return the number of this interim analysis for each group of runs.
+    """Return the number of this interim analysis for each group of runs, and new tags.
 
     A group contains the runs of one method in one setting, which differ only in the seed (see grouping.seeds_key). Each
-    audit of another set of seeds is an interim analysis. Controls and groups with a single seed are not counted.
+    audit of another set of seeds is an interim analysis. Controls and groups with a single seed are omitted.
 
     Args:
         records: runs that this audit judges.
         stored: the same runs with their tags. Earlier audits recorded the judged sets of seeds in these tags.
 
     Returns:
-        Key of the group → number of this interim analysis, and run id → new value of the tag TAG_LOOKS.
+        Two mappings: key of the group → number of this interim analysis, and run id → new value of the tag TAG_LOOKS.
     """
     sets_by_run = {run.run_id: run.tags.get(schema.TAG_LOOKS, "").split() for run in stored}
     groups: dict[str, list[RunRecord]] = {}
@@ -365,16 +366,16 @@ def _name(seeds: Iterable[int]) -> str:
     return f"{len(ordered)}:{hashlib.sha256(repr(ordered).encode()).hexdigest()[:8]}"
 
 
-# Runs of the store that an audit leaves out although they are other seeds, or other trials, of the methods it judges.
+# Runs in the store that an audit does not judge, although they are other seeds or other trials of the judged methods.
 #
-# An author can pick seeds through the selection of the audit: a study file, an experiment, run ids. Therefore the whole store
-# is searched, including deleted runs. A run belongs to a group by its parameters or its spec.json, because tags are the first
-# thing that can be edited. There are one or two queries per setting, not one per run (docs/decisions/0034).
+# An author can choose favourable seeds with the selection of the audit: a study file, an experiment or run ids. Therefore the
+# whole store is searched, including deleted runs. The parameters or spec.json of a run determine its group, because tags are
+# easy to edit. There are one or two queries per setting, not one per run (docs/decisions/0034).
 
 
 COMPARED = ("architecture", "dataset", "epochs")  # parameters that all runs of a setting share
 FREE = ("cfg/seed", "cfg/weights")  # parameters in which the runs of one group differ
-Candidate = tuple[StoredRun, RunSpec | None]  # a run that may be of a judged setting, and its spec.json
+Candidate = tuple[StoredRun, RunSpec | None]  # a run that may have a judged setting, and the content of its spec.json
 
 
 def add_unaudited_runs(tracker: Tracker, report: AuditReport, judged: Sequence[StoredRun]) -> AuditReport:
@@ -398,7 +399,7 @@ def add_unaudited_runs(tracker: Tracker, report: AuditReport, judged: Sequence[S
 def _neighbour(tracker: Tracker, report: AuditReport, candidates: Sequence[Candidate]) -> Iterator[OtherRun]:
     """Yield the runs whose settings differ from a judged setting by at most 1 % in some numbers.
 
-    Judged runs are included, because an author could use such a setting for seeds with bad results.
+    Judged runs in such a setting are included too, because an author could move seeds with bad results to such a setting.
     """
     groups = by_skeleton(run.record.spec for run in report.runs)
     neighbours = []
@@ -474,7 +475,7 @@ def _asked_of(spec: RunSpec) -> tuple[tuple[str, str], ...]:
 
 
 def _shared(params: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return the parameters that all runs of a group have in common, and whether the run is adopted."""
+    """Return the parameters that all runs of a group share, and an entry for whether the run is adopted."""
     shared = {name: value for name, value in params.items() if name.startswith("cfg/") and name not in FREE}
     return tuple(sorted({**shared, "adopted": str("cfg/weights" in params)}.items()))
 

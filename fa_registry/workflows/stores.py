@@ -23,6 +23,8 @@ DEFAULT = "0"  # id of the experiment Default, which MLflow uses if no experimen
 def open_tracker(store: str = "", experiment: str = "", create: bool = True, write: bool = False) -> MlflowTracker:
     """Return the tracker of a store.
 
+    If `create` or `write` is True, stale items of killed processes are removed first.
+
     Args:
         store: MLflow tracking URI. If empty, the default store is used.
         experiment: experiment for new runs. If empty, it is the experiment in MLFLOW_EXPERIMENT_NAME or in the option
@@ -93,7 +95,7 @@ def mlflow_run_in_progress() -> str:
 def trash_launcher_run(command: str) -> None:
     """Delete runs that earlier calls of `mlflow run` created and that no command used.
 
-    If no command used the run of this call either, rename that run. The next call deletes it.
+    If no command used the run of the present call either, rename the run, which the next call deletes.
     """
     run_id = os.environ.get("MLFLOW_RUN_ID", "")
     if not run_id:

@@ -123,7 +123,7 @@ def run_study(
         jobs: number of simultaneous runs. 0 means one run per core, or several runs in one process on a GPU.
         edition: edition whose rules are checked during training. If empty, the study's edition is used.
         stop_on: comma-separated codes of the rules that end a run, e.g. `D1,D2`.
-        keep: which weights, training states and points are stored.
+        keep: which weights, training states and metric points are stored.
         force: train all specifications, even if the store has finished runs.
         keep_trained: keep finished runs that were trained with other code, instead of training them again.
         executor: name of an executor in studies.executors.CATALOG. If empty, `default_executor` chooses it.
@@ -187,13 +187,13 @@ def _train(
     launcher_run: str,
     joins: bool,
 ) -> None:
-    """Log a run for the study itself, and train the jobs as its child runs, after the executor was opened."""
+    """Open the executor, log a run for the study itself, and train the jobs as its child runs."""
     specs = [job.spec for job in jobs]
     executor = executor or default_executor(specs, several=True)
     requested = replace(requested, device="cuda" if on_gpu(specs) else "cpu", threads=jobs[0].threads)
     with (
         executors.CATALOG.get(executor).opened(requested) as capacity,
-        on_device(jobs[0].device),  # with several jobs on a card, it is released only after the last one
+        on_device(jobs[0].device),  # if several jobs share a GPU, the GPU is released only after the last job
     ):
         check_reach(tracker.uri, capacity)
         resources = replace(requested, at_once=concurrency(requested, capacity, specs))
@@ -328,8 +328,8 @@ def checked_study(
 ) -> tuple[Study, JobResources, MonitoredRules]:
     """Return the study, the resources for training, and the rules to check during training.
 
-    In the resources, `at_once` is 0 if the number of simultaneous runs depends on the machine or the cluster. The arguments
-    are as for `run_study`.
+    The arguments are the same as those of `run_study`. In the returned resources, `at_once` is 0 if the number of simultaneous
+    runs depends on the machine or the cluster.
 
     Raises:
         InvalidFields: lists all invalid arguments.
@@ -414,7 +414,7 @@ def _study_tags(study: Study) -> dict[str, str]:
 def concurrency(requested: JobResources, capacity: Capacity, specs: Sequence[RunSpec]) -> int:
     """Return the number of simultaneous runs.
 
-    This is the requested number or a default, limited by the capacity of the cluster.
+    The number is the requested number or a default, limited by the capacity of the cluster.
     """
     if not capacity.at_once:
         return requested.at_once or default_processes(specs)

@@ -1,7 +1,7 @@
 """Measurement of third-party diagnostics in separate processes during an audit.
 
-Importing a third-party package could change built-in functions. Separate processes make sure that such a change does not
-affect built-in metrics.
+The import of a third-party package could change built-in functions. Because the package is imported in separate processes, such
+a change does not affect built-in metrics.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def measured_apart(runs: Sequence[StoredRun], job: Job, processes: int) -> list[
         processes: number of worker processes.
 
     Returns:
-        One result per run. If the process of a run failed, `failures` of its result contains the error.
+        One result per run. If the process of a run failed, the field `failures` of the result contains the error.
     """
     results: dict[int, Measurements] = {}
 

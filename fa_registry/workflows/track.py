@@ -43,7 +43,7 @@ NO_ONE_CALLED = (
     "the loop ended without a call of run.epoch(), so nothing was measured after the start and the run is not complete"
 )
 STATED = "the author of the loop reported method, seed, data set, accuracies and losses; the author's function returned the credit"
-DRAWS = 20  # number of random feedback samples of the null, as for a built-in training loop
+DRAWS = 20  # number of random feedback samples for the null distribution of Γ, as for a built-in training loop
 
 
 class TrackedRun:
@@ -123,7 +123,7 @@ class TrackedRun:
             )
         checks = Checks("run.epoch")
         checks.fractions(test_accuracy=test_accuracy)
-        checks.problems += [unknown_name_text("figure", name, FIGURES) for name in figures if name not in FIGURES]
+        checks.problems += [unknown_name_text("metric", name, FIGURES) for name in figures if name not in FIGURES]
         checks.limits(**{name: value for name, value in figures.items() if name in FIGURES and not _is_number(value)})
         checks.finish()
         reported = {name: Reading.of(value) for name, value in figures.items()}
@@ -241,8 +241,9 @@ def track(
         control: True makes the run a frozen control. All parameters that the forward pass reads between the first and
             the last site are frozen inside the `with` block. A list gives the names of other blocks or parameters.
             If `frozen_control` already freezes the model, an error is raised.
-        credit: function credit(model, x, y) → [c_0 … c_L], as for `alignment`. Without this function, Γ is not measured.
-        fresh: function that returns the credit with new random feedback, for the null distribution, as for `alignment`.
+        credit: function credit(model, x, y) → [c_0 … c_L], as for `alignment`. Without this function, the alignment Γ is not
+            measured.
+        fresh: function that returns the credit with new random feedback, for the null distribution of Γ, as for `alignment`.
         dataset: name of the data set [`own-` and the first digits of the digest of `eval`].
         factory: `package.module:function` that builds the model without arguments, for an audit with --factory.
         feedback: the feedback matrices (name → tensor), or the module that contains the matrices; stored with the run.
@@ -346,7 +347,7 @@ def _wrong_control(model: Any, control: Any, wrappers: Sequence[str]) -> list[st
 
 
 def _misfit(factory: str, network: nn.Module) -> list[str]:
-    """Return an error if the factory fails or builds a model with other weights than the trained model."""
+    """Return an error if the factory fails, or builds weights with other names or shapes than the model."""
     try:
         built = structure(from_factory(factory))
     except UsageError as error:

@@ -55,7 +55,7 @@ from fa_registry.workflows.stores import in_browser, mlflow_page, mlflow_run_in_
 
 LOG = logging.getLogger(__name__)
 ELSEWHERE = "elsewhere"  # status of a job whose spec another process trains
-FILES = "the disk with this run's files"  # named in errors that are not the store's
+FILES = "the disk with this run's files"  # named in errors that do not come from the store
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class TrainingJob:
         conformance: result of the conformance suite for the method, to be recorded with the run.
         device: GPU to use if the machine has several, e.g. `cuda:1`.
         lease: a run on another machine counts as abandoned if it has no heartbeat for this number of seconds.
-        known: ids of runs of this specification that had ended before this job. They do not make the job unnecessary.
+        known: ids of runs of this specification that had ended before this job. These runs do not make the job unnecessary.
         yields: whether to end this job if another worker trains the specification.
     """
 
@@ -291,7 +291,7 @@ def _resume_name(spec: RunSpec, watch: MonitoredRules) -> str:
 
 
 class _Listener:
-    """Receiver of each epoch's metrics, which logs them, checks the rules and writes resume files."""
+    """Receiver that logs the metrics of each epoch, checks the rules and writes resume files."""
 
     def __init__(
         self,
@@ -341,7 +341,7 @@ def newest_finished(runs: Sequence[StoredRun], spec: RunSpec, watch: MonitoredRu
     """Return the newest finished run of a specification, or None.
 
     A run is finished if its status is complete or diverged. If there is no such run, return the newest run that the same
-    stop rules ended early, because they would end the run again.
+    stop rules ended early, because these rules would end a new run too.
     """
     runs = newest_first(runs)
     for run in runs:
@@ -380,7 +380,7 @@ def training_text(result: TrainingResult) -> str:
     return joined(f"{status}{resumed}: {metrics}", fired_text(result.fired))
 
 
-# The train command: one configuration, here, with its progress.
+# The command `train`: one specification, trained by this call, with its progress.
 
 
 @dataclass(frozen=True)
@@ -552,9 +552,9 @@ def parse_lease(typed: str | int, problems: list[str]) -> int:
 def default_executor(specs: Sequence[RunSpec], several: bool = False) -> str:
     """Return the name of the default executor for these runs.
 
-    Runs with third-party code, and several runs on a CPU, are trained in separate processes (`local`): third-party code
-    could end its process. Other runs are trained in this process (`side_by_side`): runs on a GPU share the GPU, and a debugger
-    can step into a single run.
+    Runs with third-party code, which could end its process, and several runs on a CPU are trained in separate processes
+    (`local`). Other runs are trained in this process (`side_by_side`): runs on a GPU share the GPU, and a debugger can step into
+    a single run.
 
     Args:
         specs: the runs to train.
@@ -566,7 +566,7 @@ def default_executor(specs: Sequence[RunSpec], several: bool = False) -> str:
 
 
 def kept_text(specs: Sequence[RunSpec], states: int) -> str:
-    """Return a text with the number of stored training states and their maximum size, or an empty string."""
+    """Return a text with the number and maximum size of the stored training states, or an empty string."""
     if not states or not specs:
         return ""
     kinds = {(spec.setting.identity, spec.method, spec.control): spec for spec in specs}

@@ -82,8 +82,8 @@ def run_verify(
 def verify_runs(selector: RunSelector, measuring: RemeasureOptions, store: str = "") -> list[Verification]:
     """Recompute the metrics of the selected runs, and check the audits of these runs.
 
-    For each audit, the records are judged again and the pages are rendered again. The verdict tags and the attached pages of
-    each run must agree with the result.
+    For each of these audits, the records are judged again and the pages are rendered again. The verdict tags and the attached
+    pages of each run must agree with the result.
     """
     problems: list[str] = []
     checked = checked_measuring(measuring, problems)
@@ -101,7 +101,10 @@ def verify_runs(selector: RunSelector, measuring: RemeasureOptions, store: str =
 
 
 def _verified(tracker: Tracker, result: RemeasuredRun, checks: Sequence[Check]) -> Verification:
-    """Return the outcome for a run: mismatch for a changed file or table, unverifiable for other errors."""
+    """Return the outcome of the checks of one run.
+
+    If the run was not recomputed, the outcome is `mismatch` for a changed file or table, and `unverifiable` for other errors.
+    """
     run, record = result.run, result.record
     if not record:
         state = "mismatch" if result.exclusion.kind == "integrity" else "unverifiable"
@@ -121,7 +124,7 @@ def _verified(tracker: Tracker, result: RemeasuredRun, checks: Sequence[Check]) 
 def judging_audits(tracker: Tracker, runs: Sequence[StoredRun]) -> dict[str, list[StoredRun]]:
     """Return a mapping from audit id to the runs whose verdict tags this audit wrote.
 
-    The id is an empty string for runs whose audit is unknown.
+    If the audit of some runs is unknown, the id of their audit is an empty string.
     """
     # The tag `fa.report` names the audit that judged a run. An audit that could not judge the run replaced the verdict
     # but not this tag; it is the newest complete audit whose report lists the run as excluded.
@@ -188,7 +191,7 @@ def _verdicts(tracker: Tracker, report: AuditReport, same_release: bool) -> Inte
 
 
 def _left_on(tracker: Tracker, audit: StoredRun, notes: Notes, run: StoredRun, out: Path | None) -> Iterator[Check]:
-    """Check the verdict tags of a run and its attached pages, which are compared with the files in `out`."""
+    """Check the verdict tags of a run, and compare its attached pages with the files in `out`."""
     differences = verdict_tag_differences(notes.sources.report, run)
     yield Check(
         TAGS,
@@ -230,7 +233,7 @@ def verify_report(path: Path, store: str = "") -> list[Verification]:
 
 
 def _same_weights(tracker: Tracker, report: AuditReport) -> list[RunRecord]:
-    """Return the records of the runs whose final weights are equal to those of another run."""
+    """Return the records of the runs whose final weights equal those of another run, with a mismatch."""
     records = [run.record for run in report.runs]
     return [
         marked_record
@@ -240,7 +243,7 @@ def _same_weights(tracker: Tracker, report: AuditReport) -> list[RunRecord]:
 
 
 def _still_stands(record: RunRecord, integrity_by_run: Mapping[str, Integrity], tracker: Tracker) -> Verification:
-    """Return whether the run in the store has the files, specification and metrics of the report's record."""
+    """Check that the run in the store has the files, specification and metrics of the report's record."""
     files: dict[str, int] = {}
     try:
         stored = tracker.get(record.run_id)

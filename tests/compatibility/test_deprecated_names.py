@@ -25,7 +25,7 @@ def test_an_old_name_is_the_new_object(module, old, new):
     if "adapters" in module:
         fa_registry.torchvision()
     home = importlib.import_module(module)
-    with pytest.warns(DeprecationWarning, match=f"{old} is now {module}.{new}"):
+    with pytest.warns(DeprecationWarning, match=f"{old} was renamed; use {module}.{new}"):
         assert getattr(home, old) is getattr(home, new)
 
 
@@ -40,7 +40,7 @@ def test_an_old_name_is_the_new_object(module, old, new):
 )
 def test_a_moved_module_is_the_module_at_its_new_place(monkeypatch, old, new):
     monkeypatch.delitem(sys.modules, old, raising=False)
-    with pytest.warns(DeprecationWarning, match=f"{old} is now {new}"):
+    with pytest.warns(DeprecationWarning, match=f"{old} was renamed; use {new}"):
         moved = importlib.import_module(old)
     assert moved is importlib.import_module(new) and moved.__name__ == moved.__spec__.name == new
 

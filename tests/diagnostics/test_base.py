@@ -119,8 +119,8 @@ def test_a_card_describes_what_it_only_names_by_itself():
     [
         ({"source": ""}, "fields: source"),
         ({"cannot_tell": "", "unit": ""}, "fields: unit, cannot_tell"),
-        ({"when": "sometimes"}, r"when \(one of epoch, final, found 'sometimes'\)"),
-        ({"needs_credit": ("other",)}, "the metric 'other' that is listed in needs_credit"),
+        ({"when": "sometimes"}, r"when \(expected one of epoch, final; found 'sometimes'\)"),
+        ({"needs_credit": ("other",)}, r"needs_credit \(lists 'other', which `quantities` does not contain\)"),
     ],
 )
 def test_an_incomplete_card_is_refused_with_what_it_lacks(changes, words):

@@ -133,7 +133,7 @@ def seen(gradients, credits, **changes):
 def test_row_l_is_the_credit_of_l_against_the_gradient_of_l_minus_one():
     measured = GAMMA_BLOCK_INPUT.measure(seen(directions(1.0, 0.0, 0.6), directions(0.3, 0.8, 0.0)))
     first, second, third = measured.sites["gamma_block_input"]
-    assert first.reason == "site 0 is no block's output"
+    assert first.reason == "site 0 is not the output of a block"
     assert second.value == pytest.approx(0.8)  # (.8, .6) · (1, 0)
     assert third.value == pytest.approx(1.0)  # (0, 1) · (0, 1)
     assert measured.scalars["gamma_block_input_mean"].value == pytest.approx(0.9)
@@ -156,7 +156,10 @@ def test_both_conventions_are_measured_every_epoch():
 def test_a_block_that_changes_the_width_has_none():
     wide, narrow = torch.ones(3, 4, dtype=torch.float64), torch.ones(3, 2, dtype=torch.float64)
     measured = GAMMA_BLOCK_INPUT.measure(seen([wide, narrow, narrow], [wide, narrow, narrow]))
-    reason = "the block changes the width of the stream, so credit and gradient (2 and 4 features) have no cosine"
+    reason = (
+        "the block changes the width of the state, so the credit and the gradient before the block "
+        "(2 and 4 features) have no cosine"
+    )
     assert measured.sites["gamma_block_input"][1].reason == reason
     assert measured.sites["gamma_block_input"][2].value == pytest.approx(1.0)
     assert measured.scalars["gamma_block_input_mean"].reason == reason

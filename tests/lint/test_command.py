@@ -274,8 +274,8 @@ def test_a_section_of_pyproject_says_the_same_and_what_is_typed_goes_before_it(l
     ("section", "words"),
     [
         ('ignore = ["FA999"]', "ignore: unknown rule"),
-        ('ignored = ["FA001"]', "ignored: expected a key of select, ignore, exclude and a list of texts"),
-        ("select = 1", "select: expected a key of select, ignore, exclude and a list of texts"),
+        ('ignored = ["FA001"]', "ignored: expected one of the keys select, ignore, exclude with a list of texts"),
+        ("select = 1", "select: expected one of the keys select, ignore, exclude with a list of texts"),
         ("select = [", "pyproject.toml"),
     ],
 )

@@ -106,7 +106,7 @@ def test_the_chained_step_equals_local_credits(setting, penalty, credit_norm):
 
 
 def test_an_architecture_without_replaceable_layers_is_refused():
-    with pytest.raises(InvalidFields, match="weight_fa supports resmlp, mlp, .*not linear_lq: B replaces W"):
+    with pytest.raises(InvalidFields, match="weight_fa supports resmlp, mlp, .*not linear_lq: a matrix B replaces"):
         parse_spec({**RAW, "method": "weight_fa", "architecture": "linear_lq", "architecture_options": {}})
 
 

@@ -51,9 +51,9 @@ def test_every_rule_says_who_says_so_and_why():
 @pytest.mark.parametrize(
     ("replacement", "message"),
     [
-        (('fires = "above"', 'fires = "abov"'), r"rule\[0\].fires: unknown word 'abov' \(did you mean 'above'\?\)"),
-        (('fires = "above"', 'fires = "__import__"'), r"rule\[0\].fires: unknown word '__import__'"),
-        (('fires = "above"', "fires = 3"), r"rule\[0\].fires: unknown word '3'; known: above"),
+        (('fires = "above"', 'fires = "abov"'), r"rule\[0\].fires: unknown value 'abov' \(did you mean 'above'\?\)"),
+        (('fires = "above"', 'fires = "__import__"'), r"rule\[0\].fires: unknown value '__import__'"),
+        (('fires = "above"', "fires = 3"), r"rule\[0\].fires: unknown value '3'; known: above"),
         (("threshold = 50.0", 'threshold = "50"'), r"rule\[0\].threshold: expected a finite number, found '50'"),
         (("threshold = 50.0", "threshold = true"), r"rule\[0\].threshold: expected a finite number, found True"),
         (("threshold = 50.0", "threshold = nan"), r"rule\[0\].threshold: expected a finite number, found nan"),
@@ -63,10 +63,10 @@ def test_every_rule_says_who_says_so_and_why():
             r"rule\[0\].source: missing",
         ),
         (('source = "arXiv 2606.21126, the published three-diagnostic protocol"', ""), "- source: missing"),
-        (('take = "max_over_sites"', 'take = "all"'), r"rule\[0\].take: unknown word 'all'"),
-        (('take = "max_over_sites"', 'take = "last_site"\njudge = "eval"'), r"rule\[0\].judge: unknown word 'eval'"),
+        (('take = "max_over_sites"', 'take = "all"'), r"rule\[0\].take: unknown value 'all'"),
+        (('take = "max_over_sites"', 'take = "last_site"\njudge = "eval"'), r"rule\[0\].judge: unknown value 'eval'"),
         (('code = "D1"', 'code = "D1"\ngating = "no"'), r"rule\[0\].gating: expected true or false, found 'no'"),
-        (('code = "D1"', 'code = "D1"\noutcome = "pass"'), r"rule\[0\].outcome: unknown word 'pass'"),
+        (('code = "D1"', 'code = "D1"\noutcome = "pass"'), r"rule\[0\].outcome: unknown value 'pass'"),
         (('code = "D1"', 'code = "D 1"'), r"rule\[0\].code: expected a letter, then letters"),
         (('code = "D1"', 'code = "D2"'), "rule: code 'D2' occurs twice"),
         (('code = "D1"', 'code = "D1"\ngating = false'), "fail_if: unknown gating rule 'D1'"),
@@ -109,7 +109,7 @@ def test_a_wrong_edition_is_told_what_is_wrong(tmp_path, replacement, message):
         (("threshold = 0.99", "threshold = 0.99\nweight = 1"), r"rule\[1\].guard.weight: unknown field"),
         (
             ('quantity = "gain"\ntake = "last_site"\nfires = "below"', 'quantity = "gain"\ntake = "one"\nfires = "be"'),
-            r"also\[0\].take: unknown word 'one'(?s:.)*also\[0\].fires: unknown word 'be'",
+            r"also\[0\].take: unknown value 'one'(?s:.)*also\[0\].fires: unknown value 'be'",
         ),
         (
             (
@@ -135,7 +135,7 @@ def test_a_wrong_edition_is_told_what_is_wrong(tmp_path, replacement, message):
                 'fired = "NOISY"\n[rule.guard_also]\nquantity = ""\ntake = "last_site"\nfires = "be"\n'
                 'threshold = 1\nunit = "x"',
             ),
-            r"guard_also.fires: unknown word 'be'(?s:.)*guard_also.quantity: missing",
+            r"guard_also.fires: unknown value 'be'(?s:.)*guard_also.quantity: missing",
         ),
     ],
 )

@@ -120,7 +120,7 @@ def test_another_machine_that_writes_to_the_same_sqlite_file_is_refused_with_wha
     result = registry(*STUDY)
     assert result.exit_code == StoreError.exit_code
     assert "is being trained on another machine, another-machine" in result.output
-    assert "address of an MLflow server" in result.output and "Traceback" not in result.output
+    assert "the address of one MLflow server" in result.output and "Traceback" not in result.output
 
 
 def test_a_tag_that_a_person_sets_stops_the_study_until_it_is_taken_off(registry, tracker):

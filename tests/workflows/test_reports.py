@@ -139,7 +139,7 @@ def test_a_study_trained_again_is_matched_by_specification(trained):
 
 BAD = {
     "text": ("not json", "cannot be read as JSON"),
-    "nan": ('{"title": NaN}', "NaN is not a number"),
+    "nan": ('{"title": NaN}', "expected a finite number, found NaN"),
     "list": ("[]", "record: expected a table, found []"),
     "other": ('{"title": "notes"}', "edition: missing"),
     "older": (f'{{"schema": {SCHEMA - 1}}}', "an older release wrote the report; audit the runs again"),

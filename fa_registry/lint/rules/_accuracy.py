@@ -1,4 +1,4 @@
-"""Search for computations of accuracy: the index of the largest model output is compared with a label."""
+"""Search for accuracies, which compare the index of the largest model output with a label."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def accuracies(syntax: Syntax) -> Iterator[tuple[ast.AST, ast.expr]]:
 
 
 def _is_prediction(syntax: Syntax, node: ast.expr) -> bool:
-    """Return whether an expression, or the value of a variable, is the index of the largest output."""
+    """Return whether an expression or a variable contains the index of the largest model output."""
     if _takes_largest(node):
         return True
     if not isinstance(node, ast.Name):

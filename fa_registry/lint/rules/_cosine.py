@@ -12,8 +12,8 @@ from fa_registry.lint.syntax import Syntax, argument
 PRODUCTS = ("dot", "vdot", "inner", "vecdot", "einsum", "matmul", "mm", "bmm", "mv", "sum")
 NORMS = ("norm", "vector_norm")
 FLOORS = ("clamp", "clamp_min", "clip", "max", "maximum", "fmax")
-NAMED = re.compile(r"\w*norm\w*|den\w*", re.IGNORECASE)  # `norm_a`, `den`: names of norms that are computed elsewhere
-HARMLESS_BELOW, LARGEST = 1e-10, 1e-2  # a floor of 1 or more is not a floor of a cosine
+NAMED = re.compile(r"\w*norm\w*|den\w*", re.IGNORECASE)  # `norm_a`, `den`: variables that contain norms
+HARMLESS_BELOW, LARGEST = 1e-10, 1e-2  # a larger number is no lower bound of norms
 LIBRARIES = frozenset({"torch", "numpy", "jax"})
 
 
@@ -31,7 +31,7 @@ def handwritten(syntax: Syntax) -> Iterator[Hit]:
 
 
 def quotients(syntax: Syntax) -> Iterator[ast.BinOp]:
-    """Yield each division of a product of two vectors by the norms of the vectors."""
+    """Yield each division of a vector product by at least two norms."""
     for node in syntax.every(ast.BinOp):
         if isinstance(node.op, ast.Div) and _is_product(node.left) and _norms(node.right) > 1:
             yield node

@@ -1,4 +1,4 @@
-"""Find custom autograd Functions whose backward pass is not the gradient of their forward pass.
+"""Find custom autograd Functions whose backward pass does not compute the gradient.
 
 If the forward pass multiplies an input by a weight, the gradient with respect to the input depends on that weight. A backward
 pass that does not use the weight therefore returns a feedback signal instead of the gradient.
@@ -35,9 +35,9 @@ BASES = (
 GRADIENT = "<gradient of the output>"
 WEIGHT = re.compile(r"(\w+_)?(weights?|w|wt|kernels?|filters?|theta)\d*(_\w+)?", re.IGNORECASE)
 FEEDBACK_TEXT = ("fa", "dfa", "fb", "feedback", "back", "backward", "bwd", "random", "rand", "asym")
-BACKWARD_WEIGHT = re.compile(r"(weights?|w)_?b", re.IGNORECASE)  # used together with a weight_f or W_f
-MOST_ENDS = 8  # more ways through a forward pass than this are merged
-# Words of names for the forward's own weight in another layout or precision.
+BACKWARD_WEIGHT = re.compile(r"(weights?|w)_?b", re.IGNORECASE)  # such as W_b, which is used together with W_f
+MOST_ENDS = 8  # most execution paths through a forward pass; more paths are merged
+# Words in the names of variables that contain the weight itself in another layout or precision, such as w_fp8.
 VERSION = re.compile(
     r"t|tr|trans|transposed?|adj|adjoint|h|conj|inv|pinv|(fp|bf|f|int|i|uint|nf)\d+|half|float|lp|hp|q|qs?|quant(ized)?|deq\w*"
     r"|packed|cast|copy|local|full|shard(ed)?|gathered|main|data|contig(uous)?|cached?|cpu|cuda"
@@ -51,7 +51,8 @@ class Multiplication:
 
     Attributes:
         source: Name of the input.
-        weights: Weights of the product. Empty if the source code shows no product, such as for an identity or a call of a function.
+        weights: Names of the weights. Empty if the source code shows no product, for example if the forward pass only calls
+            another function.
         named: Whether a variable name or an argument position identifies the weight among the factors.
         others: Names that the output depends on, except the input.
     """
@@ -86,7 +87,7 @@ class CustomFunction:
 
 
 def feedback_functions(syntax: Syntax) -> Iterator[Hit]:
-    """Yield one hit for each autograd Function that multiplies by another matrix than the weight."""
+    """Yield each autograd Function whose backward pass multiplies by a matrix that is not the weight."""
     for function in _custom_functions(syntax):
         hit = _judge(syntax, function)
         if hit is not None:
@@ -135,7 +136,7 @@ def _judge(syntax: Syntax, function: CustomFunction) -> Hit | None:
 
 
 def _read_forward(syntax: Syntax, function: CustomFunction) -> tuple[Value, list[Environment]]:
-    """Return the output of the forward pass, and the saved values at each end of the forward pass."""
+    """Return the output of the forward pass, and the saved values at the end of each execution path."""
     names = _parameters(function.forward)
     start = {name: Value(frozenset({name})) for name in function.inputs}
     reading = NameReading(syntax, context="" if function.setup else (names or [""])[0])
@@ -163,7 +164,7 @@ def _read_backward(syntax: Syntax, function: CustomFunction, environment: Enviro
 
 
 def _multiplications(output: Value, inputs: list[str]) -> Iterator[Multiplication]:
-    """Yield each input with its weights; without a product, yield the inputs without weights."""
+    """Yield each input and the weights that multiply this input; if there is no product, yield no weights."""
     if not output.products:
         for name in inputs:
             if name in output.names:
@@ -201,7 +202,7 @@ def _same(name: str, other: str) -> bool:
 
 
 def _candidates(value: Value) -> list[Product]:
-    """Return the products that contain the gradient of the output, or all products if none does."""
+    """Return the products with the gradient of the output as a factor, or all if there is no such product."""
     products = _in_order(value.products)
     return [
         product for product in products if any(GRADIENT in factor.origins for factor in product.factors)
@@ -219,7 +220,7 @@ def _in_order(products: Iterable[Product]) -> list[Product]:
 def _is_certain(
     syntax: Syntax, function: CustomFunction, multiplication: Multiplication, product: Product, mixed: bool
 ) -> bool:
-    """Return whether the factor that replaces the weight is certainly not another form of the weight.
+    """Return whether a product in the backward pass certainly uses a matrix that is not the weight.
 
     Args:
         mixed: Whether another branch of the backward pass uses the weight.
@@ -229,7 +230,7 @@ def _is_certain(
     if any(map(names_feedback, origins)):
         return not _same_weight(syntax, function, multiplication, origins)
     if not multiplication.weights.origins:
-        return False  # the text does not show how the forward pass is computed
+        return False  # the source code does not show how the forward pass is computed
     if RANDOM in origins or any(_same(name, weight) for name in signs for weight in multiplication.weights.names):
         return True
     if mixed or not (multiplication.named or on_alignment(syntax)):
@@ -247,7 +248,7 @@ def _is_certain(
 
 
 def _replacement(product: Product) -> frozenset[str]:
-    """Return the names that the factors of a product depend on, without the gradient of the output."""
+    """Return the names on which the factors of a product depend, without the gradient of the output."""
     factors = [factor for factor in product.factors if GRADIENT not in factor.origins] or product.factors
     return frozenset().union(*(factor.origins for factor in factors)) - {GRADIENT}
 
@@ -255,7 +256,7 @@ def _replacement(product: Product) -> frozenset[str]:
 def _same_weight(
     syntax: Syntax, function: CustomFunction, multiplication: Multiplication, origins: frozenset[str]
 ) -> bool:
-    """Return whether every call of `apply` passes the weight itself as the replacement of the weight."""
+    """Return whether every call of `apply` passes the same tensor as the weight and as its replacement."""
     inputs = function.inputs
     positions = [inputs.index(name) for name in sorted(origins) if name in inputs]
     weight_positions = [inputs.index(name) for name in sorted(multiplication.weights.origins) if name in inputs]
@@ -339,7 +340,7 @@ def _last(name: str) -> str:
 
 
 def _part(result: Value, position: int) -> Value | None:
-    """Return the gradient at one position of a backward pass's result, or None if it has no such position."""
+    """Return the gradient that a backward pass returns at one position, or None if there is none."""
     if result.parts is None:
         return result if position == 0 else None
     return result.parts[position] if position < len(result.parts) else None

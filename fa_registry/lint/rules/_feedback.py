@@ -1,6 +1,6 @@
 """Search for feedback matrices, for calls that draw random numbers, and for default values of Γ.
 
-The default Γ = 1.0 for missing feedback is the second half of pitfall 7.
+Pitfall 7 includes the default Γ = 1.0 for missing feedback.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ LOOKUPS = ("get", "pop", "setdefault")
 def gamma_defaults(syntax: Syntax) -> Iterator[Hit]:
     """Yield each expression that sets Γ to 1.0 if Γ or the feedback is missing.
 
-    Only source code about feedback alignment yields hits, because gamma is also the name of a discount factor, of an exponent of
-    the focal loss and of an exponent of displays.
+    Only source code about feedback alignment yields hits, because `gamma` is also a name for a discount factor and for the
+    exponents of the focal loss and of displays.
     """
     hits = [*_look_ups(syntax), *_conditions(syntax)]
     if hits and on_alignment(syntax):
@@ -93,14 +93,14 @@ def _asks_for_nothing(test: ast.expr) -> bool:
 
 
 def _returns_one(syntax: Syntax, statement: ast.stmt) -> bool:
-    """Return whether a statement is `return 1.0` in a function whose name is that of an alignment metric."""
+    """Return whether a statement is `return 1.0` in a function with a name such as `cosine`."""
     name = getattr(syntax.function_of(statement), "name", "")
     measures = any(word in MEASURES for word in name.lower().split("_"))
     return isinstance(statement, ast.Return) and _is_one(statement.value) and measures
 
 
 def _gamma_owner(syntax: Syntax, node: ast.AST) -> bool:
-    """Return whether the target, keyword, key or function that receives an expression is called Γ."""
+    """Return whether an expression is stored, passed or returned under a name for Γ, such as `gamma`."""
     parent = syntax.parents[node]
     if isinstance(parent, ast.Return):
         return is_gamma(getattr(syntax.function_of(node), "name", ""))
@@ -133,8 +133,8 @@ GAMMA = re.compile(r"Γ\w*|(\w+_)?(gammas?|alignments?)(_(mean|deep|value|cos|\d
 TORCH = ("randn", "rand", "randint", "normal", "randn_like", "rand_like", "bernoulli")
 NUMPY = ("randn", "rand", "normal", "uniform", "standard_normal", "choice", "random")
 IN_PLACE = ("normal_", "uniform_", "bernoulli_", "random_", "cauchy_")
-INITS = ("normal", "uniform", "orthogonal", "sparse", "trunc_normal", "xavier", "kaiming")  # with or without their _
-# A name B is also used for the matrix of random Fourier features, and gamma for a discount: the rest of the text decides.
+INITS = ("normal", "uniform", "orthogonal", "sparse", "trunc_normal", "xavier", "kaiming")  # with or without a final _
+# B is also a name for the matrix of random Fourier features, and gamma for a discount: the rest of the code decides.
 ALIGNMENT = re.compile(
     r"feedback[\s_-]*alignment|\bd?fa_|\bdfa|(random|fixed)[\s_]feedback|(feedback|backward)_?(w|mat|state)", re.I
 )
@@ -167,7 +167,7 @@ def on_fourier_features(syntax: Syntax) -> bool:
 
 
 def names_feedback(node: ast.AST) -> bool:
-    """Return whether an expression contains a usual name of a feedback matrix or of a feedback state."""
+    """Return whether an expression contains a usual name for a feedback matrix or a feedback state."""
     return any(is_feedback(word) for word in text_in(node))
 
 

@@ -18,7 +18,7 @@ WRAPPERS = ("Parameter", "Buffer", "ParameterList", "ParameterDict", "BufferList
 def torch_modules(syntax: Syntax) -> Iterator[ast.ClassDef]:
     """Return the classes that derive from torch.nn.Module, directly or indirectly.
 
-    A class with a base class from torch.nn, or with a base class whose name ends in Module, is also returned.
+    Every class from torch.nn and every unknown class whose name ends in Module counts as torch.nn.Module.
     """
     classes = {node.name: node for node in syntax.every(ast.ClassDef)}
 
@@ -40,7 +40,7 @@ def saved_names(syntax: Syntax, owner: ast.ClassDef) -> set[str] | None:
     """Return the names of the attributes that a torch module saves in its state dict.
 
     Returns:
-        The names, or None if the class saves its own state or registers a tensor under a computed name.
+        The names, or None if the class defines a method that saves its state or registers a tensor under a computed name.
     """
     if any(isinstance(statement, ast.FunctionDef) and statement.name in OWN_SAVING for statement in owner.body):
         return None
@@ -59,7 +59,7 @@ def saved_names(syntax: Syntax, owner: ast.ClassDef) -> set[str] | None:
 
 
 def transient(call: ast.Call) -> bool:
-    """Return whether a register_buffer call has persistent=False, so torch never saves the buffer."""
+    """Return whether a register_buffer call has persistent=False, so the buffer is not saved."""
     persistent = argument(call, 2, "persistent")
     return isinstance(persistent, ast.Constant) and persistent.value is False
 
@@ -101,19 +101,19 @@ PARAMETERS = {"parameters", "named_parameters", "weight", "bias", "weights", "pa
 
 
 class Flow:
-    """Types of the variables at one point of a function.
+    """Tracker for the types of variables while the statements of a function are read in order.
 
-    The types are mean loss, gradient of a mean loss, and loss function.
+    The types are mean-reduced loss, gradient of such a loss, and mean-reduced loss function.
 
     Attributes:
         kinds: Type of each variable name and of each "self.name".
-        backward: Whether backward() was called on a mean loss, so `.grad` contains the gradient of this loss.
+        backward: Whether the last call of backward() was on a mean-reduced loss, so `.grad` contains its gradient.
     """
 
     def __init__(self, syntax: Syntax, kinds: dict[str, str]):
         self.syntax = syntax
-        self.kinds = dict(kinds)  # name, or "self.name" → kind
-        self.backward = False  # whether a mean loss was differentiated by backward(), so that .grad is its gradient
+        self.kinds = dict(kinds)
+        self.backward = False
 
     def run(self, body: list[ast.stmt]) -> Iterator[ast.expr]:
         """Process statements in order, and yield each expression.
@@ -138,7 +138,7 @@ class Flow:
     def kind(self, node: ast.AST | None) -> str:
         """Return the type of an expression: LOSS, GRADIENT, CRITERION or an empty string.
 
-        If no factor of a product is a number, the type of the product is an empty string.
+        The type of a product or quotient is an empty string if neither side is a number.
         """
         if isinstance(node, ast.Name):
             return self.kinds.get(node.id, "")
@@ -249,7 +249,7 @@ class Flow:
             self._bind(statement.target, self._arithmetic(operation))
 
     def _bind(self, target: ast.AST, kind: str) -> None:
-        """Set the type of a target; each name that unpacks a gradient becomes a gradient."""
+        """Set the type of a target; if a gradient is unpacked, each variable gets the type GRADIENT."""
         if isinstance(target, ast.Name):
             self.kinds[target.id] = kind
         elif isinstance(target, (ast.Tuple, ast.List)):
@@ -264,7 +264,7 @@ class Flow:
 def _mean_reduced(call: ast.Call) -> bool:
     """Return whether a loss has the reduction "mean", which is also the default.
 
-    Return False for the old arguments size_average and reduce.
+    Return False for the old arguments size_average and reduce, and if the call unpacks arguments.
     """
     keywords = {keyword.arg: keyword.value for keyword in call.keywords}
     if open_ended(call) or keywords.keys() & {"size_average", "reduce"}:

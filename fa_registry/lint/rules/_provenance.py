@@ -1,4 +1,4 @@
-"""Find the names that a value is computed from, without running the code.
+"""Find the variable names on which a value depends, without running the code.
 
 Each function is read from top to bottom, and each branch is followed separately. If the source code is ambiguous, a value gets
 all names that it may depend on. A rule that searches for a missing weight therefore reports nothing in ambiguous cases.
@@ -16,9 +16,9 @@ from fa_registry.lint.syntax import Syntax, argument
 UNKNOWN, RANDOM = "<unknown>", "<random numbers>"
 SAVED = "@saved_tensors"  # environment keys that begin with @ are attributes of the autograd context
 SAVED_ATTRIBUTES = ("saved_tensors", "saved_variables")
-MOST_BRANCHES = 32  # more ways through a function than this are merged
-MOST_STATEMENTS = 20_000  # a statement counts once for every way to it
-MOST_NAMES, MOST_OWNERS, DEEPEST = 200, 8, 5  # a value with more names than these is unknown; of dots in a name
+MOST_BRANCHES = 32  # most execution paths through a function; more paths are merged
+MOST_STATEMENTS = 20_000  # a statement counts once for each execution path
+MOST_NAMES, MOST_OWNERS, DEEPEST = 200, 8, 5  # most names of a value, owners of an attribute, dots in a name
 
 LIBRARIES = ("torch", "numpy", "math", "typing")
 VIEWS = ("T", "mT", "H", "mH", "data", "real", "values", "indices")
@@ -38,10 +38,10 @@ NO_NUMBERS = (
 NO_NUMBER_CALLS = (*NO_NUMBERS, "len", "isinstance", "type", "hasattr", "is_contiguous", "element_size", "range")
 CONSTANTS = ("zeros", "ones", "empty", "eye", "full", "arange")
 SIGNS = ("sign", "sgn", "sign_", "sgn_", "signbit", "heaviside", "argmax", "argmin", "argsort", "nonzero")
-SCALES = ("norm", "mean", "std", "var", "max", "min", "vector_norm", "matrix_norm")  # of a whole tensor: one number
+SCALES = ("norm", "mean", "std", "var", "max", "min", "vector_norm", "matrix_norm")  # one number per tensor
 FILLS = ("normal_", "uniform_", "bernoulli_", "random_", "cauchy_")
 
-# A name of a product → positions and keywords of its factors.
+# Name of a function that computes a product → position and keywords of each factor.
 FIRST_TWO = ((0, ("input", "self", "tensor", "a", "A")), (1, ("weight", "mat2", "other", "vec", "b", "B", "tensor2")))
 ADDED = ((1, ("mat1", "batch1", "mat")), (2, ("mat2", "batch2", "vec")))
 METHODS = {
@@ -60,11 +60,11 @@ PRODUCTS = {
 
 @dataclass(frozen=True)
 class Value:
-    """Names and matrix products that a value is computed from.
+    """Names and matrix products on which a value in the source code depends.
 
     Attributes:
         names: Dotted names whose numbers the value depends on.
-        signs: Dotted names of which the value uses only the signs.
+        signs: Dotted names that affect the value only through the signs of their numbers.
         products: Matrix products in the computation of the value.
         parts: Values of the elements of a tuple or list. None if the value is no sequence or has an unknown length.
     """
@@ -90,7 +90,7 @@ class Product:
 
     Attributes:
         node: Expression of the product.
-        factors: Names that each factor depends on. Products inside a factor are left out.
+        factors: Names on which each factor depends. Products inside a factor are left out.
     """
 
     node: ast.AST
@@ -108,7 +108,7 @@ NOTHING = Value()
 
 
 def join(values: Iterable[Value]) -> Value:
-    """Return one value that depends on everything that at least one of the values depends on."""
+    """Return one value with the names and products of all values; too many names become UNKNOWN."""
     values = list(values)
     if len(values) == 1:
         return values[0]
@@ -130,7 +130,7 @@ def merge(environments: Sequence[Environment]) -> Environment:
 
 
 def observe(syntax: Syntax, nodes: Iterable[ast.expr]) -> dict[ast.expr, Value]:
-    """Return the names that each expression is computed from.
+    """Return the names and products on which each expression depends.
 
     The functions that contain the expressions are read. Module code is read for expressions outside of functions.
 
@@ -149,13 +149,14 @@ def observe(syntax: Syntax, nodes: Iterable[ast.expr]) -> dict[ast.expr, Value]:
 
 
 class NameReading:
-    """Interpreter that follows the names of values through one function.
+    """Interpreter that records on which names each value in one function depends.
 
     Attributes:
         context: Name of the autograd context in this function, or an empty string if the function has no context.
         returns: One value for each `return` and each path to this `return`.
-        ends: Variables at each end of the function.
+        ends: Variables at the end of each execution path.
         watched: Expressions whose values the caller requests.
+        branches: Most execution paths that are followed separately.
     """
 
     def __init__(
@@ -182,7 +183,7 @@ class NameReading:
         """
         self.ends += self._block(body, [environment])
 
-    # Statements: each takes one environment and returns those in which the next statement may start.
+    # Each method reads a statement in one environment and returns the environments after this statement.
 
     def _block(self, body: Sequence[ast.stmt], environments: list[Environment]) -> list[Environment]:
         for statement in body:
@@ -254,7 +255,7 @@ class NameReading:
         return environments
 
     def _loop(self, node: ast.For | ast.AsyncFor | ast.While, env: Environment) -> list[Environment]:
-        for _ in range(2):  # what the body sets reaches the body's next round
+        for _ in range(2):  # the next iteration can read what the body has set
             inside = dict(env)
             if isinstance(node, ast.While):
                 self.value(node.test, inside)
@@ -278,7 +279,7 @@ class NameReading:
             self._bind(target, join(value.parts) if value.parts else value.whole, env)
 
     def _expression(self, node: ast.expr, env: Environment) -> None:
-        """Read an expression statement; a call may change the object of the method and the arguments."""
+        """Read an expression statement, and assume that a call changes its object and its arguments."""
         value = self.value(node, env).whole
         if not isinstance(node, ast.Call) or getattr(node.func, "id", "") == "print":
             return
@@ -288,7 +289,7 @@ class NameReading:
                 saved = self._sequence(node.args, env)
                 env[SAVED] = join([env[SAVED], saved]) if SAVED in env else saved
             return
-        helper = any(map(self._is_context, node.args))  # it saves its arguments and changes none
+        helper = any(map(self._is_context, node.args))  # a function that saves its other arguments in the context
         if not helper and getattr(node.func, "attr", "") not in FILLS:
             for target in [*([owner] if owner is not None else []), *node.args]:
                 self._absorb(target, value, env)
@@ -308,7 +309,7 @@ class NameReading:
                 self._bind(element, part, env)
 
     def _absorb(self, target: ast.AST, value: Value, env: Environment) -> None:
-        """Add the names of a value to the names that a variable already depends on."""
+        """Add the names of a value to the names on which a variable already depends."""
         while True:
             if isinstance(target, (ast.Subscript, ast.Starred)) or getattr(target, "attr", "") in VIEWS:
                 target = target.value
@@ -333,7 +334,7 @@ class NameReading:
     # Expressions.
 
     def value(self, node: ast.expr, env: Environment) -> Value:
-        """Return the names and products that an expression is computed from."""
+        """Return the names and products on which an expression depends."""
         visitor: Callable[[ast.expr, Environment], Value] = getattr(
             self, f"_{type(node).__name__.lower()}", self._other
         )
@@ -343,7 +344,7 @@ class NameReading:
         return value
 
     def _alternatives(self, node: ast.expr, env: Environment) -> list[Value]:
-        """Return two values for `a if test else b`, and one value for any other expression."""
+        """Return one value for each branch of `a if test else b`, and one value for another expression."""
         if isinstance(node, ast.IfExp):
             return [*self._alternatives(node.body, env), *self._alternatives(node.orelse, env)]
         return [self.value(node, env)]
@@ -366,7 +367,7 @@ class NameReading:
         return NOTHING
 
     def _name(self, node: ast.Name, env: Environment) -> Value:
-        if node.id == self.context:  # an expression with the context can use everything that is saved in it
+        if node.id == self.context:  # an expression with the context can use everything that the context saves
             return join([Value(frozenset({UNKNOWN})), *(env[key] for key in env if key.startswith("@"))]).whole
         if node.id in env:
             return env[node.id]
@@ -469,7 +470,7 @@ class NameReading:
         operands = [*receiver, *node.args, *(keyword.value for keyword in node.keywords)]
         values = [self.value(operand, env) for operand in operands]
         if not is_method and not dotted:
-            values.append(self.value(node.func, env))  # a function that was handed in, or one with a closure
+            values.append(self.value(node.func, env))  # the function is an argument or has a closure
         result = join([NOTHING, *values]).whole
         if (special := self._special(node, last, library, is_method, values, env)) is not None:
             return special
@@ -485,7 +486,7 @@ class NameReading:
     def _special(
         self, node: ast.Call, last: str, library: bool, is_method: bool, values: Sequence[Value], env: Environment
     ) -> Value | None:
-        """Return the value of a call that does not depend on all numbers of its arguments, or None."""
+        """Return the value of a special call, such as sign(x) or zeros_like(x), or None for another call."""
         package = self.syntax.resolve(node.func).rpartition(".")[0]
         if last in ("tuple", "list") and len(node.args) == 1:
             return values[0]

@@ -1,4 +1,4 @@
-"""Pitfall 9: the accuracy is computed on the single batch that is meant for diagnostics."""
+"""Pitfall 9: the accuracy is computed on a single batch instead of the test set."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class BatchAccuracy(LintRule):
     """Report an accuracy that is computed on a single batch.
 
     A batch is recognised by `next(iter(…))`, or by a name such as `eval_batch` or `probe_labels`. The rule applies only to source
-    code about feedback alignment. In other code, the accuracy of one batch is usually a progress report of the training.
+    code about feedback alignment. In other code, the accuracy on one batch usually only shows the progress of training.
     """
 
     card = RuleCard(

@@ -1,4 +1,4 @@
-"""Pitfall 2: a cosine that clamps small norms."""
+"""Pitfall 2: a cosine that replaces small norms by a lower bound."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ClampedCosine(LintRule):
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
         """Yield each cosine whose eps is a number of at least 1e-10.
 
-        A cosine is a call of a torch function, a functools.partial of this function, or a handwritten quotient.
+        A cosine is a call of a torch function, a functools.partial of such a function, or a handwritten quotient.
         """
         for call, name in syntax.calls():
             target, shift = name, 0

@@ -16,9 +16,9 @@ from fa_registry.lint.syntax import Syntax, argument, text_in
 COSINES = ("torch.nn.functional.cosine_similarity", "torch.cosine_similarity")
 COSINE_LAYERS = ("torch.nn.CosineSimilarity", "torch.nn.modules.CosineSimilarity")
 MEASURING = (*MEASURES, "angle", "similarity", "cosines", "gammas", "alignments")
-FUNCTIONS_OF_ANGLES = ("torch.", "math.", "numpy.")  # torch.cos(x) measures nothing
+FUNCTIONS_OF_ANGLES = ("torch.", "math.", "numpy.")  # torch.cos(x) is the cosine of an angle and compares no vectors
 PAIRS = ("dot", "vdot", "inner", "vecdot", "matmul", "mm", "mv", "bmm")
-# Names of a reference that is measured elsewhere, and of a second model whose backward pass is the gradient.
+# Names of a reference gradient, and of a second model whose backward pass computes the gradient.
 REFERENCE = re.compile(
     r"(\w+_)?(g|gs|grads?|gradients?|bp|backprop|backpropagation|autograd|twin|true|exact|refs?|references?)\d*(_\w+)?",
     re.IGNORECASE,
@@ -29,7 +29,7 @@ class CustomBackward(LintRule):
     """Report custom autograd Functions whose backward pass does not use the weight.
 
     Alignments with the `.grad` of a model that contains such a Function are reported too. The Function itself is not reported if
-    the code measures with `gradient="forward"`. An alignment between two gradients is not reported, because one of the gradients
+    the code passes `gradient="forward"`. An alignment between two gradients is not reported, because one of the gradients
     may come from a second model with an exact backward pass.
     """
 
@@ -121,7 +121,7 @@ def _factors(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
 
 
 def _is_own_gradient(value: Value) -> bool:
-    """Return whether a value depends on `.grad` of a model that is not called a reference."""
+    """Return whether a value depends on `.grad` of a model that does not have the name of a reference."""
     owners = [name.removesuffix(".grad") for name in value.names if name.endswith(".grad")]
     return bool(owners) and not any(REFERENCE.fullmatch(word) for owner in owners for word in owner.split("."))
 

@@ -17,10 +17,11 @@ NO_GRADIENT = ("torch.no_grad", "torch.inference_mode", "torch.autograd.grad_mod
 
 
 class HalfGradients(LintRule):
-    """Report casts to float16 in a module that computes gradients without a GradScaler.
+    """Report casts to float16 in a file that computes gradients without a GradScaler.
 
-    A loss that passes through scaler.scale(…) or the scale_loss of apex is exempt, because scaling avoids the underflow of small
-    gradients. If the module contains one unscaled backward call, every cast is reported. Casts under no_grad are not reported.
+    Gradients of a loss that is scaled by scaler.scale(…) or by scale_loss of apex do not count, because scaling avoids the
+    underflow of small gradients. If the file contains at least one gradient of an unscaled loss, every cast is reported. Casts
+    under no_grad are not reported.
     """
 
     card = RuleCard(
@@ -36,7 +37,7 @@ class HalfGradients(LintRule):
     clues = (("half", "float16", "autocast", "HalfTensor"), ("backward", "grad", "vjp", "jacrev"))
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
-        """Yield the casts to float16 if the module also computes gradients of an unscaled loss."""
+        """Yield the casts to float16 if the file also computes gradients of an unscaled loss."""
         casts = [(call, action) for call, name in syntax.calls() if (action := _cast(syntax, call, name))]
         casts = [(call, text) for call, text in casts if not _without_gradient(syntax, call)]
         gradient_call = _unscaled_gradient(syntax) if casts else None

@@ -1,4 +1,4 @@
-"""Pitfall 8: per-sample norms of a gradient that the mean over the batch divides by the batch size."""
+"""Pitfall 8: per-sample norms of the gradient of a mean loss, which depend on the batch size."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class MeanReduced(LintRule):
     )
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
-        """Yield each norm per sample of the gradient of a mean, one function after another."""
+        """Yield each per-sample norm of the gradient of a mean loss, in module code and in each function."""
         module = Flow(syntax, {})
         yield from _in(module, syntax.tree.body)
         shared = {name: kind for name, kind in module.kinds.items() if kind == CRITERION} | _criteria(syntax)
@@ -76,9 +76,9 @@ def _per_sample_norm(syntax: Syntax, call: ast.Call) -> ast.expr | None:
 
 
 def _criteria(syntax: Syntax) -> dict[str, str]:
-    """Return the attributes of any class that are set to a mean-reduced loss function.
+    """Return the attributes of all classes that contain a mean-reduced loss function.
 
-    An example of a name is "self.criterion", from `self.criterion = nn.CrossEntropyLoss()`.
+    For example, `self.criterion = nn.CrossEntropyLoss()` gives the key "self.criterion". Each value is CRITERION.
     """
     flow = Flow(syntax, {})
     return {

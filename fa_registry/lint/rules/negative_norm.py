@@ -1,4 +1,4 @@
-"""Pitfall 1: a −1 is meant as the dimension, but torch uses this −1 as the order p of the norm."""
+"""Pitfall 1: the author means −1 as the dimension, but torch uses −1 as the order p of the norm."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from fa_registry.lint.base import Hit, LintRule, RuleCard
 from fa_registry.lint.syntax import Syntax, argument, number, open_ended
 
-# Dotted name → the negative orders that are intended there: a matrix has a smallest singular value (−2).
+# Dotted name → negative orders that are not reported: for a matrix, −2 means the smallest singular value.
 FUNCTIONS = {
     "torch.norm": (),
     "torch.functional.norm": (),
@@ -22,7 +22,7 @@ NOT_TENSORS = ("sympy", "sage", "mpmath", "flint", "numpy", "scipy", "jax", "ten
 
 
 class NegativeNorm(LintRule):
-    """Report a torch norm whose first argument is a negative integer, if no dimension is passed.
+    """Report a torch norm with a negative integer as its order p and without a dimension.
 
     Some cases are not reported. The keyword `p=-1` means the order. The float −1.0 cannot be a dimension. The call `x.norm(-1, 0)`
     passes a dimension. In numpy, norm(x, -1) is a norm of a matrix, and its argument is not a tensor.
@@ -66,14 +66,14 @@ def _is_tensor_method(syntax: Syntax, call: ast.Call, name: str) -> bool:
     if syntax.resolve(root).split(".")[0] in NOT_TENSORS:
         return False
     if isinstance(function.value, ast.Name) and function.value.id in ("self", "cls"):
-        return False  # a method or layer of its class called norm
+        return False  # the method or layer `self.norm` of the class
     return _about_tensors(syntax.names.packages)
 
 
 def _about_tensors(packages: frozenset[str]) -> bool:
     """Return whether an unknown object may be a tensor, according to the imported packages.
 
-    The result is True if torch is imported, or if no imported package has objects with a method norm.
+    The result is True if torch is imported, or if only the standard library, numpy and relative modules are imported.
     """
     return "torch" in packages or packages <= HARMLESS
 

@@ -43,7 +43,7 @@ class TrainingMode(LintRule):
     clues = (("BatchNorm", "Dropout", "torchvision"), ("argmax", ".max(", "topk", "cosine", "Cosine", "norm("))
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
-        """Yield the first measurement, if a layer depends on the mode and the code never sets the mode."""
+        """Yield the first measurement, if a layer depends on the mode and the file never sets the mode."""
         layer = next((call for call, name in syntax.calls() if _minds(name)), None)
         if layer is None or any(_switches(node) for node in syntax.parents):
             return
@@ -52,7 +52,7 @@ class TrainingMode(LintRule):
             built = f"`{syntax.snippet(layer)}` on line {layer.lineno}"
             yield Hit(
                 measured,
-                f"`{syntax.snippet(measured)}` is measured while {built} is in training mode, because the code never calls eval()",
+                f"`{syntax.snippet(measured)}` is computed while {built} is in training mode, because the code never calls eval()",
             )
 
 

@@ -45,7 +45,7 @@ class UnsavedFeedback(LintRule):
 
 
 def _plain_attributes(syntax: Syntax, owner: ast.ClassDef, saved: set[str]) -> Iterator[Hit]:
-    """Yield random feedback matrices that are missing in the state dict of the class."""
+    """Yield random feedback matrices in attributes that the state dict of the class does not contain."""
     random_locals = _drawn_locals(syntax, owner)
     filled = {filled_target.attr for filled_target in _filled(syntax, owner) if is_own(filled_target)}
     for target, value in _set(owner):
@@ -55,7 +55,7 @@ def _plain_attributes(syntax: Syntax, owner: ast.ClassDef, saved: set[str]) -> I
         if name and is_feedback(name) and name not in saved and is_random and not wrapped(value):
             yield Hit(
                 target,
-                f"`{syntax.snippet(target)}` of {owner.name} is a random plain attribute, and is not in the state dict",
+                f"`{syntax.snippet(target)}` of {owner.name} is a plain attribute with random numbers and not in the state dict",
             )
     for call in ast.walk(owner):
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
@@ -90,7 +90,7 @@ def _drawn_locals(syntax: Syntax, owner: ast.ClassDef) -> set[tuple[ast.AST, str
 
 
 def _attribute(owner: ast.ClassDef, target: ast.expr) -> str:
-    """Return NAME for `self.NAME`, `self.NAME[…]` and a class attribute NAME, or an empty string."""
+    """Return NAME for `self.NAME`, `self.NAME[…]` or a class attribute NAME, else an empty string."""
     target = target.value if isinstance(target, ast.Subscript) else target
     if is_own(target):
         return target.attr

@@ -201,7 +201,7 @@ def _fire(rule: Rule, record: RunRecord) -> tuple[Reading, bool]:
     """Return the first epoch at which the rule fires, and whether it never fires."""
     readings = record.trajectory.get(trajectory(rule.quantity, rule.take))
     if not readings or record.spec.weights:
-        return Reading(None, f"{rule.quantity} was not recorded by epoch"), False
+        return Reading(None, f"{rule.quantity} was not recorded at every epoch"), False
     epoch = first_fire(rule, record)
     unknown = [reading.reason for reading in readings[:epoch] if reading.value is None]
     if unknown:

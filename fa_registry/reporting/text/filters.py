@@ -183,7 +183,7 @@ def counted(estimate: Estimate, deviation: bool = True) -> str:
 
 
 def cell(table_cell: Cell) -> str:
-    """Return the number of a cell, with its standard deviation if there is one."""
+    """Return the mean in a table cell as text, with its standard deviation if the cell has one."""
     mean, deviation = table_cell.number, table_cell.deviation
     if not deviation:
         return number(mean)

@@ -516,7 +516,7 @@ def test_too_many_ways_through_a_function_are_reported_and_not_tried():
         "        x, weight = ctx", f"        y = g\n{loops}        x, weight = ctx"
     )
     assert [(one.code, one.what) for one in found(text)] == [
-        ("FA900", "rule FA013 cannot check the file, because its code is nested too deeply")
+        ("FA900", "rule FA013 cannot check the file, because its code is nested too deeply or has too many branches")
     ]
 
 

@@ -114,7 +114,7 @@ def test_first_fires():
     assert taken("first_fire", D1) == 1.0 and taken("first_fire", D2) == 2.0
     quiet = dataclasses.replace(RUN, trajectory={"growth_max": RUN.trajectory["growth_max"][:1]})
     assert taken("first_fire", D1, quiet) == "the rule never fires in 0 epochs"
-    assert taken("first_fire", D2, quiet) == "g_norm_mean_ce was not recorded by epoch"
+    assert taken("first_fire", D2, quiet) == "g_norm_mean_ce was not recorded at every epoch"
 
 
 def test_never_is_said_only_where_every_epoch_has_a_number():
