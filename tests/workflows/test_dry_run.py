@@ -90,6 +90,21 @@ def test_more_jobs_than_cores_take_no_less_time(registry, monkeypatch):
     assert any("The times for 4 runs in parallel assume that only 2 run at a time" in remark for remark in plan.remarks)
 
 
+@pytest.mark.parametrize(
+    ("is_gpu", "reason"),
+    [
+        (False, "only 1 run is trained at a time, because this machine has 1 core."),
+        (True, "runs on one GPU are trained one after another."),
+    ],
+)
+def test_one_core_is_not_taken_for_one_gpu(registry, monkeypatch, is_gpu, reason):
+    monkeypatch.setattr(dry_run, "probe", known_times)
+    monkeypatch.setattr(dry_run, "usable_cores", lambda: 1)
+    monkeypatch.setattr(dry_run, "on_gpu", lambda specs: is_gpu)
+    plan = dry("tiny", jobs=4)
+    assert f"The times for 4 runs in parallel assume that {reason}" in plan.remarks
+
+
 def test_a_long_run_is_not_shared_by_two():
     assert shared([5, 1, 1, 1], 2) == 5 and shared([1, 1, 5], 2) == 6 and shared([], 2) == 0
 
