@@ -107,8 +107,8 @@ class RunWriter:
         conformance: results of the conformance suite for a method that is not built-in.
         lease_seconds: duration of the lease; another worker may train the specification if there is no heartbeat for this time. 0
             means no lease. The parameters of a run with a lease are logged when it acquires the lease.
-        open_end: whether the number of epochs is set later by `log_params`. Until then the run has no parameters. `keep.points` must
-            be 0, because points can be spread evenly only over a known number of epochs.
+        open_end: whether the number of epochs is set later by `log_params`. Until then the run has no parameters. `keep.points`
+            must be 0, because points can be spread evenly only over a known number of epochs.
     """
 
     def __init__(
