@@ -37,7 +37,13 @@ COMPARED_APART = ("run_id", "measurements")  # fields of a run's record
 EDITION = ("name", "title", "source", "digest")  # fields of an edition's reference
 REFERENCE = ("reference", "title", "digest", "remarks")  # fields of a reproduction
 IDS = ("run_id", "reference_run_id")  # fields of a finding
-TEXTS = ("title", "required", "sentence", "limit", "basis")  # fields of a finding that another release may word differently
+TEXTS = (
+    "title",
+    "required",
+    "sentence",
+    "limit",
+    "basis",
+)  # fields of a finding that another release may word differently
 NO_NUMBER = {False: Reading(None, "missing"), True: Reading(None, NOT_FINITE)}
 LONGEST = 200  # characters of a value that is printed in full
 Pair = tuple[RunAudit, RunAudit]  # the same run in A and in B
@@ -323,7 +329,10 @@ def _comparable(finding: Finding) -> Finding:
 
 
 def _number(reading: Reading) -> Reading:
-    """Return the reading; if its value is missing, the reason only says whether the value was computed and is not finite."""
+    """Return the reading without the wording of its reason.
+
+    A missing value is either not finite or was not computed.
+    """
     return reading if reading.value is not None else NO_NUMBER[reading.not_finite]
 
 
@@ -408,7 +417,7 @@ def _has_other_limits(before: Sequence[Finding], after: Sequence[Finding]) -> bo
 
 
 def _limits(findings: Sequence[Finding]) -> set[tuple[str, float | None]]:
-    """Return the pairs (metric, limit) of all conditions of a rule, in whatever order the findings list them."""
+    """Return the pairs (metric, limit) of all conditions of a rule."""
     leading = {(finding.quantity, finding.threshold) for finding in findings}
     return leading | {(further.quantity, further.threshold) for finding in findings for further in finding.further}
 
@@ -419,7 +428,10 @@ def _operators(findings: Sequence[Finding]) -> dict[str, str]:
 
 
 def _levels(findings: Sequence[Finding]) -> set[float]:
-    """Return the confidence levels of the intervals; a report of an older release does not state its level of 0.95."""
+    """Return the confidence levels of the intervals.
+
+    A report of an older release does not contain its level, which is 0.95.
+    """
     return {finding.confidence or CONFIDENCE for finding in findings if finding.interval}
 
 
