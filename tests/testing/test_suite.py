@@ -307,6 +307,11 @@ def test_a_wrong_sign_is_reported_with_its_figure_case_and_seed():
     assert "relative error 2.0e+00 at site" in line
 
 
+def test_several_failed_properties_are_counted():
+    with pytest.raises(AssertionError, match="^method '.*' fails 2 properties:\n"):
+        assert_method(fakes.DividesByTheBatch(), ["resmlp"])
+
+
 def test_an_unknown_declaration_fails_with_the_nearest_name():
     details = {result.property: result.detail for result in check_method(fakes.DeclaresTheUnheardOf(), ["resmlp"])}
     assert details["feedback_fixd"].startswith(

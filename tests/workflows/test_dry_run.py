@@ -118,10 +118,10 @@ def test_a_busy_machine_is_said(registry, monkeypatch, cpu, is_busy):
 
     monkeypatch.setattr(dry_run, "probe", found)
     plan = dry("tiny")
-    opening = "This machine is busy: timed steps waited for a processor during 60% of the time."
+    opening = "This machine is busy: timed steps waited for a processor during "
     said = [remark for remark in plan.remarks if remark.startswith(opening)]
     assert bool(said) is is_busy and plan.waiting == pytest.approx(1 - cpu / 10)
-    assert not said or "2.5 times as long" in said[0]
+    assert not said or ("during 60% of the time" in said[0] and "2.5 times as long" in said[0])
 
 
 @pytest.mark.parametrize(
