@@ -296,7 +296,7 @@ def read_toml(path: Path, subject: str) -> tuple[dict[str, Any], str]:
         The table of the file, and the SHA-256 (hex) of the bytes of the file.
 
     Raises:
-        InvalidFields: the file cannot be read, is not valid TOML or contains an integer of more than 63 bits.
+        InvalidFields: the file cannot be read, is not valid TOML or contains an integer outside the 64-bit range.
     """
     try:
         data = read_file(resolve_user_path(path), MOST_TOML)
@@ -316,15 +316,15 @@ def read_toml(path: Path, subject: str) -> tuple[dict[str, Any], str]:
 
 
 def _beyond_toml(path: str, value: Any) -> Iterator[str]:
-    """Yield one problem per integer of more than 63 bits, which TOML readers need not accept."""
+    """Yield one problem per integer outside the signed 64-bit range, which TOML readers need not accept."""
     if isinstance(value, dict):
         for name, item in value.items():
             yield from _beyond_toml(f"{path}.{shortened(name)}".lstrip("."), item)
     elif isinstance(value, list):
         for index, item in enumerate(value):
             yield from _beyond_toml(f"{path}[{index}]", item)
-    elif isinstance(value, int) and value.bit_length() > 63:  # Python could not write it or convert it to float
-        yield f"{path}: expected a whole number of at most 63 bits and a sign, found a number of {value.bit_length()} bits"
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:  # Python could not write it or convert it to float
+        yield f"{path}: expected a whole number from -2^63 to 2^63 - 1, found a number of {value.bit_length()} bits"
 
 
 def read_json(path: Path, limit: int = RECORD) -> Any:

@@ -200,18 +200,18 @@ def _age(age: datetime.timedelta) -> str:
     return f"{seconds // 86400}d"
 
 
-@click.command(short_help="Show the card of a method, network, data set or diagnostic.")
+@click.command(short_help="Show the card of a method, a data set or another plug-in.")
 @click.argument("name", shell_complete=shell_completion.family("methods"))
 @click.option(
     "--family",
     default="",
     help="Plug-in kind of NAME [all kinds are searched, methods first].",
-    shell_complete=shell_completion.choices("methods", "architectures", "datasets", "diagnostics"),
+    shell_complete=shell_completion.choices("methods", "architectures", "datasets", "diagnostics", "tasks"),
 )
 @JSON
 @examples("info dfa", "info gamma --family diagnostics --json")
 def info(name: str, family: str, as_json: bool) -> None:
-    """Show the card of a method, architecture, data set or diagnostic: equations, options, source."""
+    """Show the card of a method, architecture, data set, diagnostic or task: equations, options, source."""
     from fa_registry.workflows.plugin_list import card_of
 
     card = card_of(name, family)

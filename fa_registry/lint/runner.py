@@ -107,7 +107,7 @@ def lint_source(source: Source, rules: Sequence[LintRule]) -> list[LintFinding]:
     """Return the findings of one file, including silenced findings, ordered by position."""
     findings, syntax = list(source.unreadable), source.syntax
     if syntax is not None:
-        comments = list(silences(syntax.text, {rule.card.code for rule in rules}))
+        comments = list(silences(syntax.text, {rule.card.code for rule in all_rules()}))
         findings += [_bad_silence(source, comment) for comment in comments if comment.problem]
         for rule in rules:
             if rule.possible(syntax.text):
@@ -203,7 +203,7 @@ def silences(text: str, known_codes: Container[str]) -> Iterator[Silence]:
 
     Args:
         text: Python code without syntax errors.
-        known_codes: Codes of the rules that are applied.
+        known_codes: Codes of all rules, including rules that are not applied.
     """
     if "fa:" not in text.lower():  # tokenizing takes as long as parsing
         return
@@ -228,7 +228,7 @@ def _silence_problem(codes: tuple[str, ...], reason: str, known_codes: Container
     if not codes:
         return "names no rule; write a code and a reason, such as `# fa: ok FA002 reason`"
     if unknown:
-        return f"names {', '.join(unknown)}, but no applied rule has this code"
+        return f"names {', '.join(unknown)}, but no rule has this code"
     if not reason:
         return f"gives no reason; write `# fa: ok {', '.join(codes)} reason`"
     return ""

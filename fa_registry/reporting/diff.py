@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 from fa_registry import jsonio
 from fa_registry.protocol.builtin_editions import describe_edition
 from fa_registry.records import (
+    NOT_FINITE,
     SCHEMA,
     AuditReport,
     EditionReference,
@@ -25,6 +26,7 @@ from fa_registry.records import (
     Verdict,
     Waiver,
 )
+from fa_registry.statistics import CONFIDENCE
 
 __all__ = ["HOW", "AuditDiff", "audit_diff"]
 
@@ -34,6 +36,15 @@ NOT_THERE = Reading(None, "this audit does not contain this metric")
 COMPARED_APART = ("run_id", "measurements")  # fields of a run's record
 EDITION = ("name", "title", "source", "digest")  # fields of an edition's reference
 REFERENCE = ("reference", "title", "digest", "remarks")  # fields of a reproduction
+IDS = ("run_id", "reference_run_id")  # fields of a finding
+TEXTS = (
+    "title",
+    "required",
+    "sentence",
+    "limit",
+    "basis",
+)  # fields of a finding that another release may word differently
+NO_NUMBER = {False: Reading(None, "missing"), True: Reading(None, NOT_FINITE)}
 LONGEST = 200  # characters of a value that is printed in full
 Pair = tuple[RunAudit, RunAudit]  # the same run in A and in B
 Opinions = Mapping[str, tuple[Mapping[str, Judgement], ...]]  # further edition → in A and in B: run id → its judgement
@@ -296,7 +307,7 @@ def _finding_changes(a: RunAudit, b: RunAudit) -> Iterator[FindingChange]:
     for rule, (before, after) in _paired_findings(a, b).items():
         if not before or not after:
             yield FindingChange(rule, (after or before).title, True, before, after)
-        elif _without_ids(before) != _without_ids(after):
+        elif _comparable(before) != _comparable(after):
             decided = (before.outcome, before.state) != (after.outcome, after.state)
             yield FindingChange(rule, after.title, decided, before, after)
 
@@ -308,16 +319,28 @@ def _paired_findings(a: RunAudit, b: RunAudit) -> dict[str, Findings]:
     return {rule: (before.get(rule), after.get(rule)) for rule in {**before, **after}}
 
 
-def _without_ids(finding: Finding) -> Finding:
-    """Return the finding without run ids, because a retrained run has a new id."""
-    return dataclasses.replace(finding, run_id="", reference_run_id="")
+def _comparable(finding: Finding) -> Finding:
+    """Return the finding without run ids and texts.
+
+    A retrained run has a new id, and another release may word the same finding differently.
+    """
+    observed = _number(finding.observed)
+    return dataclasses.replace(finding, observed=observed, **dict.fromkeys((*IDS, *TEXTS), ""))
+
+
+def _number(reading: Reading) -> Reading:
+    """Return the reading without the wording of its reason.
+
+    A missing value is either not finite or was not computed.
+    """
+    return reading if reading.value is not None else NO_NUMBER[reading.not_finite]
 
 
 def _figure_changes(a: Measurements, b: Measurements) -> Iterator[FigureChange]:
     before, after = dict(_readings(a)), dict(_readings(b))
     for name in {**before, **after}:
         readings = before.get(name, NOT_THERE), after.get(name, NOT_THERE)
-        if readings[0] != readings[1]:
+        if NOT_THERE in readings or _number(readings[0]) != _number(readings[1]):
             yield FigureChange(name, *readings)
 
 
@@ -354,7 +377,7 @@ def _judgement_changes(pair: Pair, opinions: Opinions) -> Iterator[Change]:
     for edition, sides in opinions.items():
         before, after = (by_run[run.record.run_id] for by_run, run in zip(sides, pair, strict=True))
         yield from _changed(f"verdict by {edition}", before.verdict.label, after.verdict.label)
-        findings = [tuple(map(_without_ids, judgement.findings)) for judgement in (before, after)]
+        findings = [tuple(map(_comparable, judgement.findings)) for judgement in (before, after)]
         yield from _changed(f"findings by {edition}", *findings)
 
 
@@ -374,9 +397,42 @@ def _rule_changes(pairs: Sequence[Pair]) -> Iterator[RuleChange]:
         changed_run_ids = tuple(
             (after or before).run_id for before, after in several if _outcome(before) != _outcome(after)
         )
-        if changed_run_ids or required[0] != required[1]:
+        if changed_run_ids or _has_other_limits(*sides):
             title = (sides[1] or sides[0])[0].title
             yield RuleChange(rule, title, *required, *outcomes, changed_run_ids)
+
+
+def _has_other_limits(before: Sequence[Finding], after: Sequence[Finding]) -> bool:
+    """Return whether the limits, operators or confidence levels of a rule differ between A and B.
+
+    The wording of the limits does not count. Operators and levels are compared only if both sides have them, because only a rule
+    that fires has an operator and only an interval has a level.
+    """
+    operators, levels = [_operators(side) for side in (before, after)], [_levels(side) for side in (before, after)]
+    return (
+        _limits(before) != _limits(after)
+        or any(operators[0][metric] != operators[1][metric] for metric in operators[0].keys() & operators[1].keys())
+        or (all(levels) and levels[0] != levels[1])
+    )
+
+
+def _limits(findings: Sequence[Finding]) -> set[tuple[str, float | None]]:
+    """Return the pairs (metric, limit) of all conditions of a rule."""
+    leading = {(finding.quantity, finding.threshold) for finding in findings}
+    return leading | {(further.quantity, further.threshold) for finding in findings for further in finding.further}
+
+
+def _operators(findings: Sequence[Finding]) -> dict[str, str]:
+    """Return a mapping metric → operator of the condition that fires."""
+    return {finding.quantity: finding.crossed for finding in findings if finding.crossed}
+
+
+def _levels(findings: Sequence[Finding]) -> set[float]:
+    """Return the confidence levels of the intervals.
+
+    A report of an older release does not contain its level, which is 0.95.
+    """
+    return {finding.confidence or CONFIDENCE for finding in findings if finding.interval}
 
 
 def _outcome(finding: Finding | None) -> str:

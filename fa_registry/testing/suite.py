@@ -214,7 +214,8 @@ def assert_method(
     if failures:
         name = method if isinstance(method, str) else method.card.name
         lines = [f"  {result.property}: {result.detail}" for result in failures]
-        raise AssertionError("\n".join([f"method {name!r} fails {len(failures)} properties:", *lines]))
+        noun = "property" if len(failures) == 1 else "properties"
+        raise AssertionError("\n".join([f"method {name!r} fails {len(failures)} {noun}:", *lines]))
 
 
 def _over_cases(name: str, check: Check, settings: Sequence[Setting]) -> PropertyResult:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 import traceback
 from collections.abc import Mapping
@@ -106,7 +107,8 @@ class RunWriter:
         conformance: results of the conformance suite for a method that is not built-in.
         lease_seconds: duration of the lease; another worker may train the specification if there is no heartbeat for this time. 0
             means no lease. The parameters of a run with a lease are logged when it acquires the lease.
-        open_end: whether the number of epochs is set later by `log_params`. Until then the run has no parameters.
+        open_end: whether the number of epochs is set later by `log_params`. Until then the run has no parameters. `keep.points`
+            must be 0, because points can be spread evenly only over a known number of epochs.
     """
 
     def __init__(
@@ -125,7 +127,8 @@ class RunWriter:
         self._tracker = tracker
         self._task = setup
         self._keep = keep
-        self._shown = schema.shown_epochs(setup.spec.epochs, keep.points)
+        # an audit expects the points of every epoch of a run with an open end
+        self._shown = range(sys.maxsize) if open_end else schema.shown_epochs(setup.spec.epochs, keep.points)
         self._kept_after = kept_epochs(keep.states, setup.spec.epochs)
         self._origin = origin
         cards = (diagnostic.card for diagnostic in diagnostics.CATALOG.members().values())

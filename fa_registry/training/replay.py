@@ -86,6 +86,8 @@ class EpochComparison:
             Whether no difference was found so far.
         """
         epoch, chain = trainer.epoch, self._recorded.chain
+        if epoch > self._epochs:  # the run ended earlier, so nothing is recorded of this epoch
+            return not self.difference
         self.reached = epoch
         if not self.difference and chain and chain[epoch] != trainer.chain.digests[epoch] and _is_finite(trainer):
             self.difference = f"epoch {epoch} is the first epoch whose state differs from the recorded state"
@@ -166,11 +168,17 @@ def work_of(setup: RunSetup, epochs: int) -> float:
 def continues(chain: Sequence[str], trainer: Trainer) -> bool:
     """Return whether the trainer's state has the digest recorded for its epoch.
 
-    The result is True if no chain was recorded.
+    The result is True if no chain was recorded. It is False if the chain ends before this epoch or if the link before this epoch is
+    not hexadecimal.
     """
     epoch = trainer.epoch
+    if not chain:
+        return True
     state = {name: tensor.detach().cpu() for name, tensor in trainer.training_state().items()}
-    return not chain or linked(chain[:epoch], state_digest(state)) == chain[epoch]
+    try:
+        return epoch < len(chain) and linked(chain[:epoch], state_digest(state)) == chain[epoch]
+    except ValueError:
+        return False
 
 
 def epochs_text(epochs: Sequence[int]) -> str:

@@ -134,7 +134,8 @@ def plan_study(
         _setting(specs, study.labels.get(identity, ()), complete_ids, probed, untimed_reason)
         for identity, specs in study.settings.items()
     )
-    usable_processes = 1 if on_gpu(study.specs) else min(processes, usable_cores())
+    is_on_gpu = on_gpu(study.specs)
+    usable_processes = 1 if is_on_gpu else min(processes, usable_cores())
     all_seconds = probed.seconds(study.specs)
     remaining_seconds = probed.seconds(spec for spec in study.specs if spec.identity not in complete_ids)
     all_seconds = None if all_seconds is None or untimed_reason else all_seconds
@@ -159,7 +160,7 @@ def plan_study(
         (
             *remarks,
             *filter(None, [kept_text(study.specs, keep_states or study.keep_states)]),
-            *_time_remarks(settings, probed, processes, usable_processes),
+            *_time_remarks(settings, probed, processes, usable_processes, is_on_gpu),
         ),
     )
 
@@ -240,7 +241,9 @@ def _methods(specs: Sequence[RunSpec]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"{spec.method}+pen" if spec.penalty else spec.method for spec in trained))
 
 
-def _time_remarks(settings: Sequence[SettingPlan], probed: Probe, processes: int, usable_processes: int) -> list[str]:
+def _time_remarks(
+    settings: Sequence[SettingPlan], probed: Probe, processes: int, usable_processes: int, is_on_gpu: bool
+) -> list[str]:
     """Return remarks that explain the estimated times, or why times are missing."""
     remarks = []
     if any(plan.seconds is not None for plan in settings):
@@ -249,11 +252,12 @@ def _time_remarks(settings: Sequence[SettingPlan], probed: Probe, processes: int
             "measuring, but not the start of processes, MLflow's writes and the audit."
         )
     if usable_processes < processes:
-        explanation = (
-            "runs on one GPU are trained one after another"
-            if usable_processes == 1
-            else f"only {usable_processes} run at a time, because this machine has {usable_processes} cores"
-        )
+        if is_on_gpu:
+            explanation = "runs on one GPU are trained one after another"
+        elif usable_processes == 1:
+            explanation = "only 1 run is trained at a time, because this machine has 1 core"
+        else:
+            explanation = f"only {usable_processes} run at a time, because this machine has {usable_processes} cores"
         remarks.append(f"The times for {processes} runs in parallel assume that {explanation}.")
     if probed.waiting > BUSY:
         slowdown = 1 / (1 - probed.waiting)

@@ -69,7 +69,7 @@ def members(family: str) -> list[dict[str, str]]:
         UnknownName: `family` is not one of FAMILIES.
     """
     if family not in FAMILIES:
-        raise UnknownName("family", family, FAMILIES)
+        raise UnknownName("family", family, (*FAMILIES, "runs"))  # the command `list` also lists runs
     if family in PLUGGED:
         check_plugin_imports(family)
     return [{"name": name, "line": line, "file": str(file)} for name, line, file in _members(family)]

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from fa_registry import methods
 from fa_registry.cli import GROUPS, main, shell_completion
 from fa_registry.studies import executors, study
-from fa_registry.workflows.plugin_list import FAMILIES
+from fa_registry.workflows.plugin_list import CATALOGS, FAMILIES
 
 
 def test_every_verb_stands_in_one_group_on_one_whole_line():
@@ -57,6 +57,7 @@ def test_verbs_and_names_are_completed_in_every_shell(shell):
         ("fa-registry compare bp weight_f", ["weight_fa"]),
         ("fa-registry list ru", ["runs"]),
         ("fa-registry info credit", ["credit_bridge"]),
+        ("fa-registry info regression --family ", sorted(CATALOGS)),
     ],
 )
 def test_a_name_is_completed_where_one_is_asked_for(line, expected):
@@ -74,6 +75,12 @@ def test_the_help_of_executor_names_every_one():
     help_of = CliRunner().invoke(main, ["study", "--help"]).output
     words = help_of.partition("--executor NAME")[2].partition("--address")[0]
     assert [name for name in executors.CATALOG.names() if name not in words] == []
+
+
+def test_the_help_of_info_names_every_kind():
+    help_of = " ".join(CliRunner().invoke(main, ["info", "--help"]).output.split())
+    kinds = [kind.removesuffix("s").replace("dataset", "data set") for kind in CATALOGS]
+    assert [kind for kind in kinds if kind not in help_of.partition("Examples:")[0]] == []
 
 
 def test_what_list_takes_is_what_it_offers():

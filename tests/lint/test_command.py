@@ -45,6 +45,15 @@ def test_a_silenced_finding_exits_0_and_is_counted(lint, tmp_path):
     assert (result.exit_code, result.stdout) == (0, "no pitfall in 1 file; 1 silenced with a reason\n")
 
 
+@pytest.mark.parametrize("choice", [("--ignore", "FA001"), ("--select", "FA002")])
+def test_a_comment_for_a_rule_that_is_not_applied_is_accepted(lint, tmp_path, choice):
+    (tmp_path / "a.py").write_text(NEGATIVE_NORM.replace("norm(-1)", "norm(-1)  # fa: ok FA001 meant so"))
+    result = lint(".", *choice)
+    assert (result.exit_code, result.stdout) == (0, "no pitfall in 1 file\n")
+    (tmp_path / "a.py").write_text("x = 1  # fa: ok FA099 meant so\n")
+    assert "names FA099, but no rule has this code" in lint(".", *choice).stdout
+
+
 def test_a_notebook_is_named_with_its_cell(lint, tmp_path):
     (tmp_path / "n.ipynb").write_bytes(notebook("import torch", "x.norm(-1)"))
     assert "n.ipynb:cell 3:1:1: FA001" in lint("n.ipynb").stdout

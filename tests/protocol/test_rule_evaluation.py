@@ -242,7 +242,7 @@ def test_a_further_look_is_judged_at_a_higher_level_and_says_so():
         "(97.5 % interval, because this is interim analysis 2 (the seed set changed after an audit); "
         in second.sentence
     )
-    assert "95 % interval over seeds" in first.required and "look" not in first.sentence
+    assert "95 % interval over seeds" in first.required and "interim analysis" not in first.sentence
     assert judge_all(runs, OURS, interim_analyses={"another group": 2})[0].findings[2] == first
 
 

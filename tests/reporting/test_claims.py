@@ -504,7 +504,7 @@ def test_a_fitted_network_may_be_read(rich):
 def test_a_claim_about_an_exploded_stream_without_a_gamma_speaks_of_none(rich):
     exact = [changed(run, scalars={"gamma_deep_mean": Reading(None, "exact")}) for run in runs_of(rich, "fa")]
     back, note = reference_claims(exact)
-    assert "Γ" not in back.text and "The Γ here" not in note.text
+    assert "Γ" not in back.text and "The Γ of this report" not in note.text
 
 
 def test_a_noisy_reference_gives_no_gamma(rich):

@@ -11,6 +11,7 @@ import pytest
 from fa_registry.metrics import DECLARED, quantity_of
 from fa_registry.metrics import table as metric_table
 from fa_registry.protocol.grouping import groups
+from fa_registry.protocol.multiplicity import compared_methods
 from fa_registry.records import Reading, Verdict, Waiver
 from fa_registry.reporting.pages import index as build_index
 from fa_registry.reporting.pages.index import (
@@ -103,6 +104,22 @@ def test_several_editions_are_compared_where_they_differ_first(rich, report):
     assert [bool(row.why) for row in comparison.rows.shown] == [True, True, True, False]
     assert {row.method for row in comparison.rows.shown} == {"bp", "fa", "dfa", "drtp"}  # a control is judged by none
     assert index(report).comparison is None
+
+
+EARLIER = (  # how the release before decision 0062 worded the remark
+    "4 methods are compared with their frozen controls, each by its own interval: if all of them were exactly at the limit, …"
+)
+
+
+def test_the_stored_remark_on_several_methods_is_shown_once(rich):
+    """Another release words the remark differently after its first words, which never change."""
+    (computed,) = compared_methods(rich.runs)
+    assert computed.startswith("3 methods are compared with their frozen controls, ")
+    for stored in (EARLIER, computed):
+        context = index(dataclasses.replace(rich, remarks=("another", stored)))
+        assert (context.compared, context.remarks) == ((stored,), ("another",))
+    context = index(dataclasses.replace(rich, remarks=("another",)))
+    assert (context.compared, context.remarks) == ((computed,), ("another",))
 
 
 def test_stability_has_its_column_where_any_run_measured_it(rich, report):

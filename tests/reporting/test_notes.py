@@ -24,10 +24,10 @@ def test_the_first_line_says_the_verdict_and_leads_to_the_pages(notes, report):
 
 
 def test_the_note_of_one_of_several_seeds_says_nothing_of_one_seed(notes, rich):
-    assert "One seed" not in notes.of_run(notes.sources.report.runs[0])
+    assert "There is only one seed" not in notes.of_run(notes.sources.report.runs[0])
     written = Notes(rich)
     dfa, alone = (next(run for run in rich.runs if run.record.spec.method == name) for name in ("dfa", "drtp"))
-    assert "One seed" not in written.of_run(dfa) and "interval" in written.of_run(dfa)
+    assert "There is only one seed" not in written.of_run(dfa) and "interval" in written.of_run(dfa)
     assert "There is only one seed, so there is no interval" in written.of_run(alone)
 
 

@@ -8,11 +8,13 @@ import shutil
 import pytest
 from safetensors.torch import load_file, save_file
 
+from fa_registry import architectures
 from fa_registry.records import Recipe
 from fa_registry.tracking import schema
 from fa_registry.training.checkpoint import content_digest
 from fa_registry.workflows.duplicate_weights import may_share_weights
 from tests.builders import spec
+from tests.helpers.plugins import installed_member
 from tests.security.conftest import call, judged
 from tests.security.test_tables import caught
 
@@ -150,6 +152,28 @@ def test_what_is_equal_by_construction_is_no_finding(one, other):
 @pytest.mark.parametrize(("one", "other"), FINDINGS)
 def test_what_has_no_reason_to_be_equal_is_one(one, other):
     assert not may_share_weights(spec(**one), spec(**other)) and not may_share_weights(spec(**other), spec(**one))
+
+
+STILL = """
+import dataclasses
+from fa_registry.architectures.resmlp import ResMLP
+
+class Still(ResMLP):
+    card = dataclasses.replace(ResMLP.card, name="still")
+
+    def trains(self, options):
+        return False
+
+PLUGIN = Still()
+"""
+
+
+def test_a_third_party_architecture_is_not_believed_that_it_trains_nothing(tmp_path):
+    """Otherwise copied weights of such an architecture would be no finding."""
+    with installed_member(tmp_path / "site", "architectures", "still", STILL):
+        assert not architectures.CATALOG.get("still").trains({})
+        for changes in ({"method": "fa"}, {"penalty": 0.1}, {"recipe": recipe(learning_rate=0.5)}):
+            assert not may_share_weights(spec(architecture="still"), spec(architecture="still", **changes))
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"final_weights": []}', "[" * 100_000])

@@ -12,7 +12,7 @@ from fa_registry import datasets, methods, tasks
 from fa_registry.diagnostics.base import MOMENTS
 from fa_registry.errors import InvalidFields, PluginError, UnknownName, UsageError
 from fa_registry.methods.base import CreditInputs
-from fa_registry.tasks import TaskCard, output_error, sample_losses, target_rows, task_of
+from fa_registry.tasks import TaskCard, is_regression, output_error, sample_losses, target_rows, task_of
 from fa_registry.tasks.classification import Classification, accuracy
 from fa_registry.training.backprop_check import backprop_check
 from fa_registry.training.code_fingerprint import fingerprint
@@ -36,6 +36,7 @@ def test_the_error_is_the_gradient_of_the_summed_loss(labels):
 
 
 def test_the_loss_of_values_is_half_the_squared_distance():
+    assert is_regression(VALUES) and not is_regression(CLASSES)
     assert sample_losses(torch.tensor([[3.0, 4.0]]), torch.tensor([[0.0, 0.0]])).tolist() == [12.5]
 
 

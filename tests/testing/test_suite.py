@@ -302,9 +302,14 @@ def test_a_wrong_sign_is_reported_with_its_figure_case_and_seed():
     with pytest.raises(AssertionError) as caught:
         assert_method(fakes.WrongSign(), ["resmlp"], seed=5)
     headline, line = str(caught.value).splitlines()
-    assert headline == "method 'dfa' fails 1 properties:"
+    assert headline == "method 'dfa' fails 1 property:"
     assert line.startswith("  output_jacobian_gives_bp: resmlp(d_hidden=16, num_blocks=3, w2_std=0.5), seed 5: ")
     assert "relative error 2.0e+00 at site" in line
+
+
+def test_several_failed_properties_are_counted():
+    with pytest.raises(AssertionError, match="^method '.*' fails 2 properties:\n"):
+        assert_method(fakes.DividesByTheBatch(), ["resmlp"])
 
 
 def test_an_unknown_declaration_fails_with_the_nearest_name():

@@ -125,6 +125,14 @@ def test_a_run_that_a_rule_ended_comes_again_to_where_it_ended(tmp_path):
     assert sealed.epochs == 2 and check.outcome == "agrees" and check.epochs == 2
 
 
+@pytest.mark.parametrize(("batch_size", "replay"), [(None, "36"), (1437, "auto")])
+def test_a_replay_past_the_epoch_at_which_a_rule_ended_the_run_compares_no_more(tmp_path, batch_size, replay):
+    changes = {"batch_size": batch_size} if batch_size else {}
+    sealed = recorded_run(tmp_path, end=lambda: "D1 fired", **changes)
+    check = replayed(sealed, replay=replay, **changes)
+    assert (sealed.epochs, check.outcome, check.epochs) == (0, "agrees", 0), check.detail
+
+
 def test_the_first_epoch_whose_digest_is_another_is_named_and_is_the_last_that_is_trained(tmp_path):
     sealed = recorded_run(tmp_path)
     chain = [*sealed.recorded.chain[:2], "0" * 64, "0" * 64]
@@ -354,6 +362,22 @@ def test_a_kept_state_that_is_not_the_one_of_the_chain_is_found(tmp_path):
     kept = {epoch: (path, save_tensors(path, {"network.nothing": torch.ones(1)}), after, after_digest)}
     with pytest.raises(IntegrityError):
         replayed(_with(sealed, kept=kept), KEPT)
+
+
+@pytest.mark.parametrize("is_exact", [True, False])
+def test_a_chain_that_ends_before_a_kept_state_is_a_difference_of_that_epoch(tmp_path, is_exact):
+    sealed = dataclasses.replace(recorded_run(tmp_path, states=1), exact=is_exact)
+    (epoch,) = sealed.recorded.kept
+    check = replayed(_with(sealed, chain=sealed.recorded.chain[:epoch]), KEPT)
+    assert check.outcome == ("differs" if is_exact else "not possible")
+    assert check.detail.startswith(f"epoch {epoch + 1} from the state kept after epoch {epoch}: the digest of")
+
+
+def test_a_link_before_a_kept_state_that_is_no_digest_is_a_difference(tmp_path):
+    sealed = recorded_run(tmp_path, states=1)
+    ((epoch, _),) = sealed.recorded.kept.items()
+    chain = [*sealed.recorded.chain[: epoch - 1], "no digest", *sealed.recorded.chain[epoch:]]
+    assert replayed(_with(sealed, chain=chain), KEPT).outcome == "differs"
 
 
 def test_numbers_of_epochs_are_written_as_spans():

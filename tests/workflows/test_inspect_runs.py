@@ -21,7 +21,7 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.training.devices import bf16_gain
 from fa_registry.workflows import doctor
-from fa_registry.workflows.plugin_list import CATALOGS, members
+from fa_registry.workflows.plugin_list import CATALOGS, FAMILIES, members
 from tests.workflows.conftest import TRAIN
 from tests.workflows.test_audit import AUDIT, run_of
 
@@ -265,6 +265,12 @@ def test_templates_are_listed_with_their_line_and_file():
 def test_an_unknown_family_is_told_which_there_are():
     with pytest.raises(UnknownName, match=r"'template' \(did you mean 'templates'\?\)"):
         members("template")
+
+
+def test_the_kinds_that_list_names_include_runs(registry):
+    result = registry("list", "task")
+    assert result.exit_code == 2 and "did you mean 'tasks'" in result.stderr
+    assert all(kind in result.stderr.partition("known: ")[2] for kind in (*FAMILIES, "runs"))
 
 
 def statistics(path) -> list:

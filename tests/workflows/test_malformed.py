@@ -136,6 +136,21 @@ def test_dots_in_texts_and_remarks_are_no_tables(tmp_path, text):
     assert jsonio.read_toml(tmp_path / "a.toml", "a")[0].keys() <= {"a"}
 
 
+@pytest.mark.parametrize("number", [-(2**63), 2**63 - 1])
+def test_a_whole_number_of_64_bits_is_read(tmp_path, number):
+    (tmp_path / "a.toml").write_text(f"a = [{number}]")
+    assert jsonio.read_toml(tmp_path / "a.toml", "a")[0] == {"a": [number]}
+
+
+@pytest.mark.parametrize("number", [-(2**63) - 1, 2**63, 10**400], ids=["below", "above", "far above"])
+def test_a_longer_whole_number_is_refused(tmp_path, number):
+    (tmp_path / "a.toml").write_text(f"a = [{number}]")
+    with pytest.raises(
+        UsageError, match=r"a\[0\]: expected a whole number from -2\^63 to 2\^63 - 1, found a number of"
+    ):
+        jsonio.read_toml(tmp_path / "a.toml", "a")
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_file_too_large_for_what_people_write_is_refused_unread(tmp_path, kind):
     text, read = KINDS[kind]

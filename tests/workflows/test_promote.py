@@ -480,7 +480,8 @@ def test_an_audit_of_other_files(judged):
     with spoilt(proof, text.encode()):
         sealed = jsonio.digest_of({**content["digests"], schema.PROVENANCE: jsonio.file_digest(proof)})
         with tagged(judged, run, fa_artifacts=sealed) as changed:
-            assert "the files of the run were changed after audit" in judged.refused(changed, *BY_2026_11)
+            message = judged.refused(changed, *BY_2026_11)
+            assert "the files of the run were changed after audit" in message and "audit the run again: " in message
 
 
 def test_a_store_without_a_model_registry(judged, monkeypatch):

@@ -406,6 +406,18 @@ def test_whoever_vouches_for_the_model_measures_it_again(measured_each_time, wor
     assert {check["subject"]: check["outcome"] for check in again["checks"]}["measuring"] == "not possible"
 
 
+@pytest.mark.parametrize("epochs", [2, 3])
+def test_a_loop_without_planned_epochs_verifies(epochs, workplace, model, batch):
+    with fa_registry.track(model, eval=batch, method="mine", factory=FACTORY) as run:
+        for _ in range(epochs):
+            run.epoch(test_accuracy=0.6)
+    found = integrity("--run", run.run_id, "--factory", FACTORY)
+    assert found["state"] == "verified", found
+    result = call("audit", "--run", run.run_id, "--factory", FACTORY, "--json", "--exit-zero")
+    (judged,) = json.loads(result.stdout)["report"]["runs"]
+    assert judged["record"]["integrity"]["state"] == "verified"
+
+
 def test_a_factory_that_nobody_vouched_for_is_not_imported(workplace, model, batch, monkeypatch):
     run = tracked_with_factory(model, batch)
 

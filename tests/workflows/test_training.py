@@ -387,7 +387,8 @@ def test_a_run_that_cannot_be_written_down_is_kept_and_goes_on_to_the_same_end(
         patched.setattr(place, name, full)
         with pytest.raises(
             StoreError,
-            match=rf"No space left on device; .*Free some disk space.* after epoch {after} is saved",
+            match=rf"No space left on device; .*Free some disk space.* after epoch {after} is saved; "
+            "the same command resumes the run from this state",
         ):
             train()
     assert (runs()[0].state, runs()[0].tags[schema.TAG_STATUS]) == ("FAILED", "failed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -63,6 +64,8 @@ INTEGRITY_ORDER = ("mismatch", "unverifiable", "trusted", "verified")
 MOST = 200  # entries of a list that grows with the runs; the page counts the rest, and audit.json has all
 MOST_NAMES = 40  # methods of one verdict in a tile
 FIGURES = "figures"  # the folder of the figures' files
+# beginning of the remark of `compared_methods`, equal in all releases; the rest is worded differently in older reports
+COMPARED = re.compile(r"\d+ methods are compared with their frozen controls,")
 NO_FIGURES: Truncated[SettingFigures] = Truncated((), 0)
 
 
@@ -93,7 +96,7 @@ def index_context(sources: Sources, figures: Truncated[SettingFigures] = NO_FIGU
     integrity = sorted(integrity_states(report.runs, report.excluded), key=lambda row: INTEGRITY_ORDER.index(row.state))
     states = [row.state for row in integrity]
     links = [link for _, link in sources.forms]
-    compared = tuple(compared_methods(report.runs))
+    compared = tuple(remark for remark in report.remarks if COMPARED.match(remark))
     return IndexContext(
         title=report.title,
         selection=report.selection,
@@ -123,7 +126,7 @@ def index_context(sources: Sources, figures: Truncated[SettingFigures] = NO_FIGU
         evidence=evidence(report.runs, report.excluded),
         not_intact=Truncated.first(MOST_NAMES, not_intact(report.excluded)),
         integrity_counts=tuple(Count(state, states.count(state)) for state in INTEGRITY_ORDER if state in states),
-        compared=compared,
+        compared=compared or tuple(compared_methods(report.runs)),
         remarks=tuple(remark for remark in report.remarks if remark not in compared),
         completing=completion_commands(
             [run for run in report.runs if run.record.spec.control == "none"], report.excluded, report

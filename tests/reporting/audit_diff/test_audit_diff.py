@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from fa_registry.protocol.rules import load_edition
-from fa_registry.records import Exclusion, Integrity, Reading, Waiver
+from fa_registry.records import Exclusion, FurtherLimit, Integrity, Reading, Waiver
 from fa_registry.reporting.diff import audit_diff
 from tests.reporting.runs import SEEDS, diverged, make_record
 from tests.reporting.scenes import make_report
@@ -118,6 +118,77 @@ def test_a_figure_in_one_audit_alone_is_a_change(before):
     assert [(figure.name, figure.after.reason) for figure in run.figures] == [
         ("gamma_spread", "this audit does not contain this metric")
     ]
+
+
+def with_reading(reading):
+    """The audit whose first run has this Γ spread."""
+    scalars = {**DFA[0].measurements.scalars, "gamma_spread": reading}
+    return with_first(
+        dataclasses.replace(DFA[0], measurements=dataclasses.replace(DFA[0].measurements, scalars=scalars))
+    )
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "is_changed"),
+    [
+        (Reading(None, "no feedback"), Reading(None, "the feedback is missing"), False),
+        (Reading(None, "not finite: every sample"), Reading(None, "not finite: all samples"), False),
+        (Reading(None, "no feedback"), Reading.of(float("inf")), True),
+        (Reading(None, "no feedback"), Reading(1.0), True),
+    ],
+)
+def test_another_reason_of_a_missing_number_is_no_change(a, b, is_changed):
+    found = audit_diff(with_reading(a), with_reading(b))
+    assert found.same is not is_changed
+    assert [figure.name for run in found.runs for figure in run.figures] == ["gamma_spread"] * is_changed
+
+
+def with_findings(report, **changes):
+    """The audit with other fields in every finding of D1 and D3."""
+    runs = tuple(
+        dataclasses.replace(
+            run,
+            findings=tuple(
+                dataclasses.replace(one, **changes) if one.rule in ("D1", "D3") else one for one in run.findings
+            ),
+        )
+        for run in report.runs
+    )
+    return dataclasses.replace(report, runs=runs)
+
+
+WORDING = {"title": "a", "required": "b", "sentence": "c", "limit": "d", "basis": "e"}
+
+
+def test_another_wording_of_a_finding_and_its_rule_is_no_change(before):
+    assert audit_diff(before, with_findings(before, **WORDING)).same
+    assert audit_diff(before, with_findings(before, **WORDING)).rules == ()
+    opinions = make_report(RUNS, others=("2026-04",))
+    (opinion,) = opinions.opinions
+    judgements = tuple(
+        dataclasses.replace(one, findings=tuple(dataclasses.replace(found, **WORDING) for found in one.findings))
+        for one in opinion.judgements
+    )
+    other = dataclasses.replace(opinions, opinions=(dataclasses.replace(opinion, judgements=judgements),))
+    assert audit_diff(opinions, other).same
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "changed"),
+    [
+        ({"threshold": 1.0}, {"threshold": 2.0}, True),
+        ({"crossed": "above"}, {"crossed": "below"}, True),
+        ({"crossed": "above"}, {"crossed": ""}, False),
+        ({"interval": (0.0, 1.0), "confidence": 0.95}, {"interval": (0.0, 1.0), "confidence": 0.975}, True),
+        ({"interval": (0.0, 1.0), "confidence": 0.95}, {"interval": (0.0, 1.0), "confidence": None}, False),
+        ({"further": (FurtherLimit("growth", 10.0),)}, {"further": (FurtherLimit("growth", 20.0),)}, True),
+    ],
+)
+def test_a_rule_changes_with_its_limit_operator_or_level(a, b, changed, before):
+    """A rule that does not fire has no operator. Reports of older releases do not state the level of 95 %."""
+    found = audit_diff(with_findings(before, **a), with_findings(before, **b))
+    assert [rule.rule for rule in found.rules] == ["D1", "D3"] * changed
+    assert all(rule.moved == () for rule in found.rules)
 
 
 OTHERS = {
