@@ -137,7 +137,8 @@ def _direction(
     """
     direction = torch.randn(state.shape, dtype=torch.float64, generator=generator).to(state.device)
     if credits is not None and round_index == 0 and credits[site].isfinite().all():
-        rows = in_state(credits[site].double(), state)
+        credit = credits[site].double()
+        rows = credit if credit.shape == state.shape else in_state(credit, state)
         rms = rows.square().flatten(1).mean(1).sqrt().view(-1, *[1] * (state.dim() - 1))
         direction = torch.where(rms > 0, rows / rms, direction)
     if round_index % 2:

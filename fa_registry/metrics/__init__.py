@@ -32,7 +32,7 @@ from fa_registry.metrics.base import (
 )
 from fa_registry.metrics.declarations import DECLARED
 from fa_registry.metrics.headlines import ACCURACY, HEADLINES, MARGINS, TOKEN_LOSS, Headline, headline_of, headlines_of
-from fa_registry.metrics.tables import DEVIATIONS, FURTHER, SHOWN_MEMBERS, SITE_TABLES, TABLES, table
+from fa_registry.metrics.table_columns import DEVIATIONS, FURTHER, SHOWN_MEMBERS, SITE_TABLES, TABLES, table
 from fa_registry.records import Reading
 from fa_registry.statistics.over_seeds import ARITHMETIC, GEOMETRIC, OverSeeds, mean_over
 

@@ -121,7 +121,7 @@ def alignment(
     checks = Checks("alignment")
     network = own_network(checks, model, sites, skip, readout, gradient)
     x, y = batch if isinstance(batch, (tuple, list)) and len(batch) == 2 else (None, None)
-    checks.batch(network, x, y, ("batch[0]", "batch[1]"))
+    checks.batch(network, x, y, ("batch[0]", "batch[1]"), tokens=True)
     is_valid_count = isinstance(draws, int) and not isinstance(draws, bool) and draws >= 2
     checks.problems += [] if is_valid_count else [f"draws: expected a whole number of at least 2, found {draws!r}"]
     checks.problems += [

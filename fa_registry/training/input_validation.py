@@ -21,6 +21,7 @@ from fa_registry.architectures.base import Network
 from fa_registry.diagnostics import eval_mode
 from fa_registry.errors import EvidenceWarning, InvalidFields
 from fa_registry.tasks import NO_TOKENS
+from fa_registry.tasks.token_prediction import IGNORED
 
 Batch = tuple[Tensor, Tensor]
 KEYWORDS = '; if the model takes keyword arguments, use fa_registry.adapt(model, …, inputs=lambda x: {"name": x})'
@@ -101,7 +102,9 @@ class Checks:
             if not isinstance(value, bool):
                 self.problems.append(f"{name}: expected True or False, found {value!r}")
 
-    def batch(self, network: nn.Module | None, x: Any, y: Any, names: tuple[str, str]) -> None:
+    def batch(
+        self, network: nn.Module | None, x: Any, y: Any, names: tuple[str, str], tokens: bool = False
+    ) -> int | None:
         """Add the problems of one eval batch.
 
         Args:
@@ -109,20 +112,25 @@ class Checks:
             x: input, (N, …).
             y: int64 labels, (N,), each smaller than the number of the network's outputs.
             names: the names of x and y in messages.
+            tokens: whether y may also be tokens (N, T); the network's outputs are then (N, T, V).
+
+        Returns:
+            The number of the network's outputs, C or V, or None if it is unknown.
         """
         problem_count = len(self.problems)
         for name, value in zip(names, (x, y), strict=True):
             if not isinstance(value, Tensor) or not value.dim():
                 self.problems.append(f"{name}: expected a tensor with one row per sample, found {_kind(value)}")
         if len(self.problems) > problem_count:
-            return
-        has_labels = _are_labels(y)
+            return None
+        by_position = tokens and y.dtype == torch.int64 and y.dim() == 2
+        has_labels = by_position or _are_labels(y)
         if not has_labels:
-            hint = (
-                f"; {NO_TOKENS}, which is not supported here" if y.dim() == 2 and y.max() > 1 else ""
-            )  # not for one-hot rows
+            is_one_hot = y.dim() != 2 or not y.numel() or y.max() <= 1
+            hint = "" if tokens or is_one_hot else f"; {NO_TOKENS}, which is not supported here"
+            shape = "(N,), or (N, T) for tokens" if tokens else "(N,)"
             self.problems.append(
-                f"{names[1]}: expected int64 labels of shape (N,), found {y.dtype} of shape {tuple(y.shape)}{hint}"
+                f"{names[1]}: expected int64 labels of shape {shape}, found {y.dtype} of shape {tuple(y.shape)}{hint}"
             )
         if len(x) != len(y) or not len(y):
             self.problems.append(f"{names[0]}: expected one row per label, found {len(x)} rows for {len(y)} labels")
@@ -134,9 +142,11 @@ class Checks:
             and network is not None
             and not any(problem.startswith(names[0]) for problem in self.problems[problem_count:])
         )
-        classes = self._classes(network, x, names[0]) if is_readable else None
+        shape = y.shape if by_position else x.shape[:1]
+        classes = self._classes(network, x, names[0], shape) if is_readable else None
         if has_labels and len(y):
-            self._range(y, classes, names[1])
+            self._range(y[y != IGNORED] if by_position else y, classes, names[1])
+        return classes
 
     def classes(self, labels: Iterable[Tensor], name: str) -> None:
         """Add a warning to `doubts` if all batches together have one sample or class.
@@ -197,8 +207,11 @@ class Checks:
             expected = ", ".join(sorted(str(device) for device in devices))
             self.problems.append(f"{name}: expected the device of the model ({expected}), found {x.device}")
 
-    def _classes(self, network: nn.Module, x: Tensor, name: str) -> int | None:
-        """Return the number of outputs of the network, or None if it cannot process the input."""
+    def _classes(self, network: nn.Module, x: Tensor, name: str, shape: torch.Size) -> int | None:
+        """Return the number of outputs of the network, or None if it cannot process the input.
+
+        `shape` is the expected shape of the logits without the number of outputs.
+        """
         try:
             with torch.no_grad(), eval_mode(network):
                 logits = torch.func.functional_call(network, _copies(network), x.clone())
@@ -207,14 +220,19 @@ class Checks:
             self.problems.append(f"{name}: the model fails on this input: {type(error).__name__}: {error}{hint}")
             self.cause = error
             return None
-        if not isinstance(logits, Tensor) or logits.dim() != 2 or len(logits) != len(x) or logits.shape[1] < 2:
+        if not isinstance(logits, Tensor) or logits.shape[:-1] != shape or logits.shape[-1] < 2:
             found_text = tuple(logits.shape) if isinstance(logits, Tensor) else _kind(logits)
             hint = LOGITS if hasattr(logits, "logits") else ""
-            self.problems.append(f"model: expected logits ({len(x)}, at least 2 classes), found {found_text}{hint}")
+            self.problems.append(
+                f"model: expected logits ({', '.join(map(str, shape))}, at least 2 classes), found {found_text}{hint}"
+            )
             return None
-        return logits.shape[1]
+        return logits.shape[-1]
 
     def _range(self, y: Tensor, classes: int | None, name: str) -> None:
+        if not len(y):
+            self.problems.append(f"{name}: expected at least one position that counts; all are {IGNORED}")
+            return
         lowest, highest = y.min().item(), y.max().item()
         if lowest < 0 or (classes is not None and highest >= classes):
             expected = (

@@ -102,7 +102,7 @@ def measure(
             setup.network,
             *setup.eval_batch,
             forward_backward,
-            observation.credits,
+            credits if setup.task.by_position else observation.credits,
             samples=samples,
             task=setup.task,
         )

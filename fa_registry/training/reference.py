@@ -89,7 +89,7 @@ def checked(
         x: input, (N, …).
         y: labels, (N,).
         forward_backward: the forward/backward pass of this batch.
-        credits: one vector (N, D_l) per sample and site, or None.
+        credits: one vector (N, D_l) per sample and site, or tensors in the shapes of the states, or None.
         directions: as for diagnostics.observe.
         samples: number of samples that are checked first. If their gradients seem wrong, the whole batch is checked, because in
             some networks the samples depend on each other. If None, the whole batch is checked at once. Use None for the final

@@ -197,7 +197,8 @@ def measured(
     rule_credits = rule.given(x, y, states) if rule else None
     credits = None if rule_credits is None else _filled(rule_credits, states)
     if objection is None:
-        vectors = None if credits is None else forward_backward.rows(credits)
+        is_whole = credits is None or forward_backward.task.by_position
+        vectors = credits if is_whole else forward_backward.rows(credits)
         forward_backward, check = checked(
             network, x, y, forward_backward, vectors, directions if rule else None, samples
         )

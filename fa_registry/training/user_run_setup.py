@@ -15,9 +15,10 @@ from torch import Tensor, nn
 from fa_registry import jsonio
 from fa_registry.datasets.base import DatasetCard, Splits, tensors_digest, unaugmented
 from fa_registry.errors import InvalidFields
-from fa_registry.records import CLASSES, Measurements, RunSpec, Scalar
+from fa_registry.records import Measurements, RunSpec, Scalar
 from fa_registry.records.manifest_checks import OWN_LOOP
 from fa_registry.safe_files import UnreadableFile, read_file
+from fa_registry.tasks import Task, task_of
 from fa_registry.training.code_fingerprint import measuring_code
 from fa_registry.training.loop import EpochRow
 from fa_registry.training.measuring import conventions_of
@@ -37,7 +38,7 @@ class UserRunSetup:
 
     Attributes:
         spec: the specification, as the author of the loop declared it.
-        batch: x (N, …) and y (N,), on which every metric is measured.
+        batch: x (N, …), and classes y (N,) or tokens y (N, T), on which every metric is measured.
         feedback_state: name → tensor of the matrices or networks that compute the credit.
         story: the entry `own_loop` of provenance.json. It contains the script and its SHA-256, the sites, and who declared the
             other fields.
@@ -93,7 +94,13 @@ class UserRunSetup:
             classes=self.classes,
             train_samples=0,
             sha256="",
+            task=self.task.card.name if self.task.by_position else "",
         )
+
+    @property
+    def task(self) -> Task:
+        """The built-in task that fits the labels of the evaluation batch."""
+        return task_of(self.batch[1])
 
     @property
     def sealed(self) -> dict[str, Any]:
@@ -124,7 +131,7 @@ class UserRunSetup:
         reported: dict[str, Scalar] = {
             "eval_samples": len(self.batch[1]),
             "eval_digest": eval_digest(self),
-            CLASSES: self.classes,
+            **self.task.conventions(self.classes),
             "reference_gradient": reference or "the model's own backward pass",
             **conventions_of(self),
         }

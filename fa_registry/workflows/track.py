@@ -20,7 +20,7 @@ from fa_registry.architectures import AdaptedNetwork, unwrapped
 from fa_registry.datasets.base import tensors_digest
 from fa_registry.diagnostics.base import MOMENTS
 from fa_registry.errors import InvalidFields, UsageError, unknown_name_text
-from fa_registry.metrics import ACCURACY
+from fa_registry.metrics import ACCURACY, HEADLINES, TOKEN_LOSS, Headline, label_of
 from fa_registry.records import Measurements, Reading, RunSpec
 from fa_registry.text_safety import name_problem
 from fa_registry.tracking.writer import RetentionOptions, RunWriter
@@ -38,7 +38,7 @@ from fa_registry.workflows.user_loops import from_factory
 
 LOG = logging.getLogger(__name__)
 FIGURES = ("loss_train", "accuracy_train", "penalty")  # metrics that a loop may report in addition to the test accuracy
-NO_ACCURACY = "no test accuracy was given"
+NOT_GIVEN = "no {} was given"  # a main metric that the loop did not report
 NO_ONE_CALLED = (
     "the loop ended without a call of run.epoch(), so nothing was measured after the start and the run is not complete"
 )
@@ -70,6 +70,10 @@ class TrackedRun:
         self._source = ""
         self._freezing = freezing or nullcontext()
         self.done = 0
+
+    @property
+    def _headline(self) -> Headline:
+        return HEADLINES[self._task.task.card.headline]
 
     @property
     def run_id(self) -> str:
@@ -104,13 +108,16 @@ class TrackedRun:
             self._writer.fail(error)
             raise
 
-    def epoch(self, test_accuracy: float | None = None, **figures: float) -> Measurements:
+    def epoch(
+        self, test_accuracy: float | None = None, test_loss: float | None = None, **figures: float
+    ) -> Measurements:
         """Measure the model, log the metrics as the next epoch, and return the metrics.
 
         The call does not change the model, its gradients and buffers, its training mode, or any random generator.
 
         Args:
             test_accuracy: accuracy on the whole test set, from 0 to 1, as the user's loop measured it.
+            test_loss: loss per token on the whole test set, in nats, if y contains tokens.
             figures: additional metrics of the user's loop: loss_train, accuracy_train or penalty.
 
         Raises:
@@ -123,11 +130,18 @@ class TrackedRun:
             )
         checks = Checks("run.epoch")
         checks.fractions(test_accuracy=test_accuracy)
+        given = {ACCURACY: test_accuracy, TOKEN_LOSS: test_loss}
+        checks.problems += [
+            f"{label_of(other.name)}: the main metric of this run is the {label_of(self._headline.name)}"
+            for other, value in given.items()
+            if value is not None and other != self._headline
+        ]
         checks.problems += [unknown_name_text("metric", name, FIGURES) for name in figures if name not in FIGURES]
         checks.limits(**{name: value for name, value in figures.items() if name in FIGURES and not _is_number(value)})
         checks.finish()
         reported = {name: Reading.of(value) for name, value in figures.items()}
-        reported[ACCURACY.name] = Reading(None, NO_ACCURACY) if test_accuracy is None else Reading(float(test_accuracy))
+        if given[self._headline] is not None:
+            reported[self._headline.name] = Reading.of(float(given[self._headline]))
         row = EpochRow(self.done + 1, self._measured(reported, self.done + 1))
         self._receive(row)
         self.done = row.epoch
@@ -164,7 +178,9 @@ class TrackedRun:
                 self._writer.log_params(spec)
             elif status == "complete" and self.done != spec.epochs:
                 status = "stopped_early"
-            reported = {name: reading for name, reading in last.scalars.items() if name in (*FIGURES, ACCURACY.name)}
+            reported = {
+                name: reading for name, reading in last.scalars.items() if name in (*FIGURES, self._headline.name)
+            }
             final = self._task.with_conventions(self._measured(reported, None, MOMENTS), self._source)
             self._writer.complete(TrainingOutcome(status, self.done, final, stepping="a loop of its author's own"))
             self._rows.remove()
@@ -196,7 +212,8 @@ class TrackedRun:
         if self._objection and self._objection not in self._logged:
             self._logged.append(self._objection)
             LOG.warning("%s", self._objection)
-        reported = {ACCURACY.name: Reading(None, NO_ACCURACY), **reported}
+        headline = self._headline.name
+        reported = {headline: Reading(None, NOT_GIVEN.format(label_of(headline))), **reported}
         return dataclasses.replace(measurements, scalars=dict(sorted({**measurements.scalars, **reported}.items())))
 
 
@@ -235,7 +252,8 @@ def track(
 
     Args:
         model, sites, skip, readout, gradient: as for `adapt`.
-        eval: the batch on which all metrics are measured: x (N, …) and y (N,) int64. The paper uses 128 test samples.
+        eval: the batch on which all metrics are measured: x (N, …) and y (N,) int64, or tokens y (N, T). The paper uses 128 test
+            samples.
         method: name of the method. Inside `frozen_control`, the run is the control of this method.
         seed: seed of the run, recorded in its specification.
         control: True makes the run a frozen control. All parameters that the forward pass reads between the first and
@@ -264,7 +282,7 @@ def track(
     network = own_network(checks, model, sites, skip, readout, gradient)
     model, wrappers = unwrapped(model)
     x, y = eval if isinstance(eval, (tuple, list)) and len(eval) == 2 else (None, None)
-    checks.batch(network, x, y, ("eval[0]", "eval[1]"))
+    outputs = checks.batch(network, x, y, ("eval[0]", "eval[1]"), tokens=True)
     checks.problems += _problems(method, seed, epochs, dataset, study, credit, fresh)
     checks.problems += _wrong_control(model, control, wrappers) if control is not False else []
     checks.problems += _misfit(factory, network) if factory and network else []
@@ -277,7 +295,9 @@ def track(
     spec = _spec(inner, "bp" if frozen else method, dataset or _name((x, y)), seed, epochs, bool(frozen))
     details = {"factory": factory, "unwrapped from": ", ".join(wrappers)}
     story = {**_story(network, credit, frozen), **{name: text for name, text in details.items() if text}}
-    setup = UserRunSetup(spec, inner, (x, y), int(y.max()) + 1, _tensors(feedback), story)
+    # the vocabulary of tokens is that of the model; the classes of a run are those of its labels, as in older releases
+    classes = outputs if y.dim() == 2 and outputs else int(y.max()) + 1
+    setup = UserRunSetup(spec, inner, (x, y), classes, _tensors(feedback), story)
     rule = UserCreditRule("track", model, None if frozen else credit, fresh, DRAWS)
     tracker = open_tracker(store, experiment)
     rows = EpochJournal(registry_folder(tracker.uri) / "own_loops", spec, resume)

@@ -38,7 +38,7 @@ for name, quantity in metrics.DECLARED.items():
     changed[name] = dataclasses.replace(quantity, **{**said, **asked["words"].get(name, {})})
 metrics.DECLARED = metrics.headlines.DECLARED = MappingProxyType(changed)
 added = {name: (*metrics.TABLES[name], *asked["columns"]) for name in ("audit", "audit_command")}
-metrics.tables.TABLES = MappingProxyType({**metrics.TABLES, **added})
+metrics.table_columns.TABLES = MappingProxyType({**metrics.TABLES, **added})
 
 from fa_registry import diagnostics, jsonio
 from fa_registry.analyses import CATALOG

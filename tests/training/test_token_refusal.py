@@ -12,7 +12,6 @@ import pytest
 import torch
 from torch import nn
 
-import fa_registry
 from fa_registry import datasets
 from fa_registry.diagnostics import run_forward_backward
 from fa_registry.errors import InvalidFields, UsageError
@@ -118,11 +117,7 @@ def test_a_data_set_with_targets_of_another_shape_is_refused_before_training(mon
 
 
 @pytest.mark.parametrize("length", LENGTHS)
-def test_the_functions_for_a_loop_of_ones_own_refuse_tokens(length, tmp_path):
+def test_the_published_functions_refuse_tokens(length):
     model, x, y = TokenNetwork(), tokens(length), tokens(length)
     with pytest.raises(InvalidFields, match=REFUSED):
-        fa_registry.alignment(model, (x, y), lambda *given: [torch.zeros(12, length, 8)] * 2)
-    with pytest.raises(InvalidFields, match=REFUSED):
         diagnosis.diagnose(model, [(x, y)])
-    with pytest.raises(InvalidFields, match=REFUSED):
-        fa_registry.track(model, method="mine", eval=(x, y), store=f"sqlite:///{tmp_path}/store.db")

@@ -313,7 +313,7 @@ def _verdict_counts(links: Sequence[Link]) -> Iterator[Count]:
             yield Count(outcome, len(alike), alike[:MOST_NAMES])
 
 
-def headline(groups: Iterable[Group]) -> Headline:
+def headline(groups: Iterable[Group]) -> IndexHeadline:
     """Return a summary of the verdicts, with the gating rules that fire.
 
     The rule that fires for most methods is first.
@@ -322,7 +322,7 @@ def headline(groups: Iterable[Group]) -> Headline:
     outcomes = [group.verdict.outcome for group in judged]
     counts = tuple((outcome, outcomes.count(outcome)) for outcome in WORST_FIRST if outcome in outcomes)
     settings = {group.runs[0].record.spec.setting.identity for group in judged}
-    return Headline(_sentence(counts, len(judged), len(settings)), counts, tuple(_rules(judged)), len(settings))
+    return IndexHeadline(_sentence(counts, len(judged), len(settings)), counts, tuple(_rules(judged)), len(settings))
 
 
 def _rules(groups: Iterable[Group]) -> Iterator[tuple[str, str, int]]:
@@ -362,7 +362,7 @@ COMMANDS = {
 
 
 @dataclass(frozen=True)
-class Headline:
+class IndexHeadline:
     """A summary of the audit in one sentence.
 
     Attributes:
@@ -399,7 +399,7 @@ class IndexContext:
         "modified or user-supplied editions, each with its differences from the built-in edition on which it is based",
         "text",
     )
-    headline: Headline = documented("the verdicts in one sentence, and the rules that fire", "methods × settings")
+    headline: IndexHeadline = documented("the verdicts in one sentence, and the rules that fire", "methods × settings")
     counts: tuple[Count, ...] = documented(
         "number of groups (one method in one setting) by verdict, worst verdict first, with short links to the forms",
         "groups",
