@@ -1,0 +1,131 @@
+"""python -m benchmarks.tokens [--record]: the tokens study, the audit of feedback alignment on a language model.
+
+--record trains and audits the study (about six minutes on two quiet cores), measures what a step of dfa costs in steps of bp, and writes
+docs/measured/tokens.json. Without it, only the table of projects/tokens/README.md is written again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+from benchmarks import calibration
+from benchmarks.fashion import _fires, _first_fires, _mean
+from benchmarks.recording import FOLDER, ROOT, stamp
+from benchmarks.tables import inserted, line, over_seeds, readings
+from fa_registry import jsonio
+from fa_registry.protocol.grouping import Group, groups
+from fa_registry.records import AuditReport
+from fa_registry.studies.study import load_study
+from fa_registry.training.run_setup import build_setup
+from fa_registry.training.trainer import Trainer
+
+MEASURED = FOLDER / "tokens.json"
+PAGE = ROOT / "projects" / "tokens" / "README.md"
+BEGIN = "<!-- measured: python -m benchmarks.tokens --record -->"
+COLUMNS = (
+    "method",
+    "loss per token, nats (3 seeds, 95 % t-interval)",
+    "excess over the source",
+    "margin over frozen, nats",
+    "growth of a block",
+    "growth since initialisation",
+    "‖h_L‖",
+    "‖g_L‖ (mean CE)",
+    "Γ",
+    "verdict by 2026-12:token",
+)
+STEPS, ROUNDS = 10, 7  # of each method in turn, in CPU seconds
+
+
+def record() -> dict[str, Any]:
+    """Train and audit the study; return plain data with machine and date."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "reports"
+        start = time.perf_counter()
+        calibration.run(["run", "tokens", "--out", str(out)], folder)
+        seconds = time.perf_counter() - start
+        raw = json.loads((out / "audit.json").read_text(encoding="utf-8"))
+    report = jsonio.decode(AuditReport, raw)
+    found = groups(report)
+    return {
+        **stamp(),
+        "seconds": seconds,
+        "verified": sum(run.record.integrity.state == "verified" for run in report.runs),
+        "runs": len(report.runs),
+        "rows": [_row(group) for group in found],
+        "first_fires": {group.method: _first_fires(group) for group in found if not group.control},
+        "step_ratio": step_ratio(),
+    }
+
+
+def _row(group: Group) -> list[str]:
+    """Return one method in the order of the columns."""
+    ends = {name: _mean(name, readings(group, name)) for name in ("growth_max", "growth_init_max", "h_L")}
+    ends["g_L"] = _mean("g_norm", [run.record.measurements.sites["g_norm_mean_ce"][-1] for run in group.runs])
+    gamma = over_seeds(readings(group, "gamma_deep_mean"), ".3f")
+    finding = next((one for one in group.runs[0].findings if one.quantity == "margin_nats" and one.interval), None)
+    low, high = finding.interval if finding else (0.0, 0.0)
+    return [
+        group.method.partition(" (")[0],
+        over_seeds(readings(group, "token_loss"), ".3f", interval=True),
+        over_seeds(readings(group, "excess_nats"), ".3f"),
+        f"{finding.observed.value:+.3f} [{low:+.3f}, {high:+.3f}]" if finding else "control",
+        *("n/a" if value is None else f"{value:.3g}" for value in ends.values()),
+        "exact" if gamma.startswith("n/a") else gamma,
+        ", ".join(dict.fromkeys(run.verdict.label for run in group.runs)),
+    ]
+
+
+def step_ratio() -> float:
+    """Return the CPU seconds of a step of dfa divided by those of a step of bp, the median of paired rounds."""
+    specs = {spec.method: spec for spec in load_study("tokens").specs if spec.control == "none" and not spec.penalty}
+    trainers = {name: Trainer(build_setup(specs[name], torch.device("cpu"))) for name in ("bp", "dfa")}
+    ratios = []
+    for _ in range(ROUNDS):
+        seconds = {}
+        for name, trainer in trainers.items():
+            start = time.process_time()
+            for _ in range(STEPS):
+                trainer._advance(torch.arange(32))
+            seconds[name] = time.process_time() - start
+        ratios.append(seconds["dfa"] / seconds["bp"])
+    return median(ratios)
+
+
+def render(measured: Mapping[str, Any]) -> str:
+    """Return the table of the study's page."""
+    runs = f"{measured['runs']} runs of 4 epochs (800 steps), {measured['verified']} verified by the audit"
+    where = (
+        f"Measured {measured['date']} on {measured['machine']}, by `python -m benchmarks.tokens --record`: {runs}; training, audit "
+        f"and pages {measured['seconds'] / 60:.0f} minutes; scales are geometric means over seeds. A step of dfa costs "
+        f"{measured['step_ratio']:.2f} steps of bp (CPU seconds)."
+    )
+    fires = "; ".join(
+        f"{method}: {_fires(rules)}" for method, rules in measured["first_fires"].items() if _fires(rules)
+    )
+    table = [line(COLUMNS), "|" + "---|" * len(COLUMNS), *map(line, measured["rows"])]
+    return "\n".join([where, "", *table, "", f"First epoch at which a rule fires, one number per seed: {fires}."])
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Record, and write the table again."""
+    parser = argparse.ArgumentParser(description=__doc__.partition(":")[0])
+    parser.add_argument("--record", action="store_true", help="train, audit and keep the numbers")
+    if parser.parse_args(arguments).record:
+        MEASURED.write_text(json.dumps(record(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    measured = json.loads(MEASURED.read_text(encoding="utf-8"))
+    PAGE.write_text(inserted(PAGE.read_text(encoding="utf-8"), BEGIN, render(measured)), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
