@@ -1,7 +1,7 @@
 """python -m benchmarks.tokens [--record]: the tokens study, the audit of feedback alignment on a language model.
 
---record trains and audits the study (about six minutes on two quiet cores), measures what a step of dfa costs in steps of bp, and writes
-docs/measured/tokens.json. Without it, only the table of projects/tokens/README.md is written again.
+--record trains and audits the study (about six minutes on two quiet cores), measures the cost of a step of dfa relative to bp,
+and writes docs/measured/tokens.json. Without it, only the table of projects/tokens/README.md is written again.
 """
 
 from __future__ import annotations
