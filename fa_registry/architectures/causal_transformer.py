@@ -1,4 +1,7 @@
-"""causal_transformer: a pre-LN decoder for token prediction with states (N, T, D) and logits (N, T, V)."""
+"""causal_transformer: a pre-LN decoder for token prediction.
+
+Its states are (N, T, D) and its logits (N, T, V).
+"""
 
 from __future__ import annotations
 
@@ -66,7 +69,10 @@ class CausalTransformer(Architecture):
     )
 
     def check(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...]) -> list[str]:
-        """Return a problem if `heads` does not divide d_hidden, or if an input is not one sequence of tokens."""
+        """Return a problem for each of two conditions.
+
+        `heads` must divide d_hidden, and an input must be one sequence of tokens.
+        """
         width, heads = int(options["d_hidden"]), int(options["heads"])
         problems = [f"heads: expected a divisor of d_hidden {width}, found {heads}"] if width % heads else []
         if len(image_shape) != 1:
@@ -84,7 +90,10 @@ class CausalTransformer(Architecture):
     def build(
         self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
     ) -> Network:
-        """Return a network with states (N, T, d_hidden) for tokens (N, T) and a vocabulary of `classes` tokens."""
+        """Return a network with states (N, T, d_hidden) for tokens (N, T).
+
+        The vocabulary has `classes` tokens.
+        """
         width, heads = int(options["d_hidden"]), int(options["heads"])
         # drawn in this order, the embedding first: the shallow control starts with the same one
         token = nn.Embedding(classes, width, _weight=torch.randn(classes, width, generator=generator))

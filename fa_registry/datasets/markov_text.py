@@ -1,6 +1,7 @@
-"""markov_text: sequences of 32 symbols from a random Markov source of order 2, whose entropy rate is known.
+"""markov_text: sequences from a random Markov source of order 2 over 32 symbols.
 
-A model of the source cannot have a smaller expected loss per token than the entropy rate. `excess_nats` is the distance to it.
+The entropy rate of the source is known. A model of the source cannot have a smaller expected loss per token than the entropy rate.
+`excess_nats` is the distance to it.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class MarkovText(Dataset):
     same_for_every_seed = True
 
     def load(self, device: torch.device, root: Path | None = None, seed: int = 0) -> Splits:
+        """Return the sequences: inputs are tokens 0..T−1, targets tokens 1..T."""
         text = sequences(TRAIN + TEST, LENGTH + 1)
         tokens = torch.from_numpy(text)
         inputs, targets = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
@@ -53,7 +55,10 @@ class MarkovText(Dataset):
 
 @cache
 def transitions() -> np.ndarray:
-    """Return the probabilities (V, V, V) of the next symbol for the last two symbols, oldest first, in float64."""
+    """Return the probabilities of the next symbol, (V, V, V), in float64.
+
+    The first two axes are the last two symbols, oldest first.
+    """
     logits = np.random.Generator(np.random.PCG64(SEED)).normal(0.0, SHARPNESS, (SYMBOLS,) * 3)
     weights = np.exp(logits - logits.max(axis=2, keepdims=True))
     return weights / weights.sum(axis=2, keepdims=True)
@@ -90,7 +95,10 @@ def sequence_entropy() -> float:
 
 
 def sequences(count: int, length: int) -> np.ndarray:
-    """Return independent sequences of the source, int64 (count, length); they start from the stationary distribution."""
+    """Return independent sequences of the source, int64 (count, length).
+
+    The sequences start from the stationary distribution.
+    """
     generator = np.random.Generator(np.random.PCG64(SEED + 1))
     pairs = np.searchsorted(stationary().cumsum(), generator.random(count), side="right").clip(max=SYMBOLS**2 - 1)
     symbols = np.empty((count, length), dtype=np.int64)

@@ -83,7 +83,9 @@ class ForwardBackward:
     widths: Sequence[float] = ()
 
     def observation(self, credits: Sequence[Tensor] | None, **other_fields: Any) -> Observation:
-        """Convert the passes to an Observation with one vector per row and site. A row is a sample or a position.
+        """Convert the passes to an Observation with one vector per row and site.
+
+        A row is a sample or a position.
 
         Args:
             credits: the credits of the method, one tensor (N, …) per site, or None.

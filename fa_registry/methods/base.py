@@ -246,7 +246,10 @@ class CreditInputs:
 
     @property
     def by_position(self) -> bool:
-        """Whether the task has one target per position; error and credits are then (N, T, …), position by position."""
+        """Whether the task has one target per position.
+
+        Error and credits are then (N, T, …), position by position.
+        """
         task = self.task or (None if self.labels is None else task_of(self.labels))
         return task is not None and task.by_position
 

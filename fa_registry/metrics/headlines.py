@@ -59,12 +59,12 @@ class Headline:
 
     @property
     def beats(self) -> str:
-        """Verb for a value that is better than another: exceed, or fall below."""
+        """Word for a value that is better than another: exceed, or fall below."""
         return "exceed" if self.sign > 0 else "fall below"
 
     @property
     def better_side(self) -> str:
-        """Where a better value lies: above, or below."""
+        """Position of a better value: above, or below."""
         return "above" if self.sign > 0 else "below"
 
     def difference(self, value: float, reference: float) -> float:
@@ -106,5 +106,8 @@ def headline_of(scalars: Mapping[str, Reading]) -> Headline:
 
 
 def headlines_of(records: Iterable[RunRecord]) -> tuple[Headline, ...]:
-    """Return the headlines of several runs, without repeats and in the order of the runs; ACCURACY if there is no run."""
+    """Return the headlines of several runs, without repeats.
+
+    The order is that of the runs. Without a run, the result is ACCURACY.
+    """
     return tuple(dict.fromkeys(headline_of(record.measurements.scalars) for record in records)) or (ACCURACY,)

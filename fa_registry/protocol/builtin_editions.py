@@ -55,12 +55,18 @@ def digests() -> Mapping[str, str]:
 
 
 def _name_of(path: Path) -> str:
-    """Return the edition in a file; `2026-12_token.toml` is the variant `2026-12:token`, which has its own file and digest."""
+    """Return the name of the edition in a file.
+
+    The file `2026-12_token.toml` contains the variant `2026-12:token`, which has its own digest.
+    """
     return path.stem.replace("_", ":")
 
 
 def file_of(name: str) -> Path:
-    """Return the file of a built-in edition or variant; the file does not exist if there is no such edition."""
+    """Return the file of a built-in edition or variant.
+
+    The file does not exist if there is no such edition.
+    """
     folder, own_file = bundled_files.editions(), f"{name.replace(':', '_')}.toml"
     return folder / (own_file if ":" in name and (folder / own_file).is_file() else f"{name.partition(':')[0]}.toml")
 

@@ -13,7 +13,6 @@ from typing import Any, Literal, get_args
 
 from fa_registry import jsonio
 from fa_registry.errors import InvalidFields, UnknownName, unknown_name_text
-from fa_registry.metrics import ACCURACY, TOKEN_LOSS
 from fa_registry.protocol import reductions
 from fa_registry.protocol.builtin_editions import digests, name_conflict
 from fa_registry.protocol.operators import OPERATORS
@@ -31,8 +30,8 @@ UNREAD = {
     CREDIT: ("also", "guard_also", "reference", "chance", "far_seed"),
 }
 CODE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")  # without + , ( ) and . because labels and overrides use these
-# Operator that compares with a reference → the main metric for which it is meant.
-REFERENCE_METRICS = {"below_reference_plus": ACCURACY.name, "above_reference_minus": TOKEN_LOSS.name}
+# Operator that compares with a reference → the main metric for which it is meant, see fa_registry.metrics.headlines.
+REFERENCE_METRICS = {"below_reference_plus": "accuracy", "above_reference_minus": "token_loss"}
 
 
 @dataclass(frozen=True)
@@ -302,7 +301,7 @@ def _rule_problems(table: dict[str, Any], prefix: str) -> Iterator[str]:
         yield f"{prefix}reference: " + (
             "missing" if operator.needs_reference else f"{table['fires']} does not use a reference"
         )
-    headline = REFERENCE_METRICS.get(str(table.get("fires")), ACCURACY.name)
+    headline = REFERENCE_METRICS.get(str(table.get("fires")), "accuracy")
     if table.get("judge") == SEEDS and (table.get("quantity"), table.get("reference")) != (headline, headline):
         yield f"{prefix}quantity: the judge {SEEDS} needs {headline} in both `quantity` and `reference`"
     judge = str(table.get("judge", LIMIT))

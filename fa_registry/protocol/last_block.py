@@ -91,10 +91,10 @@ def without_control(finding: Finding, case: RunWithControl, group: SeedGroup) ->
 def remarks(seeds: Sequence[int], headline: Headline) -> Iterator[str]:
     """Yield a remark that lists the seeds with a margin over the ladder_1 control."""
     if seeds:
-        verb = "exceeds" if headline.sign > 0 else "is below"
+        relation = "exceeds" if headline.sign > 0 else "is below"
         seed_text = ", ".join(map(str, sorted(set(seeds))[:SHOWN]))
         yield (
-            f"the margin of seed {seed_text} is computed over the {headline.symbol} {TEXT}, which {verb} that of "
+            f"the margin of seed {seed_text} is computed over the {headline.symbol} {TEXT}, which {relation} that of "
             "the frozen control"
         )
 

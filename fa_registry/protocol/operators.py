@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fa_registry.metrics import ACCURACY, TOKEN_LOSS
 from fa_registry.records import Reading
 
 
@@ -79,11 +78,15 @@ def above_reference_minus(observed: Reading, threshold: float, reference: Readin
     if observed.value is None or reference is None or reference.value is None:
         missing = observed if observed.value is None else reference
         return LimitCheck(None, missing.reason if missing else "no frozen control of the same setting and seed")
+    from fa_registry.metrics import TOKEN_LOSS  # imports numpy, which --help does not need
+
     return LimitCheck(TOKEN_LOSS.difference(observed.value, reference.value) < threshold)
 
 
 def margin_pp(accuracy: float, reference: float) -> float:
     """Return accuracy − reference in percentage points; both arguments are fractions."""
+    from fa_registry.metrics import ACCURACY  # imports numpy, which --help does not need
+
     return ACCURACY.difference(accuracy, reference)
 
 

@@ -83,7 +83,9 @@ class Frozen:
         return number.reading.value is not None and (number.run_ids == (run.record.run_id,) or bool(run.frozen_doubt))
 
     def margin(self, run: RunAudit) -> Number:
-        """Return the margin over the frozen control, for example accuracy − frozen accuracy in percentage points.
+        """Return the margin over the frozen control.
+
+        An example is accuracy − frozen accuracy in percentage points.
 
         The rules of an edition use the same formula.
         """

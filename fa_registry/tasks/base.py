@@ -136,10 +136,16 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def evaluate(self, network: nn.Module, inputs: Tensor, targets: Tensor) -> Mapping[str, Reading]:
-        """Return the metrics of the network in eval mode over all samples: the main metric, then further metrics."""
+        """Return the metrics of the network in eval mode over all samples.
+
+        The main metric is first.
+        """
 
     def counted(self, targets: Tensor) -> int:
-        """Return the number of targets by which a sum of losses is divided where a mean is reported. The default is N."""
+        """Return the divisor of a sum of losses where a mean is reported: the number of targets that count.
+
+        The default is N.
+        """
         return len(targets)
 
     def state_rows(self, state: Tensor, targets: Tensor) -> Tensor:

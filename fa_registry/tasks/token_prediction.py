@@ -1,4 +1,7 @@
-"""token_prediction: one token per position of a sequence; ℓ_i is the sum of the cross entropies of sample i's counted positions."""
+"""token_prediction: one token per position of a sequence.
+
+ℓ_i is the sum of the cross entropies of sample i's counted positions.
+"""
 
 from __future__ import annotations
 

@@ -148,7 +148,10 @@ def sum_gradients(logits: Tensor, hidden: Sequence[Tensor], labels: Tensor) -> l
 
 
 def cross_entropies(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the cross entropy of each sample, (N,), summed over positions; independent of fa_registry.tasks."""
+    """Return the cross entropy of each sample, (N,), summed over positions.
+
+    The code is independent of fa_registry.tasks.
+    """
     picked = logits.log_softmax(dim=-1).gather(-1, labels.unsqueeze(-1))
     return -picked.flatten(1).sum(dim=1)
 

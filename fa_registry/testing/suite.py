@@ -114,7 +114,9 @@ def _local_objective(case: NetworkCase, penalty: float, credit_norm: str) -> Ten
 
 
 def _norm(credit: Tensor, kind: str, divisor: int, by_position: bool) -> Tensor:
-    """Return c/divisor, divided by its root mean square per sample, or per position if every position has a target.
+    """Return c/divisor, divided by its root mean square per sample.
+
+    If every position has a target, the root mean square is per position.
 
     Return c if `kind` is "none".
     """

@@ -105,6 +105,7 @@ SCALAR_METRICS = {
     "gamma_deep_mean": "gamma_deep_mean",
     "costate_cosine_mean": "costate_cosine/mean",
 }
+TOKEN_METRICS = ("token_loss", "perplexity", "bits_per_token", "excess_nats")  # a run without them has accuracies
 CHARTS = "charts"  # in provenance.json: the names of the third-party metrics that have charts
 EPOCH_CHAIN = "epoch_chain"  # in provenance.json: the chained digests, see training.epoch_chain
 KEPT_STATES = "kept_states"  # in provenance.json: the epochs after which states were kept
@@ -235,9 +236,8 @@ def most_sites(extra_metrics: Sequence[str] = ()) -> int:
     Args:
         extra_metrics: names of third-party metrics with charts.
     """
-    key_count = (
-        MAX_METRICS - 1 - len(SCALAR_METRICS) - len(extra_metrics)
-    )  # counted twice: which of `extra_metrics` are by site is unknown
+    # counted twice: which of `extra_metrics` are by site is unknown
+    key_count = MAX_METRICS - 1 - len(SCALAR_METRICS) + len(TOKEN_METRICS) - len(extra_metrics)
     return key_count // (len(SITE_METRICS) + len(extra_metrics))
 
 

@@ -28,6 +28,7 @@ from fa_registry.diagnostics.stability import BATCH, BATCHES
 from fa_registry.methods.base import Bridge, CreditInputs, FixedMatrices, check_credits
 from fa_registry.records import Scalar
 from fa_registry.seeding import derive, generator
+from fa_registry.tasks import Task, task_of
 from fa_registry.training.method_calls import compute_credits, frozen_weights
 from fa_registry.training.run_setup import EVAL_SAMPLES, RunSetup, network_shape
 
@@ -292,11 +293,19 @@ def _costates(setup: RunSetup, double: Callable[[], Network]) -> Callable[[], li
         network = double()
         with torch.no_grad():
             states = network.hidden(images.double())
-            costates = network.costates(images.double(), labels, setup.task)
+            costates = network.costates(images.double(), labels, *_task_argument(setup))
         _check(f"architecture {setup.spec.architecture!r}", costates, [tuple(state.shape) for state in states])
         return costates
 
     return costates
+
+
+def _task_argument(setup: RunSetup) -> tuple[Task, ...]:
+    """Return the task as an argument, or nothing if it is that of the labels' type.
+
+    Third-party costates assume the task of the labels' type.
+    """
+    return () if setup.task is task_of(setup.splits.train_labels) else (setup.task,)
 
 
 def _check(subject: str, tensors: Sequence[Tensor], shapes: Sequence[tuple[int, ...]]) -> None:

@@ -258,13 +258,13 @@ def _beyond(device: torch.device, required_bytes: int, subject: str) -> list[str
 
 
 def blank_input(spec: RunSpec, card: DatasetCard) -> Tensor:
-    """Return an input (1, …) of zeros: token ids or numbers, as the specification's architecture takes them."""
+    """Return an input (1, …) of zeros: token ids or numbers, as the architecture takes them."""
     takes_tokens = architectures.CATALOG.get(spec.architecture).card.inputs == TOKENS
     return torch.zeros(1, *card.image_shape, dtype=torch.int64 if takes_tokens else torch.float32)
 
 
 def task_problems(method: MethodCard, architecture: ArchitectureCard, task: Task) -> list[str]:
-    """Return one sentence per problem if the method or the architecture does not take the task."""
+    """Return the problems if the method or the architecture does not take the task."""
     problems = []
     if not method.trains(task):
         trained = ", ".join(method.tasks)

@@ -181,7 +181,7 @@ def _check_together(values: dict[str, Any]) -> list[str]:
 
 
 def _check_task(values: dict[str, Any]) -> list[str]:
-    """Return a problem if the method or the architecture does not take the task that the data set's card names."""
+    """Return the problems if the method or the architecture does not take the data set's task."""
     if not {"method", "architecture", "dataset"} <= values.keys():
         return []
     name = (

@@ -83,7 +83,9 @@ def check_headlines(editions: Sequence[Edition], headlines: Sequence[Headline]) 
 
 
 def headline_problem(edition: Edition, headlines: Sequence[Headline]) -> str:
-    """Return a text if an edition judges the main metric of another task than that of the runs, or an empty string.
+    """Return a text if an edition judges the main metric of another task.
+
+    The text is empty if the edition fits the runs.
 
     Args:
         edition: The edition.

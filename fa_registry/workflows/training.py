@@ -320,7 +320,7 @@ class _Listener:
 
 
 def _note(row: EpochRow) -> str:
-    """Return the main metric of an epoch as text for a progress bar, or the loss if there is no main metric."""
+    """Return the main metric or the loss of an epoch as text for a progress bar."""
     scalars = row.measurements.scalars
     for name in table("progress_bar", [headline_of(scalars)]):
         reading = scalars.get(name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -38,7 +40,11 @@ def is_the_same(member: Dataset) -> bool:
     return first.digest == other.digest
 
 
-WITH_ARGUMENTS = {"cifar_shaped": "cifar_shaped:1000", "random_targets": "random_targets:digits"}
+WITH_ARGUMENTS = {
+    "cifar_shaped": "cifar_shaped:1000",
+    "random_targets": "random_targets:digits",
+    "text": f"text:{Path(__file__).parents[2] / 'README.md'}",
+}
 
 
 @pytest.mark.parametrize("name", [WITH_ARGUMENTS.get(name, name) for name in datasets.CATALOG.names()])

@@ -9,10 +9,11 @@ from torch import Tensor, nn
 
 import fa_registry
 from fa_registry.diagnostics import CATALOG, _forward_gradient, run_forward_backward
-from fa_registry.diagnostics._forward_backward import ESTIMATED, TRACED, gradient_vectors
+from fa_registry.diagnostics._forward_backward import ESTIMATED, TRACED
 from fa_registry.errors import InvalidFields
 from fa_registry.published_api.alignment import MEASURED
 from fa_registry.records import objection_in
+from fa_registry.token_axes import gradient_vectors
 from fa_registry.training.reference import SAMPLES
 from fa_registry.training.user_model import UserCreditRule, measured
 from tests.own_models.models import CASES, CLASSES, Case, Custom, build

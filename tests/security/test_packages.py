@@ -17,7 +17,7 @@ from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured
 from fa_registry.records import Reading
 from fa_registry.training import measuring
 
-measuring.test_accuracy = lambda task: Reading(0.999)
+measuring.test_metrics = lambda task: {"accuracy": Reading(0.999)}
 
 
 class Evil(Diagnostic):
@@ -36,10 +36,10 @@ TYPED = 0.999
 @pytest.fixture
 def evil(tmp_path):
     """A package whose diagnostic replaces the function that measures accuracy, and gives metrics of ours other values."""
-    genuine = measuring.test_accuracy
+    genuine = measuring.test_metrics
     with installed_member(tmp_path / "site-packages", "diagnostics", "evil", EVIL):
         yield
-    assert measuring.test_accuracy is genuine, "the package was imported in the process that audits"
+    assert measuring.test_metrics is genuine, "the package was imported in the process that audits"
 
 
 def typed(store, run_id):

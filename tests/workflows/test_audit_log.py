@@ -74,20 +74,20 @@ def test_the_margin_is_a_metric_of_the_last_epoch(trusting_audit):
         method: read_record(tracker, run_of(method)).measurements.scalars["accuracy"].value
         for method in ("dfa", "frozen")
     }
-    (point,) = tracker._client.get_metric_history(run_of("dfa").run_id, schema.MARGIN)
+    (point,) = tracker._client.get_metric_history(run_of("dfa").run_id, "margin_pp")
     assert point.step == 2 and point.value == pytest.approx(100 * (accuracy["dfa"] - accuracy["frozen"]), rel=1e-3)
-    assert tracker._client.get_metric_history(run_of("frozen").run_id, schema.MARGIN) == []
+    assert tracker._client.get_metric_history(run_of("frozen").run_id, "margin_pp") == []
 
 
 def test_a_margin_that_an_audit_before_found_is_not_written_again(trusting_audit):
     trusting_audit()
     trusting_audit()
     tracker, run = MlflowTracker(), run_of("dfa")
-    (point,) = tracker._client.get_metric_history(run.run_id, schema.MARGIN)
-    tracker.log(run.run_id, [Point(schema.MARGIN, point.value + 1, point.step)])
+    (point,) = tracker._client.get_metric_history(run.run_id, "margin_pp")
+    tracker.log(run.run_id, [Point("margin_pp", point.value + 1, point.step)])
     trusting_audit()
-    assert run_of("dfa").metrics[schema.MARGIN] == point.value
-    assert len(tracker._client.get_metric_history(run.run_id, schema.MARGIN)) == 3
+    assert run_of("dfa").metrics["margin_pp"] == point.value
+    assert len(tracker._client.get_metric_history(run.run_id, "margin_pp")) == 3
 
 
 def test_a_runs_note_leads_to_its_form_and_to_the_whole_audit(trusting_audit):

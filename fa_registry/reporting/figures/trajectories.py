@@ -306,7 +306,7 @@ def _numbers(row: Series) -> np.ndarray:
 
 
 def frozen_range(groups: Sequence[Group], headline: str) -> tuple[float, float] | None:
-    """Return the smallest and the largest final value of the main metric `headline` of the frozen controls.
+    """Return the smallest and the largest final main metric of the frozen controls.
 
     Returns:
         None if no frozen control has a value.
