@@ -105,9 +105,8 @@ class TrainingJob:
 def headline(outcome: TrainingOutcome) -> dict[str, float]:
     """Return the most important final metrics, without metrics that have no value."""
     scalars = outcome.final.scalars
-    names = table("train_command", [headline_of(scalars)])
-    values = {name: scalars[name].value for name in names if name in scalars}
-    return {name: value for name, value in values.items() if value is not None}
+    named = ((name, scalars[name].value) for name in table("train_command", [headline_of(scalars)]) if name in scalars)
+    return {name: value for name, value in named if value is not None}
 
 
 @dataclass(frozen=True)

@@ -501,15 +501,11 @@ def layer_figure(groups: Sequence[Group], sites: Sequence[ComparedSites]) -> tup
 
 
 def paired_rows(first: Group, second: Group, frozen: Frozen) -> Iterator[PairedRow]:
-    """Yield the difference first − second of each metric of the table `comparison`.
-
-    Both columns must have measured the metric."""
+    """Yield the differences first − second of the table `comparison`, for metrics that both columns measured."""
     headlines = headlines_of(run.record for group in (first, second) for run in group.runs)
     for quantity in map(quantity_of, table("comparison", headlines)):
         a, b = _readings(first, quantity, frozen), _readings(second, quantity, frozen)
-        if any(reading.value is not None for reading in a.values()) and any(
-            other_reading.value is not None for other_reading in b.values()
-        ):
+        if all(any(reading.value is not None for reading in side.values()) for side in (a, b)):
             yield _row(quantity, first, second, a, b)
 
 
