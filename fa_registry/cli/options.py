@@ -142,8 +142,8 @@ REPLAY = click.option(
     default="auto",
     show_default=True,
     metavar="N|auto|all|off",
-    help="Training steps to replay. auto: all steps of one run per group and of every frozen control, 8 steps of the other runs; "
-    "all: all steps of every run; N: the first N steps of every run; off: none.",
+    help="Training steps to replay. auto: all steps of one run per group and of every frozen control, 8 steps of each "
+    "remaining run; all: all steps of every run; N: the first N steps of every run; off: none.",
 )
 NONCE = click.option(
     "--nonce",

@@ -38,7 +38,7 @@ def conditioning_option(default: str, source: str) -> Option:
     """Return the method option that selects the sample signal s."""
     return Option(
         default,
-        "s, the sample signal in the input of the network: the output error e, the target y, or none",
+        "the signal s of each sample, an input of the learned net(h, t, s): the output error e, the target y, or none",
         source,
         choices=("error", "target", "none"),
     )

@@ -37,9 +37,9 @@ class ForwardForward(Method):
         equations="G(h) = mean_d h_d²; ℓ_l = softplus(θ − G(h_l⁺)) + softplus(G(h_l⁻) − θ), h⁺ from x with y written into its "
         "first C pixels, h⁻ with y′; c_l = ∂ℓ_l/∂h_l⁺ + ∂ℓ_l/∂h_l⁻ = (2/D)(σ(G⁻ − θ) h_l⁻ − σ(θ − G⁺) h_l⁺)",
         deviations=(
-            "a block learns at the states of the clean pass, which has no label, with the sum of the credits of both passes. It "
-            "therefore learns from the difference of two passes, on inputs of a third pass. In the source, each pass trains the "
-            "block at the states of that pass",
+            "c_l is the sum of two credits: from the pass with the true label and from the pass with the wrong label. The block "
+            "learns with this sum at the states of a third pass, the clean pass without a label. In the source, each pass trains "
+            "the block at the states of that pass",
             "y′ is the wrong class with the highest probability in the clean pass; the source samples y′ with these probabilities",
             "label pixels are 1 for the written class and 0 for the other classes, in units of the standardised image",
             "goodness is the mean square of the residual stream after block l, not of a layer's activations",

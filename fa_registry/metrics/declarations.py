@@ -266,7 +266,7 @@ DECLARED: Known = MappingProxyType(
             Metric(
                 "rho_bp_samples",
                 "ρ(bp) per sample",
-                "control: mean over samples for the gradient, must be near 1",
+                "control: mean over samples of the gradient's ρ, must be near 1",
                 "cos",
                 where="site",
             ),
@@ -274,7 +274,7 @@ DECLARED: Known = MappingProxyType(
             Metric(
                 "rho_random_samples",
                 "ρ(random) per sample",
-                "control: mean over samples for a random credit, must be near 0",
+                "control: mean over samples of the ρ of a random credit, must be near 0",
                 "cos",
                 where="site",
             ),

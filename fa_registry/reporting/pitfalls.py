@@ -497,8 +497,8 @@ def _in_the_store(context: PitfallContext, other_runs: Sequence[OtherRun]) -> tu
 
     Only runs of the method and its frozen controls are listed. The first list contains the omitted runs. A finished run is omitted
     if the report has no run with its seed, or if it is newer than the run with this seed in the report. A frozen control is omitted
-    only if the method was trained with the seed of the control. The second list contains the other runs: older runs, because each
-    new trial of a seed is another draw, and unfinished runs, because they may still finish.
+    only if the method was trained with the seed of the control. The second list contains the runs that are not
+    omitted: older runs, because each new trial of a seed is another draw, and unfinished runs, because they may still finish.
     """
     group, setting = context.spec.seeds, context.spec.setting.identity
     method_runs = [other for other in other_runs if other.spec.seeds == group]
@@ -523,7 +523,7 @@ def _tried_neighbour(context: PitfallContext, other_runs: Sequence[OtherRun]) ->
     """Return two lists of texts about runs whose settings differ by at most 1 %.
 
     The first list contains the omitted runs. A finished run is omitted if this report neither judges this run nor contains a run of
-    the method with the same seed. The second list contains the other runs.
+    the method with the same seed. The second list contains the remaining runs.
     """
     report = context.sources.report
     judged_seeds = context.sources.judged_seeds.get(context.spec.seeds, frozenset())

@@ -58,9 +58,10 @@ class Grid:
     epochs: tuple[int, ...] = ()
     """replaces the recipe's epochs"""
     method_options: Mapping[str, Any] = field(default_factory=dict)
-    """of every method of this grid, by name, see `fa-registry info`; a list gives one variant per value: `{ sigma = [1, 2] }`"""
+    """the options of every method of this grid, by name (see `fa-registry info`); a list gives one variant per value:
+    `{ sigma = [1, 2] }`"""
     architecture_options: Mapping[str, Any] = field(default_factory=dict)
-    """of every architecture of this grid, by name; a list gives one setting per value"""
+    """the options of every architecture of this grid, by name; a list gives one setting per value"""
     recipe: Mapping[RecipeField, Any] = field(default_factory=dict)
     """where this grid differs from the study's recipe; a list gives one setting per value: `{ batch_size = [32, 128] }`"""
     controls: Mapping[Control, bool] = field(default_factory=dict)

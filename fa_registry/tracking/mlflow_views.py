@@ -32,7 +32,7 @@ from fa_registry.tracking.schema import (
 )
 
 ODD = re.compile(r"[^\w ·.,:;=()<>/+%-]")  # includes quotes and backslashes
-RELEASE = "3.17."  # of MLflow: other releases may use another format
+RELEASE = "3.17."  # of MLflow: the format of other releases is not known
 TAG = "mlflow.sharedViewState."  # prefix of the tag's name, before a view's key
 COMPRESSED = "deflate;"  # prefix by which MLflow's own pages mark a long state: zlib, base64
 MADE_BY = "fa_registry"  # a field that MLflow's pages ignore: digest of the state that fa_registry wrote
@@ -41,7 +41,7 @@ NOTE = (
 )
 LINK = r"\[[^\]]*\]\([^)\s]*\)"
 COLUMN_WIDTH = 105
-LOADED = 100  # runs that MLflow's pages load at a time; they draw no others
+LOADED = 100  # greatest number of runs that MLflow's pages load and draw
 RUN_NAME = "attributes.`Run Name`"  # always shown, and always first
 WIDTHS = {RUN_NAME: 325, f"tags.`{TAG_VERDICT}`": 165}  # pixels; all others have COLUMN_WIDTH
 # Pixels: on 1,280 × 800, two rows of three charts fit below MLflow's own bars.
@@ -192,7 +192,7 @@ def _charts(runs: _Contents, group_by_setting: bool) -> dict[str, Any]:
     tags_of_groups = [dict(zip((TAG_SETTING, TAG_METHOD), group, strict=True)) for group in runs.groups]
     groups = {",".join(f"tag.{tag}.{group_tags[tag]}" for tag in grouped_by) for group_tags in tags_of_groups}
     return {
-        # In the study's order of methods. Of many runs, those of the first seeds: groups are made of the loaded runs only.
+        # Few runs are in the study's order of methods. Many runs are sorted by seed: groups consist of loaded runs only.
         "orderByKey": "attributes.start_time" if runs.count <= LOADED else f"params.`{PARAM}seed`",
         "orderByAsc": True,
         "groupBy": {

@@ -32,7 +32,7 @@ from fa_registry.training.model_folder import ModelCard
 SCHEME = "models:/"
 REFERENCE = re.compile(r"models:/(?P<name>[^/@:]+)(?:@(?P<alias>[\w-]+)|/(?P<version>\d+))")
 FORM = "models:/NAME@alias or models:/NAME/3"
-TAG_CARD = "fa.card"  # SHA-256 of card.json; the next two: of the weights and of the feedback
+TAG_CARD = "fa.card"  # SHA-256 of card.json; the next two tags: SHA-256 of the weights and of the feedback
 TAG_WEIGHTS = "fa.weights"
 TAG_FEEDBACK = "fa.feedback"
 TAG_RUN = "fa.run"
@@ -46,10 +46,10 @@ TAG_PROMOTION = "fa.promotion"  # digest of what was promoted and by which verdi
 MAX_DESCRIPTION = 4000  # characters; the database's limit is 5000
 CUT = "\n\n… The rest of this text was cut; the file card.md contains the complete text."
 PAGE = 1000
-FOLDER_DIGITS = 16  # hexadecimal, of a digest in a folder's name
+FOLDER_DIGITS = 16  # hexadecimal digits of a digest in a folder's name
 
 
-FOLDER = "promoted"  # of the run's artifacts; each version's files are in a separate folder below it
+FOLDER = "promoted"  # folder of the run's artifacts; each version's files are in a separate folder below it
 FILES = {model_folder.NETWORK: schema.FINAL, model_folder.FEEDBACK: schema.FEEDBACK, model_folder.SPEC: schema.SPEC}
 
 
@@ -89,14 +89,14 @@ def check_version(tracker: Tracker, version: RegisteredVersion, card: ModelCard)
     weights with the digests that the run recorded.
     """
     key, folder = promotion_key(card), version.source.rstrip("/").rpartition("/")[2]
-    # releases that wrote no digest of the card into it named the folder by the key alone
+    # older releases named the folder by the key alone, without the digest of the card
     if folder not in (folder_name(key, version.tags[TAG_CARD]), key[:FOLDER_DIGITS]):
         raise IntegrityError(
             f"{version.reference}: its source contains the digest {folder}, but the tag {TAG_CARD} refers to another card"
         )
     if card.run_id != version.run_id:
         raise IntegrityError(
-            f"{version.reference}: it belongs to run {version.run_id}, but its card describes run {card.run_id}"
+            f"{version.reference}: the version belongs to run {version.run_id}, but its card describes run {card.run_id}"
         )
     run = tracker.get(version.run_id)
     path = tracker.artifact(run.run_id, schema.PROVENANCE)

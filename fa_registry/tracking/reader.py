@@ -17,7 +17,10 @@ from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.integrity_checks import SealedRun, checks, history_check
 from fa_registry.tracking.series_parquet import by_site, read_rows, trajectory
 
-NOT_HELD = ("digests", schema.EPOCH_CHAIN)  # of provenance.json: a separate field, and one that grows with the epochs
+NOT_HELD = (
+    "digests",
+    schema.EPOCH_CHAIN,
+)  # fields of provenance.json: the first is stored separately, the second grows with the epochs
 NEEDED = (schema.SPEC, schema.MEASUREMENTS, schema.PROVENANCE, schema.SERIES)
 
 
@@ -198,7 +201,7 @@ def _read(path: Path, kind: type) -> tuple[Any, Any]:
         raise IntegrityError(str(error)) from error
 
 
-FEW = 12  # values searched for one by one: reading all runs of a large store takes longer than this many searches
+FEW = 12  # up to this number, values are searched one by one: reading all runs of a large store takes longer
 
 
 def runs_by_spec(tracker: Tracker, identities: Iterable[str]) -> dict[str, list[StoredRun]]:

@@ -24,7 +24,7 @@ from fa_registry.tracking.store import sqlite_path
 from fa_registry.tracking.store_errors import WAITED_FOR, StoreRefusal
 
 LOG = logging.getLogger(__name__)
-SECONDS_BETWEEN = 60.0  # training time lost at most with a machine, in addition to the current epoch
+SECONDS_BETWEEN = 60.0  # greatest training time that is lost if a machine fails, in addition to the current epoch
 SHARE = 100  # wait this many times the last upload's duration: uploads take at most a hundredth of the training time
 PLACE = re.compile(r"(\d{1,7}) ([01]) ([\w-]{1,200})")  # the tag's value: epoch, which of the two paths, file name
 
@@ -117,7 +117,7 @@ class KeptState:
         Call this after the run has ended.
         """
         for run_id in [run.run_id for run in self._left] + [self._run_id] * bool(self._count):
-            with suppress(RegistryError):  # without the permission, some megabytes are left in the store
+            with suppress(RegistryError):  # without the permission to delete, some megabytes are left in the store
                 self._tracker.remove(run_id, schema.STATE)
                 self._tracker.remove_tags(run_id, [schema.TAG_STATE])
 

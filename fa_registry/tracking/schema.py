@@ -19,9 +19,9 @@ MAX_EDITION = 200  # characters of an edition's name in a tag; MLflow's keys end
 TAG_SCHEMA = "fa.schema"
 TAG_SPEC = "fa.spec"
 TAG_STUDY = "fa.study"
-TAG_STUDY_RUN = "fa.study_run"  # the study's own run that this one was trained for
+TAG_STUDY_RUN = "fa.study_run"  # id of the study's own run, on each run that was trained for the study
 TAG_SETTING = "fa.setting"
-TAG_METHOD = "fa.method"  # its label without options
+TAG_METHOD = "fa.method"  # label of the method without options
 TAG_VARIANT = "fa.twin"  # on a study's own run: how this variant differs from study.toml, {"data": …, "scale": …}
 TAG_STATUS = (
     "fa.status"  # running | complete | diverged | stopped_early | interrupted | failed: MLflow's FINISHED can be wrong
@@ -38,23 +38,21 @@ TAG_PROCESS = "fa.process"  # the process that writes the run, to detect dead on
 TAG_CLAIM = "fa.claim"  # choosing | asks | held: which of several attempts trains the specification, see tracking.lease
 TAG_SIGN = "fa.sign_of_life"  # heartbeat: changes while the process is at work
 TAG_EPOCH = "fa.epoch"  # `17 of 100`: progress, for display only; audits do not use it
-TAG_RESUMED = "fa.resumed_from"  # the epoch after which the run resumed: earlier epochs took none of its time
-TAG_STATE = "fa.state"  # the newest resume state that its process uploaded to the store: see tracking.resume_upload
+TAG_RESUMED = "fa.resumed_from"  # the epoch after which the run resumed: the run's time does not include earlier epochs
+TAG_STATE = "fa.state"  # the newest resume state that the run's process uploaded: see tracking.resume_upload
 TAG_STOP = "fa.stop"  # `yes` on any run of a study stops its training; set by a user on MLflow's page
 TAG_REPORT = "fa.report"  # on an audited run: the id of the newest audit's own run
-TAG_VERDICT = "fa.verdict"  # by the leading edition of the newest audit; a column worth sorting by
+TAG_VERDICT = "fa.verdict"  # verdict by the leading edition of the newest audit; a useful column to sort by
 TAG_EDITION = "fa.edition"  # on an audit's own run, and on a promoted version: the edition's readable name
 TAG_SITES = "fa.sites_shown"  # on a deep network's run: the sites that have charts, see shown_sites
 TAG_AUDIT = "fa.audit"  # digest of the whole report, on the audit's own run
-TAG_AUDIT_NUMBER = (
-    "fa.audit_number"  # on an audit's own run: 1 + the largest of its study's audits, independent of clocks
-)
+TAG_AUDIT_NUMBER = "fa.audit_number"  # on an audit's own run: 1 + the largest number of an earlier audit of the study
 TAG_FIRST_FIRE_BY = "fa.first_fire_by"  # the edition of the rules in the tags fa.first_fire.*
 TAG_LOOKS = (
     "fa.looks"  # the sets of its method's seeds that audits judged, in order: `3:1f2e3d4c 5:…`, see workflows.selection
 )
 TAG_STOP_ON = "fa.stop_on"  # the rules that could end the run (--stop-on), and their edition
-TAG_STOPPED_ON = "fa.stopped_on"  # which of them did, and when
+TAG_STOPPED_ON = "fa.stopped_on"  # the rules that ended the run, and the epoch
 TAG_CODE = "fa.code"  # digest over the code that trained the run, provenance.json's `code`: an index, no evidence
 TAG_IMPORTED = "fa.imported"  # digest of the manifest of the bundle that contained the run
 TAG_ADOPTED = "fa.adopted"  # "true" on a run that was trained elsewhere
@@ -62,7 +60,7 @@ TAG_WEIGHTS = (
     "fa.weights"  # digest of the final weights' content, so that a search finds equal weights under another name
 )
 TAG_NOTE = "mlflow.note.content"
-TAG_PARENT = "mlflow.parentRunId"  # of older releases: MLflow's table hides such runs, see docs/decisions/0039
+TAG_PARENT = "mlflow.parentRunId"  # written by older releases: MLflow's table hides such runs, see docs/decisions/0039
 
 SPEC = "spec.json"
 MEASUREMENTS = "measurements.json"
@@ -76,9 +74,7 @@ STEP = re.compile(r"checkpoints/step_(\d{4,})\.safetensors")  # see step_checkpo
 FEEDBACK = "feedback/state.safetensors"
 FEEDBACK_CARD = "feedback/card.json"
 FORM = "report/form.html"  # the newest audit's form of the run's group; a later audit replaces it
-SHORT_FORM = (
-    "short_form.md"  # the run's note: MLflow's page of two runs shows only files of the root, and Markdown in full
-)
+SHORT_FORM = "short_form.md"  # the run's note: MLflow's page of two runs shows files only of the root folder, and complete Markdown
 ADDED_BY_AUDITS = (FORM, SHORT_FORM)
 
 PARAM = "cfg/"  # prefix of every parameter of the specification

@@ -68,7 +68,7 @@ TO_DO = {
     FAULTY: f"{KEPT}. The server's log shows the cause, such as wrong keys for its bucket, or a full disk or database. Repair the "
     "server, then repeat the command",
     UNKNOWN: f"{KEPT}. Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD; the server's administrator creates users",
-    FORBIDDEN: f"{KEPT}. A user with the permission MANAGE on that experiment, or the server's administrator, can grant the "
+    FORBIDDEN: f"{KEPT}. A user with the permission MANAGE on the experiment, or the server's administrator, can grant the "
     "permission EDIT (docs/team-server.md)",
     KEYLESS: f"{KEPT}. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the keys of another service. If an MLflow server "
     "stores the files (--artifacts-destination, docs/team-server.md), set the keys for the server; its clients need no keys",

@@ -340,7 +340,7 @@ class RunWriter:
                 f"{key} from {first_epoch}" for key, first_epoch in self._not_finite.items()
             )[:4000]
         self._tracker.upload(self.run_id, folder)
-        if self.rows[-1].epoch not in self._shown:  # of a run that ended early
+        if self.rows[-1].epoch not in self._shown:  # the last epoch of a run that ended early
             self._show(self.rows[-1])
         self._tags |= tags
         self._is_sealing = True

@@ -32,7 +32,7 @@ NEAR = 0.99  # at every counted site: every rule of the catalog that does not de
 NEAR_UNDER_FRESH_FEEDBACK = (
     0.9  # at every counted site: the conformance suite's limit at initialisation (credit.md §5.2)
 )
-SHOWN = 8  # sites listed by number; of the others only the count is shown
+SHOWN = 8  # greatest number of listed sites; for further sites only the count is shown
 
 Cosines = Mapping[int, float]  # by site
 
@@ -58,7 +58,9 @@ def backprop_check(setup: RunSetup, no_feedback: str = "") -> Check | None:
     if objection := _objection(setup, sites, cosines):
         return Check(CREDIT_CHECK, "not possible", f"{ANOTHER_NAME}: {objection}")
     declared = (
-        DECLARED if card.reaches_bp else f"not all cosines are above {NEAR}, the limit for undeclared backpropagation"
+        DECLARED
+        if card.reaches_bp
+        else f"undeclared backpropagation would have cosines above {NEAR} at every counted site"
     )
     return Check(CREDIT_CHECK, "agrees", f"{_text(cosines)}; {declared}")
 
@@ -160,4 +162,4 @@ def _text(cosines: Cosines) -> str:
         return "at every counted site the credit or the gradient is zero"
     site_texts = [f"{value:.5f} at site {site}" for site, value in cosines.items()]
     omitted = f" (and {len(site_texts) - SHOWN} more sites)" if len(site_texts) > SHOWN else ""
-    return f"the cosine with the credit or update of backpropagation is {', '.join(site_texts[:SHOWN])}{omitted}"
+    return f"the cosine of the method's credit or update with that of backpropagation is {', '.join(site_texts[:SHOWN])}{omitted}"

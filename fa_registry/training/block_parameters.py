@@ -72,7 +72,7 @@ def parameters_between(call: Callable[[], Any], model: nn.Module, first: str, la
             reads.is_between = False
 
     with state_unchanged(model), ExitStack() as hooks:
-        # First of all hooks, because a hook may compute the weight (`spectral_norm`); the other one is the last of all.
+        # `enter` is the first of all hooks, because a hook can compute the weight (`spectral_norm`); `leave` is the last.
         hooks.callback(begin.module.register_forward_pre_hook(enter, prepend=True).remove)
         hooks.callback(end.module.register_forward_hook(leave).remove)
         with reads:
@@ -80,13 +80,15 @@ def parameters_between(call: Callable[[], Any], model: nn.Module, first: str, la
     for site in (begin, end):
         site.check_calls()
     if is_reversed:
-        raise UsageError(f"sites: expected {first} to be entered before {last} ends, found the opposite order")
+        raise UsageError(
+            f"sites: expected {first} to be entered before {last} ends, found the opposite order; exchange the two sites"
+        )
     order = [name for name, _ in model.named_parameters()]
     names = tuple(name for name in order if name in reads.between)
     if not names:
         raise UsageError(
             f"sites: expected the model to read parameters between the entry of {first} and the end of {last}, found none; "
-            "name sites with the blocks between them, or name the blocks or their parameters"
+            "choose two sites with blocks between them, or give the names of blocks or parameters instead of sites"
         )
     return BlockParameters(names, tuple(name for name in names if name in reads.elsewhere))
 
@@ -121,7 +123,7 @@ class _Site:
         if self.calls > 1 and not mark:
             raise UsageError(
                 f"sites: {self.name}: expected one call in a forward pass, found {self.calls}; "
-                f"choose one, {path}#1 to {path}#{self.calls}"
+                f"choose a call from {path}#1 to {path}#{self.calls}"
             )
 
 
@@ -151,7 +153,7 @@ class _ParameterReads(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         inputs = [self._names(tensor) for tensor in _tensors((args, kwargs))]
         names = frozenset().union(*filter(None, inputs))
-        if not func.is_view:  # a view of a weight reads nothing; the operation that computes with it does
+        if not func.is_view:  # creating a view reads nothing; an operation with the view reads the weight
             (self.between if self.is_between else self.elsewhere).update(names)
         for tensor in _tensors(result):
             storage, _, _ = _bytes_of(tensor)

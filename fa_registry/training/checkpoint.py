@@ -50,7 +50,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(
         f".{path.name}{process_ownership.owner_suffix()}"
-    )  # with mkstemp only its owner could read it
+    )  # with mkstemp only the owner could read the file
     try:
         cpu_tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
         storage_counts = Counter(tensor.untyped_storage().data_ptr() for tensor in cpu_tensors.values())
@@ -129,7 +129,7 @@ def load_into(module: nn.Module, path: Path, expected_digest: str | None = None)
     try:
         module.load_state_dict(tensors)
     except RuntimeError as error:
-        raise IntegrityError(f"{path.name} does not fit: {shortened(error, LONGEST_PROBLEM)}") from error
+        raise IntegrityError(f"the tensors of {path.name} do not fit: {shortened(error, LONGEST_PROBLEM)}") from error
 
 
 def content_digest(tensors: Mapping[str, Tensor]) -> str:

@@ -30,9 +30,9 @@ SAFETENSORS = ".safetensors"
 SUFFIXES = (SAFETENSORS, ".pt", ".pth")
 NESTS = ("state_dict", "model_state_dict", "model")  # where training scripts put the weights inside a checkpoint
 WRAPPERS = ("module.", "_orig_mod.")  # the prefixes that DataParallel and torch.compile add to every name
-MOST_BYTES = 2**30  # of one file, packed and unpacked
+MOST_BYTES = 2**30  # limit for one file, both packed and unpacked
 CHUNK, OVERLAP = 2**20, 100  # bytes of a pickle that are searched at once, and the bytes that two searches share
-MOST_ENTRIES = 200_000  # of a .pt file, which is a zip archive with one entry for each tensor
+MOST_ENTRIES = 200_000  # limit for a .pt file, which is a zip archive with one entry per tensor
 # Names in a pickle that torch accepts, although each lets a file of a few kB allocate gigabytes of memory.
 # Files of dense tensors, numbers and texts do not contain them.
 ENLARGING = re.compile(
@@ -100,8 +100,8 @@ class _Refused(Exception):
 def _more_than_tensors(name: str) -> str:
     return (
         "the file contains more than plain tensors"
-        + (f" (it names {shortened(name)})" if name else "")
-        + "; reading a pickle may run any program, so the file is refused; save only the tensors with "
+        + (f" (the name {shortened(name)} in its pickle)" if name else "")
+        + "; reading a pickle can run any program, so the file is refused; save only the tensors with "
         "torch.save(model.state_dict(), …) or as safetensors"
     )
 
@@ -229,7 +229,7 @@ def _fitting(expected: Tensor, candidate: Any) -> Tensor:
 
 
 FEEDBACK_NESTS = (*NESTS, "feedback", "feedback_state", "B")
-OURS = re.compile(r"B_\d+")  # methods.base.FixedMatrices: one matrix a block, so that their order identifies them
+OURS = re.compile(r"B_\d+")  # methods.base.FixedMatrices: one matrix per block, so the order identifies the matrices
 NUMBERED = re.compile(r"(\D*)(\d+)(\D*)")
 
 

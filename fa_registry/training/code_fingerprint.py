@@ -29,7 +29,9 @@ TEXT = {
     "diagnostics": "diagnostic",
     "tasks": "task",
 }
-FIRST: Mapping[str, Any] = {"version": 1}  # of every built-in plug-in in an older release, which recorded no code
+FIRST: Mapping[str, Any] = {
+    "version": 1
+}  # version of every built-in plug-in of an older release, which recorded no code
 SHOWN = 8  # characters of a digest in a message
 
 

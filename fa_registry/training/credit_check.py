@@ -290,7 +290,9 @@ def _worst(parts: Mapping[str, tuple[Sequence[Tensor], Sequence[Tensor]]]) -> tu
     if not errors:
         return 0.0, ""
     name = max(errors, key=lambda part: errors[part])
-    return errors[name], f"at {name} the relative difference is {errors[name]:.2g}, expected at most {SAME_CREDIT:g}"
+    return errors[
+        name
+    ], f"at {name} the relative difference of the gradients is {errors[name]:.2g}, expected at most {SAME_CREDIT:g}"
 
 
 def _distance(tensors: Sequence[Tensor], expected: Sequence[Tensor]) -> float:

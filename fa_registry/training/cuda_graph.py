@@ -50,7 +50,7 @@ class CapturedStep:
     def how(self) -> str:
         """Description of how steps are run now: by a CUDA graph or step by step."""
         if self.refused:
-            return f"{PLAIN}: the step cannot be captured: {self.refused}"
+            return f"{PLAIN}: the step cannot be captured as a CUDA graph: {self.refused}"
         return CAPTURED if any(size.replay for size in self._sizes.values()) else PLAIN
 
     def __call__(self, advance: Advance, batch: Tensor) -> None:

@@ -23,7 +23,7 @@ from torch import Tensor
 
 GMAC = AESGCM(bytes(32))
 NONCE = bytes(12)
-PIECE = 2**30  # bytes of one GMAC; OpenSSL takes less than 2^31
+PIECE = 2**30  # bytes of one GMAC; OpenSSL accepts fewer than 2^31
 OLDER_FILE = "the run was resumed from the resume file of a release that chained no digests"
 
 

@@ -99,7 +99,9 @@ def blocks_to_freeze(
         sites = tuple(sites) or model.sites
     if sites and not blocks:
         if x is None:
-            raise UsageError("frozen_control: x: expected a batch for one call of the model, required by sites=")
+            raise UsageError(
+                "frozen_control: x: expected a batch for one call of the model, because sites= was given; found none"
+            )
         block_parameters = parameters_between(lambda: _call(model, x), _inner(model), sites[0], sites[-1])
         if block_parameters.shared:
             LOG.warning(

@@ -231,7 +231,9 @@ class Checks:
 
     def _range(self, y: Tensor, classes: int | None, name: str) -> None:
         if not len(y):
-            self.problems.append(f"{name}: expected at least one position that counts; all are {IGNORED}")
+            self.problems.append(
+                f"{name}: expected at least one counted position, found only labels {IGNORED}, which are not counted"
+            )
             return
         lowest, highest = y.min().item(), y.max().item()
         if lowest < 0 or (classes is not None and highest >= classes):

@@ -137,7 +137,7 @@ def read_folder(folder: Path, card_digest: str = "") -> LoadedModel:
         raise IntegrityError(f"{folder} contains no promoted model: {error}") from error
     if spec.identity != card.identity:
         raise IntegrityError(
-            f"{folder}: {SPEC} has the identity {spec.identity}, {CARD} names {card.identity or 'none'}"
+            f"{folder}: expected one identity, found {spec.identity} in {SPEC} and {card.identity or 'none'} in {CARD}"
         )
     method = methods.CATALOG.get(spec.method)
     dataset = datasets.get(spec.dataset).card

@@ -24,9 +24,9 @@ from fa_registry.training.run_setup import RunSetup
 
 SAMPLES = 1_000  # test samples of the probes, drawn from the run's seed; all of a smaller test set
 ALONE = 64  # samples that are also classified one at a time
-NOISE = 0.01  # of the images' standard deviation: invisible, but it changes the bits of every pixel
+NOISE = 0.01  # fraction of the images' standard deviation: invisible noise that changes the bits of every pixel
 TOKEN_MARGIN = 0.2  # nats per token by which a test loss may be smaller than a training loss
-MARGIN = 0.05  # of accuracy: far more than rounding or this noise change, far less than a lookup gains
+MARGIN = 0.05  # difference of accuracy: rounding and noise change far less, a lookup gains far more
 DEVIATIONS = 4.0  # standard deviations of sampling noise that every probe allows
 
 
@@ -68,7 +68,7 @@ class Probes:
         Such a result cannot occur if each output is computed from one image.
         """
         if abs(self.whole - self.shuffled) > self.deviation(self.whole):
-            yield f"in another order the accuracy is {self.shuffled:.4f}, in the test set's order {self.whole:.4f}"
+            yield f"if samples are in another order, the accuracy is {self.shuffled:.4f}, in the test set's order {self.whole:.4f}"
         if self.alone < 1 - MARGIN:
             yield f"of {ALONE} samples, {1 - self.alone:.0%} get another class in a batch of one than in a larger batch"
         if self.shuffled - self.noisy > self.deviation(self.noisy):
@@ -109,8 +109,8 @@ def network_check(setup: RunSetup, measured: Measurements) -> Check | None:
     return Check(
         NETWORK_CHECK,
         "agrees",
-        f"accuracy {probes.whole:.4f} in the test set's order, {probes.shuffled:.4f} in another, {probes.noisy:.4f} with noise, "
-        f"{probes.train:.4f} on training samples, {probes.random:.4f} on random images",
+        f"accuracy {probes.whole:.4f} in the test set's order, {probes.shuffled:.4f} in another order, "
+        f"{probes.noisy:.4f} with noise, {probes.train:.4f} on training samples, {probes.random:.4f} on random images",
     )
 
 
@@ -147,8 +147,8 @@ def _token_check(setup: RunSetup) -> Check:
     return Check(
         NETWORK_CHECK,
         "agrees",
-        f"{causal:.0%} of the predictions do not depend on later tokens, {alone:.0%} not on other sequences; loss per token "
-        f"{test_loss:.4f} on the test set, {train_loss:.4f} on training sequences",
+        f"{causal:.0%} of the predictions do not depend on later tokens, {alone:.0%} do not depend on other sequences; "
+        f"loss per token {test_loss:.4f} on the test set, {train_loss:.4f} on training sequences",
     )
 
 

@@ -37,7 +37,7 @@ EVERY_ERROR = -1.0  # least_error of a release that left out no sample
 FIRST_CREDITED = "first_credited_site"  # among the conventions of a run
 CHEAP_WORK = 5e8  # greatest number of floating-point operations of a cheap draw: about 20 ms of a core
 COUNTED_SAMPLES = 8
-# By feedback state, as long as it exists: a training needs it once an epoch.
+# Values by feedback state, kept as long as the state exists: a training needs its value once per epoch.
 _DRAWS: weakref.WeakKeyDictionary[nn.Module, int] = weakref.WeakKeyDictionary()
 NO_INITIAL = "the run's initial weights were not saved"
 

@@ -40,7 +40,7 @@ from fa_registry.tasks import Task, task_of
 
 WIDTHS = "g_norm_uncertainty"
 EVERY = 10  # epochs between two checks of a loop's model
-SAMPLES = 8  # of the eval batch, checked during a training: see benchmarks.reference_check
+SAMPLES = 8  # samples of the eval batch that are checked during a training: see benchmarks.reference_check
 OTHER_PASS = f"{NOT_CHECKED}: the network's output is not that of embed, blocks, step and readout in this order"
 
 
@@ -118,7 +118,7 @@ def checked(
         differenced = estimated_look(network, x, y, PARTIAL_TRACE, directions, task)
     except UsageError as error:
         return forward_backward, replace(check, objection=f"{NOT_CHECKED}: {error}")
-    network.gradient = DIFFERENCES  # else the next pass, which may not be checked, would use the trace again
+    network.gradient = DIFFERENCES  # otherwise the next pass would use the trace, perhaps unchecked
     return differenced, None
 
 

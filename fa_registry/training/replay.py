@@ -73,7 +73,9 @@ class EpochComparison:
         self.reached = -1
         self.difference = ""
         if recorded.chain and len(recorded.chain) != epochs + 1:
-            self.difference = f"{len(recorded.chain)} digests are recorded for {epochs + 1} states"
+            self.difference = (
+                f"expected one digest per state, found {len(recorded.chain)} digests for {epochs + 1} states"
+            )
 
     def compare(self, trainer: Trainer, losses: Mapping[str, Reading] | None = None) -> bool:
         """Compare the last epoch's state and measurements with the record.

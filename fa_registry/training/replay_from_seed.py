@@ -318,7 +318,7 @@ def _planned(setup: RunSetup, sealed: SealedTraining, replay: str | int) -> tupl
     if work > AUTO_WORK:
         return 0, (
             f"{steps} steps of {batch} samples through this network are not replayed by default; "
-            f"--replay {steps} requests it"
+            f"--replay {steps} replays them"
         )
     return steps, ""
 
@@ -330,13 +330,13 @@ def _planned_whole(setup: RunSetup, sealed: SealedTraining, replay: str | int) -
         if not sealed.exact:
             return (
                 0,
-                f"{OTHER_BITS}, and a whole training is not replayed by default; --replay all requests it",
+                f"{OTHER_BITS}, and a whole training is not replayed by default; --replay all replays the whole training",
             )
         epochs = int(WHOLE_WORK / work_of(setup, 1))
     per_epoch = -(-len(setup.splits.train_labels) // setup.spec.recipe.batch_size)
     if epochs or not sealed.epochs:
         return epochs * per_epoch, ""
-    return 0, "one epoch of this network is not replayed by default; --replay all requests it"
+    return 0, "no whole epoch of this network is replayed by default; --replay all replays all epochs"
 
 
 def _kept_states(setup: RunSetup, sealed: SealedTraining, replay: str | int) -> Iterator[Check]:

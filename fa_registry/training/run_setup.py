@@ -34,7 +34,7 @@ from fa_registry.training.devices import products
 
 MOST_BLOCKS = 10_000  # one module each, at any width
 BYTES, BYTES_A_WEIGHT = 4, 16  # of a float32; of a trained weight with its gradient and the optimiser's two moments
-WIDE = 1_000  # if an option of a method is larger, its feedback is counted before it is drawn, which costs a second in torch
+WIDE = 1_000  # with a larger option of a method, the size of its feedback is checked before the draw, which costs a second in torch
 CHECKED_SAMPLES = 8  # for which the output error of a third-party task is compared with the gradient of its losses
 EVAL_SAMPLES = 128  # protocol.md §1: the first 128 test samples, unshuffled
 

@@ -252,7 +252,7 @@ def _check_control(values: dict[str, Any], blocks: int | None) -> list[str]:
     if depth is None and control != "none" and not methods.CATALOG.get(values["method"]).end_to_end:
         problems.append(f"control: the {control} control is trained by bp, found method {values['method']!r}")
     if depth is not None and (blocks is None or depth > blocks):
-        found_text = "has no option num_blocks" if blocks is None else f"has {blocks} (num_blocks={blocks})"
+        found_text = "has no option num_blocks" if blocks is None else f"has {blocks} blocks (num_blocks={blocks})"
         problems.append(f"control: {control} trains the last {depth} blocks, but {values['architecture']} {found_text}")
     if not controls.trains_blocks(control) and values.get("penalty"):
         problems.append(f"penalty: the {control} control has no trained block to penalise")
@@ -260,9 +260,9 @@ def _check_control(values: dict[str, Any], blocks: int | None) -> list[str]:
 
 
 SEPARATOR = " · "
-USUAL_EPOCHS = 100  # the paper's, and the default of `train`; left out of names
+USUAL_EPOCHS = 100  # epochs in the paper, and the default of `train`; names omit this number
 MAX_NAME = 200  # characters; a run's name in MLflow's database ends at 250
-DIGITS = 6  # of a digest that separates two names
+DIGITS = 6  # digits of a digest that distinguishes two names
 
 
 def setting_label(spec: RunSpec) -> str:

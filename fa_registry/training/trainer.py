@@ -25,7 +25,7 @@ from fa_registry.training.run_setup import RunSetup
 from fa_registry.training.step import StepSums, backprop_step, local_credit_step
 
 OPTIMIZERS = {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}  # sgd: without momentum
-FIRST_STEPS = 8  # the state after them is recorded: an audit replays them, and they are few on any network
+FIRST_STEPS = 8  # the state after these steps is recorded, because an audit replays them
 
 Through = Callable[[Sequence[Tensor]], Iterable[Tensor]]  # passes an epoch's batches of indices to its steps
 
@@ -57,8 +57,8 @@ class Trainer:
         ]
         self.parameters = [parameter for group in groups for parameter in group]
         self.optimizer = OPTIMIZERS[recipe.optimizer](
-            [{"params": group} for group in groups],  # either may be empty
-            # a captured step reads this at each replay, so it has to be a tensor on its device
+            [{"params": group} for group in groups],  # each of the two groups can be empty
+            # a captured step reads the learning rate at each replay, so the rate has to be a tensor on the GPU
             lr=torch.tensor(recipe.learning_rate, device=setup.device) if on_gpu else recipe.learning_rate,
             weight_decay=recipe.weight_decay,
             fused=True,

@@ -25,7 +25,7 @@ from fa_registry.training.measuring import conventions_of
 from fa_registry.training.run_setup import eval_digest
 
 DISTRIBUTION = "given by the loop that trained it, not drawn here"
-EVALUATION = "evaluation.safetensors"  # x and y, stored if a factory makes recomputation possible, which needs them
+EVALUATION = "evaluation.safetensors"  # x and y, stored if the run has a factory, because recomputation needs both
 OWN = "own"  # name of a data set without a name
 DIGITS = 8  # of a digest in a name
 

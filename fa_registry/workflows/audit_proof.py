@@ -105,7 +105,7 @@ def check_verdicts(
             ()
             if same_release
             else (
-                "the audit was made with other code than the installed code, and this other code may judge differently",
+                "the audit was made with other code than the installed code, and this other code can judge differently",
             )
         )
         return Integrity("mismatch" if same_release else "unverifiable", (*_first([*differences, *reworded]), *reason))
@@ -247,7 +247,7 @@ def _other_bytes(audit: StoredRun, text: str) -> Integrity:
         if rendered_by
         else "the renderer was not recorded"
     )
-    return Integrity("unverifiable", (f"{text}; {origin}, and another release or machine may render other bytes",))
+    return Integrity("unverifiable", (f"{text}; {origin}, and another release or machine can render other bytes",))
 
 
 def check_attached(tracker: Tracker, audit: StoredRun, notes: Notes, run: StoredRun, out: Path) -> Integrity:

@@ -61,7 +61,7 @@ def examine(
         UnknownName: A machine in `lost_hosts` has no run without a heartbeat.
     """
     if lost_hosts and not repair:
-        raise UsageError("--gone requires --repair, because it closes the runs of a machine that no longer exists")
+        raise UsageError("--gone requires --repair, because --gone closes the runs of a machine that no longer exists")
     checks: dict[str, Callable[[], str | dict[str, Any]]] = {
         **{f"version of {name}": partial(str, version) for name, version in provenance.versions().items()},
         "device": _device,
@@ -261,7 +261,7 @@ def _verdict_tags(store: str) -> dict[str, Any]:
         count += len(judged)
         differences += [line for run in judged for line in verdict_tag_differences(report, run)]
     details = differences[:MOST_TAGS] or [f"the tags of {count} runs match their audits"]
-    details += [f"{len(differences) - MOST_TAGS} more"] if len(differences) > MOST_TAGS else []
+    details += [f"{len(differences) - MOST_TAGS} more tags differ"] if len(differences) > MOST_TAGS else []
     details += (
         [f"{len(uncompared)} runs were not compared; `fa-registry verify` compares these runs"] if uncompared else []
     )

@@ -257,7 +257,9 @@ def _time_remarks(
         elif usable_processes == 1:
             explanation = "only 1 run is trained at a time, because this machine has 1 core"
         else:
-            explanation = f"only {usable_processes} run at a time, because this machine has {usable_processes} cores"
+            explanation = (
+                f"only {usable_processes} runs are trained at a time, because this machine has {usable_processes} cores"
+            )
         remarks.append(f"The times for {processes} runs in parallel assume that {explanation}.")
     if probed.waiting > BUSY:
         slowdown = 1 / (1 - probed.waiting)

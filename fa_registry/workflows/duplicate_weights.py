@@ -106,7 +106,7 @@ def _with_near(record: RunRecord, similar_runs: Mapping[str, str], records_by_id
         f"the same weights as run {run_id} ({records_by_id[run_id].name}) {text}"
         for run_id, text in similar_runs.items()
     ]
-    remainder = [f"{len(reported) - SHOWN} more"] if len(reported) > SHOWN else []
+    remainder = [f"{len(reported) - SHOWN} more runs"] if len(reported) > SHOWN else []
     return _with_check(record, Check(FINAL_WEIGHTS, "differs", "; ".join([*reported[:SHOWN], *remainder])))
 
 
@@ -284,4 +284,4 @@ def _named(variants: Sequence[RunRecord]) -> Iterator[str]:
     for variant in variants[:SHOWN]:
         yield f"run {variant.run_id} ({variant.name})"
     if len(variants) > SHOWN:
-        yield f"{len(variants) - SHOWN} more"
+        yield f"{len(variants) - SHOWN} more runs"

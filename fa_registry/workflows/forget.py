@@ -51,7 +51,9 @@ def forgettable(run_ids: Sequence[str], store: str = "") -> list[ForgettableRun]
         UsageError: No id was given, or an id is unknown or ambiguous.
     """
     if not run_ids:
-        raise UsageError("forget: expected the id of at least one run, found none; `fa-registry list runs` lists them")
+        raise UsageError(
+            "forget: expected the id of at least one run, found none; `fa-registry list runs` lists the ids"
+        )
     tracker = open_tracker(store, create=False, write=True)  # this also closes the runs of killed processes
     ids = dict.fromkeys(expand_run_id(tracker, run_id) for run_id in run_ids)
     runs = [tracker.get(run_id) for run_id in ids]

@@ -92,7 +92,7 @@ def _why_none(tracker: Tracker, study: str, method: str, status: str) -> str:
         known_names = {run.tags[tag] for run in runs if run.tags.get(tag)}
         if name and name not in known_names:
             return f"no such run in {tracker.uri}: {unknown_name_text(field, name, known_names)}"
-    return f"no such run in {tracker.uri}: each given value occurs, but no run has all of them"
+    return f"no such run in {tracker.uri}: each given value occurs, but no run has all these values"
 
 
 def _listed(run: StoredRun) -> dict[str, Any]:

@@ -204,7 +204,7 @@ def _try_writing(out: Path) -> None:
         with process_ownership.temp_dir(".fa_registry-", existing_folder) as trial:
             (trial / out.relative_to(existing_folder)).mkdir(parents=True, exist_ok=True)
     except NotADirectoryError as error:
-        raise UsageError(f"{existing_folder} is a file; a folder is needed") from error
+        raise UsageError(f"expected a folder, found the file {existing_folder}; name another folder") from error
     except OSError as error:
         raise UsageError(f"{out} cannot be written to: {error.strerror}; name another folder") from error
 

@@ -41,7 +41,7 @@ from fa_registry.workflows.training import default_executor, on_gpu
 
 BUDGET_SECONDS = 90.0  # work of one process, waiting for a processor not counted; checked before every kind of run
 STEPS = 5  # least number of timed steps, if an epoch has so many
-STEPS_SECONDS = 0.5  # least time of the timed steps, unless the epoch ends before
+STEPS_SECONDS = 0.5  # least time of the timed steps, unless the epoch ends earlier
 
 Clock = Callable[[], tuple[float, float]]
 

@@ -115,7 +115,7 @@ def verdicts_by_edition(tracker: Tracker, run: StoredRun, edition: str) -> tuple
             _check_opinion(run, opinion, report, index)
     return audit_run_id, tuple(
         sorted(opinions, key=lambda opinion: opinion.edition != deciding)
-    )  # keeps the others' order
+    )  # the other opinions keep their order
 
 
 def _audit(run: StoredRun, edition: str) -> str:

@@ -135,7 +135,7 @@ def existing(file: str) -> Path:
     """Return the path of a report; raise UsageError if the file does not exist."""
     if not os.path.isfile(file):  # Path.is_file raises for a name that is too long
         raise UsageError(
-            f"{file}: no such file; `fa-registry audit` writes a report; with --study NAME, the store is read instead"
+            f"{file}: no such file; `fa-registry audit` writes a report; to read the report from the store, use --study NAME"
         )
     return Path(file)
 
@@ -184,9 +184,9 @@ def _incomplete(report: AuditReport) -> Iterator[str]:
                 None,
             )
             description = (
-                f"{len(judged_ids)} of {len(ids)}"
+                f"{len(judged_ids)} of {len(ids)} runs"
                 if position is None
-                else f"{judged_ids[position]} where {ids[position]} is expected"
+                else f"run {judged_ids[position]} where run {ids[position]} is expected"
             )
             yield f"opinions[{index}].judgements: expected the runs of the report in the same order, found {description}"
 

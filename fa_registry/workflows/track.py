@@ -132,7 +132,7 @@ class TrackedRun:
         checks.fractions(test_accuracy=test_accuracy)
         given = {ACCURACY: test_accuracy, TOKEN_LOSS: test_loss}
         checks.problems += [
-            f"{label_of(other.name)}: the main metric of this run is the {label_of(self._headline.name)}"
+            f"{label_of(other.name)}: expected the {label_of(self._headline.name)}, the main metric of this run"
             for other, value in given.items()
             if value is not None and other != self._headline
         ]
@@ -353,7 +353,7 @@ def _wrong_control(model: Any, control: Any, wrappers: Sequence[str]) -> list[st
         return [f"control: expected True, False or a list of names, found {control!r}"]
     if isinstance(model, nn.Module) and frozen_blocks(model):
         return [
-            "control: expected a model that is not frozen, found one frozen by frozen_control; "
+            "control: expected a model that is not frozen, found a model that frozen_control has frozen; "
             "use only one of control and frozen_control"
         ]
     distributed = torch.distributed

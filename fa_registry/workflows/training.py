@@ -274,7 +274,10 @@ def _kept(resume: ResumeFile, trainer: Trainer, rows: list[EpochRow]) -> str:
         if rows[-1].epoch == trainer.epoch:  # else the resumed run would lack the row of an epoch
             resume.write(trainer, rows)
             return f"The state after epoch {trainer.epoch} is saved; the same command resumes the run from this state"
-    return "The current state could not be saved; the same command resumes the run from its last resume file, or restarts it"
+    return (
+        "The current state could not be saved; the same command resumes the run from its last resume file. "
+        "Without such a file, the command restarts the run"
+    )
 
 
 def _resume_name(spec: RunSpec, watch: MonitoredRules) -> str:
@@ -522,7 +525,9 @@ def _checked(
     problems += too_large(spec, datasets.get(spec.dataset).card) if spec else []
     watch = checked_watch(edition or study_edition(study), stop_on, problems)
     if spec and watch.wish and not watch.of(spec.control).wish:
-        problems.append(f"stop_on: the {spec.control} control is never judged, so no rule ends it; found {stop_on}")
+        problems.append(
+            f"stop_on: the {spec.control} control is never judged, so expected no rules that end the run; found {stop_on}"
+        )
     if problems or spec is None:
         raise InvalidFields("run specification", problems)
     return spec, watch, replace(resources, device=spec.device_class, threads=threads, silence=silence_seconds)

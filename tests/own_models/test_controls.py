@@ -334,7 +334,7 @@ def test_of_a_module_that_is_called_several_times_the_numbered_calls_bound_the_i
         (
             "layer",
             "late",
-            "layer: expected one call in a forward pass, found 3; choose one, layer#1 to layer#3",
+            "layer: expected one call in a forward pass, found 3; choose a call from layer#1 to layer#3",
         ),
         ("norm", "layer#4", "layer#4: expected 4 or more calls of layer in a forward pass, found 3"),
         ("never", "late", "never: expected 1 or more calls of never in a forward pass, found none"),

@@ -153,7 +153,7 @@ def test_a_network_that_answers_in_the_order_of_the_test_set_is_seen(task):
 
     found = checked(task, answer)
     assert found.outcome == "not possible"
-    assert "in another order the accuracy is 0.1" in found.detail
+    assert "in another order, the accuracy is 0.1" in found.detail
     assert "random images get the test set's labels with accuracy 1.0000" in found.detail
 
 

@@ -100,9 +100,9 @@ def test_a_missing_file_is_named(tmp_path):
 def test_tensors_of_another_network_are_refused_by_name(tmp_path):
     path = tmp_path / "t.safetensors"
     digest = save_tensors(path, nn.Linear(2, 3).state_dict())
-    with pytest.raises(IntegrityError, match=r"(?s)does not fit: .*B_01"):
+    with pytest.raises(IntegrityError, match=r"(?s)do not fit: .*B_01"):
         load_into(FixedMatrices([torch.zeros(2, 2)]), path, digest)
-    with pytest.raises(IntegrityError, match="(?s)does not fit: .*size mismatch"):
+    with pytest.raises(IntegrityError, match="(?s)do not fit: .*size mismatch"):
         load_into(nn.Linear(2, 4), path, digest)
     other = nn.Linear(2, 3)
     load_into(other, path, digest)

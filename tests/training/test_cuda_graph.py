@@ -70,7 +70,10 @@ def test_a_step_that_cannot_be_captured_goes_on_as_it_is_and_says_why():
     for batch in torch.arange(12).split(2):
         step(batch)
     assert [row[0] for row in seen] == [0, 2, 4, 6, 8, 10]
-    assert step.func.how == f"{PLAIN}: the step cannot be captured: operation not permitted when stream is capturing"
+    assert (
+        step.func.how
+        == f"{PLAIN}: the step cannot be captured as a CUDA graph: operation not permitted when stream is capturing"
+    )
 
 
 def test_a_capture_that_broke_off_names_what_broke_it():
@@ -129,7 +132,7 @@ def test_a_step_that_waits_for_the_card_is_never_captured(monkeypatch):
     for batch in torch.arange(12).split(2):
         step(batch)
     assert len(seen) == 6 and not captures
-    assert step.func.how == f"{PLAIN}: the step cannot be captured: it waits"
+    assert step.func.how == f"{PLAIN}: the step cannot be captured as a CUDA graph: it waits"
 
 
 @pytest.mark.parametrize(

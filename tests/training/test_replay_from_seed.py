@@ -211,7 +211,7 @@ def test_a_network_too_large_to_be_taken_again_unasked_is_when_asked(tmp_path, m
     sealed, _ = sealed_epoch(tmp_path)
     found = replay_training(tiny_task(epochs=1), sealed)
     assert outcomes(found)["first steps"] == "not possible" and found.steps == 0
-    assert "--replay 8 requests it" in found.checks[-1].detail
+    assert "--replay 8 replays them" in found.checks[-1].detail
     assert outcomes(replay_training(tiny_task(epochs=1), sealed, 8))["first steps"] == "agrees"
 
 

@@ -90,9 +90,9 @@ def test_options_are_resolved_so_that_the_identity_names_them_all():
         ({"control": ["frozen"]}, "control: expected one of none, frozen, shallow, or ladder_K"),
         (
             {"control": "ladder_7", "architecture_options": {"num_blocks": 4}},
-            "control: ladder_7 trains the last 7 blocks, but resmlp has 4 (num_blocks=4)",
+            "control: ladder_7 trains the last 7 blocks, but resmlp has 4 blocks (num_blocks=4)",
         ),
-        ({"control": "ladder_3"}, "control: ladder_3 trains the last 3 blocks, but resmlp has 2 (num_blocks=2)"),
+        ({"control": "ladder_3"}, "control: ladder_3 trains the last 3 blocks, but resmlp has 2 blocks (num_blocks=2)"),
         ({"control": "ladder_0", "penalty": 1}, "penalty: the ladder_0 control has no trained block to penalise"),
         ({"colour": "red"}, "colour: unknown field 'colour'"),
         ({"d_hidden": 64}, "d_hidden: unknown field 'd_hidden'; did you mean architecture.d_hidden?"),

@@ -356,7 +356,7 @@ def test_weights_of_another_architecture_are_named_tensor_by_tensor(registry, el
 
 def test_a_pickled_model_is_refused(registry, elsewhere):
     weights = elsewhere.saved("model.pt", torch.nn.Linear(2, 2))
-    assert "reading a pickle may run any program" in refused(registry, weights, *SPEC)
+    assert "reading a pickle can run any program" in refused(registry, weights, *SPEC)
 
 
 def test_feedback_for_a_method_that_has_none_is_refused(registry, elsewhere):

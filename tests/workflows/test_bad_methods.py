@@ -77,5 +77,5 @@ def test_matrices_of_the_same_names_are_refused_by_their_shapes(registry, elsewh
 def test_a_feedback_file_is_loaded_into_its_own_method_only(tmp_path, of, into, names):
     path = tmp_path / "feedback.safetensors"
     digest = save_tensors(path, tiny_task(method=of).feedback.state_dict())
-    with pytest.raises(IntegrityError, match=rf'(?s)feedback.safetensors does not fit: .*"{names}"'):
+    with pytest.raises(IntegrityError, match=rf'(?s)feedback.safetensors do not fit: .*"{names}"'):
         load_into(tiny_task(method=into).feedback, path, digest)

@@ -87,7 +87,10 @@ def test_more_jobs_than_cores_take_no_less_time(registry, monkeypatch):
     monkeypatch.setattr(dry_run, "usable_cores", lambda: 2)
     plan = dry("tiny", jobs=4)
     assert plan.seconds_by_jobs == plan.seconds / 2
-    assert any("The times for 4 runs in parallel assume that only 2 run at a time" in remark for remark in plan.remarks)
+    assert any(
+        "The times for 4 runs in parallel assume that only 2 runs are trained at a time" in remark
+        for remark in plan.remarks
+    )
 
 
 @pytest.mark.parametrize(

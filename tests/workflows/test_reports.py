@@ -86,7 +86,10 @@ def test_showing_an_old_report_loads_neither_torch_nor_mlflow():
             lambda judged: judged[:-1],
             r"opinions\[0\]\.judgements: expected the runs of the report in the same order, found 8 of 9",
         ),
-        (lambda judged: judged[::-1], r"opinions\[0\]\.judgements: expected .*, found \w{32} where \w{32} is expected"),
+        (
+            lambda judged: judged[::-1],
+            r"opinions\[0\]\.judgements: expected .*, found run \w{32} where run \w{32} is expected",
+        ),
     ],
 )
 def test_an_opinion_that_is_not_of_the_reports_runs_is_refused(tmp_path, spoilt, words):

@@ -91,7 +91,7 @@ def test_a_page_whose_place_is_taken_is_a_problem_before_anything_is_measured(tm
     problems: list[str] = []
     checked_pages(ReportOutput(str(tmp_path)), problems)
     assert [problem.replace(str(tmp_path), "") for problem in problems] == [
-        "out: /forms is a file; a folder is needed",
+        "out: expected a folder, found the file /forms; name another folder",
         *(
             f"out: /{name} is a folder, but a file with this name is needed"
             for name in ("index.html", "audit_table.tex", "audit.json")

@@ -27,8 +27,8 @@ class UnsavedFeedback(LintRule):
         "default of 1.0 would report perfect alignment",
         fix='write self.register_buffer("B", torch.randn(…)), because a buffer is saved and moved with the model; without B, '
         "report Γ as N/A with a reason",
-        cannot_see="feedback outside of an nn.Module, with an unusual name, saved by other code, or re-initialised from a stored "
-        "seed",
+        cannot_see="feedback outside of an nn.Module or with an unusual name (not found); feedback that other code saves or "
+        "re-initialises from a stored seed (reported nevertheless)",
     )
     clues = (
         ("torch", "eedback", "dfa", "DFA"),

@@ -205,9 +205,12 @@ class FormContext:
         "further runs of the same seeds; only the newest complete run of a seed counts", "runs"
     )
     controls: tuple[ControlRow, ...] = documented(
-        "the frozen control of each seed: run, integrity, checks, and the reason why it is not proven", "runs"
+        "the frozen control of each seed: its run, integrity and checks, and the reason if it is not proven to be frozen",
+        "runs",
     )
-    control_state: str = documented("`control verified`, or the reason why a frozen control is not proven", "text")
+    control_state: str = documented(
+        "`control verified`, or the reason why a frozen control is not proven to be frozen", "text"
+    )
     identification: tuple[Entry, ...] = documented("what was run: method, architecture, data, recipe, machine", "text")
     evidence: tuple[EvidenceRow, ...] = documented(
         "comparisons with the recorded digests, one line per subject: how many runs agree, differ or could not be compared",

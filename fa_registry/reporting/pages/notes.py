@@ -165,7 +165,8 @@ class NoteContext:
     edition: EditionReference = documented("the edition (set of rules) that judged the runs", "record")
     verdict: Verdict = documented("verdict of this run, without other seeds", "record")
     control: str = documented(
-        "`control verified`, or the reason why its frozen control is not proven; empty for a control", "text"
+        "`control verified`, or the reason why the method's frozen control is not proven to be frozen; empty for a control",
+        "text",
     )
     headline: tuple[MetricSummary, ...] = documented("the run's headline numbers", "see each metric")
     findings: tuple[FindingRow, ...] = documented("every rule's judgement of this run", "see `required`")
@@ -186,7 +187,9 @@ class ExcludedNoteContext:
     verdict: str = documented("NOT JUDGED, and the kind of reason", "text")
     reason: str = documented("why the run could not be judged", "text")
     run_id: str = documented("the run", "id")
-    edition: EditionReference = documented("the edition (set of rules) that judged the other runs", "record")
+    edition: EditionReference = documented(
+        "the edition (set of rules) of the audit that could not judge this run", "record"
+    )
     audit: str = documented("address of the audit's first page in MLflow; empty if there is none", "address")
 
 
