@@ -99,7 +99,7 @@ def test_every_wrong_argument_is_named_at_once(trained, workplace):
         "did you mean 'sensitivity'?",
         "study: unknown study 'tinny'",
         "did you mean '2026-05'?",
-        "out: file is a file; a folder is needed",
+        "out: expected a folder, found the file file; move the file away or choose another folder",
         "jobs: ",
     ):
         assert words in text
