@@ -208,7 +208,11 @@ def test_a_table_says_its_means_once():
     length, growth, gradient = (DECLARED[name].symbol for name in ("h_L", "growth", "g_L"))
     columns = map(quantity_of, ("accuracy", "h_L", "growth", "growth_max", "g_L"))
     assert (
-        means_in_text(columns) == f"arithmetic means over seeds, geometric means of {length}, {growth} and {gradient}"
+        means_in_text(columns)
+        == f"arithmetic means over seeds, but geometric means over seeds for {length}, {growth} and {gradient}"
     )
-    assert means_in_text([quantity_of("h_L")]) == f"arithmetic means over seeds, geometric means of {length}"
+    assert (
+        means_in_text([quantity_of("h_L")])
+        == f"arithmetic means over seeds, but geometric means over seeds for {length}"
+    )
     assert means_in_text([quantity_of("gamma")]) == "arithmetic means over seeds"

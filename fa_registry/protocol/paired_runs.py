@@ -83,7 +83,7 @@ class RunWithControl:
 
     @cached_property
     def doubt(self) -> str:
-        """Reason why the frozen control is not proven, or an empty string.
+        """Reason why the metrics and training of the frozen control are not proven, or an empty string.
 
         If several frozen controls differ, the reason names these controls. The string is empty if the run is a control or has no
         frozen control.
@@ -185,7 +185,7 @@ class SeedGroup:
 
     @cached_property
     def margins(self) -> Margins:
-        """Margin over the controls: seeds that count, mean and interval."""
+        """Margin over the controls: the seeds that count, the mean over these seeds, and its interval."""
         headline = headline_of(self.cases[0].record.measurements.scalars)
         observed: dict[int, float] = {}
         references: dict[int, ControlReference] = {}

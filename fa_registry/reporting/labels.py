@@ -135,12 +135,12 @@ def _parameters(spec: RunSpec) -> dict[str, str]:
 def means_in_text(columns: Iterable[Metric]) -> str:
     """Return a note on the type of mean that a table shows.
 
-    Example: `arithmetic means over seeds, geometric means of …`.
+    Example: `arithmetic means over seeds, but geometric means over seeds for …`.
     """
     symbols = list(dict.fromkeys(column.symbol for column in columns if column.mean == GEOMETRIC))
     joined_symbols = " and ".join(part for part in (", ".join(symbols[:-1]), *symbols[-1:]) if part)
     return (
-        f"arithmetic means over seeds, geometric means of {joined_symbols}"
+        f"arithmetic means over seeds, but geometric means over seeds for {joined_symbols}"
         if joined_symbols
         else "arithmetic means over seeds"
     )

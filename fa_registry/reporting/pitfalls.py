@@ -33,7 +33,7 @@ WORST_FIRST = (VIOLATED, UNKNOWN, AVOIDED, NOT_APPLICABLE)
 NO_EVIDENCE = "the run's metrics do not match the files recorded with it, so they are no evidence"
 TRUSTED = "the metrics were logged, but not recomputed: audit without --trust-logged to check them"
 EXACT = "the credit equals the gradient at every site by construction"
-DID_NOT_LOOK = "this report was made by a release without this check"
+DID_NOT_LOOK = "this report was made by a release of fa_registry without this check"
 NEAR = 10.0  # a step's effect against the norms' product: agreement to a decade
 FAR = 1e6  # the L₋₁ norm differs by more than this
 CLAMP = 1e-8  # default eps of the usual library cosine: it replaces every norm below it
@@ -241,7 +241,7 @@ def own_feedback(context: PitfallContext) -> Answered:
     site, (worst,) = max(ranks, key=lambda pair: pair[1])
     draws = context.convention("gamma_null_draws")
     evidence = (
-        f"compared with {draws or 'its'} fresh draws, the largest p-value of {len(ranks)} sites is {num(worst)}, "
+        f"compared with {draws or 'its'} fresh draws of the feedback, the largest p-value of {len(ranks)} sites is {num(worst)}, "
         f"at site {site}"
     )
     if worst <= LEVEL:
@@ -265,7 +265,7 @@ def every_aggregation(context: PitfallContext) -> Answered:
     low, high = min(present), max(present)
     return (
         AVOIDED,
-        f"all {len(values)} aggregations are shown: {cos(low)} to {cos(high)}, a spread of {cos(high - low)}",
+        f"all {len(values)} aggregations of Γ are shown: from {cos(low)} to {cos(high)}, a spread of {cos(high - low)}",
     )
 
 
@@ -362,8 +362,8 @@ def per_sample_gradients(context: PitfallContext) -> Answered:
     if wrong_sites:
         return (
             VIOLATED,
-            f"at site {wrong_sites[0]} ‖g_l‖ per sample and ‖g_l‖ of the mean loss do not differ by a factor of "
-            f"{samples}; number of samples: {samples}",
+            f"at site {wrong_sites[0]} ‖g_l‖ per sample and ‖g_l‖ of the mean loss do not differ by the factor "
+            f"{samples}, which is the number of samples",
         )
     return VIOLATED, f"gradients were reduced by {reduction}: the per-sample values depend on the batch"
 
@@ -413,9 +413,12 @@ def own_control(context: PitfallContext) -> Answered:
     if control is not None:
         differing = list(_differing(context.run.record, control))
         if differing:
-            return VIOLATED, f"the frozen control {control.run_id[:8]} differs in {', '.join(differing)}"
+            return VIOLATED, f"the frozen control {control.run_id[:8]} differs from the run in {', '.join(differing)}"
         if context.run.frozen_doubt:
-            return UNKNOWN, f"the frozen control {control.run_id[:8]} is not proven: {context.run.frozen_doubt}"
+            return (
+                UNKNOWN,
+                f"the frozen control {control.run_id[:8]} has metrics or training that are not proven: {context.run.frozen_doubt}",
+            )
         return AVOIDED, "its frozen control has the same setting, seed and data"
     if context.run.frozen_run_id:
         return UNKNOWN, f"the frozen control {context.run.frozen_run_id[:8]} is not part of this report"

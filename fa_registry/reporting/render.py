@@ -129,9 +129,9 @@ def _as_values_allow(report: AuditReport) -> Iterator[None]:
     try:
         yield
     except UNCALCULABLE as error:
-        reason = f"its values cannot be rendered, so they cannot be measured values: {type(error).__name__}: {error}"
+        reason = f"values of the report cannot be rendered, so they cannot be measured values: {type(error).__name__}: {error}"
         raise InvalidFields(
-            f"audit of {report.selection}", [f"{reason}. Nothing was written; audit its runs again"]
+            f"audit of {report.selection}", [f"{reason}. Nothing was written; audit the runs of the report again"]
         ) from error
 
 
@@ -159,8 +159,16 @@ def output_conflicts(out: Path) -> list[str]:
     """
     folders = [out / name for name in (FORMS, FIGURES)]
     pages = [out / name for name in ("index.html", TABLE, *(file.name for file in report_files()))]
-    reasons = [f"{path} is a file; a folder is needed" for path in folders if path.exists() and not path.is_dir()]
-    return reasons + [f"{path} is a folder, but a file with this name is needed" for path in pages if path.is_dir()]
+    reasons = [
+        f"expected a folder, found the file {path}; move the file away or choose another folder"
+        for path in folders
+        if path.exists() and not path.is_dir()
+    ]
+    return reasons + [
+        f"expected a file or nothing at {path}, found a folder; move the folder away or choose another folder"
+        for path in pages
+        if path.is_dir()
+    ]
 
 
 def _render(report: AuditReport, folder: Path, out: Path, pages: TemplateRenderer) -> list[str]:
@@ -291,11 +299,13 @@ def template_problems(folder: Path) -> list[str]:
     Problems are syntax errors, unknown names and filters, unused files, and links that lead out of the folder.
     """
     if not folder.is_dir():
-        return [f"templates: there is no folder {folder}"]
+        return [f"templates: expected a folder with {SUFFIX} files, found no folder {folder}"]
     paths = sorted(folder.rglob(f"*{SUFFIX}"))
     inside = [path for path in paths if resolve_user_path(path).is_relative_to(resolve_user_path(folder))]
     problems = [
-        f"{path.name}: this file is a link that leads out of the folder" for path in paths if path not in inside
+        f"{path.name}: this file is a link that leads out of the folder; copy the file into the folder"
+        for path in paths
+        if path not in inside
     ]
     includes: dict[str, set[str]] = {}
     for path in inside:

@@ -36,7 +36,7 @@ from fa_registry.reporting.view_models import (
 from fa_registry.statistics import CONFIDENCE, level_text
 
 BY_AUTHOR = f"the {label_of('frozen_accuracy')} is stated by the author, so it is not paired by seed"
-NOT_PROVEN = "the frozen control is not proven, so it is not paired by seed"
+NOT_PROVEN = "the metrics or training of the frozen control are not proven, so the control is not paired by seed"
 NO_CONTROL = "no frozen control of the same setting and seed"
 Columns = tuple[Metric, ...]  # of a table of one number a run
 

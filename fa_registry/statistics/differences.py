@@ -163,18 +163,18 @@ def stated_difference(
     Raises:
         ValueError: a side has no value, or a value is not finite.
     """
-    values, stated = finite(a, "side a"), finite(b, "a stated side")
+    values, stated = finite(a, "side a"), finite(b, "the values stated by the author")
     distinct_values = {round(value / resolution) if resolution else value: value for value in stated}
     mean = math.fsum(values) / len(values) - math.fsum(stated) / len(stated)
     if len(values) < 2:
         return StatedDifference(
             mean, None, len(distinct_values), "provisional: no interval, because there is only one value"
         )
-    first = reported(values, "a stated difference")
+    first = reported(values, "a difference from stated values")
     if len(distinct_values) == 1:
         raw, df = first.std * math.sqrt(1 + 1 / first.n), float(first.n - 1)
     elif len(distinct_values) == len(stated):
-        raw, df = welch_error(first, reported(stated, "a stated side"))
+        raw, df = welch_error(first, reported(stated, "a difference from stated values"))
     else:
         counts = Counter(round(value / resolution) if resolution else value for value in stated)
         weight = math.hypot(*counts.values()) / len(stated)  # √Σw², which is 1/√n for equal ones
@@ -226,7 +226,7 @@ def compare(a: Mapping[int, float], b: Mapping[int, float]) -> Comparison:
     kind = (
         f"paired over {len(difference.seeds)} seeds"
         if isinstance(difference, PairedDifference)
-        else "Welch, no common seed"
+        else "Welch's test, because no seed is common"
     )
     bounds = f"95 % interval of a − b {difference.interval.low:.4g} to {difference.interval.high:.4g} ({kind})"
     if not excludes(difference.interval, 0.0):

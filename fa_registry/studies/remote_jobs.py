@@ -210,7 +210,7 @@ class _Batches:
         if not begun and self._unbegun[index] < MOST_TRIES:
             self._waiting.appendleft((index, job))
         elif index in self._deaths:
-            reason = f"its process {self._deaths[index]}; after the restart it {cause}"
+            reason = f"its process {self._deaths[index]}; after the restart, the new process {cause}"
             self._tell(JobEvent(index, "failed", reason, lost=True))
         else:
             self._deaths[index] = cause

@@ -16,7 +16,7 @@ RULE = (
     "NAME replaces every image set, and random_targets:NAME replaces random_targets:…; the separate tasks lq and teacher_student "
     "do not change; settings that become equal are merged"
 )
-SCALING = "epochs × F, rounded half up, at least 1"
+SCALING = "each number of epochs × F, rounded half up, at least 1"
 OWN_TASK = ("lq", "teacher_student")
 OF_A_SET = "random_targets"
 LARGEST = 1_000_000

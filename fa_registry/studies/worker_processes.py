@@ -183,7 +183,7 @@ class _Supervisor:
     def _count_death(self, job: tuple[int, bytes], cause: str, lost: bool) -> None:
         index = job[0]
         if index in self._deaths:
-            reason = f"its process {self._deaths[index]}; after the restart it {cause}"
+            reason = f"its process {self._deaths[index]}; after the restart, the new process {cause}"
             self._tell(JobEvent(index, "failed", reason, lost))
         else:
             self._deaths[index] = cause

@@ -14,16 +14,19 @@ from fa_registry.testing.suite import check_method
 
 def main(arguments: list[str] | None = None) -> int:
     """Print one line per property, and return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m fa_registry.testing", description="Check a method's credit.")
+    parser = argparse.ArgumentParser(
+        prog="python -m fa_registry.testing",
+        description="Check whether a method's credit has the properties that its card declares.",
+    )
     parser.add_argument(
         "method", help="name of a method in the catalog; your method is in the catalog if its entry point is installed"
     )
     parser.add_argument(
         "--architecture",
         action="append",
-        help="name of an architecture, may be repeated; default: all architectures that the card supports",
+        help="name of an architecture; the option can be repeated; default: all architectures that the method's card supports",
     )
-    parser.add_argument("--task", default="", help="name of a task; default: all tasks that the card lists")
+    parser.add_argument("--task", default="", help="name of a task; default: all tasks that the method's card lists")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
     try:

@@ -86,7 +86,9 @@ def credit_is_pure(setting: Setting) -> CheckOutcome:
     first, second = [credit.clone() for credit in case.credits(inputs)], case.credits(inputs)
     for site, pair in enumerate(zip(first, second, strict=True)):
         if not torch.equal(*pair):
-            return failed(f"site {site}: the credits of two calls differ by {relative_error(*pair):.1e}")
+            return failed(
+                f"site {site}: the credits of two calls differ by a relative error of {relative_error(*pair):.1e}"
+            )
     if not all(map(torch.equal, input_copies, (*inputs.hidden, inputs.error, inputs.onehot, inputs.output_gradient))):
         return failed("credits() changed its inputs in place")
     if problem := changed_weights(network, case.network):
@@ -154,7 +156,7 @@ def not_secretly_bp(setting: Setting) -> CheckOutcome:
     limit = NEARLY_BP if "approaches_bp" in setting.method.card.properties else NOT_BP
     cosines = cosines_with_bp(setting.case())
     worst = max(cosines, key=lambda name: cosines[name])
-    figure = f"{worst} has cosine {cosines[worst]:.3g} with backpropagation, expected below {limit:.6g}"
+    figure = f"{worst} has cosine {cosines[worst]:.3g} with that of backpropagation, expected below {limit:.6g}"
     return failed(figure) if cosines[worst] >= limit else passed(figure)
 
 

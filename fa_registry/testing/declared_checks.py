@@ -48,7 +48,9 @@ def feedback_follows_sign(setting: Setting) -> CheckOutcome:
         return failed(f"after {SIGN_STEPS} steps: {violation}")
     sign_changes = sum(int((weight.sign() != start[name]).sum()) for name, weight in _weights(case).items())
     if not sign_changes:
-        return failed(f"no weight changed its sign within {SIGN_STEPS} steps, so the check could not test B")
+        return failed(
+            f"no weight changed its sign within {SIGN_STEPS} steps, so the check could not test the feedback B"
+        )
     return passed(f"{sign_changes} signs of weights changed within {SIGN_STEPS} steps, and the signs of B too")
 
 
@@ -177,7 +179,7 @@ def feedback_fixed(setting: Setting) -> CheckOutcome:
     return (
         failed(f"{', '.join(changed)} changed within {TRAINED_STEPS} steps")
         if changed
-        else passed(f"unchanged after {TRAINED_STEPS} steps")
+        else passed(f"the feedback is unchanged after {TRAINED_STEPS} steps")
     )
 
 

@@ -203,7 +203,7 @@ class LeaseHolder:
         if run.state != "RUNNING" or run.deleted:
             raise LeaseLost(
                 f"run {self.run_id} sent no heartbeat for more than {self._lease} seconds, so another worker has taken over its "
-                "specification. This attempt stops, and its results are discarded"
+                "specification. This run stops, and its results are discarded"
             )
 
     def check_if_late(self) -> None:

@@ -236,7 +236,10 @@ def _are_same_bytes(tracker: Tracker, run_id: str, name: str, rendered: Path) ->
 
 
 def _other_bytes(audit: StoredRun, text: str) -> Integrity:
-    """Return `mismatch` if the installed code rendered the pages, else `unverifiable`."""
+    """Return the result for pages that differ from the newly rendered pages.
+
+    The state is `mismatch` if the installed code rendered the stored pages, else `unverifiable`.
+    """
     rendered_by, installed = audit.tags.get(schema.TAG_RENDERER, ""), renderer()
     if rendered_by == installed:
         return Integrity("mismatch", (text,))

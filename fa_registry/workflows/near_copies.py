@@ -50,7 +50,11 @@ MOST_CANDIDATES = 20_000  # pairs that are compared entry by entry
 
 @dataclass(frozen=True)
 class _Trained:
-    """A run with digests of its trained tensors, a sample of its weights, and the sample's median change."""
+    """A run with digests of its trained tensors and a sample of its weights.
+
+    Args:
+        scale: Median absolute change of the sampled weights during training, over the weights that changed.
+    """
 
     record: RunRecord
     digests: Mapping[str, str]

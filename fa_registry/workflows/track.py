@@ -257,7 +257,8 @@ def track(
         method: name of the method. Inside `frozen_control`, the run is the control of this method.
         seed: seed of the run, recorded in its specification.
         control: True makes the run a frozen control. All parameters that the forward pass reads between the first and
-            the last site are frozen inside the `with` block. A list gives the names of other blocks or parameters.
+            the last site are frozen inside the `with` block. A list of names freezes the named blocks or
+            parameters instead.
             If `frozen_control` already freezes the model, an error is raised.
         credit: function credit(model, x, y) → [c_0 … c_L], as for `alignment`. Without this function, the alignment Γ is not
             measured.

@@ -86,7 +86,8 @@ def test_a_worker_that_is_killed_twice_leaves_no_run_running(start):
     newest, _ = tracker.search(attempts)
     kill(newest)
     assert any(
-        "ended with signal SIGKILL; after the restart it ended with signal SIGKILL" in line for line in process.stderr
+        "ended with signal SIGKILL; after the restart, the new process ended with signal SIGKILL" in line
+        for line in process.stderr
     )
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=120)

@@ -187,7 +187,7 @@ def test_it_is_the_paired_t_interval_over_shared_seeds(two):
     assert row.difference.reading.value == expected.mean
     assert (row.low.value, row.high.value) == (expected.interval.low, expected.interval.high)
     assert (row.seeds, row.answer) == ((1, 2, 3), "lower")
-    assert row.remark == "without seed 9, which has no value in one of the columns"
+    assert row.remark == "without seed 9, for which one of the columns has no value"
     assert len(row.difference.run_ids) == 6
 
 

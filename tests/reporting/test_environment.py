@@ -230,19 +230,19 @@ def test_what_a_template_needs_works(render_untrusted, text, shown):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("\n{{ value.__class__ }}", "line 2: SecurityError: a template may not use '__class__' of Number"),
+        ("\n{{ value.__class__ }}", "line 2: SecurityError: a template cannot use '__class__' of Number"),
         ("{{ value._private }}", "unknown field of Number '_private'; known: kind, reading, run_ids"),
         ("{{ value.runids }}", r"unknown field of Number 'runids' \(did you mean 'run_ids'\?\)"),
-        ("{{ listed.first(1, value) }}", "may not use 'first' of Truncated.*; it may use: left, shown, total"),
-        ("{{ value['__init__'] }}", "may not use '__init__'"),
+        ("{{ listed.first(1, value) }}", "cannot use 'first' of Truncated.*; it can use: left, shown, total"),
+        ("{{ value['__init__'] }}", "cannot use '__init__'"),
         ("{{ value | attr('__init__') }}", "No filter named 'attr'"),
         (
             "{{ [value] | map(attribute='__class__') | list | length ~ [value] | map(attribute='__class__') | join }}",
-            "may not use",
+            "cannot use",
         ),
-        ("{{ '{:9}'.format(1) }}", "may not use 'format' of str"),
-        ("{{ [].append(1) }}", "may not use 'append'"),
-        ("{{ self.__init__ }}", "may not use '__init__'"),
+        ("{{ '{:9}'.format(1) }}", "cannot use 'format' of str"),
+        ("{{ [].append(1) }}", "cannot use 'append'"),
+        ("{{ self.__init__ }}", "cannot use '__init__'"),
         ("{{ lipsum() }}", "'lipsum' is undefined"),
         ("{{ '%9d' % 3 }}", "the operator % of texts is not available"),
         ("{% autoescape false %}{{ value.kind }}{% endautoescape %}", "line 1: TemplateSyntaxError: autoescape"),
@@ -273,7 +273,7 @@ def test_a_page_that_does_not_end_is_stopped(render_untrusted, hurried, tmp_path
 
 
 def test_a_list_that_is_printed_is_named_by_its_type(render_untrusted):
-    with pytest.raises(UsageError, match="may print text and whole numbers, found tuple; write"):
+    with pytest.raises(UsageError, match="expected text or a whole number to print, found tuple; write other"):
         render_untrusted("{{ value.run_ids }}")
 
 
@@ -312,11 +312,11 @@ HUNGRY = {
     "{{ 9 ** 99999 }}": rf"{BITS} \*\* with a larger result",
     "{{ 2**2000 * 2**2000 * 2**2000 }}": rf"{BITS} \* with a larger result",
     "{{ '%010000000000d' % 1 }}": "the operator % of texts is not available",
-    "{{ '{:>10000000000}'.format(1) }}": "may not use 'format' of str",
+    "{{ '{:>10000000000}'.format(1) }}": "cannot use 'format' of str",
     "{{ 'a' | indent(width=10**9) }}": "No filter named 'indent'",
     "{{ 'a' | center(10**10) }}": "No filter named 'center'",
-    "{{ 'a'.ljust(10**10) }}": "may not use 'ljust' of str",
-    "{{ 'a'.join(['b'] * 10**7) }}": "may not use 'join' of str",
+    "{{ 'a'.ljust(10**10) }}": "cannot use 'ljust' of str",
+    "{{ 'a'.join(['b'] * 10**7) }}": "cannot use 'join' of str",
     "{{ 'a' | replace('a', 'a' * 10**4)" + " | replace('a', 'a' * 10**4)" * 3 + " }}": MEMORY,
     DOUBLED: MEMORY,
     LISTED: MEMORY,

@@ -224,7 +224,7 @@ def test_the_control_of_the_same_setting_seed_and_data(rich):
 def test_a_control_that_differs_is_named(rich, change, what):
     run = changed(run_of(rich), **change)
     outcome, evidence = questions.own_control(asked(rich, run))
-    assert outcome == "violated" and evidence.endswith(f"differs in {what}")
+    assert outcome == "violated" and evidence.endswith(f"differs from the run in {what}")
 
 
 def test_without_a_control_nothing_is_known(rich):
@@ -265,7 +265,7 @@ def test_seeds_that_differ_between_methods_are_named(rich, report):
         (
             {"unaudited": None},
             "unknown",
-            "it is not known which other runs the store has: this report was made by a release without this check",
+            "it is not known which other runs the store has: this report was made by a release of fa_registry without this check",
         ),
         ({"asked": {"epochs": "5"}}, "avoided", "no run is left out"),
     ],

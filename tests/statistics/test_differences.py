@@ -161,7 +161,9 @@ def test_a_beats_b_only_by_the_paired_interval_when_seeds_are_shared():
 def test_without_a_shared_seed_the_comparison_is_welchs():
     found = compare({1: 0.91, 2: 0.92, 3: 0.93}, {4: 0.81, 5: 0.82, 6: 0.83})
     assert (found.outcome, found.difference) == ("a beats b", welch([0.91, 0.92, 0.93], [0.81, 0.82, 0.83]))
-    assert found.reason == "95 % interval of a − b 0.07733 to 0.1227 (Welch, no common seed) excludes 0"
+    assert (
+        found.reason == "95 % interval of a − b 0.07733 to 0.1227 (Welch's test, because no seed is common) excludes 0"
+    )
 
 
 def test_a_higher_mean_alone_beats_nothing():
@@ -215,7 +217,7 @@ def test_stated_numbers_less_than_a_sample_apart_are_one():
 def test_one_value_against_a_stated_number_has_no_interval():
     found = stated_difference([0.9], [0.7, 0.8])
     assert (found.mean, found.interval) == (pytest.approx(0.15), None) and "provisional" in found.remark
-    with pytest.raises(ValueError, match="a stated side: expected finite values"):
+    with pytest.raises(ValueError, match="the values stated by the author: expected finite values"):
         stated_difference([0.9, 0.8], [math.nan])
 
 

@@ -140,7 +140,7 @@ def test_a_method_that_ends_its_process_costs_its_own_run_alone(ending, tmp_path
     assert error.splitlines()[-1].endswith(
         "called sys.exit(0), which would end the process"
         if "sys" in ending
-        else "after the restart it ended with exit code 0"
+        else "after the restart, the new process ended with exit code 0"
     )
     states = {run.state for run in MlflowTracker().search({})}
     assert "FAILED" in states and "RUNNING" not in states
@@ -150,7 +150,7 @@ def test_a_rule_that_ends_its_process_does_not_answer_for_train(tmp_path_factory
     """Exit code 7 and not 0: a suite that a fault ends must not end well either."""
     with installed(tmp_path_factory.mktemp("package")) as plugin:
         plugin.edit("return [inputs.error @", "__import__('os')._exit(7); return [inputs.error @")
-        with pytest.raises(RegistryError, match="after the restart it ended with exit code 7"):
+        with pytest.raises(RegistryError, match="after the restart, the new process ended with exit code 7"):
             fa_registry.train(method=NAME, seed=1, epochs=1, device="cpu", settings={"architecture.d_hidden": 16})
     assert "RUNNING" not in {run.state for run in MlflowTracker().search({})}
 

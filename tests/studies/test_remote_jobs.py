@@ -101,7 +101,7 @@ def test_a_lost_process_costs_its_jobs_one_attempt():
 def test_a_job_whose_process_is_lost_twice_has_failed_and_the_others_go_on():
     events, _ = placed(["a", "b"], BEGINS, BEGINS, at_once=1)
     assert (
-        ends(events)[0] == ("failed", "its process was lost; after the restart it was lost")
+        ends(events)[0] == ("failed", "its process was lost; after the restart, the new process was lost")
         and ends(events)[1][0] == "done"
     )
     assert [event.lost for event in events if event.kind == "failed"] == [True]

@@ -86,7 +86,8 @@ def test_who_ends_its_process_costs_its_own_job_alone(processes):
     }
     for name, words in how.items():
         assert (
-            told[jobs.index(name)].value == f"its process ended with {words}; after the restart it ended with {words}"
+            told[jobs.index(name)].value
+            == f"its process ended with {words}; after the restart, the new process ended with {words}"
         )
     assert {jobs[index] for index, end in told.items() if end.lost} == {"killed"}
     again = [event for event in events if event.kind == "again"]
@@ -124,7 +125,9 @@ def test_where_no_process_can_be_started_every_job_has_two_attempts(monkeypatch)
     monkeypatch.setattr(worker_processes, "Worker", none)
     events = supervised(["a", "b"], may_end_its_process, 2)
     assert [(event.index, event.kind) for event in events] == [(0, "again"), (0, "failed"), (1, "again"), (1, "failed")]
-    assert events[1].value.endswith("after the restart it did not begin (BlockingIOError: no more processes)")
+    assert events[1].value.endswith(
+        "after the restart, the new process did not begin (BlockingIOError: no more processes)"
+    )
     assert events[1].lost
 
 

@@ -289,7 +289,11 @@ def test_a_wrong_request_is_refused_before_anything_is_measured(trained, workpla
     (workplace / "taken").write_text("a file")
     result = trained(*AUDIT, "--out", "taken", "--templates", "none", "--edition", "2099-01")
     assert result.exit_code == 2
-    for words in ("out: taken is a file", "templates: there is no folder none", "unknown edition '2099-01'"):
+    for words in (
+        "out: taken is a file",
+        "templates: expected a folder with .j2 files, found no folder none",
+        "unknown edition '2099-01'",
+    ):
         assert words in result.stderr
 
 

@@ -41,7 +41,7 @@ def run_of(method):
         ((), "found none"),
         (("dfa", "bp", "--study", "tinny"), "study: unknown study 'tinny'"),
         (("dfa", "bp", "--edition", "2099-01"), "unknown edition '2099-01'"),
-        (("dfa", "bp", "--templates", "none"), "templates: there is no folder none"),
+        (("dfa", "bp", "--templates", "none"), "templates: expected a folder with .j2 files, found no folder none"),
         (("dfa", "bp"), "no finished run in sqlite"),
         (("dfa", "bp", "--study", "tiny", "--experiment", "x"), "found --study, --experiment"),
     ],

@@ -93,7 +93,7 @@ def test_a_page_whose_place_is_taken_is_a_problem_before_anything_is_measured(tm
     assert [problem.replace(str(tmp_path), "") for problem in problems] == [
         "out: expected a folder, found the file /forms; name another folder",
         *(
-            f"out: /{name} is a folder, but a file with this name is needed"
+            f"out: expected a file or nothing at /{name}, found a folder; move the folder away or choose another folder"
             for name in ("index.html", "audit_table.tex", "audit.json")
         ),
     ]

@@ -83,7 +83,7 @@ def gamma_panel(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[s
         f"{DEVIATIONS} standard deviations of Γ under fresh draws of the feedback, over all seeds. "
         "Γ inside the band is no evidence of alignment."
     )
-    caption += " A hollow dot is exact by construction, so it is no evidence either." if numbers["exact"].any() else ""
+    caption += " At a hollow dot, Γ = 1 by construction, so it is no evidence either." if numbers["exact"].any() else ""
     if any(_reason_of_first(run.record) == NOT_CREDITED for group in groups for run in group.runs):
         caption += f" Left out: {NOT_CREDITED}."
     caption += f" {methods - MOST} more methods are in the table." if methods > MOST else ""

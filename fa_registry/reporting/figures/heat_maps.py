@@ -130,8 +130,8 @@ def _panel(
 
 def _caption(panel: Panel, numbers: pd.DataFrame, rule: tuple[str, float] | None) -> str:
     text = f"{panel.axis}: one panel per method, {quantity_of(panel.quantity).mean} mean over seeds."
-    text += f" Orange is beyond the limit of {rule[0]}, {compact(rule[1])}." if rule else ""
-    text += " Blue is positive, orange negative." if not panel.log else ""
+    text += f" Orange cells are beyond the limit of {rule[0]}, {compact(rule[1])}." if rule else ""
+    text += " Blue cells are positive, orange cells negative." if not panel.log else ""
     text += " A hatched cell has no number." if numbers.loc[~_nowhere(numbers), "value"].isna().any() else ""
     text += " At a site marked exact, Γ = 1 by construction." if numbers["exact"].any() else ""
     text += f" Left out: {NOT_CREDITED}." if (numbers["reason"] == NOT_CREDITED).any() else ""

@@ -134,7 +134,9 @@ def _picture(panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[s
     lines = curves(panel, groups)
     epochs = table_epochs(max(len(values) for _, values in lines) - 1)
     caption = f"{panel.axis} by epoch. One colour per method, one line per seed"
-    caption += ", logarithmic axis" if panel.log else "; the band is the range of the frozen controls at the end"
+    caption += (
+        ", logarithmic axis" if panel.log else "; the band is the range of the frozen controls at their last epoch"
+    )
     rule = panel_limit(panel, groups)
     caption += f"; the dashed line is the limit of {rule[0]}, {filters.compact(rule[1])}." if rule else "."
     if any(np.isnan(heights(panel, values[-1])) for _, values in lines):

@@ -152,16 +152,26 @@ WHO = (
     CsvColumn("run_id", "id of the run in the tracking store", TEXT, lambda row: row.run.record.run_id),
     CsvColumn("name", "readable name of the run", TEXT, lambda row: row.run.record.name),
     CsvColumn("selection", "which runs were audited, as text", TEXT, lambda row: row.report.selection),
-    CsvColumn("setting", "the setting within which runs are compared", TEXT, lambda row: row.run.record.setting),
-    _spec("method", "the credit rule"),
-    CsvColumn("method_options", "`name=value,…`", TEXT, lambda row: pairs(row.run.record.spec.method_options)),
+    CsvColumn(
+        "setting", "the setting; only runs of the same setting are compared", TEXT, lambda row: row.run.record.setting
+    ),
+    _spec("method", "name of the method (credit rule)"),
+    CsvColumn(
+        "method_options",
+        "options of the method, as `name=value,…`",
+        TEXT,
+        lambda row: pairs(row.run.record.spec.method_options),
+    ),
     _spec("control", "`none`, or the kind of control that this run is"),
     _spec("penalty", "strength λ of the residual penalty", NUMBER),
-    _spec("architecture", "the model"),
+    _spec("architecture", "name of the architecture"),
     CsvColumn(
-        "architecture_options", "`name=value,…`", TEXT, lambda row: pairs(row.run.record.spec.architecture_options)
+        "architecture_options",
+        "options of the architecture, as `name=value,…`",
+        TEXT,
+        lambda row: pairs(row.run.record.spec.architecture_options),
     ),
-    _spec("dataset", "the data set"),
+    _spec("dataset", "name of the data set"),
     _spec("seed", "seed of the run", WHOLE),
     _spec("epochs", "requested number of epochs", WHOLE),
     CsvColumn("identity", "SHA-256 of the whole specification", TEXT, lambda row: row.run.record.spec.identity),
@@ -174,10 +184,23 @@ JUDGED = (
         lambda row: row.run.record.status,
     ),
     CsvColumn(
-        "integrity", "verified, mismatch, unverifiable or trusted", TEXT, lambda row: row.run.record.integrity.state
+        "integrity",
+        "whether the logged metrics are confirmed: verified, mismatch, unverifiable or trusted",
+        TEXT,
+        lambda row: row.run.record.integrity.state,
     ),
-    CsvColumn("edition", "the leading edition", TEXT, lambda row: describe_edition(row.report.edition)),
-    CsvColumn("edition_modified", "a threshold was overridden", YES_NO, lambda row: bool(row.report.edition.overrides)),
+    CsvColumn(
+        "edition",
+        "the leading edition (the first edition of the audit)",
+        TEXT,
+        lambda row: describe_edition(row.report.edition),
+    ),
+    CsvColumn(
+        "edition_modified",
+        "whether a threshold of the leading edition was overridden",
+        YES_NO,
+        lambda row: bool(row.report.edition.overrides),
+    ),
     CsvColumn(
         "outcome",
         "outcome of the leading edition's verdict: pass, warn, fail, incomplete, control",
@@ -271,7 +294,8 @@ def _verdict(edition: str, index: int, editions: Sequence[str]) -> CsvColumn:
 
 def _gamma(name: str) -> CsvColumn:
     text = (
-        f"aggregate of {symbol_of('gamma')} over sites (deep: 1..L) and samples: `gamma_SITES_OVER-SITES_OVER-SAMPLES`"
+        f"{symbol_of('gamma')} aggregated over samples and sites; the column name contains the sites (deep: 1..L) and both "
+        "aggregations: `gamma_SITES_OVER-SITES_OVER-SAMPLES`"
     )
     return CsvColumn(name, text, NUMBER, lambda row: scalar_metric(row.run.record, name))
 
@@ -284,25 +308,30 @@ def _rule(rule: str) -> Iterator[CsvColumn]:
             f"{name}_{rule}", text, kind, lambda row: pick(row.findings[rule]) if rule in row.findings else absent
         )
 
-    yield column("outcome", "pass, warn, fail, error, not_applicable, skipped or waived", TEXT, lambda one: one.outcome)
+    yield column(
+        "outcome",
+        "outcome of the rule: pass, warn, fail, error, not_applicable, skipped or waived",
+        TEXT,
+        lambda one: one.outcome,
+    )
     yield column("state", "the rule's name for its result", TEXT, lambda one: one.state)
     yield column(
         "observed",
-        "the value that the rule compared with its limit: the value of this run, or the mean over as many seeds as `seeds_` "
-        "contains; in the unit of the metric",
+        "the value that the rule compared with its limit, in the unit of the metric: the value of this run, or the mean over "
+        "the seeds counted in `seeds_RULE`",
         NUMBER,
         lambda one: one.observed,
     )
     yield column(
         "seeds",
-        "number of runs whose mean is `observed`; the line of each of these runs contains this number; 1: only this run; 0: no "
-        "mean",
+        "number of runs whose mean is `observed_RULE`; the line of each of these runs contains this number; 1: only this run; "
+        "0: no mean",
         WHOLE,
         lambda one: one.seeds,
     )
     yield column(
         "first_fire",
-        "the epoch at which the rule first fires; empty if it never fires or is not evaluated by epoch",
+        "the epoch at which the rule first fires; empty if the rule never fires or is not evaluated by epoch",
         WHOLE,
         _first_fire,
     )

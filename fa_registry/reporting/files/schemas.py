@@ -112,7 +112,7 @@ JUNIT = """\
 ## junit.xml
 
 A test suite is a method in a setting. A test case is the finding of a rule on a run, with `required`, `observed` and the sentence.
-JUnit has fewer outcomes than the rules. Every run also has a case `integrity` (`mismatch` is an error, `unverifiable` skipped).
+JUnit has fewer outcomes than the rules. Every run also has a case `integrity` (`mismatch` is an error, `unverifiable` is skipped).
 A run that could not be judged is an error in the suite `not judged`. The file contains no times. An invisible character
 (control, direction) is written as `⟨U+001B⟩`, as in audit.csv; in audit.json, it is the escape `\\u001b`.
 
@@ -128,7 +128,7 @@ The output is one object, an AuditDiff; it contains records of audit.json in the
 """
 OTHER = Metric(
     "QUANTITY",
-    words="a metric of a third-party diagnostic with one number per run; the card of the diagnostic has text and unit",
+    words="a metric of a third-party diagnostic with one number per run; the card of the diagnostic states its text and unit",
 )
 
 
@@ -244,7 +244,8 @@ def diff_schema() -> dict[str, Any]:
 def main(arguments: list[str]) -> None:
     """Write the schemas and audit-json.md, and print the paths of the files."""
     parser = argparse.ArgumentParser(
-        prog="python -m fa_registry.reporting.files.schemas", description="Write the schemas and their description."
+        prog="python -m fa_registry.reporting.files.schemas",
+        description="Write the JSON Schemas of the machine-readable files, and the description of these files.",
     )
     parser.add_argument("--out", default="docs", type=Path, help="folder [docs]")
     out = parser.parse_args(arguments).out

@@ -354,20 +354,24 @@ class CompareContext:
     edition: EditionReference = documented("the edition (set of rules) that judged the runs", "record")
     overrides: tuple[Entry, ...] = documented("thresholds changed on the command line", "text")
     series_label: str = documented(
-        "how many values by epoch were stated by the author and not recomputed; empty if there are none", "text"
+        "how many per-epoch values were stated by the author and not recomputed; empty if there are no such values",
+        "text",
     )
     integrity: tuple[Count, ...] = documented(
-        "number of runs by integrity state; trusted: logged, but not recomputed", "runs"
+        "number of runs in each integrity state; `trusted` means that the metrics were logged, but not recomputed",
+        "runs",
     )
-    means: str = documented("kind of mean over seeds of each metric", "text")
+    means: str = documented("the kind of mean over seeds (arithmetic or geometric) of each metric", "text")
     parts: tuple[tuple[SettingComparison, SettingFigures], ...] = documented(
         "the comparison, one part per setting, with its figures", "see each part"
     )
     excluded: Truncated[Exclusion] = documented(
         "runs that belong to the comparison but cannot be judged, with the reasons", "runs"
     )
-    remarks: tuple[str, ...] = documented("columns left out, and the audit's other remarks", "text")
-    commands: Truncated[str] = documented("the command lines that retrain these runs", "shell")
+    remarks: tuple[str, ...] = documented(
+        "which columns (methods or runs) are left out, and the other remarks of the audit", "text"
+    )
+    commands: Truncated[str] = documented("the command lines that retrain the compared runs", "shell")
 
 
 # The fields in which the specifications of the compared columns differ.
@@ -557,7 +561,7 @@ def _row(
     missing = sorted({key[0] for key in (*a, *b)} - shared)
     remarks = [difference.remark.removeprefix("provisional: ")] if difference.remark else []
     remarks += (
-        [f"without seed {', '.join(map(str, missing))}, which has no value in one of the columns"] if missing else []
+        [f"without seed {', '.join(map(str, missing))}, for which one of the columns has no value"] if missing else []
     )
     ids = tuple(run_id for seed, run_id in (*a, *b) if seed in shared)
     unit, kind = _difference(quantity)

@@ -185,24 +185,25 @@ class FormContext:
     method: str = documented("the method's label", "text")
     setting: str = documented("the setting's readable name", "text")
     edition: EditionReference = documented("the edition (set of rules) that judged the runs", "record")
-    verdict: Verdict = documented("verdict of all seeds together", "record")
+    verdict: Verdict = documented("verdict on all seeds together", "record")
     proof: str = documented("what the audit's replays prove about the training", "text")
     series_label: str = documented(
-        "how many curves, first fires and training values were stated by the author and not recomputed; empty if there are none",
+        "how many curves, first fires and training values were stated by the author and not recomputed; "
+        "empty if no value was stated",
         "text",
     )
     opinions: tuple[tuple[EditionReference, Verdict], ...] = documented(
-        "every edition with its verdict of all seeds together, the leading one first", "record"
+        "every edition with its verdict on all seeds together; the leading edition is first", "record"
     )
     differences: tuple[Difference, ...] = documented(
-        "the subjects that the editions judge differently, with the findings", "text"
+        "the subjects that the editions judge differently, with the findings of each edition", "text"
     )
     columns: tuple[MetricSummary, ...] = documented("the numeric columns of the table of seeds", "see each metric")
     seeds: tuple[SeedRow, ...] = documented(
         "one row per seed: run, status, verdict and headline numbers", "see each column"
     )
     duplicates: tuple[SeedRow, ...] = documented(
-        "further runs of the same seeds; only the newest complete run of a seed counts", "runs"
+        "further runs of the seeds in this form; only the newest complete run of a seed counts", "runs"
     )
     controls: tuple[ControlRow, ...] = documented(
         "the frozen control of each seed: its run, integrity and checks, and the reason if it is not proven to be frozen",
@@ -216,21 +217,26 @@ class FormContext:
         "comparisons with the recorded digests, one line per subject: how many runs agree, differ or could not be compared",
         "runs",
     )
-    equations: str = documented("the equations implemented, from the method's card", "text")
+    equations: str = documented("the equations that the method implements, from its card", "text")
     deviations: tuple[str, ...] = documented(
         "numbered deviations from the source, according to the method's card", "text"
     )
     headline: Metric = documented("declaration of the task's main metric: symbol, label, number format", "record")
     accuracy: Estimate = documented(
-        "the main metric over seeds, whole test set; for classes the accuracy", "unit of the main metric"
+        "the main metric over seeds, on the whole test set; for classification, it is the accuracy",
+        "unit of the main metric",
     )
     sampling: Sampling | None = documented(
         "uncertainty of the accuracy from the size of the test set: Wilson's 95 % interval; none if the size is unknown",
         "fraction",
     )
-    frozen: Estimate = documented("the frozen controls' main metric, paired by seed", "unit of the main metric")
+    frozen: Estimate = documented(
+        "the main metric of the frozen controls; a control is paired with the run of the same seed",
+        "unit of the main metric",
+    )
     margin: Estimate = documented(
-        "margin over the frozen controls, positive if the run is better, paired by seed", "percentage points, or nats"
+        "margin of the runs over the frozen controls with the same seeds; positive if the runs are better",
+        "percentage points, or nats",
     )
     depth: tuple[FindingRow, ...] = documented(
         "the leading edition's findings on the margin over the frozen control", "percentage points, or nats"
@@ -243,10 +249,16 @@ class FormContext:
     gamma_exact: Table[Row[Cell]] = documented(
         "Γ of every seed at the sites that are exact by construction; collapsed on the page", "cosine"
     )
-    exact_sites: str = documented("sites whose credit is exact by construction, so Γ = 1 is uninformative", "text")
+    exact_sites: str = documented(
+        "sites whose credit equals the gradient by construction, so Γ = 1 is no evidence there", "text"
+    )
     diagnostics: tuple[Table[RowGroup[Cell]], ...] = documented("every metric by seed and site", "see each metric")
-    scalars: Table[Row[Cell]] = documented("metrics with one number per run: stability, drift, …", "see each metric")
-    first_fires: tuple[FirstFire, ...] = documented("the epoch at which a rule first fired, for each seed", "epoch")
+    scalars: Table[Row[Cell]] = documented(
+        "the metrics with one number per run, such as stability and drift", "see each metric"
+    )
+    first_fires: tuple[FirstFire, ...] = documented(
+        "for each rule and seed, the epoch at which the rule first fired", "epoch"
+    )
     findings: tuple[FindingRow, ...] = documented(
         "every rule's judgement; seeds with the same judgement are grouped", "see `required`"
     )
@@ -257,9 +269,11 @@ class FormContext:
         "selected runs of this method in this setting that were not judged, with the reasons; shown next to the headline",
         "runs",
     )
-    claims: tuple[Claim, ...] = documented("what may be claimed and what is not supported", "text")
+    claims: tuple[Claim, ...] = documented(
+        "the claims that the runs support, and the claims that they do not support", "text"
+    )
     pitfalls: tuple[Pitfall, ...] = documented(
-        "the checklist of known pitfalls, each answered from the records with its evidence", "text"
+        "the checklist of known pitfalls; the answer to each item, with the evidence from the records", "text"
     )
     reproduction: ReproductionTable | None = documented(
         "the published values with which these runs were compared; none if the study has no reference.toml",

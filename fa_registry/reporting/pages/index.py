@@ -392,7 +392,8 @@ class IndexContext:
         "the edition (set of rules) that judged the runs, by name and digest", "record"
     )
     overrides: tuple[Entry, ...] = documented(
-        "changed thresholds, prefixed by the edition's name except for the first edition; an edition with changes is 'modified'",
+        "changed thresholds; except for the first edition, the name of the edition precedes each threshold. "
+        "An edition with changes is 'modified'",
         "text",
     )
     changed_editions: tuple[ChangedEdition, ...] = documented(
@@ -407,29 +408,29 @@ class IndexContext:
     waivers: tuple[WaiverRow, ...] = documented(
         "waivers with author, finding, reason and expiry date; expired waivers are included", "text"
     )
-    run_count: int = documented("runs that were judged, controls included", "runs")
+    run_count: int = documented("number of runs that were judged, controls included", "runs")
     columns: tuple[Metric, ...] = documented(
         "the numeric columns of the audit table; a column is omitted if no run measured its metric", "see each metric"
     )
-    spread: str = documented("the columns whose mean is shown with its standard deviation", "text")
+    spread: str = documented("the columns whose mean is shown with the standard deviation over seeds", "text")
     settings: tuple[SettingTable, ...] = documented("the audit table, one part per setting", "see each column")
-    means: str = documented("kind of mean over seeds of each column", "text")
+    means: str = documented("the kind of mean over seeds (arithmetic or geometric) of each column", "text")
     details: bool = documented(
         "whether every seed's numbers are shown below the table; otherwise they are in the forms", "yes or no"
     )
-    footnotes: tuple[Footnote, ...] = documented("why a number of the audit table is missing", "text")
+    footnotes: tuple[Footnote, ...] = documented("the reasons why numbers of the audit table are missing", "text")
     figures: Truncated[SettingFigures] = documented(
-        "each setting's trajectories and figures by site, with their numbers, as many as fit on the page",
+        "the trajectories and the figures by site of each setting, with their numbers; as many figures as fit on the page",
         "PNG data URI",
     )
     analyses: PageAnalyses = documented(
-        "analyses of all runs together, and the reasons why other analyses are left out", "see each table"
+        "the analyses of all runs together, and for each analysis that is left out the reason", "see each table"
     )
     findings: Truncated[FindingRow] = documented(
         "every finding that did not pass, most severe first; seeds with the same judgement are grouped",
         "see `required`",
     )
-    passed: int = documented("findings that passed", "findings")
+    passed: int = documented("number of findings that passed", "findings")
     comparison: EditionComparison | None = documented(
         "every edition's verdict on every method; none if only one edition judged", "text"
     )
@@ -458,21 +459,23 @@ class IndexContext:
     not_intact: Truncated[Exclusion] = documented(
         "selected runs that are not judged because they differ from their recorded digests", "runs"
     )
-    integrity_counts: tuple[Count, ...] = documented("runs by integrity state", "runs")
+    integrity_counts: tuple[Count, ...] = documented("number of runs in each integrity state", "runs")
     compared: tuple[str, ...] = documented(
         "how many methods are compared with frozen controls, and which of these methods still pass with Holm's procedure",
         "text",
     )
-    remarks: tuple[str, ...] = documented("the audit's other remarks", "text")
+    remarks: tuple[str, ...] = documented("the remarks of the audit that no other field contains", "text")
     completing: tuple[str, ...] = documented(
         "the command lines that train the missing runs and repeat the audit; none if no run is missing", "shell"
     )
-    commands: Truncated[str] = documented("the command lines that retrain these runs", "shell")
-    forms: tuple[Link, ...] = documented("the reporting forms, relative to this page", "path")
+    commands: Truncated[str] = documented("the command lines that retrain the judged runs", "shell")
+    forms: tuple[Link, ...] = documented("links to the reporting forms; the paths are relative to this page", "path")
     figure_files: tuple[FigureFile, ...] = documented(
-        "the figures' files, relative to this page, as .svg and .pdf", "path"
+        "the files of the figures (.svg and .pdf); the paths are relative to this page", "path"
     )
-    files: tuple[tuple[str, str], ...] = documented("the machine-readable files: name and content", "path")
+    files: tuple[tuple[str, str], ...] = documented(
+        "the name of each machine-readable file, and a description of its content", "path"
+    )
 
 
 @dataclass(frozen=True)
@@ -487,7 +490,7 @@ class AuditTableContext:
     columns: tuple[Metric, ...] = documented(
         "the numeric columns; a column is omitted if no run measured its metric", "see each metric"
     )
-    means: str = documented("kind of mean over seeds of each column", "text")
+    means: str = documented("the kind of mean over seeds (arithmetic or geometric) of each column", "text")
 
 
 def short_names(links: Sequence[Link]) -> list[Link]:

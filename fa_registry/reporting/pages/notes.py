@@ -160,8 +160,8 @@ class NoteContext:
     method: str = documented("the method's label", "text")
     setting: str = documented("the setting's readable name", "text")
     seed: int = documented("the run's seed", "integer")
-    run_id: str = documented("the run", "id")
-    status: str = documented("complete, diverged or failed", "text")
+    run_id: str = documented("id of the run", "id")
+    status: str = documented("status of the run: complete, diverged or failed", "text")
     edition: EditionReference = documented("the edition (set of rules) that judged the runs", "record")
     verdict: Verdict = documented("verdict of this run, without other seeds", "record")
     control: str = documented(
@@ -170,11 +170,12 @@ class NoteContext:
     )
     headline: tuple[MetricSummary, ...] = documented("the run's headline numbers", "see each metric")
     findings: tuple[FindingRow, ...] = documented("every rule's judgement of this run", "see `required`")
-    claims: tuple[Claim, ...] = documented("what may be claimed from this run, without other seeds", "text")
-    integrity: IntegrityRow = documented("whether the logged metrics are confirmed", "text")
+    claims: tuple[Claim, ...] = documented("the claims that this run supports without other seeds", "text")
+    integrity: IntegrityRow = documented("whether the logged metrics of the run are confirmed", "text")
     proof: str = documented("what the audit's replays prove about the training", "text")
     series_label: str = documented(
-        "how many values by epoch were stated by the author and not recomputed; empty if there are none", "text"
+        "how many per-epoch values were stated by the author and not recomputed; empty if there are no such values",
+        "text",
     )
     form: str = documented("address of the run's reporting form in MLflow; empty if there is none", "address")
     audit: str = documented("address of the audit's first page in MLflow; empty if there is none", "address")
@@ -184,7 +185,7 @@ class NoteContext:
 class ExcludedNoteContext:
     """excluded_note.md.j2: the description of a run that an audit could not judge."""
 
-    verdict: str = documented("NOT JUDGED, and the kind of reason", "text")
+    verdict: str = documented("`NOT JUDGED`, and the kind of reason why the run was not judged", "text")
     reason: str = documented("why the run could not be judged", "text")
     run_id: str = documented("the run", "id")
     edition: EditionReference = documented(
@@ -205,8 +206,8 @@ class AuditNoteContext:
     counts: tuple[Count, ...] = documented(
         "number of groups (one method in one setting) by verdict, worst verdict first", "groups"
     )
-    run_count: int = documented("runs that were judged, controls included", "runs")
-    excluded: int = documented("selected runs that could not be judged", "runs")
+    run_count: int = documented("number of runs that were judged, controls included", "runs")
+    excluded: int = documented("number of selected runs that could not be judged", "runs")
     audit: str = documented("address of the audit's first page in MLflow; empty if there is none", "address")
     table: str = documented("address of the table of all runs in MLflow; empty if there is none", "address")
     forms: Truncated[Link] = documented(

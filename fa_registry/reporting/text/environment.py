@@ -148,7 +148,7 @@ class UserEnvironment(ImmutableSandboxedEnvironment):
 
     def unsafe_undefined(self, obj: Any, attribute: str) -> StrictUndefined:
         allowed_names = ", ".join(sorted(touchable(obj))) or "nothing"
-        hint = f"a template may not use {attribute!r} of {_kind(obj)}; it may use: {allowed_names}"
+        hint = f"a template cannot use {attribute!r} of {_kind(obj)}; it can use: {allowed_names}"
         return self.undefined(hint, name=attribute, exc=SecurityError)
 
     def wrap_str_format(self, value: Any) -> None:
@@ -339,7 +339,7 @@ def _printable(write_text: Callable[[str], str], value: Any) -> Any:
         return value
     kind = repr(value) if isinstance(value, float) else type(value).__name__  # a list within lists could be endless
     raise TypeError(
-        f"a template may print text and whole numbers, found {kind}; write numbers with num, sci, pct or pp"
+        f"expected text or a whole number to print, found {kind}; write other numbers with num, sci, pct or pp"
     )
 
 

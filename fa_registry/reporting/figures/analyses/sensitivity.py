@@ -46,7 +46,7 @@ def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
     """Draw one strip per rule with its threshold and the observed values of each method."""
     styles = _looks(dict.fromkeys(frame.loc[frame["kind"] == "value", "method"]))
-    handles = [_canvas.limit_line("threshold"), Patch(color=_canvas.BAND, label="no verdict changes")]
+    handles = [_canvas.limit_line("threshold"), Patch(color=_canvas.BAND, label="thresholds that change no verdict")]
     handles += [_canvas.dot(method, *style) for method, style in styles.items()]
     top, count = _canvas.legend_height(handles), frame["rule"].nunique()
     figure.set_size_inches(_canvas.WIDTH, BOTTOM + STRIP * count + top)
