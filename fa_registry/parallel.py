@@ -49,7 +49,7 @@ def parallel_for(work: Callable[[T], None], items: Sequence[T]) -> None:
             copy.join()
     except BaseException:
         for copy in copies:
-            copy.kill()  # otherwise the copy could write while the caller removes files
+            copy.kill()  # without kill, the copy could write files while the caller removes them
             copy.join()
         raise
     # a missing exit code counts as a failure

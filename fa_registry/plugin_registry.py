@@ -333,7 +333,7 @@ def _foreign(subject: str, location: Location) -> ModuleType:
     finally:
         os._exit = original_exit
     if not outcome:
-        advice = f"`pip uninstall {shlex.quote(location.package)}` removes the package"
+        advice = f"`pip uninstall {shlex.quote(location.package)}` removes the package; otherwise, repair its import"
         raise ImportHangs(
             f"{subject}: the import of {location.file} was stopped after {MOST_SECONDS:.0f} seconds; {advice}"
         )

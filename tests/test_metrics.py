@@ -139,7 +139,8 @@ def test_a_card_of_a_later_release_is_read_as_far_as_it_is_known():
 
 def test_what_cannot_be_written_is_refused_where_it_is_declared():
     with pytest.raises(
-        PluginError, match=r"metric 'mine': kind \(one of num, .*found 'percent'\); where \(one of site,"
+        PluginError,
+        match=r"metric 'mine': kind \(expected one of num, .*found 'percent'\); where \(expected one of site,",
     ):
         Metric("mine", kind="percent", where="layer")
 

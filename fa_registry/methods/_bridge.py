@@ -26,7 +26,7 @@ BIBTEX = """@misc{arxiv2606.21126,
 }"""
 ONE_NET = (
     "one network is used for all sites; tokens and maps are averaged over positions, and a state that is narrower than the "
-    "widest site is padded with zeros"
+    "widest state is padded with zeros"
 )
 HIDDEN = 256
 EPSILON = 1e-12  # avoids 0/0: a state of zeros divided by its scale is zero

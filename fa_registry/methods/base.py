@@ -101,7 +101,7 @@ class MethodCard:
         if self.credit_scale not in CREDIT_SCALES:
             problems.append(f"credit_scale (one of {', '.join(CREDIT_SCALES)})")
         if self.architectures and "any" not in self.architectures and not self.unsupported:
-            problems.append("unsupported (why other architectures are refused)")
+            problems.append("unsupported (the reason why other architectures are refused)")
         if problems:
             raise PluginError(f"the card of method {self.name!r} has missing or invalid fields: {', '.join(problems)}")
 
@@ -271,7 +271,9 @@ class Method(abc.ABC):
     """
 
     card: MethodCard
-    end_to_end: bool = False  # True: trained by one uncut backward pass (bp and nothing else)
+    end_to_end: bool = (
+        False  # True: one backward pass through all blocks trains the network; of the built-in methods, only bp
+    )
 
     @abc.abstractmethod
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
@@ -431,7 +433,8 @@ def check_credits(name: str, credits: Sequence[Tensor], hidden: Sequence[Tensor]
     """
     if len(credits) != len(hidden):
         raise PluginError(
-            f"method {name!r} returned {len(credits)} credits for {len(hidden)} sites (0..{len(hidden) - 1})"
+            f"method {name!r} returned {len(credits)} credits, expected one for each of the {len(hidden)} sites "
+            f"(0..{len(hidden) - 1})"
         )
     for site, (credit, state) in enumerate(zip(credits, hidden, strict=True)):
         allowed_shapes = list(dict.fromkeys([tuple(state.shape), (len(state), features(state))]))

@@ -43,7 +43,7 @@ class BatchMagnitudeSignFeedback(Method, UsesBackwardWeights, HasFeedbackRule):
         deviations=(
             "M ~ N(0, 1/out), so B has the same second moment as in weight_fa; this scale is chosen here",
             "weights learn with the common recipe, without Batch Normalization and Batch Manhattan updates, which the source needs",
-            "the saved and measured M was drawn for the next batch, so no step has used it yet",
+            "the saved and measured M was drawn for the next batch, so no training step has used this M yet",
         ),
         architectures=SUPPORTED,
         tasks=ALL_TASKS,

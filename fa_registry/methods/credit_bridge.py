@@ -50,7 +50,7 @@ class ValueState(nn.Module):
 class CreditBridge(Method, LearnsFeedbackByLoss, HasFeedbackRule, Bridge):
     card = MethodCard(
         name="credit_bridge",
-        rule="c_l = ∂V_φ(h_l, t_l, s)/∂h_l, V_φ a scalar net that predicts the loss; during warm-up DFA's credit",
+        rule="c_l = ∂V_φ(h_l, t_l, s)/∂h_l, V_φ a scalar net that predicts the loss; during the warm-up, c_l is DFA's credit",
         citation=_bridge.CITATION,
         bibtex=_bridge.BIBTEX,
         equations="φ minimises mean (V_φ(h_l, t_l, s) − sg softmin_l)² over l < L and samples, + mean (V_φ(h_L, 1, s) − ℓ)², "
@@ -66,7 +66,8 @@ class CreditBridge(Method, LearnsFeedbackByLoss, HasFeedbackRule, Bridge):
             "s is multiplied by 10 (condition_scale), which speeds up the beginning of training on the toy LQ task",
             "sample i of a batch trains the recursion only at the sites l ≡ i modulo 4 (thinning). Because batches are shuffled, "
             "the mean is the same, at a quarter of the cost",
-            "the first step after the warm-up still uses DFA's credit, because the progress is stored at the end of a step",
+            "the first step after the warm-up still uses DFA's credit, because the training progress is stored at the end of "
+            "a step",
             _bridge.ONE_NET,
             "on the toy LQ task with s = e, the loss ℓ = ½‖s‖² is a function of s only. V_φ can fit it without a gradient in h, "
             "which conflicts with the gradient matching. With s = y (conditioning=target), there is no such conflict",
@@ -79,7 +80,9 @@ class CreditBridge(Method, LearnsFeedbackByLoss, HasFeedbackRule, Bridge):
         feedback="weights and biases of V_φ ~ U(±1/√inputs), then learned; its moving average; DFA's B_l ~ N(0, 1/C), fixed",
         options={
             "conditioning": _bridge.conditioning_option("error", f"{PAPER}: s = sg(e)"),
-            "condition_scale": Option(10.0, "factor applied to s before the network", "chosen here", above=0),
+            "condition_scale": Option(
+                10.0, "factor that multiplies s before the network reads s", "chosen here", above=0
+            ),
             "temperature": Option(0.1, "λ_b of the softmin", PAPER, above=0),
             "noise": Option(0.1, "σ, standard deviation of the noise on h_{l+1}", PAPER, least=0),
             "draws": Option(8, "K, number of noise draws per softmin", PAPER, least=1),

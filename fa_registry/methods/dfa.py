@@ -51,7 +51,7 @@ class DirectFeedbackAlignment(Method):
         deviations=(
             "the credit acts on the residual stream after block l, not on the pre-activation of one layer",
             "the embedding shares B_1 with block 1, as in the published reference code; if the widths of sites 0 and 1 differ "
-            "(mlp), it has a separate matrix B_0",
+            "(mlp), the embedding has a separate matrix B_0",
         ),
         architectures=("any",),
         tasks=ALL_TASKS,

@@ -76,17 +76,20 @@ class DecoupledNeuralInterfaces(Method, LearnsFeedbackByLoss):
         learned=True,
         options={
             "conditioning": Option(
-                "label", "input of M_l besides h_l", "cDNI, the best variant in the source", choices=("label", "none")
+                "label",
+                "what M_l reads in addition to h_l",
+                "cDNI, the best variant in the source",
+                choices=("label", "none"),
             ),
             "hidden": Option(
                 0,
                 "width of M_l's hidden layer; 0: M_l is linear",
-                "one of the sizes in the source; chosen here",
+                "one of several sizes in the source; chosen for this registry",
                 least=0,
             ),
         },
         may_reach_bp=True,
-        credit_scale_source="Jaderberg et al. 2017 predict the gradient of the loss without normalisation, as is done here",
+        credit_scale_source="Jaderberg et al. 2017 predict the gradient of the loss without normalisation, as this method does",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:

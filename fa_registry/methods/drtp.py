@@ -29,12 +29,12 @@ class DirectRandomTargetProjection(Method):
         deviations=(
             "the credit acts on the residual stream after block l, not on the pre-activation of one layer",
             "B_l ~ N(0, 1/C), as in dfa; the published code draws Kaiming-uniform",
-            "the target replaces the error with a plus sign, as in the published code, although it resembles −e (both are largest "
-            "for the true class). B_l and −B_l are equally likely, so the sign of the rule is a convention",
+            "the target replaces the error with a plus sign, as in the published code, although the target resembles −e (both are "
+            "largest for the true class). B_l and −B_l are equally likely, so the sign of the rule is a convention",
             "unlike the tanh layers of the source, a residual stream does not saturate. The credit never vanishes, the states grow "
             "without limit, and on resmlp with the paper's recipe the accuracy stays at chance",
-            "the embedding shares B_1 with block 1, as in dfa; if the widths of sites 0 and 1 differ (mlp), it has a separate "
-            "matrix B_0",
+            "the embedding shares B_1 with block 1, as in dfa; if the widths of sites 0 and 1 differ (mlp), the embedding "
+            "has a separate matrix B_0",
             "regression targets are projected unchanged; the source has classes only",
         ),
         architectures=("any",),

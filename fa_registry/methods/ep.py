@@ -29,7 +29,7 @@ class Nudged(nn.Module):
         self.beta = float(options["beta"])
         self.steps = int(options["steps"])
         self.step_size = float(options["step_size"])
-        # runs without this option were trained with the state contrast and must be recomputed with it
+        # runs without this option were trained with the state contrast and must be recomputed with this contrast
         self.contrast = str(options.get("contrast", STATE))
 
 
@@ -60,7 +60,7 @@ class EquilibriumPropagation(Method, HasOwnStates):
             "cross entropy at h_L^β",
             "contrast=state updates the weights of a block with the displacement, at the states of the forward pass; this is not a "
             "contrast of ∂E/∂θ. At rest, its Γ is the cosine of P_l g_l with g_l, which is below one (gauss_newton)",
-            "every state relaxes, including h_0; if h_0 is the input itself (mlp), the source clamps it",
+            "every state relaxes, including h_0; if h_0 is the input itself (mlp), the source clamps h_0",
             "the step size is η = 0.1, because descent is stable below 2/(1 + ‖J‖)², and at 0.2 the states of resmlp explode "
             "within 24 epochs of digits. After 20 steps, the lower sites are still far from rest",
             "the process noise of a block is switched off while states relax",
@@ -81,7 +81,7 @@ class EquilibriumPropagation(Method, HasOwnStates):
                 choices=CONTRASTS,
             ),
             "beta": Option(0.5, "nudge β of the loss", "arXiv 2606.21126", above=0),
-            "steps": Option(20, "steps of the nudged phase", "arXiv 2606.21126", least=1),
+            "steps": Option(20, "number of steps of the nudged phase", "arXiv 2606.21126", least=1),
             "step_size": Option(0.1, "step size of the descent on the energy", "unpublished; chosen here", above=0),
         },
         needs_autograd=True,

@@ -42,7 +42,8 @@ class BlockFeedbackAlignment(Method):
         feedback="B_l (D, D) with independent entries N(0, 1/D), fixed",
         properties=("feedback_fixed", "block_jacobian_gives_bp"),
         credit_scale="mean",
-        version=3,  # 2: ε has the scale of the source; 3: for maps c_L is the gradient of their average, one row per sample
+        # version 2: ε has the scale of the source; version 3: for maps, c_L is the gradient of their average, one row per sample
+        version=3,
         credit_scale_source="arXiv 2606.21126's code starts from g_L of the mean cross entropy and normalises the credits after it",
     )
 
@@ -62,7 +63,7 @@ class BlockFeedbackAlignment(Method):
         map, its root mean square would therefore be P times smaller, and ε in norm(c) would be P times too large in comparison.
         """
         # B_l carries the credit from the output of block l to its input: iteration `block` computes the credit one site below.
-        # With an index error of one this would no longer be dfa with the composed matrix (tests/methods/test_fa.py).
+        # With an index error of one, the credit would differ from dfa with the composed matrices (tests/methods/test_fa.py).
         # (batch, hidden), with or without positions; (batch, positions, hidden) if every position has a target
         row = inputs.output_gradient if inputs.by_position else sum_over_positions(inputs.output_gradient)
         credits = [row if inputs.output_gradient.dim() == 4 else inputs.output_gradient]

@@ -58,7 +58,10 @@ class ForwardForward(Method):
         properties=("credit_ignores_blocks_above",),
         options={
             "threshold": Option(
-                1.0, "θ, threshold of the goodness", "Hinton 2022: number of units, for a sum of squares", above=0
+                1.0,
+                "θ, threshold of the goodness",
+                "Hinton 2022: θ is the number of units, for a sum of squares",
+                above=0,
             )
         },
         credit_scale_source="Hinton 2022: the goodness of one sample and its gradient; no loss over the batch is differentiated",
@@ -74,7 +77,7 @@ class ForwardForward(Method):
         if pixels < shape.classes:
             raise UsageError(
                 f"method 'forward_forward' writes a label into one pixel per class: expected images of at least {shape.classes} "
-                f"pixels (the classes), found {pixels}"
+                f"pixels (one per class), found {pixels}"
             )
         module = NoFeedback()
         module.threshold = float(options["threshold"])
@@ -87,7 +90,10 @@ class ForwardForward(Method):
             UsageError: the targets are values, not classes.
         """
         if inputs.labels.is_floating_point():
-            raise UsageError("method 'forward_forward' needs class labels, but the targets of the data set are values")
+            raise UsageError(
+                "method 'forward_forward' needs class labels, but the targets of the data set are real numbers; "
+                "use a data set with classes"
+            )
         positive, negative = inputs.onehot, hardest_wrong(inputs)
         labelled_images = [with_label(inputs.images, rows) for rows in (positive, negative)]
         states = states_of(inputs.network, torch.cat(labelled_images))  # each (2 batch, hidden)
@@ -100,7 +106,8 @@ def hardest_wrong(inputs: CreditInputs) -> Tensor:
     The probabilities are those of the forward pass without a label in the image.
     """
     probabilities = inputs.error + inputs.onehot
-    wrong_classes = (probabilities - 2 * inputs.onehot).argmax(dim=1)  # the true class is at most −1 there
+    # the entry of the true class is at most −1, so argmax never selects the true class
+    wrong_classes = (probabilities - 2 * inputs.onehot).argmax(dim=1)
     # one_hot would copy the classes to the host to check them
     return torch.zeros_like(inputs.onehot).scatter_(1, wrong_classes[:, None], 1)
 

@@ -38,16 +38,17 @@ class ErrorDrivenInputModulation(Method):
         equations="c_l = h_l(x) − h_l(x + F e), F (inputs, C) with entries U(±scale·√(6/inputs)); to first order "
         "c_l = −(∂h_l/∂x) F e",
         deviations=(
-            "weights are updated at the states of the clean pass; in the source, at those of the modulated pass, x + F e",
+            "weights are updated at the states of the clean pass; the source updates the weights at the states of the "
+            "modulated pass, x + F e",
             "the credit enters a block as its output's gradient, so the derivatives of the block's activations apply to it; the "
-            "source multiplies it with the layer's input directly",
+            "source multiplies the credit with the layer's input directly",
             "the head learns from the exact cross entropy of the clean pass; the source uses the modulated pass also for the head",
             "h_l is the residual stream after block l, including the embedding's output; the source has plain layers",
             "with credit_norm=rms, the size of F e changes the update only through the curvature of the network; in the source, "
             "small errors lead to small updates",
             "the difference has the precision of the network: for an error below about 1e-5, float32 leaves only rounding errors",
-            "no dropout; weight decay and rate are those of the registry's recipe; pixels are standardised as the data set's card "
-            "describes",
+            "no dropout; weight decay and learning rate are those of the registry's recipe; pixels are standardised as the data "
+            "set's card describes",
         ),
         architectures=("resmlp", "mlp", "student_net"),
         unsupported="the source modulates images before fully connected or convolutional layers and describes no form for "

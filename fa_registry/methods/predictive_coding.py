@@ -47,7 +47,7 @@ class PredictiveCoding(Method):
         deviations=(
             "the energy contains the loss; the source clamps the output to the target, with a squared error",
             "every variance is one, and every state relaxes, including h_0; if h_0 is the input itself (mlp), the source "
-            "clamps it",
+            "clamps h_0",
             "the step size is η = 0.05, because descent is stable below 2/(1 + ‖J‖)², and at 0.1 resmlp fails on digits after 12 "
             "epochs. After 20 steps, the lower sites are still far from rest; credit_norm=rms corrects the length of the credit "
             "but not its direction",
@@ -62,9 +62,11 @@ class PredictiveCoding(Method):
         feedback="none: the energy is a function of the network",
         properties=("fixed_prediction_gives_bp", "approaches_bp"),
         options={
-            "steps": Option(20, "steps of the relaxation", "of the same order as in the source; chosen here", least=1),
+            "steps": Option(20, "number of steps of the relaxation", "of the same order as in the source", least=1),
             "step_size": Option(0.05, "step size of the descent on the energy", "chosen here", above=0),
-            "fixed_prediction": Option(False, "keep predictions and Jacobians of the forward pass", "Millidge et al."),
+            "fixed_prediction": Option(
+                False, "whether to keep predictions and Jacobians of the forward pass", "Millidge et al."
+            ),
         },
         needs_autograd=True,
         credit_scale_source="Whittington & Bogacz 2017: a prediction error is per sample, without 1/N",

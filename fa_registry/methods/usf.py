@@ -48,7 +48,7 @@ class UniformSignFeedback(Method, UsesBackwardWeights):
         bibtex=LIAO_2016,
         equations="forward y = x Wᵀ + b, backward dx = dy B, B = out^(-1/2) sign(W); in every Linear and Conv of blocks and head",
         deviations=(
-            "s = out^(-1/2), the second moment of B in weight_fa; the source has s = 1",
+            "s = out^(-1/2), so B has the same second moment as in weight_fa; the source has s = 1",
             "weights learn with the common recipe, without Batch Normalization and Batch Manhattan updates, which the source needs",
         ),
         architectures=SUPPORTED,

@@ -86,7 +86,7 @@ __all__ = [
     "table",
 ]
 
-# Metrics that no further table has to show.
+# Metrics that already have a place in a table, so the table of further metrics leaves these metrics out.
 PLACED = frozenset(
     {
         *table("headlines", HEADLINES.values()),

@@ -41,7 +41,9 @@ class Metric:
     kind: str = "num"  # the filter that formats its values
     always: bool = False  # show its row even if no run measured it
     valued: bool = False  # show its row only if it has a value; most methods have no value
-    mean: str = ARITHMETIC  # over seeds; GEOMETRIC for ratio scales that span decades (norms, growth, gain)
+    mean: str = (
+        ARITHMETIC  # kind of mean over seeds; GEOMETRIC for ratio scales that span decades (norms, growth, gain)
+    )
     unit: str = ""  # empty: the unit on the diagnostic's card
     where: str = ""  # one value per `site`, `run` (at its end) or `epoch`; empty: the card does not state this
     about: str = ""  # the metric that this metric summarises or qualifies; `about` is shown instead
@@ -49,11 +51,11 @@ class Metric:
     under: str = ""  # small text below the heading, which distinguishes metrics with the same heading
     alone: str = ""  # label for places without a description; empty: the symbol
     direction: str = ""  # whether a `higher` or a `lower` value is better; empty: neither
-    chance: str = ""  # the value that guessing one of C classes reaches; empty: none
+    chance: str = ""  # the value that a random guess among C classes reaches; empty: none
 
     def __post_init__(self):
         problems = [
-            f"{field} (one of {', '.join(filter(None, choices))}, found {getattr(self, field)!r})"
+            f"{field} (expected one of {', '.join(filter(None, choices))}, found {getattr(self, field)!r})"
             for field, choices in CHOICES.items()
             if getattr(self, field) not in choices
         ]

@@ -11,7 +11,7 @@ DECLARED: Known = MappingProxyType(
     {
         quantity.name: quantity
         for quantity in (
-            Metric("bridge_residual", "bridge residual", "|V_φ − softmin V̄|, mean", valued=True, where="site"),
+            Metric("bridge_residual", "bridge residual", "mean of |V_φ − softmin V̄|", valued=True, where="site"),
             Metric(
                 "costate_cosine",
                 "costate cosine",
@@ -23,7 +23,7 @@ DECLARED: Known = MappingProxyType(
             Metric(
                 "costate_cosine_mean",
                 "costate cosine",
-                "mean over the sites whose credit is not exact by construction",
+                "mean costate cosine over the sites whose credit is not exact by construction",
                 "cos",
                 where="epoch",
                 about="costate_cosine",
@@ -43,11 +43,11 @@ DECLARED: Known = MappingProxyType(
                 "exact",
                 where="site",
             ),
-            Metric("fidelity_min", "fidelity", "minimum over sites", where="epoch", about="fidelity"),
+            Metric("fidelity_min", "fidelity", "minimum of the fidelity over sites", where="epoch", about="fidelity"),
             Metric(
                 "fidelity_left_out",
                 "samples fitted",
-                "samples excluded from fidelity, because their error is below the resolution of float32",
+                "number of samples excluded from fidelity, because their error is below the resolution of float32",
                 "compact",
                 unit="samples",
                 where="epoch",
@@ -108,13 +108,17 @@ DECLARED: Known = MappingProxyType(
                 head="Gain",
             ),
             Metric("gamma", "Γ", "cosine of credit and gradient, mean over samples", "cos", always=True, where="site"),
-            Metric("gamma_q25", "Γ, lower quartile", "of the samples", "cos", where="site", about="gamma"),
-            Metric("gamma_median", "Γ, median", "of the samples", "cos", where="site", about="gamma"),
-            Metric("gamma_q75", "Γ, upper quartile", "of the samples", "cos", where="site", about="gamma"),
+            Metric(
+                "gamma_q25", "Γ, lower quartile", "25 % quantile of Γ over samples", "cos", where="site", about="gamma"
+            ),
+            Metric("gamma_median", "Γ, median", "50 % quantile of Γ over samples", "cos", where="site", about="gamma"),
+            Metric(
+                "gamma_q75", "Γ, upper quartile", "75 % quantile of Γ over samples", "cos", where="site", about="gamma"
+            ),
             Metric(
                 "gamma_samples",
                 "samples of Γ",
-                "number of samples with a defined cosine",
+                "number of samples with a defined cosine of credit and gradient",
                 unit="samples",
                 where="site",
                 about="gamma",
@@ -129,14 +133,15 @@ DECLARED: Known = MappingProxyType(
             Metric(
                 "gamma_block_input",
                 "Γ block input",
-                "Γ as published, one site too early; only for comparison with published values",
+                "Γ as published, with the gradient one site too early; only for comparison with published values",
                 "cos",
                 where="site",
             ),
             Metric(
                 "gamma_block_input_mean",
                 "Γ block input",
-                "mean of Γ as published, one site too early; only for comparison with published values",
+                "mean over sites of Γ as published, with the gradient one site too early; only for comparison with "
+                "published values",
                 "cos",
                 where="epoch",
                 about="gamma_block_input",
@@ -152,7 +157,13 @@ DECLARED: Known = MappingProxyType(
                 where="site",
                 about="gamma_null_mean",
             ),
-            Metric("gamma_null_p", "p", "p-value from the rank of Γ in its null", unit="probability", where="site"),
+            Metric(
+                "gamma_null_p",
+                "p",
+                "p-value: rank of Γ among the values for newly drawn feedback",
+                unit="probability",
+                where="site",
+            ),
             Metric(
                 "h_norm",
                 "‖h_l‖₂",
@@ -194,7 +205,7 @@ DECLARED: Known = MappingProxyType(
             Metric(
                 "growth_max",
                 "growth",
-                "maximum over blocks",
+                "maximum over blocks of ‖h_l‖ / ‖h_l−1‖",
                 always=True,
                 mean=GEOMETRIC,
                 unit="ratio",
@@ -226,24 +237,27 @@ DECLARED: Known = MappingProxyType(
             Metric(
                 "nudge_rms",
                 "nudge, rms",
-                "nudge as published: a step of 0.01 along the rms-normalised credit",
+                "change of the loss after a step of 0.01 along the rms-normalised credit, as published",
                 where="site",
             ),
-            Metric("nudge_bp", "nudge(bp)", "control: nudge along the gradient, must be negative", where="site"),
+            Metric(
+                "nudge_bp",
+                "nudge(bp)",
+                "control: nudge along the gradient instead of the credit; it must be negative",
+                where="site",
+            ),
             Metric(
                 "rho",
                 "ρ",
-                "correlation of predicted and true change of the loss, ε relative to ‖h_l‖, pooled over samples",
+                "correlation of predicted and true change of the loss for a step length relative to ‖h_l‖, pooled over samples",
                 "cos",
                 where="site",
             ),
-            Metric(
-                "rho_samples", "ρ per sample", "mean over samples of one correlation per sample", "cos", where="site"
-            ),
+            Metric("rho_samples", "ρ per sample", "mean over samples of the ρ of one sample", "cos", where="site"),
             Metric(
                 "rho_defined",
                 "samples of ρ",
-                "number of samples with a defined correlation",
+                "number of samples with a defined ρ",
                 unit="samples",
                 where="site",
                 about="rho_samples",
@@ -258,7 +272,7 @@ DECLARED: Known = MappingProxyType(
             Metric(
                 "rho_absolute_samples",
                 "ρ, absolute ε, per sample",
-                "mean over samples of one correlation per sample, with the published ε",
+                "mean over samples of the ρ of one sample, with the published ε",
                 "cos",
                 where="site",
             ),
@@ -266,7 +280,7 @@ DECLARED: Known = MappingProxyType(
             Metric(
                 "rho_bp_samples",
                 "ρ(bp) per sample",
-                "control: mean over samples of the gradient's ρ, must be near 1",
+                "control: mean over samples of ρ for the gradient, must be near 1",
                 "cos",
                 where="site",
             ),
@@ -274,7 +288,7 @@ DECLARED: Known = MappingProxyType(
             Metric(
                 "rho_random_samples",
                 "ρ(random) per sample",
-                "control: mean over samples of the ρ of a random credit, must be near 0",
+                "control: mean over samples of ρ for a random credit, must be near 0",
                 "cos",
                 where="site",
             ),
@@ -288,7 +302,7 @@ DECLARED: Known = MappingProxyType(
             Metric(
                 "stability_mid",
                 "stability",
-                "mean pairwise cosine at the middle site ⌊L/2⌋",
+                "mean pairwise cosine of the gradients of different batches at the middle site ⌊L/2⌋",
                 "cos",
                 unit="cosine",
                 where="run",
@@ -313,7 +327,7 @@ DECLARED: Known = MappingProxyType(
             Metric(
                 "accuracy",
                 "accuracy",
-                "whole test set",
+                "share of correct predictions in the whole test set",
                 "pct",
                 always=True,
                 unit="fraction",
@@ -366,12 +380,12 @@ DECLARED: Known = MappingProxyType(
             Metric(
                 "accuracy_train",
                 "training accuracy",
-                "mean over the batches of the epoch",
+                "mean accuracy over the training batches of the epoch",
                 "pct",
                 unit="fraction",
                 where="epoch",
             ),
-            Metric("loss_train", "training loss", "mean over the batches of the epoch", where="epoch"),
+            Metric("loss_train", "training loss", "mean loss over the training batches of the epoch", where="epoch"),
             Metric("penalty", "penalty", "residual penalty, mean over the batches of the epoch", where="epoch"),
             Metric(
                 "frozen_accuracy",
@@ -434,7 +448,7 @@ DECLARED: Known = MappingProxyType(
             Metric(
                 "fall",
                 "‖g_0‖/‖g_L‖",
-                "factor by which the gradient grows from site L to site 0",
+                "factor by which the gradient norm grows from site L to site 0",
                 mean=GEOMETRIC,
                 where="run",
                 about="g_norm",

@@ -42,13 +42,20 @@ TABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "audit_command": (HEADLINE, "growth_max", "growth_init_max"),
         "train_command": (HEADLINE, "growth_max", "h_L", "g_L", HEADLINE_GAMMA, "costate_cosine_mean"),
         "watch_command": ("h_L", "g_L", HEADLINE),
-        "diff_command": (HEADLINE, "h_L", "g_L", "growth_max", "stability_mid", HEADLINE_GAMMA),  # --json has all
-        "progress_bar": (HEADLINE, "loss_train"),  # the first that has a value
+        "diff_command": (
+            HEADLINE,
+            "h_L",
+            "g_L",
+            "growth_max",
+            "stability_mid",
+            HEADLINE_GAMMA,
+        ),  # --json prints all metrics
+        "progress_bar": (HEADLINE, "loss_train"),  # only the first metric with a value is shown
         # MLflow's pages
         "mlflow_charts": (HEADLINE, "growth_max", "h_L", "g_L", HEADLINE_GAMMA),
         "mlflow_columns": (HEADLINE, MARGIN, "growth_max", HEADLINE_GAMMA, "h_L", "g_L"),
         "mlflow_sites": ("h_norm", "g_norm", "gamma"),
-        # in no table of the form
+        # metrics that belong to no table of the form
         "headlines": (HEADLINE, "accuracy_train", "loss_train", "penalty", FROZEN, MARGIN),
     }
 )

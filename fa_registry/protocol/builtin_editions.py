@@ -103,7 +103,7 @@ def name_conflict(name: str, digest: str) -> str:
         return ""
     quoted = repr(name) if name.isascii() else f"{name!r} ({ascii(name)})"
     return (
-        f"name: {quoted} may be confused with the built-in edition {builtin}, but the file's SHA-256 is {digest[:DIGEST]}…, not "
+        f"name: {quoted} can be mistaken for the built-in edition {builtin}, but the file's SHA-256 is {digest[:DIGEST]}…, not "
         f'{digests()[builtin][:DIGEST]}…; choose another name (and set `based_on = "{builtin}"` if your edition is based on it)'
     )
 
@@ -150,7 +150,8 @@ def verdict_mark(edition: EditionReference) -> str:
 
 
 WHOLE = "rule"  # the field of a difference if a whole rule was added or removed
-LIMIT = ("quantity", "take", "fires")  # rules that are equal in these fields judge the same, perhaps by another limit
+# rules that are equal in these fields judge the same metric in the same way; only their limits can differ
+LIMIT = ("quantity", "take", "fires")
 
 
 def nearest(rules: Sequence[Rule], editions: Iterable[Edition]) -> str:

@@ -299,11 +299,11 @@ def _rule_problems(table: dict[str, Any], prefix: str) -> Iterator[str]:
     operator = OPERATORS.get(str(table.get("fires")))
     if operator and operator.needs_reference != bool(table.get("reference")):
         yield f"{prefix}reference: " + (
-            "missing" if operator.needs_reference else f"{table['fires']} does not use a reference"
+            "missing" if operator.needs_reference else f"{table['fires']} does not use a reference; remove `reference`"
         )
     headline = REFERENCE_METRICS.get(str(table.get("fires")), "accuracy")
     if table.get("judge") == SEEDS and (table.get("quantity"), table.get("reference")) != (headline, headline):
-        yield f"{prefix}quantity: the judge {SEEDS} needs {headline} in both `quantity` and `reference`"
+        yield f"{prefix}quantity: the judge {SEEDS} needs {headline} in `quantity` and in `reference`"
     judge = str(table.get("judge", LIMIT))
     for name in UNREAD.get(judge, ()):
         if table.get(name):
@@ -316,7 +316,7 @@ def _rule_problems(table: dict[str, Any], prefix: str) -> Iterator[str]:
         for index, condition in enumerate(conditions):
             yield from _condition_problems(condition, required_field, f"{prefix}{name}[{index}].")
     if table.get("either") and operator and operator.needs_reference:
-        yield f"{prefix}either: a rule with a reference cannot have alternatives"
+        yield f"{prefix}either: a rule with a reference cannot have alternatives; remove `either` or `reference`"
     yield from _condition_problems(table.get("guard"), "fired", f"{prefix}guard.")
     yield from _condition_problems(table.get("guard_also"), "", f"{prefix}guard_also.")
     if table.get("guard_also") and not table.get("guard"):

@@ -121,7 +121,7 @@ def several_controls(record: RunRecord, reason: str) -> Finding:
 
     The rules that need a control decide nothing until the user selects one control.
     """
-    required = "for each setting and seed, only one frozen control is selected, or several with equal final weights"
+    required = "for each setting and seed, one frozen control is selected, or all selected frozen controls have equal final weights"
     return _finding(record, CONTROLS, "not_applicable", "SEVERAL CONTROLS", required, reason)
 
 
@@ -139,7 +139,10 @@ def not_counted(counted_run: RunRecord) -> str:
 
     The sentence explains why another run of this seed does not count.
     """
-    return f"for seed {counted_run.spec.seed}, run {counted_run.run_id} counts, because it is the newest {counted_run.status} run"
+    return (
+        f"for seed {counted_run.spec.seed}, run {counted_run.run_id} counts, because it is the newest {counted_run.status} run "
+        "of this seed"
+    )
 
 
 def control_doubt(control: RunRecord, trusts_logged: bool = False) -> str:

@@ -141,5 +141,6 @@ def duplicate_remarks(records: Iterable[RunRecord]) -> Iterator[str]:
                 duplicates_text = ", ".join(f"{run.run_id} ({run.status})" for run in duplicates)
                 yield (
                     f"Seed {seed} of {newest.spec.label}, {newest.setting}, has {len(duplicates) + 1} runs but counts once. Run "
-                    f"{newest.run_id} counts, because it is the newest {newest.status} run; not counted: {duplicates_text}."
+                    f"{newest.run_id} counts, because it is the newest {newest.status} run of this seed; not counted: "
+                    f"{duplicates_text}."
                 )

@@ -82,8 +82,8 @@ def without_control(finding: Finding, case: RunWithControl, group: SeedGroup) ->
         return finding
     seeds = ", ".join(str(seed) for seed in sorted(set(seeds_without_control))[:SHOWN])
     reason = (
-        f"{STATE}: the credit at the last block is the gradient, so the margin may come from the last block only; seed {seeds} "
-        f"needs the control {CONTROL} trained with bp (fa-registry train --method bp --control {CONTROL})"
+        f"{STATE}: the credit at the last block is the gradient, so the margin may result from training the last block alone; "
+        f"seed {seeds} needs the control {CONTROL} trained with bp (fa-registry train --method bp --control {CONTROL})"
     )
     return dataclasses.replace(finding, outcome="warn", state=STATE, sentence=f"{finding.sentence}; {reason}")
 

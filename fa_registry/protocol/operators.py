@@ -27,7 +27,7 @@ class Operator:
     """Comparison of a metric with a limit.
 
     `compare` is a function of the observed reading, the threshold and the reference. `describe` is a text template for the
-    requirement, such as `at least {threshold:g} pp above the reference`.
+    requirement, such as `at least {threshold:g} pp above the frozen control`.
     """
 
     compare: Callable[[Reading, float, Reading | None], LimitCheck]
@@ -94,9 +94,9 @@ OPERATORS: dict[str, Operator] = {
     "above": Operator(above, "at most {threshold:g}"),
     "below": Operator(below, "at least {threshold:g}"),
     "below_reference_plus": Operator(
-        below_reference_plus, "at least {threshold:g} pp above the reference", needs_reference=True
+        below_reference_plus, "at least {threshold:g} pp above the frozen control", needs_reference=True
     ),
     "above_reference_minus": Operator(
-        above_reference_minus, "at least {threshold:g} nats below the reference", needs_reference=True
+        above_reference_minus, "at least {threshold:g} nats below the frozen control", needs_reference=True
     ),
 }

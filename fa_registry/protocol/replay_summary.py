@@ -26,7 +26,7 @@ def proof(integrities: Sequence[Integrity]) -> str:
     ]
     complete_count = sum(_whole(integrity) is not None for integrity in integrities)
     seeds = f"{len(integrities)} seed{'' if len(integrities) == 1 else 's'}"
-    replayed = f"{complete_count or 'none'} of {seeds} replayed whole"
+    replayed = f"{complete_count or 'none'} of {seeds} replayed completely"
     if complete_count == len(integrities) and complete_count:
         return replayed
     if not first_step_checks:

@@ -1,6 +1,6 @@
 """The published class FAProtocol.
 
-A program that uses the published code only has to change its import.
+To use this class instead of the published code, a program has to change only one import.
 """
 
 from __future__ import annotations

@@ -60,8 +60,8 @@ def main(arguments: list[str] | None = None) -> int:
         Exit code: 1 if a page remains stale, otherwise 0.
     """
     parser = argparse.ArgumentParser(prog="python -m fa_registry.reference", description=__doc__)
-    parser.add_argument("--write", action="store_true", help="write the pages instead of comparing them")
-    parser.add_argument("--folder", type=Path, default=CHECKOUT, help="a checkout [this one]")
+    parser.add_argument("--write", action="store_true", help="write the pages instead of only listing the stale pages")
+    parser.add_argument("--folder", type=Path, default=CHECKOUT, help="the repository to check [that of this module]")
     options = parser.parse_args(arguments)
     stale_pages = stale(options.folder)
     for name in stale_pages:

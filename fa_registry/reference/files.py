@@ -172,9 +172,9 @@ The card of a method or an architecture declares its `options`, name → Option.
 from fa_registry.records import Option
 
 options = {
-    "rank": Option(4, "columns of the feedback that are kept", "Doe 2026, section 3", least=1),
-    "decay": Option(0.5, "of the average, per step", above=0.0),
-    "start": Option("random", "how B begins", choices=("random", "orthogonal")),
+    "rank": Option(4, "number of columns of the feedback that are kept", "Doe 2026, section 3", least=1),
+    "decay": Option(0.5, "fraction of the moving average that is kept per step", above=0.0),
+    "start": Option("random", "how B is initialised", choices=("random", "orthogonal")),
 }
 assert options["rank"].refusal(0) == "expected at least 1, found 0"
 ```
@@ -185,7 +185,10 @@ def files_reference() -> str:
     """Return the text of docs/reference-files.md."""
     parts = [
         *(INTRODUCTION, STUDY, _keys(StudyTable)),
-        *("\n### [[grid]]\n\nEvery combination of the values in its lists is trained.\n", _keys(Grid, needed=LISTS)),
+        *(
+            "\n### [[grid]]\n\nEvery combination of the values in the lists of a grid is trained.\n",
+            _keys(Grid, needed=LISTS),
+        ),
         *("\n### [recipe]\n", _recipe()),
         *("\n### [controls]\n", _named(_controls(), "control")),
         *(WAIVERS, _keys(Waiver, (*TEXTS, *WHERE, *DATES), needed=(*TEXTS, *DATES))),

@@ -28,13 +28,13 @@ Put a file with the name of a built-in template into a folder, and name the fold
     fa-registry compare dfa bp --study digits --templates my-templates
 
 `fa-registry list templates` lists the built-in files; copy one and change it. User templates may `{% include %}`,
-`{% import %}` or `{% extends %}` built-in templates and others of the folder, but nothing outside it. These can be
-replaced: {names}.
+`{% import %}` or `{% extends %}` built-in templates and other files of the same folder, but no file outside this
+folder. These built-in templates can be replaced: {names}.
 
-Everything printed is escaped. An unknown name is an error; its message has the template, the line and the known names. A number
-that no filter has formatted is an error too. User templates run in a sandbox. They can read the fields below and use the filters
-below, nothing else, and a page may take at most {seconds} seconds. All errors of the templates are reported
-together before anything is measured, and no page is written.
+All printed values are escaped. An unknown name is an error; the message contains the template, the line and the known names. A
+number that no filter has formatted is an error too. User templates run in a sandbox. They can read the fields below and use the
+filters below, nothing else, and a page may take at most {seconds} seconds. All errors of the templates are reported together
+before anything is measured, and no page is written.
 """
 GENERIC = {"T": "…", "Any": "anything"}
 

@@ -272,7 +272,7 @@ ELSEWHERE = {  # subject → states that the other modules of claims cover
 
 
 def state_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield claims for the states (results of rules, such as OK) without another claim.
+    """Yield claims for the states of rules, such as OK, that no other claim covers.
 
     Each claim is about all runs for which the rule found this state.
     """
@@ -328,7 +328,7 @@ def _keeps_scale(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple
     init_limits = [condition.threshold for condition in findings[0].further if condition.quantity in SINCE]
     if init_limits:
         text = f"The stream keeps its scale from block to block{within} and, since initialisation, within {compact(init_limits[0])}"
-        return "keeps scale", f"{text}, so norms and gradients of the blocks may be compared{scale_text(runs)}"
+        return "keeps scale", f"{text}, so norms and gradients of the blocks can be compared{scale_text(runs)}"
     text = f"The stream keeps its scale from block to block{within}; this edition does not judge the {label_of('growth_init_max')}"
     return "keeps scale", f"{text}{scale_text(runs)}"
 
@@ -407,8 +407,8 @@ def _high_stability(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tu
             f"The gradients are not evidence that is specific to each batch, because gradients of {observation}",
         )
     return "stability high", (
-        f"{GAMMA} must not be interpreted as specific to each batch, because gradients of {observation}. The credit may be aligned "
-        "only with this shared direction"
+        f"{GAMMA} must not be interpreted as specific to each batch, because gradients of {observation}. Possibly, the credit is "
+        "aligned only with this shared direction"
     )
 
 

@@ -275,7 +275,7 @@ def _last_block(finding: Finding) -> str:
     """Return the claim that the margin may come from the last block only."""
     return (
         f"The trained blocks beat frozen random blocks{_interval(finding)}. However, the last block learns from the exact "
-        "gradient, so its training may be the only cause, and depth utility of the other blocks must not be claimed. The "
+        "gradient, so its training is possibly the only cause, and depth utility of the other blocks must not be claimed. The "
         f"control {CONTROL} by bp, which trains only the last block, would decide this for each seed"
     )
 

@@ -524,7 +524,7 @@ def _sites(run: RunAudit) -> Sites:
 
 def _null_text(complete_runs: Sequence[RunAudit]) -> str:
     """Return a sentence about the sites whose Γ exceeds the Γ of fresh draws, or ""."""
-    # Group by the state too: without ranks, seeds that are specific and seeds that are not have the same sites, none.
+    # Group by the state too: without ranks, seeds that are specific and seeds that are not have the same (empty) set of sites.
     groups = _grouped(with_state(complete_runs, *JUDGED), lambda run: (bool(with_state([run], SPECIFIC)), _sites(run)))
     if not groups:
         return ""

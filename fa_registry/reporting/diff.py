@@ -268,7 +268,7 @@ def _how(pair: Pair) -> str:
     return BY_ID if before.record.run_id == after.record.run_id else BY_SPECIFICATION
 
 
-# Run by run: verdict, findings, figures, and every other field of the record.
+# Run by run: verdict, findings, metrics, and every other field of the record.
 
 
 def _run_change(pair: Pair, ids: Mapping[str, str], opinions: Opinions) -> RunChange | None:

@@ -232,7 +232,10 @@ class Worker:
 
     @property
     def exceeds_timeout(self) -> bool:
-        """Whether the worker has no job, was requested to exit and is still running."""
+        """Whether the worker was requested to exit and has no job.
+
+        The caller ends such a worker if it is still running after GRACE_SECONDS.
+        """
         return self._asked and not self.job
 
     @property

@@ -48,7 +48,7 @@ def test_fixed_matrices_are_buffers_and_no_parameters():
 
 
 def test_too_few_credits_are_named():
-    with pytest.raises(PluginError, match=r"'mine' returned 1 credits for 2 sites \(0..1\)"):
+    with pytest.raises(PluginError, match=r"'mine' returned 1 credits, expected one for each of the 2 sites \(0..1\)"):
         check_credits("mine", [torch.zeros(2, 3)], [torch.zeros(2, 3)] * 2)
 
 

@@ -94,7 +94,7 @@ def test_of_a_seed_that_was_run_twice_the_newest_complete_run_counts():
     found = margins([*over_seeds({1: 0.9}, {1: 0.8}), again, broken])
     assert (found.mean, found.interval) == (12.0, None)
     assert found.notes == (
-        "for seed 1, run again counts, because it is the newest complete run; these runs do not count: r1 (complete), "
+        "for seed 1, run again counts, because it is the newest complete run of this seed; these runs do not count: r1 (complete), "
         "broken (diverged)",
     )
 

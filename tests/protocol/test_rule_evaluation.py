@@ -182,7 +182,7 @@ def test_every_run_of_a_group_carries_the_same_finding_under_its_own_names():
     assert [finding.reference_run_id for finding in findings] == ["f1", "f2", "f3"]
     assert len({dataclasses.replace(finding, run_id="", reference_run_id="") for finding in findings}) == 1
     assert findings[0].sentence == (
-        "D3 depth utility: required at least 2 pp above the reference for the complete 95 % interval over seeds, "
+        "D3 depth utility: required at least 2 pp above the frozen control for the complete 95 % interval over seeds, "
         "observed +10.33 pp (95 % interval +4.08 to +16.58 pp over seeds 1, 2, 3): CLEARS"
     )
 

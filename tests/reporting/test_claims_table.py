@@ -354,7 +354,7 @@ def rows_of_states() -> Iterator[Row]:
     both = scale("OK", "pass", further=(FurtherLimit("growth_init", 80.0),))
     keeps = (
         "The stream keeps its scale from block to block within the limit of 50 and, since initialisation, within 80, so norms "
-        "and gradients of the blocks may be compared"
+        "and gradients of the blocks can be compared"
     )
     yield row("keeps scale", keeps, a_run(both), a_run(scale("OK", "pass")))
     keeps = "; this edition does not judge the growth since initialisation"
@@ -388,7 +388,7 @@ def rows_of_stability() -> Iterator[Row]:
     high, steady = a_run(stability("HIGH", "warn")), a_run(stability("OK", "pass"))
     shared = (
         "Γ must not be interpreted as specific to each batch, because gradients of disjoint batches have the same direction at the "
-        "middle site, mean cosine 0.100. The credit may be aligned only with this shared direction"
+        "middle site, mean cosine 0.100. Possibly, the credit is aligned only with this shared direction"
     )
     bare = a_run(stability("HIGH", "warn"), **NO_GAMMA)
     yield row("stability high", shared, high, bare)
@@ -512,7 +512,7 @@ def rows_of_suspicions() -> Iterator[Row]:
     yield row("at chance", nothing, guessing, sealed)
     alone = a_run(depth("LAST BLOCK", "warn", 10.0, (8.0, 12.0)), verdict="warn")
     for words in (
-        "However, the last block learns from the exact gradient, so its training may be the only cause",
+        "However, the last block learns from the exact gradient, so its training is possibly the only cause",
         "and depth utility of the other blocks must not be claimed. The control ladder_1 by bp, which trains only the last block",
     ):
         yield row("last block", words, alone, sealed)

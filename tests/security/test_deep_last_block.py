@@ -69,8 +69,8 @@ def test_a_deep_last_block_gets_no_pass_without_its_own_control_and_fails_with_i
         assert d3(report, method="bp") == {("PASS", "pass", "CLEARS")}
         page = form()
         assert (
-            "the credit at the last block is the gradient, so the margin may come from the last block only; seed 1, 2, 3"
-            in page
+            "the credit at the last block is the gradient, so the margin may result from training the last block alone; "
+            "seed 1, 2, 3" in page
         )
         assert "depth utility of the other blocks must not be claimed" in page
         assert "depth utility is measured against the control ladder_1, which trains only this block" in page

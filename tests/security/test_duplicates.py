@@ -60,7 +60,7 @@ def test_a_seed_that_was_trained_four_times_is_one_seed_in_figures_forms_and_cla
     (remark,) = [one for one in report.remarks if one.startswith("Seed 1 of bp")]
     assert (
         "has 4 runs but counts once" in remark
-        and f"Run {again[-1]} counts, because it is the newest complete run" in remark
+        and f"Run {again[-1]} counts, because it is the newest complete run of this seed" in remark
     )
     assert all(run_id in remark for run_id in [alone.runs[0].record.run_id, *again])
 
@@ -98,7 +98,7 @@ def test_the_better_of_two_runs_of_a_seed_that_is_older_is_never_a_pass(store, a
     for judgement in opinions(report, retouched):
         (finding,) = [one for one in judgement.findings if one.rule == "duplicate"]
         assert (finding.outcome, finding.state) == ("warn", "SUPERSEDED")
-        assert f"run {newest} counts, because it is the newest complete run" in finding.sentence
+        assert f"run {newest} counts, because it is the newest complete run of this seed" in finding.sentence
         assert judgement.verdict.outcome != "pass"
     leading = opinions(report, retouched)[0]
     assert depth_of(leading).outcome == "skipped" and leading.verdict.label == "WARN(duplicate superseded)"

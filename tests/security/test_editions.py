@@ -82,12 +82,12 @@ def edition_file(tmp_path, monkeypatch):
 def test_a_copy_under_a_shipped_name_is_refused(edition_file, name):
     path = edition_file(name)
     result = call("audit", "--study", "digits", "--edition", str(path))
-    assert result.exit_code == 2 and "may be confused with the built-in edition 2026-" in result.output
+    assert result.exit_code == 2 and "can be mistaken for the built-in edition 2026-" in result.output
     assert file_digest(path)[:8] in result.output and "choose another name" in result.output
     for verb in ("study", "train"):  # whatever takes an edition takes no such one
         arguments = ("digits",) if verb == "study" else ("--method", "dfa", "--seed", "1")
         assert (
-            "may be confused with the built-in"
+            "can be mistaken for the built-in"
             in call(verb, *arguments, "--edition", str(path), "--stop-on", "D1").output
         )
 

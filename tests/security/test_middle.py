@@ -138,10 +138,12 @@ def test_the_verdict_says_that_the_run_was_not_chosen(store, audit, bp_after_eig
     assert not report.excluded and report.replay.nonce == given[1]
     assert bp_after_eight_steps not in {run.run_id for run in report.replay.runs}
     assert "whole training" not in checks(report, bp_after_eight_steps)
-    words = "1 of 3 seeds replayed whole; first 8 steps of all"
+    words = "1 of 3 seeds replayed completely; first 8 steps of all"
     assert f"Training: {words}. " in form_of(report, bp_after_eight_steps)
     assert words in Path("pages/index.html").read_text(encoding="utf-8")
-    assert "none of 1 seed replayed whole; first 8 steps of all" in store.tags(bp_after_eight_steps)[schema.TAG_NOTE]
+    assert (
+        "none of 1 seed replayed completely; first 8 steps of all" in store.tags(bp_after_eight_steps)[schema.TAG_NOTE]
+    )
 
 
 def test_honest_digests_beside_the_forged_weights_are_no_help(store, audit, bp_after_eight_steps):
@@ -272,7 +274,7 @@ def test_where_all_runs_are_replayed_whole_nothing_is_as_logged(store, audit):
     _, report = audit("--replay", "all")
     assert {run.outcome for run in report.replay.runs} == {"agrees"}
     form = form_of(report, store.run_id(method="dfa", seed=1))
-    assert "Training: 3 of 3 seeds replayed whole." in form and AS_LOGGED not in form and "as logged" not in form
+    assert "Training: 3 of 3 seeds replayed completely." in form and AS_LOGGED not in form and "as logged" not in form
     assert AS_LOGGED not in Path("pages/index.html").read_text(encoding="utf-8")
 
 

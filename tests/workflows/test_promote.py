@@ -81,7 +81,7 @@ def test_the_card_holds_every_findings_sentence_and_the_logged_accuracy(judged):
     assert card["accuracy"] == measured["scalars"]["accuracy"]
     assert [opinion["edition"]["name"] for opinion in card["opinions"]] == ["2026-11", "2026-05"]
     assert len(card["opinions"][0]["findings"]) > len(card["opinions"][1]["findings"]) > 2
-    assert text.count("D3 depth utility: required at least 2 pp above the reference") == 2
+    assert text.count("D3 depth utility: required at least 2 pp above the frozen control") == 2
     by = f"edition 2026-11, sha256 {digests()['2026-11'][:8]}"
     assert text.startswith(f"**WARN(D3 provisional)** by {by} · dfa · resmlp-16x2 · digits · 1 epochs\n")
     assert "Other editions: FAIL(D3) by 2026-05" in text
@@ -333,7 +333,7 @@ def test_a_fail_without_a_reason(judged):
     )
     assert (
         words.count("\n  - ") == 1
-        and "- D3 depth utility: required at least 2 pp above the reference, observed" in words
+        and "- D3 depth utility: required at least 2 pp above the frozen control, observed" in words
     )
 
 

@@ -36,7 +36,7 @@ class UnsavedFeedback(LintRule):
     )
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
-        """Yield the plain attributes of modules first, and then the defaults of Γ."""
+        """Yield feedback in plain attributes of modules, and then expressions that set a missing Γ to 1.0."""
         for owner in torch_modules(syntax):
             saved = saved_names(syntax, owner)
             if saved is not None and not on_fourier_features(syntax):

@@ -136,7 +136,7 @@ def differences(entry: PublishedFigure, spec: RunSpec, cards: Cards) -> Iterator
     if spec.dataset != setting.dataset:
         yield f"data set: published on {setting.dataset}, here {spec.dataset}"
     if spec.epochs != setting.epochs:
-        yield f"epochs: published after {setting.epochs}, here {spec.epochs}"
+        yield f"epochs: published value after {setting.epochs} epochs, here after {spec.epochs}"
     for kind, name, published_options, run_options in (
         ("architectures", spec.architecture, setting.architecture_options, spec.architecture_options),
         ("methods", spec.method, entry.method_options, spec.method_options),
@@ -160,7 +160,7 @@ def _unlike(
         elif name in run_options and run_options[name] != expected[name]:
             yield f"{name}: published with {expected[name]}, here {run_options[name]}"
         elif name not in run_options and expected[name] != defaults.get(name):
-            yield f"{name}: published with {expected[name]}, but here there is no such option"
+            yield f"{name}: published with {expected[name]}, but the method or architecture here has no such option"
 
 
 def _defaults(cards: Cards, kind: str, name: str) -> Mapping[str, Scalar]:
@@ -298,7 +298,9 @@ def _never(never_count: int, runs: int, margin: float) -> Tested:
             "differs", f"the published rule never fires, but here it fires in {runs - never_count} of {runs} runs"
         )
     rate = 1 - ALPHA ** (1 / runs)  # the largest rate that 95 % do not exclude if no run fires (Clopper–Pearson)
-    text = f"the rule fires in none of {runs} runs, so its rate may be up to {rate:.2f}; the margin is {margin:.2f}"
+    text = (
+        f"the rule fires in none of {runs} runs, so its rate can be as large as {rate:.2f}; the margin is {margin:.2f}"
+    )
     return Tested("reproduced" if rate < margin else "not shown", text, Reading(0.0), margin=margin)
 
 

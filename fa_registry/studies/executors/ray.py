@@ -1,10 +1,10 @@
 """Ray executor: runs jobs in processes of a Ray cluster.
 
 The store determines what is trained; Ray determines only the machine. Each process is a Ray actor. An actor runs its jobs in a
-thread and returns their messages on request. Therefore no job waits for Ray, which would give the CPU of a waiting job to another
-job. An actor can run several batches one after another, so it imports torch only once. When the process that started the actors
-ends, Ray ends the actors. The leases of their runs then expire, the runs are closed, and the user resumes the runs by repeating
-the command (docs/many-machines.md).
+thread and returns their messages on request. Therefore no job waits for a result of Ray. This is necessary because Ray would give
+the CPU of a waiting job to another job. An actor can run several batches one after another, so it imports torch only once. When
+the process that started the actors ends, Ray ends the actors. The leases of their runs then expire, the runs are closed, and the
+user resumes the runs by repeating the command (docs/many-machines.md).
 """
 
 from __future__ import annotations

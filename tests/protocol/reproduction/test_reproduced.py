@@ -44,7 +44,9 @@ def test_an_option_the_reference_does_not_name_had_its_default():
 
 def test_an_option_the_runs_do_not_have_is_a_difference():
     setting = {"architecture_options": {"d_hidden": 16, "num_blocks": 2, "alpha": 1.0}}
-    assert unlike(figure(0.6, setting=setting)) == ["alpha: published with 1.0, but here there is no such option"]
+    assert unlike(figure(0.6, setting=setting)) == [
+        "alpha: published with 1.0, but the method or architecture here has no such option"
+    ]
 
 
 def test_the_recipe_counts():
@@ -64,7 +66,7 @@ def test_the_nearest_group_is_taken_and_more_runs_before_fewer():
     assert apart == () and len(group.runs) == 3
     assert len(alike(figure(0.6), found([*far, *here, *there]), CARDS)) == 2
     group, apart = nearest(figure(0.6), found(far), CARDS)
-    assert apart == ("epochs: published after 3, here 9",)
+    assert apart == ("epochs: published value after 3 epochs, here after 9",)
 
 
 def test_runs_trained_here_come_before_adopted_ones():
@@ -168,7 +170,7 @@ def test_another_data_set_length_or_option_is_shown_but_not_tested():
     found = row(figure(0.615, setting=setting), seeds(*SMALL))
     assert found.outcome == "not comparable" and found.interval_90 is None and found.margin == 0
     assert found.reason == (
-        "data set: published on cifar10, here digits; epochs: published after 100, here 3; "
+        "data set: published on cifar10, here digits; epochs: published value after 100 epochs, here after 3; "
         "d_hidden: published with 256, here 16"
     )
     assert found.mean.value == pytest.approx(0.615) and found.difference.reason == "not tested"
@@ -192,7 +194,9 @@ def test_a_value_not_at_hand_is_measured_and_never_tested():
     assert found.reason == "published value not at hand: no copy of the paper"
     assert found.mean.value == pytest.approx(0.615) and len(found.measured) == 3
     longer = row(figure(Published(), setting={"epochs": 100}, **absent), seeds(*SMALL))
-    assert longer.outcome == "not at hand" and longer.reason.endswith("; epochs: published after 100, here 3")
+    assert longer.outcome == "not at hand" and longer.reason.endswith(
+        "; epochs: published value after 100 epochs, here after 3"
+    )
     nobody = row(figure(Published(), method="dfa", **absent), seeds(*SMALL))
     assert (nobody.outcome, nobody.measured) == ("not at hand", ())
     assert nobody.reason.endswith("; no run of dfa on resmlp is in this audit")
