@@ -135,7 +135,7 @@ class AdaptedNetwork(nn.Module):
             + (
                 f"declare skip={other_skip!r}"
                 if other_fits
-                else "neither skip='outside' nor skip='inside' fits; declare skip='none', which takes the "
+                else "neither skip='outside' nor skip='inside' fits; skip='none' takes the "
             )
             + ("" if other_fits else "outputs of the sites as the states and allows modules at any position")
         )
