@@ -126,17 +126,27 @@ def worst(decisions: Iterable[str]) -> str:
     return min(decisions, key=DECISIONS.index)
 
 
-MOST = 12  # instruments: 4,095 sets; with more, only the sets of the ladder are computed
+MOST = 12  # instruments, which form 4,095 sets; for more instruments only the sets of the ladder are computed
 FULL = "full protocol"
 LADDER = (
-    AnalysisColumn("instruments", "instruments of the set"),
-    AnalysisColumn("methods_rejected", "methods that the set rejects, counted per setting", "methods", "count"),
-    AnalysisColumn("methods_unjudged", "methods that the set cannot judge", "methods", "count"),
-    AnalysisColumn("methods", "all methods, counted per setting", "methods", "count"),
-    AnalysisColumn("runs_rejected", "runs that the set rejects", "runs", "count"),
-    AnalysisColumn("runs_unjudged", "runs that the set cannot judge", "runs", "count"),
+    AnalysisColumn("instruments", "names of the instruments (accuracy, Γ or rules) in the set"),
+    AnalysisColumn(
+        "methods_rejected",
+        "methods that the set of instruments rejects; a method counts once per setting",
+        "methods",
+        "count",
+    ),
+    AnalysisColumn(
+        "methods_unjudged",
+        "methods that the set of instruments cannot judge; a method counts once per setting",
+        "methods",
+        "count",
+    ),
+    AnalysisColumn("methods", "all methods; a method counts once per setting", "methods", "count"),
+    AnalysisColumn("runs_rejected", "runs that the set of instruments rejects", "runs", "count"),
+    AnalysisColumn("runs_unjudged", "runs that the set of instruments cannot judge", "runs", "count"),
     RUNS,
-    AnalysisColumn("rejected", "names of the rejected methods"),
+    AnalysisColumn("rejected", "names of the methods that the set of instruments rejects"),
 )
 RULE_OF = (
     f"{ACCURACY.symbol} rejects a run whose {ACCURACY.symbol} is at most 1/classes of its data set. "

@@ -23,7 +23,7 @@ EIGHT = tuple(AnalysisColumn(name, description, "cosine", "cos") for name, descr
 SPREAD = AnalysisColumn("spread", "largest minus smallest of the eight aggregates", "cosine", "cos")
 RATIO = AnalysisColumn(
     "ratio",
-    "largest absolute aggregate divided by the smallest, if all eight aggregates have the same sign",
+    "largest absolute value of the eight aggregates divided by the smallest, if all have the same sign",
     "ratio",
     "num",
 )
@@ -37,15 +37,17 @@ COLUMNS = (
     AnalysisColumn(
         "carrier", f"site that contributes more than half of Σ|{GAMMA}|, summed over the counted sites 1..L"
     ),
-    AnalysisColumn("share", f"share of the site with the largest |{GAMMA}| in Σ|{GAMMA}|", "fraction", "pct"),
+    AnalysisColumn(
+        "share", f"largest |{GAMMA}| of a site divided by Σ|{GAMMA}|, over the counted sites 1..L", "fraction", "pct"
+    ),
 )
 BY_RUN = (METHOD, SETTING, SEED, *EIGHT, SPREAD, RATIO)
 BY_SITE = (
     METHOD,
     SETTING,
-    AnalysisColumn("site", "site l", kind="count"),
+    AnalysisColumn("site", "number l of the site", kind="count"),
     AnalysisColumn("gamma", f"{GAMMA}, mean over seeds", "cosine", "cos"),
-    AnalysisColumn("counts", "whether the aggregates include the site"),
+    AnalysisColumn("counts", "whether the eight aggregates include this site"),
 )
 
 
@@ -164,7 +166,7 @@ def _carrier(sites: list[dict[str, AnalysisCell]]) -> dict[str, AnalysisCell]:
 PLUGIN = Analyser(
     name="aggregation",
     title=f"Aggregation of {GAMMA}",
-    question=f"How much does {GAMMA} of a method depend on the way of averaging over sites and samples?",
+    question=f"How much does {GAMMA} of a method depend on how it is averaged over sites and samples?",
     source="arXiv 2606.21126, which finds a factor of 2.5 to 5 between four common aggregations",
     answer=answer,
 )

@@ -148,7 +148,7 @@ class AnalysisResult:
     remarks: tuple[str, ...] = ()
 
 
-def without_rows(analysis: Analysis, reason: str = "the analysis has no result for these runs") -> str:
+def without_rows(analysis: Analysis, reason: str = "the analysis cannot compute a result from these runs") -> str:
     """Return `reason` if the first table has no rows, else an empty string."""
     return "" if analysis.rows else reason
 

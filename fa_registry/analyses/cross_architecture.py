@@ -25,7 +25,7 @@ from fa_registry.protocol.rules import Edition
 from fa_registry.records import AuditReport, Reading, RunRecord
 
 NO_CONTROL = "no frozen control of the same setting and seed"
-ARCHITECTURE = AnalysisColumn("architecture", "network")
+ARCHITECTURE = AnalysisColumn("architecture", "name of the network")
 VERDICT = AnalysisColumn("verdict", "verdict of the edition over all seeds of the method")
 COLUMNS = (
     METHOD,
@@ -42,13 +42,18 @@ COLUMNS = (
 )
 BY_METHOD = (
     METHOD,
-    AnalysisColumn("architectures", "networks on which the method was trained", "networks", "count"),
+    AnalysisColumn("architectures", "number of networks that were trained with the method", "networks", "count"),
     AnalysisColumn(
         "above", "settings in which the method has a higher mean accuracy than the frozen control", "settings", "count"
     ),
-    AnalysisColumn("settings", "settings in which both accuracies are known", "settings", "count"),
-    AnalysisColumn("passes", "settings in which the method passes"),
-    AnalysisColumn("fails", "settings in which the method fails"),
+    AnalysisColumn(
+        "settings",
+        "settings in which the accuracies of the method and of the frozen control are known",
+        "settings",
+        "count",
+    ),
+    AnalysisColumn("passes", "settings in which the edition passes the method"),
+    AnalysisColumn("fails", "settings in which the edition fails the method"),
 )
 
 

@@ -26,11 +26,11 @@ from fa_registry.protocol.rule_evaluation import NOT_FOLLOWED, decide, first_fir
 from fa_registry.protocol.rules import Edition, Rule
 from fa_registry.records import AuditReport, Reading, RunAudit
 
-RULE = AnalysisColumn("rule", "rule of the edition")
+RULE = AnalysisColumn("rule", "code of a rule of the edition")
 AT_THE_END = {
-    LIMIT: "by comparison with the frozen control",
-    SEEDS: "by comparison with the frozen controls over seeds",
-    CREDIT: "by comparison with newly drawn feedback",
+    LIMIT: "compares each run with its frozen control",
+    SEEDS: "compares the runs with their frozen controls, over seeds",
+    CREDIT: "compares the feedback of each run with newly drawn feedback",
 }
 UNIT = "epoch (0 = initialisation)"
 COLUMNS = (
@@ -41,14 +41,15 @@ COLUMNS = (
     AnalysisColumn("fired", "runs in which the rule fires", "runs", "count"),
     AnalysisColumn("never", "runs in which the rule never fires", "runs", "count"),
     AnalysisColumn("unknown", "runs for which it is unknown whether the rule fires", "runs", "count"),
-    AnalysisColumn("earliest", "earliest first epoch at which the rule fires, over the runs", UNIT, "count"),
+    AnalysisColumn("earliest", "minimum over the runs of the first epoch at which the rule fires", UNIT, "count"),
     AnalysisColumn(
         "median",
-        "median over the runs of the first epoch at which the rule fires; a run in which the rule never fires counts as the latest",
+        "median over the runs of the first epoch at which the rule fires; a run in which the rule never fires counts "
+        "as later than all others",
         UNIT,
         "count",
     ),
-    AnalysisColumn("latest", "latest first epoch at which the rule fires, over the runs", UNIT, "count"),
+    AnalysisColumn("latest", "maximum over the runs of the first epoch at which the rule fires", UNIT, "count"),
     AnalysisColumn("epochs", "first epoch at which the rule fires, for each seed"),
 )
 BY_RUN = (
@@ -57,7 +58,7 @@ BY_RUN = (
     SEED,
     RULE,
     AnalysisColumn("epoch", "first epoch at which the rule fires", UNIT, "count"),
-    AnalysisColumn("trained", "recorded epochs", "epochs", "count"),
+    AnalysisColumn("trained", "number of epochs that the run recorded", "epochs", "count"),
 )
 
 
@@ -118,8 +119,12 @@ def fire(rule: Rule, run: RunAudit) -> Fire:
     If there is no such epoch, the result states whether the rule never fires, or why this is unknown.
     """
     if rule.judge != LIMIT or rule.reference:
-        comparison = AT_THE_END.get(rule.judge, "by another rule")
-        return Fire(run, Reading(None, f"the rule is judged only at the end of a run, {comparison}"), "unknown")
+        comparison = AT_THE_END.get(rule.judge, "compares the run with other results")
+        return Fire(
+            run,
+            Reading(None, f"the rule {comparison}; this comparison is made only at the end of training"),
+            "unknown",
+        )
     lines = [run.record.trajectory.get(trajectory(condition.quantity, condition.take)) for condition in rule.conditions]
     if not lines[0]:
         return Fire(run, Reading(None, f"{rule.quantity} was not recorded at each epoch"), "unknown")
@@ -130,8 +135,12 @@ def fire(rule: Rule, run: RunAudit) -> Fire:
         return Fire(run, Reading(float(epoch)), "fires", open=any(index < epoch for index in undecided))
     if undecided:
         share = f"{len(undecided)} of {len(lines[0])} epochs"
-        return Fire(run, Reading(None, f"not known for {share}: {next(iter(undecided.values()))}"), "unknown")
-    return Fire(run, Reading(None, f"never in {len(lines[0]) - 1} epochs"), "never")
+        return Fire(
+            run,
+            Reading(None, f"it is not known whether the rule fires in {share}: {next(iter(undecided.values()))}"),
+            "unknown",
+        )
+    return Fire(run, Reading(None, f"the rule never fires in {len(lines[0]) - 1} epochs"), "never")
 
 
 def _undecided(rule: Rule, readings: Sequence[Reading]) -> str:

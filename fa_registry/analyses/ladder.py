@@ -38,23 +38,26 @@ RESULT = quantity_column(ACCURACY.name, ACCURACY.name)
 COLUMNS = (
     METHOD,
     SETTING,
-    AnalysisColumn("trained", "number of trained blocks; these are the last blocks", "blocks", "count"),
+    AnalysisColumn("trained", "number K of trained blocks; only the last K blocks are trained", "blocks", "count"),
     AnalysisColumn("blocks", "total number of blocks, L", "blocks", "count"),
     RUNS,
     RESULT,
     AnalysisColumn(
-        "gain", "accuracy minus the accuracy without trained blocks, paired by seed", "percentage points", "pp"
+        "gain",
+        "accuracy minus the accuracy of the same network without trained blocks, paired by seed",
+        "percentage points",
+        "pp",
     ),
-    AnalysisColumn("of", "label of the runs"),
+    AnalysisColumn("of", "label of the method and control of these runs"),
 )
 DEPTHS = (
     METHOD,
     SETTING,
-    AnalysisColumn("scan", "setting of the network with the fewest blocks in the depth scan"),
+    AnalysisColumn("scan", "setting of the network that has the fewest blocks in the depth scan"),
     AnalysisColumn("blocks", "total number of blocks, L", "blocks", "count"),
     RUNS,
     RESULT,
-    AnalysisColumn("frozen", "accuracy of the frozen control at the same depth", "fraction", "pct"),
+    AnalysisColumn("frozen", "accuracy of the frozen control with the same number of blocks", "fraction", "pct"),
 )
 Runs = Sequence[RunAudit]
 

@@ -82,15 +82,17 @@ DIFFERENCES = (
     METHOD,
     SETTING,
     PENALTY,
-    AnalysisColumn("baseline", "λ of the runs with which this row is compared, paired by seed", kind="chosen"),
+    AnalysisColumn(
+        "baseline", "λ of the baseline: this row is compared with the runs at this λ, paired by seed", kind="chosen"
+    ),
     AnalysisColumn(
         "accuracy_outcome",
-        "whether the accuracy is higher or lower: the 95 % interval of the difference must exclude 0",
+        "whether the accuracy is higher or lower than at the baseline λ; neither if the 95 % interval of the difference includes 0",
     ),
     *(
         dataclasses.replace(
             one.column,
-            words=f"{one.column.name} {'divided by' if one.scale else 'minus'} the value of the baseline, paired by seed",
+            words=f"{one.column.name} {'divided by' if one.scale else 'minus'} its value at the baseline λ, paired by seed",
             unit="ratio" if one.scale else "percentage points" if one.column.kind == "pct" else one.column.unit,
             kind="num" if one.scale else "pp" if one.column.kind == "pct" else one.column.kind,
         )

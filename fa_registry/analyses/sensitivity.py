@@ -20,10 +20,10 @@ from fa_registry.records import AuditReport, Reading
 SHOWN = 3  # changes named in the text; all runs are in the cell's run ids
 END = "whether the threshold `{word}` is included in the range"
 COLUMNS = (
-    AnalysisColumn("rule", "rule, and the condition if the rule has several conditions"),
+    AnalysisColumn("rule", "code of the rule, and the condition if the rule has several conditions"),
     AnalysisColumn("quantity", "metric that is compared with the threshold"),
     AnalysisColumn("unit", "unit of the metric and of all thresholds in this row"),
-    AnalysisColumn("threshold", "threshold of the edition", "of the metric", "chosen"),
+    AnalysisColumn("threshold", "threshold that the edition sets", "of the metric", "chosen"),
     AnalysisColumn("low", "lowest threshold at which no verdict changes", "of the metric", "num"),
     AnalysisColumn("low_end", END.format(word="low")),
     AnalysisColumn("below", "verdicts that change if the threshold is below `low`"),
@@ -36,16 +36,24 @@ COLUMNS = (
         "of the metric",
         "num",
     ),
-    AnalysisColumn("outcome_high", "highest threshold at which no outcome changes", "of the metric", "num"),
+    AnalysisColumn(
+        "outcome_high",
+        "highest threshold at which no outcome (pass, warn, fail, incomplete) changes",
+        "of the metric",
+        "num",
+    ),
 )
 OBSERVED = (
-    AnalysisColumn("rule", "rule, and the condition if the rule has several conditions"),
+    AnalysisColumn("rule", "code of the rule, and the condition if the rule has several conditions"),
     AnalysisColumn("quantity", "metric that is compared with the threshold"),
     AnalysisColumn("method", "method and its options"),
     AnalysisColumn("setting", "setting of the runs; methods are compared within one setting"),
     AnalysisColumn("seeds", "seeds of the runs that have this value"),
     AnalysisColumn(
-        "value", "observed value; for a rule over seeds, also the ends of the interval", "of the metric", "num"
+        "value",
+        "observed value of the metric; for a rule over seeds, also the ends of the confidence interval",
+        "of the metric",
+        "num",
     ),
     AnalysisColumn("verdict", "verdict with the thresholds of the edition"),
 )

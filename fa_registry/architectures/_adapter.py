@@ -135,9 +135,9 @@ class AdaptedNetwork(nn.Module):
             + (
                 f"declare skip={other_skip!r}"
                 if other_fits
-                else "neither skip='outside' nor skip='inside' fits; with skip='none' the "
+                else "neither skip='outside' nor skip='inside' fits; skip='none' takes the "
             )
-            + ("" if other_fits else "outputs of the sites are the states, for modules at any position")
+            + ("" if other_fits else "outputs of the sites as the states and allows modules at any position")
         )
 
 
@@ -221,7 +221,9 @@ class _Flow:
                 raise UsageError(f"adapt: {name}: expected one call in a forward pass, found {runs}; {advice}")
         if self.order != list(self.sites):
             actual_order = ", ".join(self.order)
-            raise UsageError(f"adapt: sites: expected the sites in the order of the forward pass, {actual_order}")
+            raise UsageError(
+                f"adapt: sites: expected the sites in the order of the forward pass, which is {actual_order}; change the order"
+            )
 
     def check_in_place(self) -> None:
         """Check that the model did not change the stream in place at a tensor that could not be cloned.
@@ -240,7 +242,7 @@ class _Flow:
             if passed_tensor._version != version:
                 chain = ", or declare skip='inside' if only the block uses this tensor" if self.skip == "none" else ""
                 raise UsageError(
-                    f"adapt: {name} changes its input in place, and thereby the tensor of the skip; {advice}{chain}"
+                    f"adapt: {name} changes its input in place and so also changes the tensor of the skip; {advice}{chain}"
                 )
 
     def _before(
@@ -269,7 +271,7 @@ class _Flow:
                 for argument in arguments.values()
             )
             raise UsageError(
-                f"adapt: {site}: expected a floating-point tensor among the inputs, found {found_kinds or 'none'}: select a module "
+                f"adapt: {site}: expected a floating-point tensor among the inputs, found {found_kinds or 'none'}; select a module "
                 "after the embedding"
             )
         state = arguments[key]
@@ -310,7 +312,7 @@ class _Flow:
             raise UsageError(f"adapt: {name}: expected a tensor as output, found {_kind(state)}{hint}")
         if not state.is_floating_point():
             raise UsageError(
-                f"adapt: {site}: expected a floating-point tensor as output, found {state.dtype}: select another site"
+                f"adapt: {site}: expected a floating-point tensor as output, found {state.dtype}; select another site"
             )
         self.runs[site] += 1
         self.order.append(site)
@@ -463,7 +465,7 @@ def _wrong_arguments(
     problems += [] if gradient in GRADIENTS else [f"gradient: expected backward or forward, found {gradient!r}"]
     unknown = {
         "sites": [name for name in names if path_and_call(name)[0] not in modules]
-        or ([] if names else ["no site, and the model has no attribute blocks"]),
+        or ([] if names else ["no site (the model has no attribute `blocks` to choose sites from)"]),
         "readout": [readout] if readout and readout not in modules else [],
     }
     problems += [
@@ -474,7 +476,7 @@ def _wrong_arguments(
     if len(set(names)) < len(names):
         problems.append(f"sites: expected each site only once, found {', '.join(names)}")
     problems += [
-        f"{name}: expected a function"
+        f"{name}: expected a function or None, found an object that cannot be called"
         for name, function in reads.items()
         if function is not None and not callable(function)
     ]

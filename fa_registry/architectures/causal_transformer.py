@@ -55,12 +55,13 @@ class CausalTransformer(Architecture):
         name="causal_transformer",
         line="token and position embedding → L causal pre-LN transformer blocks → LN → Linear, for token prediction",
         options={
-            "d_hidden": Option(128, "width D of a position", least=1),
+            "d_hidden": Option(128, "width D of the state at each position", least=1),
             "num_blocks": Option(4, "number of blocks L; 0 is the shallow control", least=0),
             "heads": Option(4, "number of attention heads in each block", least=1),
             "tied": Option(
                 False,
-                "use the token embedding as the weight of the head; the B of dfa then replaces a matrix that also embeds tokens",
+                "whether the token embedding is also the weight of the head; if so, the B of dfa replaces a matrix "
+                "that also embeds tokens",
             ),
         },
         source="a pre-LN decoder as in Radford et al. 2019; block as in vit_mini, and torch's default initialisation of every "

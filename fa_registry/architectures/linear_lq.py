@@ -57,12 +57,18 @@ class LinearSystem(Network, ExactCostate):
 class LinearLQ(Architecture):
     card = ArchitectureCard(
         name="linear_lq",
-        line="h_l = h_{l-1} + A_l h_{l-1} + σ ξ, z = C h_L; with the width of the input; weights are trained only with `learn`",
+        line="h_l = h_{l-1} + A_l h_{l-1} + σ ξ, z = C h_L; every h_l has the width of the input; A_l and C are "
+        "trained only with the option `learn`",
         options={
-            "num_blocks": Option(12, "number of linear steps L", "arXiv 2606.21126, toy LQ task", least=0),
+            "num_blocks": Option(12, "number of linear blocks L", "arXiv 2606.21126, toy LQ task", least=0),
             "sigma": Option(0.03, "standard deviation σ of the process noise", "arXiv 2606.21126", least=0),
-            "spread": Option(0.5, "A_l ~ N(0, spread²/(D·L))", "unpublished; value of this package", least=0),
-            "learn": Option(False, "whether A_l and C are trained; if not, only the feedback is trained"),
+            "spread": Option(
+                0.5,
+                "spread of the initial weights: A_l ~ N(0, spread²/(D·L))",
+                "unpublished; value of this package",
+                least=0,
+            ),
+            "learn": Option(False, "whether the weights A_l and C are trained; if not, only the feedback is trained"),
         },
         source="arXiv 2606.21126, toy linear-quadratic task; the distributions of A_l, C and the targets are unpublished",
     )

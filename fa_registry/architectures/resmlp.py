@@ -38,11 +38,11 @@ class ResMLP(Architecture):
         name="resmlp",
         line="Linear → L pre-LN residual blocks (LN → Linear → GELU → Linear) → LN → Linear",
         options={
-            "d_hidden": Option(256, "width D of the stream", least=1),
+            "d_hidden": Option(256, "width D of the residual stream", least=1),
             "num_blocks": Option(4, "number of blocks L; 0 is the shallow control", least=0),
             "terminal_ln": Option(True, "whether a LayerNorm precedes the head"),
-            "residual": Option(True, "whether blocks have skips; without skips use w2_std=0.5"),
-            "w2_std": Option(0.01, "initial standard deviation of the second weight of a block", least=0),
+            "residual": Option(True, "whether blocks have skip connections; if not, set w2_std to 0.5"),
+            "w2_std": Option(0.01, "initial standard deviation of the second weight matrix of each block", least=0),
         },
         source="arXiv 2606.21126, main setting",
     )

@@ -24,15 +24,19 @@ class SmallCNN(Architecture):
         line="conv 32 → pool → conv 64 → pool → conv 128 → Linear 256 → Linear, with ReLU after every layer except the last",
         options={
             "width": Option(
-                32, "channels of the first convolution; the next layers have 2, 4 and 8 times as many", least=1
+                32,
+                "number of channels of the first convolution; the next layers have 2, 4 and 8 times as many channels",
+                least=1,
             ),
             "num_blocks": Option(
                 3,
-                "layers between the first convolution and the head: conv 64, conv 128, Linear 256; 0 is the shallow control",
+                "number of layers between the first convolution and the head: conv 64, conv 128, Linear 256; 0 is the "
+                "shallow control",
                 choices=(0, 1, 2, 3),
             ),
         },
-        source="arXiv 2606.21126, CNN setting; the positions of the two pools are unpublished, here after the first two layers",
+        source="arXiv 2606.21126, CNN setting; the positions of the two pools are unpublished; this package puts them "
+        "after the first two layers",
     )
 
     def check(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...]) -> list[str]:

@@ -59,7 +59,7 @@ class SmallResNet(Architecture):
         version=2,  # published names and initial distributions
         line="3×3 convolution, BN, ReLU → L post-activation basic blocks (no stride) → global average pool → Linear",
         options={
-            "width": Option(64, "channels of the stream", least=1),
+            "width": Option(64, "number of channels of the residual stream", least=1),
             "num_blocks": Option(4, "number of basic blocks L; 0 is the shallow control", least=0),
         },
         source="arXiv 2606.21126, ResNet setting: published names, and torch's default initialisation of every layer",

@@ -38,7 +38,7 @@ class StudentNet(Architecture):
         name="student_net",
         line="Linear → L residual blocks (Linear → (1 − α) z + α tanh z → Linear) → Linear, without normalisation; linear at α = 0",
         options={
-            "d_hidden": Option(128, "width D of the stream", least=1),
+            "d_hidden": Option(128, "width D of the residual stream", least=1),
             "num_blocks": Option(4, "number of blocks L; 0 is the shallow control", least=0),
             "alpha": Option(1.0, "α, the weight of tanh in the activation", least=0),
         },

@@ -136,13 +136,13 @@ class VitMini(Architecture):
         version=2,  # published names and initial distributions
         line="patches → class token, positions → L pre-LN transformer blocks → LN → class token → Linear",
         options={
-            "d_hidden": Option(128, "width D of a token", least=1),
+            "d_hidden": Option(128, "width D of the state of each token", least=1),
             "num_blocks": Option(4, "number of blocks L; 0 is the shallow control", least=0),
             "heads": Option(4, "number of attention heads in each block", least=1),
             "patch": Option(4, "height and width of a patch in pixels", least=1),
             "broadcast": Option(
                 "all",
-                "tokens that receive a credit with one row per sample: all, or only class",
+                "tokens that receive the credit if the credit has one row per sample: all tokens, or only the class token",
                 choices=("all", "class"),
             ),
         },

@@ -99,7 +99,9 @@ def unpack(path: Path, folder: Path) -> tuple[Manifest, bytes]:
     except (zipfile.BadZipFile, UnreadableFile, EOFError, NotImplementedError, OverflowError, ValueError) as error:
         raise IntegrityError(f"{path.name} is not a readable bundle: {shortened(error)}") from error
     if changed_files:
-        raise IntegrityError(f"{path.name}: these files were changed after packing: {join_names(changed_files)}")
+        raise IntegrityError(
+            f"{path.name}: these files of the bundle were changed after packing: {join_names(changed_files)}"
+        )
     _check_again(path, folder, manifest, signature)
     return manifest, signature
 
@@ -111,7 +113,7 @@ def _opened(archive: zipfile.ZipFile, path: Path) -> tuple[Manifest, bytes]:
     if len(entries) > MOST_FILES:
         raise IntegrityError(f"{path.name} has {len(entries):,} files; a bundle has at most {MOST_FILES:,}")
     problems = [
-        f"{shortened(name)!r} occurs {count} times"
+        f"{shortened(name)!r} occurs {count} times, expected once"
         for name, count in Counter(map(str.casefold, names)).items()
         if count > 1
     ]

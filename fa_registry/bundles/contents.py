@@ -128,7 +128,7 @@ def crate(report: AuditReport, audit: StoredRun, licence: str, folder: Path) -> 
         "@id": "./",
         "@type": "Dataset",
         "name": report.title,
-        "description": f"{report.selection}: the audit, its runs and everything needed to recompute them",
+        "description": f"{report.selection}: the audit, its runs and everything needed to recompute their metrics",
         "datePublished": _started(audit.started)[:10],
         "conformsTo": {"@id": PROFILE},
         "hasPart": _ids(files),

@@ -54,7 +54,7 @@ def lint(paths: tuple[str, ...], as_json: bool, as_sarif: bool, select: str, ign
     The code is read but not imported. Exit 0: no finding, 1: findings, 2: there is no file to read.
     """
     if as_json and as_sarif:
-        raise UsageError("--json and --sarif are two formats for one output; choose one")
+        raise UsageError("--json and --sarif select two formats of the same output; pass only one of them")
     report = lint_paths(paths, *(tuple(filter(None, codes.replace(" ", "").split(","))) for codes in (select, ignore)))
     if as_json:
         print_json({"files": report.files, "findings": report.findings, "silenced": report.silenced})

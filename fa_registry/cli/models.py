@@ -50,8 +50,10 @@ SPEC_FIELDS = ("method", "architecture", "dataset", "seed", "epochs", "penalty",
     help="Test accuracy (0..1) of the frozen control, if the store has no control of this setting. The value is not verified, "
     "so the verdict is WARN at best.",
 )
-@click.option("--name", default="", help="Name of the run in the store.")
-@click.option("--force", is_flag=True, help="Adopt the checkpoint even if the store already has its run.")
+@click.option("--name", default="", help="Name of the new run in the store.")
+@click.option(
+    "--force", is_flag=True, help="Adopt the checkpoint again even if the store already has a run of this checkpoint."
+)
 @click.option(
     "--strict",
     is_flag=True,
@@ -103,7 +105,7 @@ def adopt(weights: str, settings: tuple[str, ...], as_json: bool, **arguments: A
     print_out(f"run {result.run_id}: adopted, {result.status}")
     print_out("  " + " · ".join(f"{name} {value:.4g}" for name, value in result.headline.items()))
     if result.absent:
-        print_out(f"  no Γ: {result.absent} (--feedback FILE)")
+        print_out(f"  no Γ: {result.absent} (pass the feedback with --feedback FILE)")
     print_out(f"to audit the run: {result.judge}")
 
 

@@ -37,21 +37,25 @@ METHOD = click.option(
     shell_complete=shell_completion.family("methods"),
 )
 SEED = click.option("--seed", default="", help="Seed of the run, an integer; required.")
-PENALTY = click.option("--penalty", default="0", show_default=True, help="λ of the residual penalty.")
+PENALTY = click.option(
+    "--penalty", default="0", show_default=True, help="Strength λ of the residual penalty; 0: no penalty."
+)
 SET = click.option(
     "--set",
     "settings",
     multiple=True,
     metavar="NAME=VALUE,…",
-    help="Values of recipe fields (learning_rate=…) and options (architecture.d_hidden=…, method.…).",
+    help="New values of recipe fields (learning_rate=…) and of options (architecture.d_hidden=…, method.…).",
 )
-EXPERIMENT = click.option("--experiment", default="", help="Experiment for new runs [fa_registry].")
-DATA_ROOT = click.option("--data-root", default="", help="Folder with the files of data sets.")
+EXPERIMENT = click.option(
+    "--experiment", default="", help="MLflow experiment in which new runs are created [fa_registry]."
+)
+DATA_ROOT = click.option("--data-root", default="", help="Folder that contains the files of the data sets.")
 DEVICE = click.option(
     "--device",
     default="auto",
     show_default=True,
-    help="auto, cuda, cuda:N or cpu; auto uses CUDA if it is available.",
+    help="Device: auto, cuda, cuda:N or cpu; auto uses CUDA if CUDA is available.",
     shell_complete=shell_completion.choices("auto", "cuda", "cpu"),
 )
 FORCE = click.option("--force", is_flag=True, help="Retrain runs that are already complete.")
@@ -59,7 +63,7 @@ KEEP_TRAINED = click.option(
     "--accept-old-code",
     "keep_trained",
     is_flag=True,
-    help="Keep finished runs that were trained with other code than the installed code.",
+    help="Keep finished runs although they were trained with other code than the installed code.",
 )
 CHECKPOINT_EVERY = click.option(
     "--checkpoint-every",
@@ -82,7 +86,7 @@ POINTS = click.option(
     default=MOST_POINTS,
     show_default=True,
     metavar="N",
-    help="Number of points per metric in MLflow's charts (0: one per epoch). series.parquet has every epoch.",
+    help="Number of points per metric in MLflow's charts (0: one per epoch). The file series.parquet has every epoch.",
 )
 HANG_TIMEOUT = click.option(
     "--hang-timeout",
@@ -100,8 +104,8 @@ HEARTBEAT_TIMEOUT = click.option(
     metavar="SECONDS",
     help="Seconds without a heartbeat after which a run on another machine counts as abandoned and may be retrained.",
 )
-EPOCHS = click.option("--epochs", default="", help="Replace the study's number of epochs.")
-SEEDS = click.option("--seeds", default="", metavar="S,S,…", help="Replace the study's seeds.")
+EPOCHS = click.option("--epochs", default="", help="Number of epochs, instead of the number in the study.")
+SEEDS = click.option("--seeds", default="", metavar="S,S,…", help="Seeds, instead of the seeds in the study.")
 DATA = click.option(
     "--replace-dataset",
     "data",
@@ -184,9 +188,9 @@ GPUS = click.option(
     help="Fraction of one GPU to reserve per run [0.125 if runs train on a GPU, else 0].",
 )
 MEMORY = click.option(
-    "--memory", default="", metavar="SIZE", help="Memory to reserve per run, e.g. 4GiB [no reservation]."
+    "--memory", default="", metavar="SIZE", help="Memory to reserve per run on the cluster, e.g. 4GiB [no reservation]."
 )
-OUT = click.option("--out", default="reports", show_default=True, help="Folder for the pages.")
+OUT = click.option("--out", default="reports", show_default=True, help="Folder to which the pages are written.")
 TEMPLATES = click.option(
     "--templates",
     default="",
@@ -211,10 +215,13 @@ THRESHOLD = click.option(
     "thresholds",
     multiple=True,
     metavar="RULE=NUMBER",
-    help="Change the threshold of a rule. The leading edition is then marked as modified. Repeatable.",
+    help="Change the threshold of a rule of the leading edition, which is then marked as modified. Repeatable.",
 )
 WAIVERS = click.option(
-    "--waivers", default="", metavar="FILE", help="File with the findings to waive [the file that the study names]."
+    "--waivers",
+    default="",
+    metavar="FILE",
+    help="TOML file of waivers: findings that are not counted, with reasons [the file that the study names].",
 )
 STRICT = click.option(
     "--strict",

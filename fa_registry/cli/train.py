@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     "--control",
     default="none",
     show_default=True,
-    help="none, frozen, shallow, or ladder_K (only the last K blocks are trained).",
+    help="Control to train: none, frozen, shallow, or ladder_K (only the last K blocks are trained).",
     shell_complete=shell_completion.choices("none", "frozen", "shallow", "ladder_"),
 )
 @SET
@@ -112,7 +112,10 @@ def train(settings: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
     help="Print which runs would be trained and an estimate of the time; train and write nothing.",
 )
 @click.option(
-    "--no-timing", "no_probe", is_flag=True, help="With --dry-run: time no training steps and print no estimate."
+    "--no-timing",
+    "no_probe",
+    is_flag=True,
+    help="With --dry-run: measure no training steps, and print no estimate of the time.",
 )
 @JSON
 @examples(
@@ -276,9 +279,10 @@ def planned(plan: Plan, as_json: bool) -> int:
         from fa_registry.workflows.progress import duration
 
         print_out(
-            f"{plan.jobs} at a time: {duration(plan.seconds_by_jobs)} for all runs, "
+            f"estimated time with {plan.jobs} runs at a time: {duration(plan.seconds_by_jobs)} for all runs, "
             f"{duration(plan.seconds_left_by_jobs)} for the runs to train; "
-            f"one process: {duration(plan.seconds)} for all runs, {duration(plan.seconds_left)} for the runs to train"
+            f"estimated time in one process: {duration(plan.seconds)} for all runs, {duration(plan.seconds_left)} for "
+            f"the runs to train"
         )
     for setting in plan.settings:
         if setting.problem:

@@ -107,7 +107,7 @@ def _alone(path: Path) -> Iterator[None]:
         holder = lock_path.read_text(errors="replace")[:200] or "another process"
         raise UsageError(
             f"{lock_path} has been locked by {holder} for {PATIENCE:.0f} seconds; nothing was changed. "
-            "Wait until this process ends, or stop it, and repeat the command"
+            "Wait until that process ends, or stop that process; then repeat the command"
         ) from error
     try:
         lock_path.write_text(f"process {os.getpid()} on {platform.node()}")

@@ -42,7 +42,7 @@ class Text(DatasetFamily):
             name=f"{NAME}:{self.path}" if self.path else NAME,
             line=f"bytes of the text file {self.path}" if self.path else "bytes of a UTF-8 text file (`text:PATH`)",
             source=f"the file {self.path}, SHA-256 {self.sha256}" if self.path else "a file of the user",
-            licence="that of the file",
+            licence="licence of the user's file; unknown to this package",
             splits=f"{train:,} train, {max(self.windows - train - 1, 0):,} test; windows of {LENGTH} bytes without overlap, the "
             f"first {TRAIN_SHARE:.0%} of the file for training",
             normalisation="none: inputs are bytes",
@@ -104,17 +104,21 @@ def _content(path: str) -> bytes:
         size, memory = Path(path).stat().st_size, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         if size * BYTES_PER_CHARACTER > memory:
             needed, available = size * BYTES_PER_CHARACTER / 2**30, memory / 2**30
-            raise UsageError(f"{subject}: the tokens need {needed:,.1f} GiB; this machine has {available:,.1f} GiB")
+            raise UsageError(
+                f"{subject}: the tokens need {needed:,.1f} GiB of memory; this machine has {available:,.1f} GiB; use a shorter file"
+            )
         content = Path(path).read_bytes()
     except OSError as error:
-        raise UsageError(f"{subject}: cannot be read: {error.strerror}") from error
+        raise UsageError(f"{subject}: the file cannot be read: {error.strerror}") from error
     try:
         content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{subject}: {EXAMPLE}, found a byte that is no UTF-8 at position {error.start:,}") from error
+        raise UsageError(f"{subject}: {EXAMPLE}, found a byte at position {error.start:,} that is not UTF-8") from error
     least = 20 * LENGTH + 1  # two windows of test data
     if len(content) < least:
-        raise UsageError(f"{subject}: expected at least {least:,} bytes, found {len(content):,}")
+        raise UsageError(
+            f"{subject}: expected a file of at least {least:,} bytes, found {len(content):,} bytes; use a longer file"
+        )
     return content
 
 

@@ -223,7 +223,7 @@ def estimated_look(
     if task.by_position:
         raise UsageError(
             f"gradient='forward': expected a forward pass that torch can trace, because the task {task.card.name} has one loss per "
-            f"position; this is not possible: {reason}"
+            f"position; torch cannot trace this forward pass: {reason}"
         )
     precision = images.dtype if images.is_floating_point() else weight_dtype(network)
     with eval_mode(network), fixed_draws():
@@ -244,7 +244,7 @@ def estimated_look(
         if problem:
             raise UsageError(
                 "gradient='forward': expected a forward pass that torch can trace, or a forward pass in float64 in which the loss "
-                f"of a sample does not depend on other samples; neither is possible: {reason}; {problem}"
+                f"of a sample does not depend on other samples; found neither. Trace: {reason}. Float64: {problem}"
             )
         gradients, widths = differenced_gradients(losses, double_states, directions(states) if directions else None)
     single = BatchPass(logits, states, [gradient.to(precision) for gradient in gradients])

@@ -33,7 +33,7 @@ class Aggregates(Diagnostic):
         quantities=QUANTITIES,
         unit="cosine",
         range="−1 to 1; spread 0 to 2",
-        cannot_tell="which sites determine the value; Γ per site shows this",
+        cannot_tell="which sites determine the aggregates; Γ per site shows this",
         source="arXiv 2606.21126 on the effect of aggregation on Γ; the eight aggregates and their spread: this project",
         needs_credit=QUANTITIES,
     )

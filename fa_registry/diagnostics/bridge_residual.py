@@ -17,7 +17,8 @@ class BridgeResidual(Diagnostic):
         quantities=("bridge_residual",),
         unit="nats of cross entropy",
         range="0 to infinity",
-        cannot_tell="whether the credit, which is the gradient of V_φ, is right: V_φ may be accurate although its gradient is not",
+        cannot_tell="whether the credit, which is the gradient of V_φ, is right: V_φ can be accurate although its "
+        "gradient is inaccurate",
         source="arXiv 2606.21126, credit bridge",
         when="final",
         needs_credit=("bridge_residual",),

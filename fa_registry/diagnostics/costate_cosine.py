@@ -32,7 +32,7 @@ class CostateCosine(Diagnostic):
         quantities=("costate_cosine", "costate_cosine_mean"),
         unit="cosine",
         range="−1 to 1",
-        cannot_tell="anything about networks without a closed form of the costate: the linear-quadratic toy task is not a deep "
+        cannot_tell="conclusions about networks without a closed form of the costate: the linear-quadratic toy task is not a deep "
         "network",
         source="arXiv 2606.21126, toy linear-quadratic task",
         needs_credit=("costate_cosine", "costate_cosine_mean"),

@@ -20,8 +20,8 @@ class Fidelity(Diagnostic):
         quantities=("fidelity", "fidelity_batch", "fidelity_min", "fidelity_left_out"),
         unit="cosine; _left_out: samples",
         range="−1 to 1; 1 is exact",
-        cannot_tell="errors common to both precisions",
-        source="this project: is a small gradient also a wrong one?",
+        cannot_tell="errors that the computations in float32 and in float64 have in common",
+        source="this project; question: is a small gradient also an inaccurate gradient?",
         conventions={"fidelity_least_error": LEAST_ERROR},
     )
 

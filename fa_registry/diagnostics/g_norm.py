@@ -17,7 +17,7 @@ class GradientNorm(Diagnostic):
         unit="loss per unit of state",
         range="0 to infinity",
         cannot_tell="whether a small gradient means collapse or convergence: a fitted network has a small error and therefore also "
-        "a small gradient; gain distinguishes the two",
+        "a small gradient; gain distinguishes collapse from convergence",
         source="arXiv 2606.21126, D2 (reference validity), for the mean cross entropy; per sample: this project",
     )
 

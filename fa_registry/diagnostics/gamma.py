@@ -78,7 +78,7 @@ class Gamma(Diagnostic):
         quantities=NUMBERS,
         unit="cosine",
         range="−1 to 1",
-        cannot_tell="whether training along c_l helps; and anything at sites with c_l = g_l by construction",
+        cannot_tell="whether training along c_l helps. At sites with c_l = g_l by construction, Γ shows nothing",
         source="arXiv 2606.21126, Γ; the angle of Lillicrap et al. 2016. Float64 without a clamp: this project",
         needs_credit=NUMBERS,
         bibtex="""@article{lillicrap2016random,

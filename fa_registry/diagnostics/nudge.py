@@ -30,7 +30,7 @@ class Nudge(Diagnostic):
         "_rms: the paper's ℓ(h_l − η c_l/(rms(c_l) + 1e-6)) − ℓ(h_l)",
         quantities=(*OF_CREDIT, "nudge_bp"),
         unit="nats of cross entropy",
-        range="any sign; negative is good; _bp is the value for the best direction",
+        range="any sign; a negative value is good; _bp is the value along the exact gradient, the best direction",
         cannot_tell="whether the block before the site can produce this step; _rms also depends on the scale of the state",
         source="arXiv 2606.21126, nudge with η = .01 (this is nudge_rms); step relative to ‖h_l‖: this project",
         when="final",

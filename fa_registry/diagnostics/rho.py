@@ -131,7 +131,7 @@ class PerturbationCorrelation(Diagnostic):
         quantities=(*OF_CREDIT, *CONTROLS),
         unit="correlation; rho_defined: samples",
         range="−1 to 1; _bp (the exact gradient) is near 1, _random (a random unit credit) near 0",
-        cannot_tell="whether a step of the size used in training helps, because ε is small; and anything if _bp is far from 1",
+        cannot_tell="whether a step of the size used in training helps, because ε is small. If _bp is far from 1, ρ shows nothing",
         source="arXiv 2606.21126, perturbation correlation ρ with ε = 1e-3 (this is rho_absolute); ε relative to ‖h_l‖, the "
         "form per sample, and N/A in degenerate cases: this project",
         when="final",

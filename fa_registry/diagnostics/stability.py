@@ -21,7 +21,7 @@ class Stability(Diagnostic):
         "_mid: at site ⌊L/2⌋",
         quantities=("stability", "stability_mid"),
         unit="cosine",
-        range="−1/7 to 1; a high value means that all batches require the same change, regardless of their content",
+        range="−1/7 to 1; a high value means that the gradients of all batches agree, regardless of the samples in each batch",
         cannot_tell="whether training is healthy: the author of the metric found that it does not clearly distinguish methods",
         source="arXiv 2606.21126, first release, rule (c): cross-batch stability",
         when="final",

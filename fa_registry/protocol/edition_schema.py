@@ -299,7 +299,10 @@ def _rule_problems(table: dict[str, Any], prefix: str) -> Iterator[str]:
     operator = OPERATORS.get(str(table.get("fires")))
     if operator and operator.needs_reference != bool(table.get("reference")):
         yield f"{prefix}reference: " + (
-            "missing" if operator.needs_reference else f"{table['fires']} does not use a reference; remove `reference`"
+            "missing"
+            if operator.needs_reference
+            else f"expected no field `reference`, because fires = {table['fires']!r} compares only with the "
+            f"threshold; remove the field"
         )
     headline = REFERENCE_METRICS.get(str(table.get("fires")), "accuracy")
     if table.get("judge") == SEEDS and (table.get("quantity"), table.get("reference")) != (headline, headline):

@@ -387,7 +387,10 @@ def _answer(runs: Sequence[RunAudit], with_gamma: Sequence[RunAudit]) -> tuple[s
         return None  # a run that broke off has a separate claim
     size = _size(with_gamma)
     if with_state(with_gamma, NOT_SPECIFIC):
-        return "not specific", f"{size} must not be credited to the training feedback at every site. {null_text}"
+        return (
+            "not specific",
+            f"{size} must not be credited as a whole to the training feedback: at least one site fails the test. {null_text}",
+        )
     if small_reason := _too_small(with_gamma):
         return "too small", f"{size} is too small to count as alignment: {small_reason}. {null_text}"
     unproven = [run for run in with_gamma if run not in with_state(with_gamma, SPECIFIC)]

@@ -162,7 +162,11 @@ def norm_of_samples(context: PitfallContext) -> Answered:
         return AVOIDED, "recomputed from the checkpoint with one L₂ norm per sample: the metrics agree"
     ratios = list(_step_ratios(context))
     if not ratios:
-        return UNKNOWN, f"{TRUSTED}; there is also no step along the gradient that could check the norms"
+        return (
+            UNKNOWN,
+            f"{TRUSTED}; the norms could also be checked by the change of the loss along the gradient, but the run "
+            f"has no such metric",
+        )
     by_fit = sorted(ratios, key=lambda pair: _off(pair[1]))
     (site, ratio), (farthest, worst) = by_fit[0], by_fit[-1]
     evidence = f"a step along the gradient changes the loss by {num(ratio, 2)} times the value that ‖h‖·‖g‖ predicts at site {site}"

@@ -32,7 +32,7 @@ def test_the_published_seeds():
         analysed("first-fire", [*runs, *(run("bp", s, lines={D1: climbing(99)}) for s in SEEDS)]).tables[0], method="bp"
     )
     assert bp["epochs"].text == "never, 3 of 3" and bp["median"].text == "never"
-    assert values(bp, "median") == ["never in 12 epochs"]
+    assert values(bp, "median") == ["the rule never fires in 12 epochs"]
 
 
 def test_initialisation_is_epoch_zero():
@@ -43,9 +43,9 @@ def test_initialisation_is_epoch_zero():
     ("epochs", "expected"),
     [
         ((3, 9), [3.0, 6.0, 9.0]),
-        ((3, 99), [3.0, "never in 12 epochs", "never in 12 epochs"]),
-        ((99, 5, 3), [3.0, 5.0, "never in 12 epochs"]),
-        ((99, 99, 3), [3.0, "never in 12 epochs", "never in 12 epochs"]),
+        ((3, 99), [3.0, "the rule never fires in 12 epochs", "the rule never fires in 12 epochs"]),
+        ((99, 5, 3), [3.0, 5.0, "the rule never fires in 12 epochs"]),
+        ((99, 99, 3), [3.0, "the rule never fires in 12 epochs", "the rule never fires in 12 epochs"]),
         ((4,), [4.0, 4.0, 4.0]),
     ],
 )
@@ -66,7 +66,9 @@ def test_what_was_not_followed_is_unknown_and_not_never():
 def test_an_epoch_without_a_number_leaves_never_open():
     gap = run("dfa", 1, lines={D1: (2.0, "not measured in this epoch", 2.0)})
     cells = summary_of(gap, run("dfa", 2, lines={D1: (2.0, 99.0)}))
-    assert values(cells, "earliest") == ["not known for 1 of 3 epochs: not measured in this epoch"]
+    assert values(cells, "earliest") == [
+        "it is not known whether the rule fires in 1 of 3 epochs: not measured in this epoch"
+    ]
     assert cells["epochs"].text == "N/A, 1"
 
 
@@ -88,7 +90,7 @@ def test_all_conditions_of_a_compound_rule_must_hold_in_one_epoch():
     without_gain = {name: line for name, line in lines.items() if name != "gain_L"}
     both = [run("dfa", 1, lines=lines), run("dfa", 2, lines=without_gain)]
     reason = values(summary_of(*both, rule="D2", edition=OURS), "earliest")[0]
-    assert reason.startswith("not known for 2 of 3 epochs") and symbol_of("gain") in reason
+    assert reason.startswith("it is not known whether the rule fires in 2 of 3 epochs") and symbol_of("gain") in reason
 
 
 def test_rules_that_no_run_can_answer_are_remarks_with_their_reason():
@@ -105,4 +107,8 @@ def test_every_run_is_listed_with_the_epochs_it_was_followed():
     table = analysed("first-fire", [run("dfa", lines={D1: climbing(3), D2: (1e-3,) * 13})]).table("runs")
     assert values(row(table, rule="D1"), "epoch", "trained", "seed") == [3.0, 12.0, 42.0]
     never = row(table, rule="D2")["epoch"]
-    assert (never.text, never.reading.reason, never.run_ids) == ("never", "never in 12 epochs", ("dfa-42",))
+    assert (never.text, never.reading.reason, never.run_ids) == (
+        "never",
+        "the rule never fires in 12 epochs",
+        ("dfa-42",),
+    )

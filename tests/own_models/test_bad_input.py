@@ -128,7 +128,7 @@ def test_integer_states_are_refused_with_advice(gradient):
             return self.head(functional.relu(self.c(self.b(functional.relu(self.a(x))).to(x.dtype))))
 
     with pytest.raises(
-        UsageError, match="b: expected a floating-point tensor as output, found torch.int64: select another site"
+        UsageError, match="b: expected a floating-point tensor as output, found torch.int64; select another site"
     ):
         measure(Counted(), gradient)
     model, (_, y) = Tied(), batch()

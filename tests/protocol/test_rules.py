@@ -72,7 +72,7 @@ def test_every_rule_says_who_says_so_and_why():
         (('code = "D1"', 'code = "D1"\ngating = false'), "fail_if: unknown gating rule 'D1'"),
         (
             ('code = "D1"', 'code = "D1"\nreference = "accuracy"'),
-            r"rule\[0\].reference: above does not use a reference",
+            r"rule\[0\].reference: expected no field `reference`, because fires = .above. compares only with the threshold",
         ),
         (('reference = "accuracy"', ""), r"rule\[2\].reference: missing"),
         (
