@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from fa_registry.metrics import HEADLINE_GAMMA, SUBJECTS, label_of, over_seeds, symbol_of
+from fa_registry.protocol.edition_schema import REFERENCE_METRICS
 from fa_registry.records import Finding, Reading, RunAudit
 from fa_registry.reporting.report_values import last_site, scalar_metric, site_row
 from fa_registry.reporting.text.filters import KINDS, at_least, between
@@ -14,15 +15,8 @@ from fa_registry.reporting.view_models import Claim
 from fa_registry.statistics import CONFIDENCE, holm, level_text
 from fa_registry.statistics.over_seeds import OverSeeds
 
-EXPLODED, AT_FLOOR, NOISY, UNDERCUT, NOT_SPECIFIC, TOO_SMALL, HIGH = (
-    "EXPLODED",
-    "AT FLOOR",
-    "NOISY",
-    "UNDERCUT",
-    "NOT SPECIFIC",
-    "TOO SMALL",
-    "HIGH",
-)
+EXPLODED, AT_FLOOR, NOISY, UNDERCUT = "EXPLODED", "AT FLOOR", "NOISY", "UNDERCUT"
+NOT_SPECIFIC, TOO_SMALL, HIGH = "NOT SPECIFIC", "TOO SMALL", "HIGH"
 GRADIENTS = ("g_norm", "g_norm_mean_ce", "g_L")
 # (metric, side of its limit) → the built-in name of the state; an edition may use another name.
 CALLED: Mapping[tuple[str, str], str] = MappingProxyType(
@@ -30,7 +24,7 @@ CALLED: Mapping[tuple[str, str], str] = MappingProxyType(
         **{(quantity, "above"): EXPLODED for quantity in SUBJECTS["scale"]},
         **{(quantity, "below"): AT_FLOOR for quantity in GRADIENTS},
         **{(quantity, "below"): NOISY for quantity in ("fidelity", "fidelity_batch", "fidelity_min")},
-        **{(quantity, "below_reference_plus"): UNDERCUT for quantity in SUBJECTS["depth"]},
+        **{(quantity, fires): UNDERCUT for quantity in SUBJECTS["depth"] for fires in REFERENCE_METRICS},
         **{(quantity, "above"): HIGH for quantity in SUBJECTS["stability"]},
         ("gamma_null_p", "above"): NOT_SPECIFIC,
         (HEADLINE_GAMMA, "below"): TOO_SMALL,
@@ -387,10 +381,8 @@ def _answer(runs: Sequence[RunAudit], with_gamma: Sequence[RunAudit]) -> tuple[s
         return None  # a run that broke off has a separate claim
     size = _size(with_gamma)
     if with_state(with_gamma, NOT_SPECIFIC):
-        return (
-            "not specific",
-            f"{size} must not be credited as a whole to the training feedback: at least one site fails the test. {null_text}",
-        )
+        text = f"{size} must not be credited as a whole to the training feedback: at least one site fails the test"
+        return "not specific", f"{text}. {null_text}"
     if small_reason := _too_small(with_gamma):
         return "too small", f"{size} is too small to count as alignment: {small_reason}. {null_text}"
     unproven = [run for run in with_gamma if run not in with_state(with_gamma, SPECIFIC)]
@@ -527,7 +519,7 @@ def _sites(run: RunAudit) -> Sites:
 
 def _null_text(complete_runs: Sequence[RunAudit]) -> str:
     """Return a sentence about the sites whose Γ exceeds the Γ of fresh draws, or ""."""
-    # Group by the state too: without ranks, seeds that are specific and seeds that are not have the same (empty) set of sites.
+    # Group by the state too: without ranks, all seeds have the same (empty) set of sites.
     groups = _grouped(with_state(complete_runs, *JUDGED), lambda run: (bool(with_state([run], SPECIFIC)), _sites(run)))
     if not groups:
         return ""

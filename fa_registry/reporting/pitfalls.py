@@ -52,7 +52,6 @@ class Answer:
     Args:
         outcome: One of the words in the constant WORST_FIRST.
         evidence: The values on which the answer is based, or the reason why there is no evidence.
-        run_ids: Ids of the runs.
     """
 
     outcome: str
@@ -68,7 +67,6 @@ class Pitfall:
         number: Number of the item in protocol.md.
         title: Description of the pitfall.
         lint: Lint rule that finds the pitfall in code, or an empty string.
-        answers: The answers.
     """
 
     number: int
@@ -87,7 +85,6 @@ class PitfallContext:
     """The data that an item of the checklist needs to answer for one run.
 
     Args:
-        run: The run.
         group: The runs of the same method in the same setting.
         sources: The report and its indexes.
     """
@@ -162,11 +159,7 @@ def norm_of_samples(context: PitfallContext) -> Answered:
         return AVOIDED, "recomputed from the checkpoint with one L₂ norm per sample: the metrics agree"
     ratios = list(_step_ratios(context))
     if not ratios:
-        return (
-            UNKNOWN,
-            f"{TRUSTED}; the norms could also be checked by the change of the loss along the gradient, but the run "
-            f"has no such metric",
-        )
+        return UNKNOWN, f"{TRUSTED}; the run has no change of the loss along the gradient that could check the norms"
     by_fit = sorted(ratios, key=lambda pair: _off(pair[1]))
     (site, ratio), (farthest, worst) = by_fit[0], by_fit[-1]
     evidence = f"a step along the gradient changes the loss by {num(ratio, 2)} times the value that ‖h‖·‖g‖ predicts at site {site}"
@@ -421,7 +414,7 @@ def own_control(context: PitfallContext) -> Answered:
         if context.run.frozen_doubt:
             return (
                 UNKNOWN,
-                f"the frozen control {control.run_id[:8]} has metrics or training that are not proven: {context.run.frozen_doubt}",
+                f"the frozen control {control.run_id[:8]} is not proven to be frozen: {context.run.frozen_doubt}",
             )
         return AVOIDED, "its frozen control has the same setting, seed and data"
     if context.run.frozen_run_id:

@@ -116,9 +116,7 @@ class TrainingResult:
     Attributes:
         run_id: id of the trained run. If the status is ELSEWHERE, id of the other worker's run.
         status: status of the run, or ELSEWHERE if another worker trains or has just trained the specification.
-        epochs: number of trained epochs.
         resumed_from: last epoch before an interruption, or 0.
-        headline: the most important final metrics.
         fired: rule code → first epoch at which the rule fired.
         ended_by: rule that ended the run early, or an empty string.
     """
@@ -274,10 +272,7 @@ def _kept(resume: ResumeFile, trainer: Trainer, rows: list[EpochRow]) -> str:
         if rows[-1].epoch == trainer.epoch:  # else the resumed run would lack the row of an epoch
             resume.write(trainer, rows)
             return f"The state after epoch {trainer.epoch} is saved; the same command resumes the run from this state"
-    return (
-        "The current state could not be saved; the same command resumes the run from its last resume file. "
-        "Without such a file, the command restarts the run"
-    )
+    return "The current state could not be saved; the same command resumes the run from its last resume file, or restarts it"
 
 
 def _resume_name(spec: RunSpec, watch: MonitoredRules) -> str:
@@ -526,7 +521,7 @@ def _checked(
     watch = checked_watch(edition or study_edition(study), stop_on, problems)
     if spec and watch.wish and not watch.of(spec.control).wish:
         problems.append(
-            f"stop_on: the {spec.control} control is never judged, so expected no rules that end the run; found {stop_on}"
+            f"stop_on: expected no rule, because the {spec.control} control is never judged; found {stop_on}"
         )
     if problems or spec is None:
         raise InvalidFields("run specification", problems)
@@ -540,7 +535,6 @@ def parse_seconds(name: str, typed: str | int, problems: list[str], lower: int =
         name: name of the option, for the error.
         typed: value as the user typed it.
         problems: list of errors.
-        lower, upper: smallest and largest valid value.
     """
     try:
         return whole_number(typed, least=lower, **({} if upper is None else {"most": upper}))

@@ -354,12 +354,10 @@ class CompareContext:
     edition: EditionReference = documented("the edition (set of rules) that judged the runs", "record")
     overrides: tuple[Entry, ...] = documented("thresholds changed on the command line", "text")
     series_label: str = documented(
-        "how many per-epoch values were stated by the author and not recomputed; empty if there are no such values",
-        "text",
+        "how many per-epoch values were stated by the author and not recomputed; empty if none", "text"
     )
     integrity: tuple[Count, ...] = documented(
-        "number of runs in each integrity state; `trusted` means that the metrics were logged, but not recomputed",
-        "runs",
+        "number of runs in each integrity state; trusted: metrics as logged, not recomputed", "runs"
     )
     means: str = documented("the kind of mean over seeds (arithmetic or geometric) of each metric", "text")
     parts: tuple[tuple[SettingComparison, SettingFigures], ...] = documented(
@@ -368,9 +366,7 @@ class CompareContext:
     excluded: Truncated[Exclusion] = documented(
         "runs that belong to the comparison but cannot be judged, with the reasons", "runs"
     )
-    remarks: tuple[str, ...] = documented(
-        "which columns (methods or runs) are left out, and the other remarks of the audit", "text"
-    )
+    remarks: tuple[str, ...] = documented("the columns that are left out, and the remarks of the audit", "text")
     commands: Truncated[str] = documented("the command lines that retrain the compared runs", "shell")
 
 

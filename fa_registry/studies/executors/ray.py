@@ -176,7 +176,8 @@ def _room(resources: JobResources, nodes: Sequence[Mapping[str, Any]]) -> int:
         largest = {name: max((node["Resources"].get(name, 0) for node in nodes), default=0) for name in demand}
         raise UsageError(
             f"executor ray: no machine of the cluster ({len(nodes)} in all) has enough resources for a process with "
-            f"{_amounts(demand)}; the maximum on one machine is {_amounts(largest)}. Reduce --cpus-per-run, --gpus-per-run or --memory, or add machines"
+            f"{_amounts(demand)}; the maximum on one machine is {_amounts(largest)}. "
+            f"Reduce --cpus-per-run, --gpus-per-run or --memory, or add machines"
         )
     return processes * resources.in_turns
 
