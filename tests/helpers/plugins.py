@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fa_registry import architectures, datasets, diagnostics, methods, plugin_registry
+from fa_registry import architectures, datasets, diagnostics, methods, plugin_registry, tasks
 from fa_registry.workflows import conformance
 
 FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "third_party"
@@ -81,8 +81,14 @@ def installed(folder: Path) -> Iterator[Plugin]:
 
 @contextmanager
 def installed_member(folder: Path, kind: str, name: str, source: str) -> Iterator[None]:
-    """A package of one module with one member. kind: methods, architectures, datasets or diagnostics. It binds PLUGIN."""
-    catalogs = {"methods": methods, "architectures": architectures, "datasets": datasets, "diagnostics": diagnostics}
+    """A package of one module with one member. kind: methods, architectures, datasets, diagnostics or tasks. It binds PLUGIN."""
+    catalogs = {
+        "methods": methods,
+        "architectures": architectures,
+        "datasets": datasets,
+        "diagnostics": diagnostics,
+        "tasks": tasks,
+    }
     catalog_of = vars(catalogs[kind].CATALOG)
     information = folder / f"{name}-1.0.dist-info"
     information.mkdir(parents=True)

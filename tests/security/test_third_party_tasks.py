@@ -1,0 +1,176 @@
+"""A third-party task computes what a verdict is about: its runs are never proven, and it replaces nothing that a run records."""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import torch
+from click.testing import CliRunner
+from torch import nn
+
+from fa_registry.architectures.base import Network
+from fa_registry.cli import main
+from fa_registry.errors import PluginError
+from fa_registry.protocol.evidence_rules import evidence
+from fa_registry.records import NETWORK_CHECK, TASK_CHECK, Check, Integrity, Reading
+from fa_registry.tasks import CATALOG, reported_metrics
+from fa_registry.training.measuring import measure, with_conventions
+from fa_registry.training.network_check import network_check, task_check
+from fa_registry.training.run_setup import build_setup, build_setup_from_splits
+from fa_registry.training.specs import parse_spec
+from tests.builders import record
+from tests.helpers.plugins import installed_member
+from tests.helpers.tiny_tasks import CPU, tiny_task
+
+FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "third_party_task" / "smooth_labels" / "label_smoothing.py"
+DATA = """
+import dataclasses
+from fa_registry.datasets.digits import Digits
+
+class Smooth(Digits):
+    card = dataclasses.replace(Digits.card, name="smooth_digits", task="label_smoothing")
+
+PLUGIN = Smooth()
+"""
+
+
+def run(*arguments: str):
+    return CliRunner().invoke(main, list(arguments))
+
+
+LIAR = """
+    def evaluate(self, network, inputs, targets):
+        return {RETURNED}
+"""
+
+
+@pytest.fixture
+def install(tmp_path):
+    """Return a function that installs the task of docs/own-task.md, with further code in its class."""
+    with ExitStack() as packages:
+
+        def install(further: str = "") -> None:
+            source = FIXTURE.read_text(encoding="utf-8").replace(
+                "\n\nclass SmoothDigits", further + "\n\nclass SmoothDigits", 1
+            )
+            source = "from fa_registry.records import Reading\n" + source.replace(
+                "from __future__ import annotations\n", ""
+            )
+            packages.enter_context(installed_member(tmp_path / "task", "tasks", "label_smoothing", source))
+            packages.enter_context(installed_member(tmp_path / "data", "datasets", "smooth_digits", DATA))
+
+        yield install
+
+
+def smooth_setup(**changes):
+    tiny = tiny_task(**changes)
+    card = dataclasses.replace(tiny.card, task="label_smoothing")
+    return build_setup_from_splits(tiny.spec, CPU, card, tiny.splits)
+
+
+def test_runs_of_an_honest_third_party_task_are_verified_and_at_most_warned(install, tmp_path):
+    install()
+    store = f"sqlite:///{tmp_path}/store.db"
+    for control, method in (("none", "dfa"), ("frozen", "bp")):
+        fields = ["--dataset", "smooth_digits", "--set", "architecture.d_hidden=16,architecture.num_blocks=2"]
+        trained = run(
+            "train", *fields, "--method", method, "--control", control, "--seed", "1", "--epochs", "1", "--store", store
+        )
+        assert trained.exit_code == 0, trained.output
+    audited = run(
+        "audit", "--experiment", "fa_registry", "--store", store, "--out", str(tmp_path / "out"), "--exit-zero"
+    )
+    assert audited.exit_code == 0 and "integrity" not in audited.output, audited.output
+    form = next((tmp_path / "out" / "forms").glob("dfa-*.md")).read_text(encoding="utf-8")
+    assert "THIRD-PARTY TASK" in form and "verified" in form and "PASS" not in form
+
+
+@pytest.mark.parametrize(
+    ("returned", "problem"),
+    [
+        ('{"accuracy": Reading(1.7)}', "expected an accuracy from 0 to 1"),
+        ('{"h_L": Reading(1.0)}', "only diagnostics measure: h_L"),
+    ],
+)
+def test_a_task_reports_neither_an_impossible_accuracy_nor_metrics_of_diagnostics(install, returned, problem):
+    install(LIAR.replace("RETURNED", returned).replace("{{", "{").replace("}}", "}"))
+    with pytest.raises(PluginError, match=problem):
+        measure(smooth_setup())
+
+
+def test_an_error_that_is_not_the_gradient_of_the_loss_is_refused_before_training(install):
+    install(
+        "\n    def output_error(self, outputs, targets, rows=None):\n        return self.target_rows(outputs, targets)\n"
+    )
+    with pytest.raises(PluginError, match="output_error must be the gradient of sample_losses"):
+        smooth_setup()
+
+
+def test_the_conventions_of_a_task_replace_no_entry_of_the_run(install):
+    install(
+        "\n    def conventions(self, outputs):\n        return {'test_samples': 10**9, 'eval_digest': 'x', 'mine': 1}\n"
+    )
+    setup = smooth_setup()
+    found = with_conventions(measure(setup), setup).conventions
+    assert found["test_samples"] == len(setup.splits.test_labels) and found["eval_digest"] != "x" and found["mine"] == 1
+
+
+def test_the_check_of_a_third_party_task_is_a_warning_by_every_edition(install):
+    install()
+    check = task_check(smooth_setup())
+    assert (check.subject, check.outcome) == (TASK_CHECK, "not possible") and "label_smoothing" in check.detail
+    assert task_check(tiny_task()) is None
+    judged = dataclasses.replace(record("r"), integrity=Integrity("verified", checks=(check,)))
+    (finding,) = [one for one in evidence(judged) if one.rule == "task"]
+    assert (finding.outcome, finding.state) == ("warn", "THIRD-PARTY TASK")
+
+
+def test_built_in_tasks_report_their_metrics():
+    task = CATALOG.get("token_prediction")
+    assert reported_metrics(task, {"token_loss": Reading(3.0)}) == {"token_loss": Reading(3.0)}
+    with pytest.raises(PluginError, match="gamma_deep_mean"):
+        reported_metrics(task, {"gamma_deep_mean": Reading(1.0)})
+
+
+FIELDS = {"dataset": "markov_text", "seed": 1, "epochs": 1}
+SMALL = {"d_hidden": 8, "num_blocks": 1, "heads": 2}
+
+
+class Mixing(nn.Module):
+    """A block that adds to every position the mean over an axis: 0 are other sequences, 1 are all positions."""
+
+    def __init__(self, axis: int | None):
+        super().__init__()
+        self.axis, self.weight = axis, nn.Parameter(torch.eye(8))
+
+    def forward(self, tokens):
+        mixed = tokens if self.axis is None else tokens.mean(dim=self.axis, keepdim=True).expand_as(tokens) * 8
+        return mixed @ self.weight.T
+
+
+@pytest.mark.parametrize(
+    ("axis", "objection"),
+    [(None, ""), (1, "if only later tokens of the sequence change"), (0, "change in a batch of one sequence")],
+)
+def test_a_token_network_must_not_depend_on_later_tokens_or_other_sequences(monkeypatch, axis, objection):
+    spec = parse_spec(
+        {"method": "bp", "architecture": "causal_transformer", "dataset": "markov_text", "seed": 1, "epochs": 1}
+    )
+    small = dataclasses.replace(
+        spec, architecture_options={**spec.architecture_options, "d_hidden": 8, "num_blocks": 1, "heads": 2}
+    )
+    setup = build_setup(small, CPU)
+    torch.manual_seed(0)
+    network = Network(nn.Embedding(32, 8), [Mixing(axis)], None, nn.Linear(8, 32))
+    from fa_registry import architectures
+
+    location = dataclasses.replace(
+        architectures.CATALOG.location("causal_transformer"), package="elsewhere", version="1"
+    )
+    monkeypatch.setattr(architectures.CATALOG, "location", lambda name: location)
+    check: Check = network_check(dataclasses.replace(setup, network=network), measure(setup, moments=()))
+    assert check.subject == NETWORK_CHECK and check.outcome == ("not possible" if objection else "agrees")
+    assert objection in check.detail
