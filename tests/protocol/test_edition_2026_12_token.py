@@ -14,6 +14,7 @@ from fa_registry.metrics import ACCURACY, TOKEN_LOSS, headline_of
 from fa_registry.protocol.builtin_editions import claimed, digests, file_of, provenance_of
 from fa_registry.protocol.engine import judge_all
 from fa_registry.protocol.last_block import last_block_controls
+from fa_registry.protocol.operators import OPERATORS
 from fa_registry.protocol.rules import load_edition, shipped, shipped_editions
 from fa_registry.records import CLASSES, Reading
 from fa_registry.workflows.editions import check_headlines, headline_of_edition, headline_problem
@@ -144,6 +145,14 @@ def test_exactly_at_the_limit_clears_although_binary_fractions_say_less():
     assert depth(over_seeds({1: 1.600001, 2: 1.600001}, {1: 1.65, 2: 1.65})).state == "UNDERCUT"
 
 
+@pytest.mark.parametrize(
+    ("loss", "frozen", "fires"),
+    [(1.6, 1.65, False), (1.600001, 1.65, True), (1.0, 1.65, False), (2.0, 1.65, True), (None, 1.65, None), (1.6, None, None)],
+)
+def test_the_operator_of_one_run_compares_in_the_same_way(loss, frozen, fires):
+    assert OPERATORS["above_reference_minus"].compare(reading(loss), 0.05, reading(frozen)).fires is fires
+
+
 def test_the_interval_pairs_by_seed():
     """Losses and controls scatter by 1 nat, their differences by .01."""
     found = depth(over_seeds({1: 1.0, 2: 2.01, 3: 1.5}, {1: 1.2, 2: 2.2, 3: 1.7}))
@@ -258,9 +267,10 @@ def test_a_margin_over_seeds_needs_the_operator_of_its_metric(tmp_path, quantity
         load_edition(str(path))
 
 
-def test_quantity_and_reference_are_the_same_metric(tmp_path):
+@pytest.mark.parametrize(("quantity", "reference"), [("token_loss", "accuracy"), ("accuracy", "token_loss")])
+def test_quantity_and_reference_are_the_same_metric(tmp_path, quantity, reference):
     path = tmp_path / "mine.toml"
-    text = OWN.format(quantity="token_loss", reference="accuracy", fires="above_reference_minus")
+    text = OWN.format(quantity=quantity, reference=reference, fires="above_reference_minus")
     path.write_text(text, encoding="utf-8")
     with pytest.raises(InvalidFields, match="needs token_loss in both"):
         load_edition(str(path))
