@@ -24,6 +24,7 @@ class Headline:
         margin: the difference between a run and its frozen control. A positive difference means that the run is better.
         scale: margin per unit of the main metric, for example 100 percentage points per unit of accuracy.
         unit: unit of the margin, as text.
+        digits: decimals of a margin in sentences.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Headline:
     margin: str
     scale: float
     unit: str
+    digits: int
 
     @property
     def names(self) -> tuple[str, str, str]:
@@ -67,6 +69,10 @@ class Headline:
         """Position of a better value: above, or below."""
         return "above" if self.sign > 0 else "below"
 
+    def signed(self, margin: float) -> str:
+        """Return a margin with its sign, in as many decimals as the thresholds of its unit need."""
+        return f"{margin:+.{self.digits}f}"
+
     def difference(self, value: float, reference: float) -> float:
         """Return the margin of `value` over `reference`, rounded to 1e-9 of its unit.
 
@@ -90,8 +96,8 @@ class Headline:
         return self.sign * value > self.sign * reference
 
 
-ACCURACY = Headline("accuracy", "frozen_accuracy", "margin_pp", 100.0, "pp")
-TOKEN_LOSS = Headline("token_loss", "frozen_token_loss", "margin_nats", 1.0, "nats")
+ACCURACY = Headline("accuracy", "frozen_accuracy", "margin_pp", 100.0, "pp", 2)
+TOKEN_LOSS = Headline("token_loss", "frozen_token_loss", "margin_nats", 1.0, "nats", 4)
 HEADLINES: Mapping[str, Headline] = MappingProxyType({item.name: item for item in (ACCURACY, TOKEN_LOSS)})
 MARGINS: Mapping[str, Headline] = MappingProxyType({item.margin: item for item in HEADLINES.values()})
 

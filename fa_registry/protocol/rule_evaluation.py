@@ -287,7 +287,8 @@ def _observed(rule: Rule, readings: Sequence[Reading], reference: ControlReferen
     if reference:
         headline = _headline(rule)
         margin = headline.difference(observed.value, reference.reading.value)
-        return f"{observed.value:.4f} against {reference.reading.value:.4f} {reference.text} ({margin:+.2f} {headline.unit})"
+        shown = f"{headline.signed(margin)} {headline.unit}"
+        return f"{observed.value:.4f} against {reference.reading.value:.4f} {reference.text} ({shown})"
     names = [quantity_of(condition.quantity).symbol for condition in rule.conditions[1:]]
     value_texts = [
         f"{name} {reading.value:.6g}" for name, reading in zip(names, further, strict=True) if reading.value is not None
@@ -339,7 +340,7 @@ def judge_over_seeds(rule: Rule, case: RunWithControl, group: SeedGroup) -> Find
         case,
         outcome,
         Reading(margins.mean),
-        "; ".join([f"{margins.mean:+.2f} {margins.headline.unit}{text}: {state}", *notes]),
+        "; ".join([f"{margins.headline.signed(margins.mean)} {margins.headline.unit}{text}: {state}", *notes]),
         quantity=margin,
         limits=limits,
         state=state,
@@ -363,9 +364,10 @@ def _far_seed(criterion: FarSeed, margins: Margins) -> str:
     index = far_value(list(margins.by_seed.values()), criterion.level, criterion.least)
     if index is None:
         return ""
-    seed, unit = list(margins.by_seed)[index], margins.headline.unit
+    seed, headline = list(margins.by_seed)[index], margins.headline
+    margin, unit = headline.signed(margins.by_seed[seed]), headline.unit
     return (
-        f"seed {seed} is an outlier ({margins.by_seed[seed]:+.2f} {unit}; Grubbs' test at level {criterion.level:g}, at least "
+        f"seed {seed} is an outlier ({margin} {unit}; Grubbs' test at level {criterion.level:g}, at least "
         f"{criterion.least:g} {unit} from the nearest other seed), so no interval over the seeds decides"
     )
 
@@ -386,7 +388,8 @@ def _seeds_outcome(rule: Rule, margins: Margins, interim_analysis: int) -> tuple
         if interim_analysis > 1
         else ""
     )
-    text = f" ({level_text(margins.confidence)} interval{reason} {low:+.2f} to {high:+.2f} {unit} over seeds {seeds})"
+    ends = f"{margins.headline.signed(low)} to {margins.headline.signed(high)} {unit}"
+    text = f" ({level_text(margins.confidence)} interval{reason} {ends} over seeds {seeds})"
     if high < rule.threshold:
         return rule.outcome, rule.fired, text
     return ("pass", rule.clear, text) if low >= rule.threshold else ("warn", UNDECIDED, text)
