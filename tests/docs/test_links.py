@@ -37,7 +37,7 @@ def test_readme_leads_to_every_how_to():
     how_tos = {
         target for target in links(INDEX) if target.startswith(("own-", "reading-", "mlflow-", "team-", "reprod"))
     }
-    assert len(how_tos) == 8
+    assert len(how_tos) == 9
     assert {f"docs/{name}" for name in how_tos} <= set(links(ROOT / "README.md"))
 
 
