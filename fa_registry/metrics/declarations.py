@@ -140,7 +140,7 @@ DECLARED: Known = MappingProxyType(
             Metric(
                 "gamma_block_input_mean",
                 "Γ block input",
-                "mean over sites of Γ as published, with the gradient one site too early; only for comparison with "
+                "mean over blocks of Γ as published, with the gradient one site too early; only for comparison with "
                 "published values",
                 "cos",
                 where="epoch",

@@ -129,8 +129,8 @@ def may_share_weights(first: RunSpec, second: RunSpec) -> bool:
     - a penalty or a weight decay that is so small that float32 rounding removes its effect.
 
     The owner of an adopted run states its seed and setting. Two adopted runs are therefore allowed to have the same weights file if
-    only their seeds or settings differ. If their methods, method options, penalties or controls differ, equal weights are reported.
-    In one group, `protocol.paired_runs` counts a shared weights file only once.
+    only their seeds or settings differ. If their method, method options, credit_norm, penalty or control differ, equal weights are
+    reported. In one group, `protocol.paired_runs` counts a shared weights file only once.
     """
     if first.weights and second.weights:
         return _rule(first) == _rule(second)

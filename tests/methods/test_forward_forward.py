@@ -114,7 +114,7 @@ def test_the_label_takes_the_first_pixels_and_leaves_the_others():
 
 def test_every_label_is_shown_where_the_image_has_just_enough_pixels():
     assert PLUGIN.feedback(NetworkShape((4, 4), 10, image=(1, 2, 5)), {"threshold": 1.0}, torch.Generator())
-    with pytest.raises(UsageError, match="at least 10 pixels .the classes., found 9"):
+    with pytest.raises(UsageError, match="at least 10 pixels .one per class., found 9"):
         PLUGIN.feedback(NetworkShape((4, 4), 10, image=(1, 3, 3)), {"threshold": 1.0}, torch.Generator())
 
 
