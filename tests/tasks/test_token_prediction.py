@@ -239,7 +239,7 @@ def test_padding_and_splitting_a_batch_change_no_gradient():
 @pytest.mark.parametrize(
     ("targets", "problem"),
     [
-        (torch.full((4, 3), IGNORED), "at least one counted position"),
+        (torch.full((4, 3), IGNORED), "at least one position that counts"),
         (torch.tensor([[0, 9]]), "expected tokens 0 to 6, because the vocabulary has 7, found 0 to 9"),
         (torch.tensor([[-1, 2]]), "found -1 to 2"),
         (torch.zeros(4, dtype=torch.int64), "expected tokens (samples, positions)"),

@@ -220,7 +220,7 @@ def test_what_is_too_much_for_auto_is_replayed_as_far_as_its_limit_goes(tmp_path
     assert check.outcome == "not possible" and check.detail.startswith("2 of 3 epochs replayed")
     assert replayed(sealed, replay="all").outcome == "agrees"
     monkeypatch.setattr(redrawing, "WHOLE_WORK", 0.5 * work_of(task, 1))
-    assert "--replay all replays the whole training" in replayed(sealed).detail
+    assert "--replay all replays all epochs" in replayed(sealed).detail
 
 
 def test_the_limit_of_auto_lets_a_run_of_the_digits_study_through():
