@@ -286,8 +286,8 @@ def _observed(rule: Rule, readings: Sequence[Reading], reference: ControlReferen
         return observed.reason
     if reference:
         headline = _headline(rule)
-        margin = headline.difference(observed.value, reference.reading.value)
-        return f"{observed.value:.4f} against {reference.reading.value:.4f} {reference.text} ({headline.signed(margin)} {headline.unit})"
+        margin = headline.signed(headline.difference(observed.value, reference.reading.value))
+        return f"{observed.value:.4f} against {reference.reading.value:.4f} {reference.text} ({margin} {headline.unit})"
     names = [quantity_of(condition.quantity).symbol for condition in rule.conditions[1:]]
     value_texts = [
         f"{name} {reading.value:.6g}" for name, reading in zip(names, further, strict=True) if reading.value is not None
@@ -364,8 +364,9 @@ def _far_seed(criterion: FarSeed, margins: Margins) -> str:
     if index is None:
         return ""
     seed, unit = list(margins.by_seed)[index], margins.headline.unit
+    margin = margins.headline.signed(margins.by_seed[seed])
     return (
-        f"seed {seed} is an outlier ({margins.headline.signed(margins.by_seed[seed])} {unit}; Grubbs' test at level {criterion.level:g}, at least "
+        f"seed {seed} is an outlier ({margin} {unit}; Grubbs' test at level {criterion.level:g}, at least "
         f"{criterion.least:g} {unit} from the nearest other seed), so no interval over the seeds decides"
     )
 

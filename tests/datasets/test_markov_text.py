@@ -60,7 +60,9 @@ def test_the_entropy_rate_is_the_difference_of_two_block_entropies(solved):
     pairs = solved.clip(min=0)
     triples = pairs[:, :, None] * transitions()
     assert entropy_rate() == pytest.approx(entropy(triples) - entropy(pairs), abs=1e-10)
-    assert 0.5 < entropy_rate() < math.log(SYMBOLS) - 0.5  # there is something to learn, and something that cannot be learnt
+    assert (
+        0.5 < entropy_rate() < math.log(SYMBOLS) - 0.5
+    )  # there is something to learn, and something that cannot be learnt
 
 
 def test_a_sequence_costs_its_first_target_more(solved):
@@ -92,7 +94,9 @@ def test_the_sequences_follow_the_transitions(position):
     np.add.at(counts, (text[:, position - 2], text[:, position - 1], text[:, position]), 1)
     statistic, cells = chi_square(counts, transitions())
     assert cells > 500
-    assert statistic < cells + 5 * math.sqrt(2 * cells)  # mean and variance of χ²; the rows lose some degrees of freedom
+    assert statistic < cells + 5 * math.sqrt(
+        2 * cells
+    )  # mean and variance of χ²; the rows lose some degrees of freedom
 
 
 @pytest.mark.parametrize("position", [0, LENGTH // 2, LENGTH - 1])

@@ -193,7 +193,9 @@ def test_a_file_that_changes_after_it_was_loaded_is_loaded_again(tmp_path):
     """A process keeps the last data set that it loaded: by content, not by name."""
     path = Path(written(tmp_path, numbered(40)))
     fields = {"method": "bp", "architecture": "causal_transformer", "dataset": f"text:{path}", "epochs": 1}
-    spec = parse_spec({**fields, "seed": 1, "batch_size": 8, "architecture_options": {"d_hidden": 4, "num_blocks": 1, "heads": 1}})
+    spec = parse_spec(
+        {**fields, "seed": 1, "batch_size": 8, "architecture_options": {"d_hidden": 4, "num_blocks": 1, "heads": 1}}
+    )
     first = build_setup(spec, CPU).splits.digest
     path.write_bytes(numbered(41))
     assert build_setup(spec, CPU).splits.digest != first

@@ -82,7 +82,7 @@ def test_no_other_file_takes_the_name(tmp_path, name):
 def test_a_copy_with_another_limit_is_an_edition_of_its_owner_based_on_it(tmp_path):
     text = file_of(NAME).read_text(encoding="utf-8").replace(f'name = "{NAME}"', 'name = "mine"')
     path = tmp_path / "mine.toml"
-    path.write_text(text.replace("threshold = 0.05\nunit = \"nats", "threshold = 0.01\nunit = \"nats"), encoding="utf-8")
+    path.write_text(text.replace('threshold = 0.05\nunit = "nats', 'threshold = 0.01\nunit = "nats'), encoding="utf-8")
     mine = load_edition(str(path))
     assert mine.based_on == NAME and provenance_of(mine.reference) == "own"
     assert [(item.rule, item.field, item.this) for item in mine.reference.differences] == [("D3", "threshold", 0.01)]
@@ -147,7 +147,14 @@ def test_exactly_at_the_limit_clears_although_binary_fractions_say_less():
 
 @pytest.mark.parametrize(
     ("loss", "frozen", "fires"),
-    [(1.6, 1.65, False), (1.600001, 1.65, True), (1.0, 1.65, False), (2.0, 1.65, True), (None, 1.65, None), (1.6, None, None)],
+    [
+        (1.6, 1.65, False),
+        (1.600001, 1.65, True),
+        (1.0, 1.65, False),
+        (2.0, 1.65, True),
+        (None, 1.65, None),
+        (1.6, None, None),
+    ],
 )
 def test_the_operator_of_one_run_compares_in_the_same_way(loss, frozen, fires):
     assert OPERATORS["above_reference_minus"].compare(reading(loss), 0.05, reading(frozen)).fires is fires
@@ -189,7 +196,9 @@ def test_a_seed_far_from_the_others_leaves_depth_undecided():
     margins = dict(enumerate([*near, 0.2]))
     found = depth(over_seeds({seed: 2.0 - value for seed, value in margins.items()}, dict.fromkeys(margins, 2.0)))
     assert (found.outcome, found.state) == ("warn", "UNDECIDED") and found.interval[0] > D3.threshold
-    assert "seed 9 is an outlier" in found.sentence and "at least 0.05 nats from the nearest other seed" in found.sentence
+    assert (
+        "seed 9 is an outlier" in found.sentence and "at least 0.05 nats from the nearest other seed" in found.sentence
+    )
 
 
 @pytest.mark.parametrize(("loss", "frozen"), [(None, 2.0), (1.0, None)])
@@ -211,7 +220,10 @@ def test_a_token_run_under_2026_12_is_not_applicable_with_the_reason():
 
 
 def test_an_accuracy_under_the_token_edition_is_not_applicable_with_the_reason():
-    runs = [record("r1", measurements(accuracy=0.9)), record("f1", measurements(accuracy=0.5), method="bp", control="frozen")]
+    runs = [
+        record("r1", measurements(accuracy=0.9)),
+        record("f1", measurements(accuracy=0.5), method="bp", control="frozen"),
+    ]
     found = depth(runs)
     assert found.outcome == "not_applicable" and "judges the loss per token" in found.observed.reason
 
