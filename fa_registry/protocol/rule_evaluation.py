@@ -286,9 +286,8 @@ def _observed(rule: Rule, readings: Sequence[Reading], reference: ControlReferen
         return observed.reason
     if reference:
         headline = _headline(rule)
-        margin = headline.difference(observed.value, reference.reading.value)
-        shown = f"{headline.signed(margin)} {headline.unit}"
-        return f"{observed.value:.4f} against {reference.reading.value:.4f} {reference.text} ({shown})"
+        margin = headline.signed(headline.difference(observed.value, reference.reading.value))
+        return f"{observed.value:.4f} against {reference.reading.value:.4f} {reference.text} ({margin} {headline.unit})"
     names = [quantity_of(condition.quantity).symbol for condition in rule.conditions[1:]]
     value_texts = [
         f"{name} {reading.value:.6g}" for name, reading in zip(names, further, strict=True) if reading.value is not None
@@ -364,8 +363,8 @@ def _far_seed(criterion: FarSeed, margins: Margins) -> str:
     index = far_value(list(margins.by_seed.values()), criterion.level, criterion.least)
     if index is None:
         return ""
-    seed, headline = list(margins.by_seed)[index], margins.headline
-    margin, unit = headline.signed(margins.by_seed[seed]), headline.unit
+    seed, unit = list(margins.by_seed)[index], margins.headline.unit
+    margin = margins.headline.signed(margins.by_seed[seed])
     return (
         f"seed {seed} is an outlier ({margin} {unit}; Grubbs' test at level {criterion.level:g}, at least "
         f"{criterion.least:g} {unit} from the nearest other seed), so no interval over the seeds decides"

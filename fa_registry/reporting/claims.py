@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 
-from fa_registry.metrics import HEADLINE_GAMMA, SUBJECTS, label_of, quantity_of, subject_of
+from fa_registry.metrics import HEADLINE_GAMMA, SUBJECTS, TOKEN_LOSS, headline_of, label_of, quantity_of, subject_of
 from fa_registry.protocol.credit import carried_text, guard_of
 from fa_registry.protocol.evidence_rules import (
     ADOPTED,
@@ -19,6 +19,7 @@ from fa_registry.protocol.evidence_rules import (
     METHOD,
     NETWORK,
     SEAL,
+    TASK,
     speaks_for_nothing,
 )
 from fa_registry.protocol.last_block import STATE as LAST_BLOCK
@@ -113,19 +114,30 @@ def _claims(runs: Sequence[RunAudit], has_all_runs: bool) -> Iterator[Claim]:
 def _pass_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     """Yield the claim that all seeds pass, with their margin over the frozen control."""
     if not all(map(is_above_frozen, runs)):
-        text = "Every rule of the verdict passes, but none of these rules requires more accuracy than frozen random blocks reach"
-        text = f"{text}. The accuracy must not be reported as the accuracy of trained depth"
+        symbol = _symbol(runs)
+        better = f"a smaller {symbol}" if _is_of_tokens(runs) else f"more {symbol}"
+        text = f"Every rule of the verdict passes, but none of these rules requires {better} than frozen random blocks reach"
+        text = f"{text}. The {symbol} must not be reported as the {symbol} of trained depth"
         yield claim("passes without depth", text, runs, runs)
         yield from depth_claims(runs)
         return
-    key, trained_part = _trained_blocks(runs)
+    (key, trained_part), symbol = _trained_blocks(runs), _symbol(runs)
     yield claim(
         key,
-        f"The method passes: its accuracy may be reported as the accuracy of {trained_part}{cleared_text(runs)}{sampled(runs)}. "
+        f"The method passes: its {symbol} may be reported as the {symbol} of {trained_part}{cleared_text(runs)}{sampled(runs)}. "
         f"Passing does not certify the method: {CAVEAT}",
         runs,
         runs,
     )
+
+
+def _symbol(runs: Sequence[RunAudit]) -> str:
+    """Return the symbol of the runs' main metric, such as `accuracy`."""
+    return headline_of(runs[0].record.measurements.scalars).symbol
+
+
+def _is_of_tokens(runs: Sequence[RunAudit]) -> bool:
+    return headline_of(runs[0].record.measurements.scalars) is TOKEN_LOSS
 
 
 def _trained_blocks(runs: Sequence[RunAudit]) -> tuple[str, str]:
@@ -139,7 +151,7 @@ def _trained_blocks(runs: Sequence[RunAudit]) -> tuple[str, str]:
         return "trained depth", f"trained depth, {moved:.0f} of {blocks} blocks moved"
     return (
         "trained part",
-        f"a network in which {moved:.0f} of {blocks} blocks moved, and not as the accuracy of trained depth",
+        f"a network in which {moved:.0f} of {blocks} blocks moved, and not as the {_symbol(runs)} of trained depth",
     )
 
 
@@ -158,6 +170,9 @@ def _without_gamma(run: RunAudit) -> RunAudit:
 
 def _evidence_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     """Yield claims from the audit's checks of code, network, data and files."""
+    if not runs:
+        return
+    symbol, of_tokens = _symbol(runs), _is_of_tokens(runs)
     reported = {
         (METHOD, "fail"): ("method fails", "No claim about a method with this name is allowed"),
         (METHOD, "warn"): (
@@ -166,13 +181,18 @@ def _evidence_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
         ),
         (CREDIT, "warn"): (
             "near backpropagation",
-            "The accuracy may be claimed only for backpropagation, and not for another credit rule",
+            f"The {symbol} may be claimed only for backpropagation, and not for another credit rule",
         ),
         (NETWORK, "warn"): (
             "answers looked up",
-            "The accuracy must not be claimed for a network that classifies images",
+            f"The {symbol} must not be claimed for a network that "
+            f"{'predicts a token from earlier tokens only' if of_tokens else 'classifies images'}",
         ),
-        (DATA, "warn"): ("test in train", "The accuracy must not be claimed for images that were not used in training"),
+        (TASK, "warn"): ("own task", f"The {symbol} must not be compared with that of a built-in task"),
+        (DATA, "warn"): (
+            "test in train",
+            f"The {symbol} must not be claimed for {'sequences' if of_tokens else 'images'} that were not used in training",
+        ),
         (SEAL, "warn"): (
             "not sealed",
             "The audit could not check from the files that the run is the result of its seed and its method",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from fa_registry.metrics import HEADLINE_GAMMA, SUBJECTS, label_of, over_seeds, symbol_of
+from fa_registry.metrics import HEADLINE_GAMMA, SUBJECTS, headline_of, label_of, over_seeds, symbol_of
 from fa_registry.protocol.edition_schema import REFERENCE_METRICS
 from fa_registry.records import Finding, Reading, RunAudit
 from fa_registry.reporting.report_values import last_site, scalar_metric, site_row
@@ -48,6 +48,7 @@ KEYS: Mapping[str, str] = MappingProxyType(
         "method not measured": "open",
         "near backpropagation": "not",
         "answers looked up": "not",
+        "own task": "not",
         "test in train": "not",
         "not sealed": "open",
         "adopted": "open",
@@ -133,10 +134,18 @@ def passes(run: RunAudit) -> bool:
 
 def author_stated_runs(runs: Iterable[RunAudit], quantities: Sequence[str]) -> str:
     """Return a remark if a finding about these metrics depends on a value stated by the author, else ""."""
-    stated = [finding for run in runs for finding in run.findings if finding.stated and finding.quantity in quantities]
-    if stated and all(finding.reference_run_id for finding in stated):
-        return "; the frozen control is not proven, so its accuracy counts only as stated by the author"
-    return f"; the {label_of('frozen_accuracy')} is stated by the author, not measured here" if stated else ""
+    stated = [
+        (finding, headline_of(run.record.measurements.scalars))
+        for run in runs
+        for finding in run.findings
+        if finding.stated and finding.quantity in quantities
+    ]
+    if not stated:
+        return ""
+    headline = stated[0][1]
+    if all(finding.reference_run_id for finding, _ in stated):
+        return f"; the frozen control is not proven, so its {headline.symbol} counts only as stated by the author"
+    return f"; the {label_of(headline.frozen)} is stated by the author, not measured here"
 
 
 def observed_text(finding: Finding) -> str:

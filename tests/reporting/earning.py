@@ -27,11 +27,10 @@ def a_run(*findings: Finding, seed: int = 42, verdict: str = "pass", **changes) 
 def depth(
     state: str, outcome: str, mean: float, ends: tuple[float, float] | None, limit: float = 2.0, **changes
 ) -> Finding:
-    fields = {"confidence": 0.95 if ends else None, "seeds": 3 if ends else 1, **changes}
+    fields = {"quantity": "margin_pp", "confidence": 0.95 if ends else None, "seeds": 3 if ends else 1, **changes}
     return a_finding(
         "D3",
         outcome,
-        quantity="margin_pp",
         observed=Reading(mean),
         interval=ends,
         threshold=limit,
