@@ -134,16 +134,12 @@ def passes(run: RunAudit) -> bool:
 
 def author_stated_runs(runs: Iterable[RunAudit], quantities: Sequence[str]) -> str:
     """Return a remark if a finding about these metrics depends on a value stated by the author, else ""."""
-    stated = [
-        (finding, headline_of(run.record.measurements.scalars))
-        for run in runs
-        for finding in run.findings
-        if finding.stated and finding.quantity in quantities
-    ]
+    judged = ((run, finding) for run in runs for finding in run.findings)
+    stated = [(run, finding) for run, finding in judged if finding.stated and finding.quantity in quantities]
     if not stated:
         return ""
-    headline = stated[0][1]
-    if all(finding.reference_run_id for finding, _ in stated):
+    headline = headline_of(stated[0][0].record.measurements.scalars)
+    if all(finding.reference_run_id for _, finding in stated):
         return f"; the frozen control is not proven, so its {headline.symbol} counts only as stated by the author"
     return f"; the {label_of(headline.frozen)} is stated by the author, not measured here"
 

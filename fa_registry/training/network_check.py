@@ -25,6 +25,7 @@ from fa_registry.training.run_setup import RunSetup
 SAMPLES = 1_000  # test samples of the probes, drawn from the run's seed; all of a smaller test set
 ALONE = 64  # samples that are also classified one at a time
 NOISE = 0.01  # fraction of the images' standard deviation: invisible noise that changes the bits of every pixel
+CUTS = 8  # positions after which tokens are replaced, evenly spaced, and the last one
 TOKEN_MARGIN = 0.2  # nats per token by which a test loss may be smaller than a training loss
 MARGIN = 0.05  # difference of accuracy: rounding and noise change far less, a lookup gains far more
 DEVIATIONS = 4.0  # standard deviations of sampling noise that every probe allows
@@ -117,23 +118,25 @@ def network_check(setup: RunSetup, measured: Measurements) -> Check | None:
 def _token_check(setup: RunSetup) -> Check:
     """Check that a network predicts a token from the earlier tokens of the same sequence only."""
     inputs, random = setup.splits.test_images[:ALONE], stream(setup, "network_check")
-    half = inputs.shape[1] // 2
-    later = torch.randint(0, setup.card.classes, inputs[:, half:].shape, generator=random).to(inputs)
+    length = inputs.shape[1]
+    other = torch.randint(0, setup.card.classes, inputs.shape, generator=random).to(inputs)
+    cuts = sorted({max(1, length * part // CUTS) for part in range(1, CUTS)} | {length - 1})
     train_indices = torch.randperm(len(setup.splits.train_labels), generator=random)[:SAMPLES].to(setup.device)
     train = (setup.splits.train_images[train_indices], setup.splits.train_labels[train_indices])
     test = (setup.splits.test_images[:SAMPLES], setup.splits.test_labels[:SAMPLES])
     headline = setup.task.card.headline
     try:
         with torch.inference_mode(), eval_mode(setup.network):
-            changed = setup.network(torch.cat([inputs[:, :half], later], dim=1))[:, :half].argmax(dim=-1)
-            causal = (setup.network(inputs)[:, :half].argmax(dim=-1) == changed).double().mean().item()
+            logits = setup.network(inputs)
+            changed = (setup.network(torch.cat([inputs[:, :cut], other[:, cut:]], dim=1)) for cut in cuts)
+            causal = min(_same_logits(logits[:, :cut], one[:, :cut]) for cut, one in zip(cuts, changed, strict=True))
         alone = _same_alone(setup, inputs)
         train_loss, test_loss = (setup.task.evaluate(setup.network, *part)[headline].value for part in (train, test))
     except Exception as error:  # a network may fail on batches that it does not know
         return Check(NETWORK_CHECK, "not possible", f"a probe of the network failed: {type(error).__name__}: {error}")
     objections = []
-    if causal < 1 - MARGIN:
-        objections.append(f"{1 - causal:.0%} of the predictions change if only later tokens of the sequence change")
+    if causal < 1:
+        objections.append(f"{1 - causal:.1%} of the outputs change if only later tokens of the sequence change")
     if alone < 1 - MARGIN:
         objections.append(f"{1 - alone:.0%} of the predictions change in a batch of one sequence")
     if None not in (train_loss, test_loss) and test_loss < train_loss - TOKEN_MARGIN:
@@ -150,6 +153,11 @@ def _token_check(setup: RunSetup) -> Check:
         f"{causal:.0%} of the predictions do not depend on later tokens, {alone:.0%} do not depend on other sequences; "
         f"loss per token {test_loss:.4f} on the test set, {train_loss:.4f} on training sequences",
     )
+
+
+def _same_logits(logits: Tensor, changed: Tensor) -> float:
+    """Return the fraction of positions whose logits (N, T, V) are equal up to rounding."""
+    return torch.isclose(logits, changed, rtol=1e-3, atol=1e-3).all(dim=-1).double().mean().item()
 
 
 def task_check(setup: RunSetup) -> Check | None:

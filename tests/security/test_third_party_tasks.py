@@ -140,20 +140,28 @@ SMALL = {"d_hidden": 8, "num_blocks": 1, "heads": 2}
 
 
 class Mixing(nn.Module):
-    """A block that adds to every position the mean over an axis: 0 are other sequences, 1 are all positions."""
+    """A block that adds the mean over an axis: 0 are other sequences, 1 are all positions, 2 looks one token ahead, late."""
 
     def __init__(self, axis: int | None):
         super().__init__()
         self.axis, self.weight = axis, nn.Parameter(torch.eye(8))
 
     def forward(self, tokens):
+        if self.axis == 2:
+            ahead = torch.cat([tokens[:, 1:], tokens[:, -1:]], dim=1)
+            return ahead * (torch.arange(tokens.shape[1]) > tokens.shape[1] // 2)[:, None] @ self.weight.T
         mixed = tokens if self.axis is None else tokens.mean(dim=self.axis, keepdim=True).expand_as(tokens) * 8
         return mixed @ self.weight.T
 
 
 @pytest.mark.parametrize(
     ("axis", "objection"),
-    [(None, ""), (1, "if only later tokens of the sequence change"), (0, "change in a batch of one sequence")],
+    [
+        (None, ""),
+        (1, "if only later tokens of the sequence change"),
+        (2, "if only later tokens of the sequence change"),
+        (0, "change in a batch of one sequence"),
+    ],
 )
 def test_a_token_network_must_not_depend_on_later_tokens_or_other_sequences(monkeypatch, axis, objection):
     spec = parse_spec(
