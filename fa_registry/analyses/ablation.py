@@ -129,7 +129,7 @@ def worst(decisions: Iterable[str]) -> str:
 MOST = 12  # instruments, which form 4,095 sets; for more instruments only the sets of the ladder are computed
 FULL = "full protocol"
 LADDER = (
-    AnalysisColumn("instruments", "names of the instruments (accuracy, Γ or rules) in the set"),
+    AnalysisColumn("instruments", f"names of the instruments ({ACCURACY.symbol}, {GAMMA} or rules) in the set"),
     AnalysisColumn(
         "methods_rejected",
         "methods that the set of instruments rejects; a method counts once per setting",

@@ -57,14 +57,14 @@ def test_filters_that_hide_errors_or_markup_do_not_exist(name, page):
 @pytest.mark.parametrize("name", ["page.html.j2", "page.md.j2"])
 @pytest.mark.parametrize("value", [0.5, float("nan"), None, True, ("a",)])
 def test_what_is_neither_text_nor_a_whole_number_must_pass_a_filter(render, name, value):
-    with pytest.raises(UsageError, match="line 1: TypeError: .*write numbers with num"):
+    with pytest.raises(UsageError, match="line 1: TypeError: .*write other numbers with num"):
         render("{{ value }}", name, value=value)
 
 
 def test_what_breaks_in_a_shipped_template_is_a_bug_and_shows_its_traceback(tmp_path, monkeypatch):
     monkeypatch.setattr("fa_registry.bundled_files.templates", lambda: tmp_path)
     (tmp_path / "page.html.j2").write_text("{{ value }}", encoding="utf-8")
-    with pytest.raises(TypeError, match="write numbers with num"):
+    with pytest.raises(TypeError, match="write other numbers with num"):
         TemplateRenderer().render("page.html.j2", {"value": 0.5})
 
 

@@ -72,12 +72,12 @@ def test_the_audit_table_the_comparison_and_the_terminal_say_which_mean_it_is(tm
     report = report_of(GROWTH)
     words = audit_table(report, tmp_path)
     length, growth, gradient = (DECLARED[name].symbol for name in ("h_L", "growth_max", "g_L"))
-    said = words.split("geometric means of ")[1].split(";")[
+    said = words.split("geometric means over seeds for ")[1].split(";")[
         0
     ]  # of these and of whatever else the table `audit` has of that kind
     assert all(symbol in said for symbol in (length, growth, gradient)) and "accuracy" not in said, said
-    assert "geometric means of" in written(report, tmp_path)["audit_table.tex"]
-    assert "geometric means of" in compare_context(report, list(groups(report))).means
+    assert "geometric means over seeds for" in written(report, tmp_path)["audit_table.tex"]
+    assert "geometric means over seeds for" in compare_context(report, list(groups(report))).means
 
 
 def test_a_seed_that_is_not_finite_leaves_no_mean_on_the_page_and_in_the_terminal(tmp_path):

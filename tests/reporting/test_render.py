@@ -230,7 +230,7 @@ def test_a_link_out_of_the_folder_is_refused(mine, tmp_path):
     (tmp_path / "secret").write_text("secret")
     folder = mine(index_html="{% include 'part.j2' %}")
     (folder / "part.j2").symlink_to(tmp_path / "secret")
-    assert template_problems(folder) == ["part.j2: this file is a link that leads out of the folder"]
+    assert template_problems(folder) == ["part.j2: this file is a link that leads out of the folder; copy the file into the folder"]
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_what_lies_beside_templates_is_nobodys_business(mine):
 
 
 def test_a_folder_that_is_not_there(tmp_path):
-    with pytest.raises(InvalidFields, match="there is no folder"):
+    with pytest.raises(InvalidFields, match="found no folder"):
         check_templates(tmp_path / "none")
     check_templates(None)
 

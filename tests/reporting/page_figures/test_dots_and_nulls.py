@@ -121,7 +121,7 @@ def test_what_is_exact_by_construction_is_marked_and_not_judged(rich):
     cards = {"methods/fa": {"exact_sites": "last"}}
     with styled():
         plate = gamma_panel(groups(rich), 100, cards)
-    assert "A hollow dot is exact by construction" in plate.caption and "fa 0, 1, 2, 3;" in plate.alt
+    assert "At a hollow dot, Γ = 1 by construction" in plate.caption and "fa 0, 1, 2, 3;" in plate.alt
 
 
 @pytest.mark.parametrize("length", [0, 1, 40])

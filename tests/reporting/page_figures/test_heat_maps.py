@@ -56,7 +56,7 @@ def test_plates_are_drawn_in_words_and_numbers_the_same_every_time(report):
         plates = heat_panels(ordered, 100, report.cards)
         assert plates == heat_panels(ordered, 100, report.cards)
     growth, gamma = plates
-    assert "beyond the limit of D1, 50" in growth.caption and "Blue is positive" in gamma.caption
+    assert "beyond the limit of D1, 50" in growth.caption and "Blue cells are positive" in gamma.caption
     assert growth.alt.startswith(f"{DECLARED['growth'].title} by site and epoch, mean over seeds. bp ends between")
     assert [line.name for line in growth.groups[0].rows] == ["site 1", "site 2", "site 3", "site 4"]
     assert growth.columns == tuple(f"epoch {epoch}" for epoch in EPOCHS)
