@@ -117,10 +117,10 @@ BAD = {
     ),
     "binary": (
         lambda folder: written(folder, b"x" * 1_234 + b"\xff\xfe" + b"x" * LEAST),
-        "found a byte that is no UTF-8 at position 1,234",
+        "found a byte at position 1,234 that is not UTF-8",
     ),
-    "latin-1": (lambda folder: written(folder, "ä".encode("latin-1") * LEAST), "no UTF-8 at position 0"),
-    "cut character": (lambda folder: written(folder, b"x" * LEAST + "€".encode()[:2]), "no UTF-8 at position"),
+    "latin-1": (lambda folder: written(folder, "ä".encode("latin-1") * LEAST), "found a byte at position 0 that is not UTF-8"),
+    "cut character": (lambda folder: written(folder, b"x" * LEAST + "€".encode()[:2]), "that is not UTF-8"),
     "long name": (lambda folder: str(folder / ("x" * 300)), "found no file|cannot be read: File name too long"),
     "null byte": (lambda folder: f"{folder}/a\0b", "found no file|cannot be read"),
     "fifo": (lambda folder: _fifo(folder), "found no file"),
@@ -151,7 +151,7 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path):
 def test_an_error_while_reading_is_one_clear_error(tmp_path, monkeypatch):
     path = written(tmp_path, numbered(40))
     monkeypatch.setattr(Path, "read_bytes", _fails)
-    with pytest.raises(UsageError, match=rf"data set text:{path}: cannot be read: Input/output error"):
+    with pytest.raises(UsageError, match=rf"data set text:{path}: the file cannot be read: Input/output error"):
         datasets.get(f"text:{path}")
 
 
@@ -170,7 +170,7 @@ def test_a_text_whose_tokens_exceed_the_memory_is_refused(tmp_path, monkeypatch)
         monkeypatch.setattr(os, "sysconf", lambda name: sizes[name] if name in sizes else genuine(name))
 
     machine(needed)
-    with pytest.raises(UsageError, match="the tokens need 0.0 GiB; this machine has 0.0 GiB"):
+    with pytest.raises(UsageError, match="the tokens need 0.0 GiB of memory; this machine has 0.0 GiB"):
         datasets.get(f"text:{path}")
     machine(2 * needed)
     assert datasets.get(f"text:{path}").card.train_samples == 36
@@ -214,7 +214,7 @@ def test_the_family_has_a_card_for_lists():
         ("text:nofile", "found no file"),
         ("text:.", "found a folder"),
         ("text:empty.txt", f"expected at least {LEAST:,} bytes, found 0"),
-        ("text:binary.txt", "no UTF-8 at position 0"),
+        ("text:binary.txt", "found a byte at position 0 that is not UTF-8"),
     ],
 )
 def test_a_bad_file_ends_the_command_before_training(workplace, dataset, message):

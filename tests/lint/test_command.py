@@ -64,7 +64,7 @@ def test_a_notebook_is_named_with_its_cell(lint, tmp_path):
     [
         (("nowhere",), "no such file or folder: nowhere"),
         (("empty",), "no .py or .ipynb file in empty"),
-        (("empty", "--json", "--sarif"), "choose one"),
+        (("empty", "--json", "--sarif"), "pass only one of them"),
         ((), "Missing argument"),
     ],
 )

@@ -88,7 +88,7 @@ def test_a_capture_that_broke_off_names_what_broke_it():
     step, _ = collect(broken)
     for batch in torch.arange(12).split(2):
         step(batch)
-    assert step.func.how.endswith("be captured: operation not permitted when stream is capturing")
+    assert step.func.how.endswith("be captured as a CUDA graph: operation not permitted when stream is capturing")
 
 
 @pytest.fixture

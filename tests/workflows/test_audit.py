@@ -290,7 +290,7 @@ def test_a_wrong_request_is_refused_before_anything_is_measured(trained, workpla
     result = trained(*AUDIT, "--out", "taken", "--templates", "none", "--edition", "2099-01")
     assert result.exit_code == 2
     for words in (
-        "out: taken is a file",
+        "out: expected a folder, found the file taken",
         "templates: expected a folder with .j2 files, found no folder none",
         "unknown edition '2099-01'",
     ):

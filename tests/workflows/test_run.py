@@ -91,7 +91,7 @@ def test_a_page_whose_place_is_taken_is_a_problem_before_anything_is_measured(tm
     problems: list[str] = []
     checked_pages(ReportOutput(str(tmp_path)), problems)
     assert [problem.replace(str(tmp_path), "") for problem in problems] == [
-        "out: expected a folder, found the file /forms; name another folder",
+        "out: expected a folder, found the file /forms; move the file away or choose another folder",
         *(
             f"out: expected a file or nothing at /{name}, found a folder; move the folder away or choose another folder"
             for name in ("index.html", "audit_table.tex", "audit.json")
