@@ -110,16 +110,19 @@ BAD = {
     "no path": (lambda folder: "", "expected text:PATH with the path of a UTF-8 text file, for example text:README.md"),
     "no file": (lambda folder: str(folder / "none.txt"), "expected text:PATH .*, found no file"),
     "folder": (lambda folder: str(folder), "expected text:PATH .*, found a folder"),
-    "empty": (lambda folder: written(folder, b""), f"expected at least {LEAST:,} bytes, found 0"),
+    "empty": (lambda folder: written(folder, b""), f"expected a file of at least {LEAST:,} bytes, found 0"),
     "short": (
         lambda folder: written(folder, b"x" * (LEAST - 1)),
-        f"expected at least {LEAST:,} bytes, found {LEAST - 1:,}",
+        f"expected a file of at least {LEAST:,} bytes, found {LEAST - 1:,}",
     ),
     "binary": (
         lambda folder: written(folder, b"x" * 1_234 + b"\xff\xfe" + b"x" * LEAST),
         "found a byte at position 1,234 that is not UTF-8",
     ),
-    "latin-1": (lambda folder: written(folder, "ä".encode("latin-1") * LEAST), "found a byte at position 0 that is not UTF-8"),
+    "latin-1": (
+        lambda folder: written(folder, "ä".encode("latin-1") * LEAST),
+        "found a byte at position 0 that is not UTF-8",
+    ),
     "cut character": (lambda folder: written(folder, b"x" * LEAST + "€".encode()[:2]), "that is not UTF-8"),
     "long name": (lambda folder: str(folder / ("x" * 300)), "found no file|cannot be read: File name too long"),
     "null byte": (lambda folder: f"{folder}/a\0b", "found no file|cannot be read"),
@@ -213,7 +216,7 @@ def test_the_family_has_a_card_for_lists():
         ("text:", "expected text:PATH"),
         ("text:nofile", "found no file"),
         ("text:.", "found a folder"),
-        ("text:empty.txt", f"expected at least {LEAST:,} bytes, found 0"),
+        ("text:empty.txt", f"expected a file of at least {LEAST:,} bytes, found 0"),
         ("text:binary.txt", "found a byte at position 0 that is not UTF-8"),
     ],
 )

@@ -230,7 +230,9 @@ def test_a_link_out_of_the_folder_is_refused(mine, tmp_path):
     (tmp_path / "secret").write_text("secret")
     folder = mine(index_html="{% include 'part.j2' %}")
     (folder / "part.j2").symlink_to(tmp_path / "secret")
-    assert template_problems(folder) == ["part.j2: this file is a link that leads out of the folder; copy the file into the folder"]
+    assert template_problems(folder) == [
+        "part.j2: this file is a link that leads out of the folder; copy the file into the folder"
+    ]
 
 
 @pytest.mark.parametrize(
