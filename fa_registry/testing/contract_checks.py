@@ -163,17 +163,21 @@ def not_secretly_bp(setting: Setting) -> CheckOutcome:
 def cosines_with_bp(case: NetworkCase) -> dict[str, float]:
     """Return the cosines of credits and updates with those of backpropagation.
 
-    Sites whose credit is exact according to the card are left out.
+    Sites whose credit is exact according to the card are left out. So is a weight that the readout shares, such as the
+    token embedding of a tied head: it also receives the exact gradient of the head.
 
     Returns:
         Mapping from a description, such as "the credit at site 2", to the cosine.
     """
+    every_name = case.network.named_parameters(remove_duplicate=False)
+    in_readout = {id(weight) for name, weight in every_name if part_of(name) == "readout"}
+    shared = {name for name, weight in case.network.named_parameters() if id(weight) in in_readout}
     inputs = case.inputs()
     step_gradients, true_gradients, credits = case.step(), case.true_step(), case.credits(inputs)
     cosines = {}
     for site in (site for site in range(case.blocks + 1) if not case.exact[site]):
         part = f"blocks.{site - 1}" if site else "embed"
-        names = [name for name in step_gradients if part_of(name) == part]
+        names = [name for name in step_gradients if part_of(name) == part and name not in shared]
         if names:  # an embedding may have no weights
             cosines[f"the update of {part}"] = cosine(
                 [step_gradients[name] for name in names], [true_gradients[name] for name in names]

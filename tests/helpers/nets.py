@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from fa_registry import architectures
+from fa_registry.architectures.base import TOKENS
 from fa_registry.records import Scalar
 from fa_registry.training.run_setup import RunSetup
 from tests.helpers.tiny_tasks import tiny_task
 
 TINY: dict[str, dict[str, Scalar]] = {
+    "causal_transformer": {"d_hidden": 8, "num_blocks": 2, "heads": 2},
     "linear_lq": {"num_blocks": 2, "learn": True},
     "mlp": {"d_hidden": 8, "num_blocks": 2},
     "resmlp": {"d_hidden": 8, "num_blocks": 2},
@@ -22,11 +25,12 @@ TINY: dict[str, dict[str, Scalar]] = {
 
 def of(architecture: str, **changes: Any) -> dict[str, Any]:
     """`changes` for tiny_spec that put it on this architecture, tiny."""
-    return {"architecture": architecture, "architecture_options": TINY[architecture], **changes}
+    dataset = "markov_text" if architectures.CATALOG.get(architecture).card.inputs == TOKENS else "digits"
+    return {"architecture": architecture, "architecture_options": TINY[architecture], "dataset": dataset, **changes}
 
 
 def short_task(architecture: str, samples: int = 128, **changes: Any) -> RunSetup:
-    """A task on digits that trains on the first `samples` alone."""
+    """A task on digits, or Markov text for a network of tokens, that trains on the first `samples` alone."""
     task = tiny_task(**of(architecture, **changes))
     splits = dataclasses.replace(
         task.splits, train_images=task.splits.train_images[:samples], train_labels=task.splits.train_labels[:samples]
