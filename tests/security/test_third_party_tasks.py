@@ -11,6 +11,7 @@ import torch
 from click.testing import CliRunner
 from torch import nn
 
+from fa_registry import architectures
 from fa_registry.architectures.base import Network
 from fa_registry.cli import main
 from fa_registry.errors import PluginError
@@ -18,7 +19,7 @@ from fa_registry.protocol.evidence_rules import evidence
 from fa_registry.records import NETWORK_CHECK, TASK_CHECK, Check, Integrity, Reading
 from fa_registry.tasks import CATALOG, reported_metrics
 from fa_registry.training.measuring import measure, with_conventions
-from fa_registry.training.network_check import network_check, task_check
+from fa_registry.training.network_check import MOST_CUTS, cuts, network_check, task_check
 from fa_registry.training.run_setup import build_setup, build_setup_from_splits
 from fa_registry.training.specs import parse_spec
 from tests.builders import record
@@ -140,45 +141,71 @@ SMALL = {"d_hidden": 8, "num_blocks": 1, "heads": 2}
 
 
 class Mixing(nn.Module):
-    """A block that adds the mean over an axis: 0 are other sequences, 1 are all positions, 2 looks one token ahead, late."""
+    """A block that adds what `seen` selects: `own` token, mean over `sequences`, over `positions`, or tokens ahead."""
 
-    def __init__(self, axis: int | None):
+    def __init__(self, seen: str):
         super().__init__()
-        self.axis, self.weight = axis, nn.Parameter(torch.eye(8))
+        self.seen, self.weight = seen, nn.Parameter(torch.eye(8))
 
     def forward(self, tokens):
-        if self.axis == 2:
-            ahead = torch.cat([tokens[:, 1:], tokens[:, -1:]], dim=1)
-            return ahead * (torch.arange(tokens.shape[1]) > tokens.shape[1] // 2)[:, None] @ self.weight.T
-        mixed = tokens if self.axis is None else tokens.mean(dim=self.axis, keepdim=True).expand_as(tokens) * 8
+        ahead = torch.cat([tokens[:, 1:], tokens[:, -1:]], dim=1)
+        position = torch.arange(tokens.shape[1])[:, None]
+        mixed = {
+            "own": tokens,
+            "sequences": tokens.mean(dim=0, keepdim=True).expand_as(tokens) * 8,
+            "positions": tokens.mean(dim=1, keepdim=True).expand_as(tokens) * 8,
+            "ahead, late": ahead * (position > tokens.shape[1] // 2),
+            "ahead, at position 9": ahead * (position == 9),
+            "ahead, in feature 0": ahead * (torch.arange(8) == 0),
+        }[self.seen]
         return mixed @ self.weight.T
 
 
+LATER = "if only later tokens of the sequence change"
+
+
+def token_check(monkeypatch, block: nn.Module) -> Check:
+    """Return the check of a third-party network with one block and a head that ignores feature 0."""
+    spec = parse_spec({**FIELDS, "method": "bp", "architecture": "causal_transformer", "architecture_options": SMALL})
+    setup = build_setup(spec, CPU)
+    torch.manual_seed(0)
+    network = Network(nn.Embedding(32, 8), [block], None, nn.Linear(8, 32))
+    nn.init.ones_(network.out_head.weight[:, :1])  # feature 0 changes all logits alike, and so no prediction
+    original = architectures.CATALOG.location("causal_transformer")
+    location = dataclasses.replace(original, package="elsewhere", version="1")
+    monkeypatch.setattr(architectures.CATALOG, "location", lambda name: location)
+    return network_check(dataclasses.replace(setup, network=network), measure(setup, moments=()))
+
+
 @pytest.mark.parametrize(
-    ("axis", "objection"),
+    ("seen", "objection"),
     [
-        (None, ""),
-        (1, "if only later tokens of the sequence change"),
-        (2, "if only later tokens of the sequence change"),
-        (0, "change in a batch of one sequence"),
+        ("own", ""),
+        ("ahead, in feature 0", ""),
+        ("positions", f"the predictions at 31 of 32 positions change {LATER}"),
+        ("ahead, late", f"the predictions at 14 of 32 positions change {LATER}, first at position 17"),
+        ("ahead, at position 9", f"the predictions at 1 of 32 positions change {LATER}, first at position 9"),
+        ("sequences", "change in a batch of one sequence"),
     ],
 )
-def test_a_token_network_must_not_depend_on_later_tokens_or_other_sequences(monkeypatch, axis, objection):
-    spec = parse_spec(
-        {"method": "bp", "architecture": "causal_transformer", "dataset": "markov_text", "seed": 1, "epochs": 1}
-    )
-    small = dataclasses.replace(
-        spec, architecture_options={**spec.architecture_options, "d_hidden": 8, "num_blocks": 1, "heads": 2}
-    )
-    setup = build_setup(small, CPU)
-    torch.manual_seed(0)
-    network = Network(nn.Embedding(32, 8), [Mixing(axis)], None, nn.Linear(8, 32))
-    from fa_registry import architectures
-
-    location = dataclasses.replace(
-        architectures.CATALOG.location("causal_transformer"), package="elsewhere", version="1"
-    )
-    monkeypatch.setattr(architectures.CATALOG, "location", lambda name: location)
-    check: Check = network_check(dataclasses.replace(setup, network=network), measure(setup, moments=()))
-    assert check.subject == NETWORK_CHECK and check.outcome == ("not possible" if objection else "agrees")
+def test_a_token_network_must_not_depend_on_later_tokens_or_other_sequences(monkeypatch, seen, objection):
+    check = token_check(monkeypatch, Mixing(seen))
+    assert check.subject == NETWORK_CHECK and check.outcome == ("not possible" if objection else "agrees"), check.detail
     assert objection in check.detail
+
+
+class Diverged(nn.Module):
+    def forward(self, tokens):
+        return tokens * torch.inf
+
+
+def test_a_diverged_token_network_is_not_accused(monkeypatch):
+    check = token_check(monkeypatch, Diverged())
+    assert check.outcome == "agrees" and "loss per token nan" in check.detail
+
+
+def test_all_positions_are_followed_by_a_cut_up_to_the_limit():
+    assert cuts(1).tolist() == [] and cuts(2).tolist() == [1]
+    assert cuts(64).tolist() == list(range(1, 64)) and cuts(MOST_CUTS + 1).tolist() == list(range(1, MOST_CUTS + 1))
+    longer = cuts(10 * MOST_CUTS)
+    assert len(longer.unique()) == MOST_CUTS and (longer[0], longer[-1]) == (1, 10 * MOST_CUTS - 1)
