@@ -26,10 +26,12 @@ from fa_registry.training.run_setup import RunSetup
 SAMPLES = 1_000  # test samples of the probes, drawn from the run's seed; all of a smaller test set
 ALONE = 64  # samples that are also classified one at a time
 NOISE = 0.01  # fraction of the images' standard deviation: invisible noise that changes the bits of every pixel
-MOST_CUTS = 512  # positions after which tokens are replaced: all positions of a sequence of at most MOST_CUTS + 1 tokens
+MOST_CUTS = (
+    512  # positions after which tokens are replaced: all positions of a sequence of at most MOST_CUTS + 1 tokens
+)
 ROWS = 512  # sequences with replaced tokens
-# Absolute and relative change of a log-probability that rounding may cause, in nats. If a sequence keeps its row, causal_transformer
-# has a change of 0 on the CPU in float32, bfloat16 and float16. A change below SAME is too small to improve a loss.
+# Absolute and relative change of a log-probability that rounding may cause, in nats. If a sequence keeps its row, the change of
+# causal_transformer is 0 on the CPU in float32, bfloat16 and float16. A change below SAME is too small to improve a loss.
 SAME = 1e-3
 TOKEN_MARGIN = 0.2  # nats per token by which a test loss may be smaller than a training loss
 MARGIN = 0.05  # difference of accuracy: rounding and noise change far less, a lookup gains far more

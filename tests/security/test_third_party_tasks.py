@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -16,8 +17,9 @@ from fa_registry.architectures.base import Network
 from fa_registry.cli import main
 from fa_registry.errors import PluginError
 from fa_registry.protocol.evidence_rules import evidence
-from fa_registry.records import NETWORK_CHECK, TASK_CHECK, Check, Integrity, Reading
+from fa_registry.records import NETWORK_CHECK, TASK_CHECK, Check, Integrity
 from fa_registry.tasks import CATALOG, reported_metrics
+from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.training.measuring import measure, with_conventions
 from fa_registry.training.network_check import MOST_CUTS, cuts, network_check, task_check
 from fa_registry.training.run_setup import build_setup, build_setup_from_splits
@@ -42,10 +44,13 @@ def run(*arguments: str):
     return CliRunner().invoke(main, list(arguments))
 
 
-LIAR = """
-    def evaluate(self, network, inputs, targets):
-        return {RETURNED}
+RETURNS = """
+    def {}(self, *given):
+        import torch
+        mean = torch.tensor(0.5)
+        return {}
 """
+FIELDS_OF_SMOOTH = ["--dataset", "smooth_digits", "--set", "architecture.d_hidden=16,architecture.num_blocks=2"]
 
 
 @pytest.fixture
@@ -76,9 +81,19 @@ def test_runs_of_an_honest_third_party_task_are_verified_and_at_most_warned(inst
     install()
     store = f"sqlite:///{tmp_path}/store.db"
     for control, method in (("none", "dfa"), ("frozen", "bp")):
-        fields = ["--dataset", "smooth_digits", "--set", "architecture.d_hidden=16,architecture.num_blocks=2"]
         trained = run(
-            "train", *fields, "--method", method, "--control", control, "--seed", "1", "--epochs", "1", "--store", store
+            "train",
+            *FIELDS_OF_SMOOTH,
+            "--method",
+            method,
+            "--control",
+            control,
+            "--seed",
+            "1",
+            "--epochs",
+            "1",
+            "--store",
+            store,
         )
         assert trained.exit_code == 0, trained.output
     audited = run(
@@ -87,19 +102,98 @@ def test_runs_of_an_honest_third_party_task_are_verified_and_at_most_warned(inst
     assert audited.exit_code == 0 and "integrity" not in audited.output, audited.output
     form = next((tmp_path / "out" / "forms").glob("dfa-*.md")).read_text(encoding="utf-8")
     assert "THIRD-PARTY TASK" in form and "verified" in form and "PASS" not in form
+    page = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    for package in ("label_smoothing", "smooth_digits"):
+        assert f"Code of another package was imported: {package} 1.0, SHA-256 of its files" in page
 
 
 @pytest.mark.parametrize(
-    ("returned", "problem"),
+    ("function", "returned", "problem"),
     [
-        ('{"accuracy": Reading(1.7)}', "expected an accuracy from 0 to 1"),
-        ('{"h_L": Reading(1.0)}', "only diagnostics measure: h_L"),
+        ("evaluate", "None", "expected a mapping from metric names to Readings, found None"),
+        ("evaluate", "[Reading(0.5)]", "expected a mapping from metric names to Readings, found a list"),
+        ("evaluate", "{'accuracy': 0.5}", "accuracy: expected a Reading, as Reading.of returns it, found a float"),
+        ("evaluate", "{'accuracy': None}", "accuracy: expected a Reading, as Reading.of returns it, found a NoneType"),
+        (
+            "evaluate",
+            "{'accuracy': Reading(mean)}",
+            "accuracy: expected a Python number, as in Reading.of, found a Tensor",
+        ),
+        ("evaluate", "{'accuracy': Reading(float('nan'))}", "raised ValueError: expected a finite number, found nan"),
+        ("evaluate", "{'accuracy': Reading(float('inf'))}", "raised ValueError: expected a finite number, found inf"),
+        ("evaluate", "{'mine': Reading(0.5)}", "expected the main metric 'accuracy' of the card, found mine"),
+        ("evaluate", "{}", "expected the main metric 'accuracy' of the card, found none"),
+        ("evaluate", "{0: Reading(0.5)}", "expected the name of a metric as text, found 0"),
+        ("evaluate", "{'accuracy': Reading(1.7)}", "accuracy: expected a value from 0 to 1, found 1.7"),
+        ("evaluate", "{'h_L': Reading(1.0)}", "expected no built-in metrics that only diagnostics measure, found h_L"),
+        ("train_metrics", "None", "expected a mapping from metric names to Readings, found None"),
+        (
+            "train_metrics",
+            "{'accuracy_train': Reading(-0.1)}",
+            "accuracy_train: expected a value from 0 to 1, found -0.1",
+        ),
+        (
+            "train_metrics",
+            "{'accuracy_train': Reading(1.2)}",
+            "accuracy_train: expected a value from 0 to 1, found 1.2",
+        ),
+        ("train_metrics", "{'accuracy_train': 0.5}", "accuracy_train: expected a Reading"),
     ],
 )
-def test_a_task_reports_neither_an_impossible_accuracy_nor_metrics_of_diagnostics(install, returned, problem):
-    install(LIAR.replace("RETURNED", returned).replace("{{", "{").replace("}}", "}"))
-    with pytest.raises(PluginError, match=problem):
-        measure(smooth_setup())
+def test_a_wrong_result_of_a_task_is_one_sentence(install, function, returned, problem):
+    install(RETURNS.format(function, returned))
+    with pytest.raises(PluginError, match=re.escape(f"task 'label_smoothing': {function}")) as raised:
+        reported_metrics(CATALOG.get("label_smoothing"), function)
+    assert problem in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("function", "returned", "absent"),
+    [
+        ("evaluate", "None", "accuracy/test"),
+        ("evaluate", "{'accuracy': Reading(float('nan'))}", "accuracy/test"),
+        ("train_metrics", "{'accuracy_train': Reading(1.2)}", "accuracy/train"),
+    ],
+)
+def test_a_training_ends_at_a_wrong_result_and_records_none(install, tmp_path, function, returned, absent):
+    install(RETURNS.format(function, returned))
+    store = f"sqlite:///{tmp_path}/store.db"
+    trained = run("train", *FIELDS_OF_SMOOTH, "--method", "dfa", "--seed", "1", "--epochs", "1", "--store", store)
+    assert trained.exit_code == 2 and "Traceback" not in trained.output, trained.output
+    assert trained.output.count(f"task 'label_smoothing': {function}") == 1, trained.output
+    assert not [one.run_id for one in MlflowTracker(store).search({}) if absent in one.metrics]
+
+
+def test_a_wrong_result_that_only_an_audit_meets_excludes_the_run(install, tmp_path):
+    """The task fails wherever the environment of the audit differs."""
+    condition = "__import__('os').environ.get('WRONG_RESULT')"
+    install(
+        "\n    def evaluate(self, *given):\n        honest = super().evaluate(*given)\n"
+        f"        return None if {condition} else honest\n"
+    )
+    store = f"sqlite:///{tmp_path}/store.db"
+    trained = run("train", *FIELDS_OF_SMOOTH, "--method", "dfa", "--seed", "1", "--epochs", "1", "--store", store)
+    assert trained.exit_code == 0, trained.output
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WRONG_RESULT", "1")
+        audited = run("audit", "--experiment", "fa_registry", "--store", store, "--out", str(tmp_path / "out"))
+    assert audited.exit_code != 0 and "Traceback" not in audited.output
+    assert "task 'label_smoothing': evaluate: expected a mapping" in audited.output, audited.output
+
+
+def test_a_task_must_not_have_the_name_of_another_task_on_its_card(tmp_path):
+    """A card named `classification` would pass for the built-in task, so the rule `task` would not apply."""
+    source = "import dataclasses\nfrom fa_registry.tasks.classification import Classification\n"
+    source += "PLUGIN = type('Disguised', (Classification,), {})()\n"
+    problem = "'label_smoothing': expected this name on its card, found 'classification'"
+    with installed_member(tmp_path, "tasks", "label_smoothing", source), pytest.raises(PluginError, match=problem):
+        smooth_setup()
+
+
+@pytest.mark.parametrize("headline", ["mine", "h_L"])
+def test_a_card_with_another_main_metric_than_accuracy_or_token_loss_is_refused(headline):
+    with pytest.raises(PluginError, match=f"headline: expected accuracy or token_loss, found '{headline}'"):
+        dataclasses.replace(CATALOG.get("classification").card, headline=headline)
 
 
 def test_an_error_that_is_not_the_gradient_of_the_loss_is_refused_before_training(install):
@@ -127,13 +221,6 @@ def test_the_check_of_a_third_party_task_is_a_warning_by_every_edition(install):
     judged = dataclasses.replace(record("r"), integrity=Integrity("verified", checks=(check,)))
     (finding,) = [one for one in evidence(judged) if one.rule == "task"]
     assert (finding.outcome, finding.state) == ("warn", "THIRD-PARTY TASK")
-
-
-def test_built_in_tasks_report_their_metrics():
-    task = CATALOG.get("token_prediction")
-    assert reported_metrics(task, {"token_loss": Reading(3.0)}) == {"token_loss": Reading(3.0)}
-    with pytest.raises(PluginError, match="gamma_deep_mean"):
-        reported_metrics(task, {"gamma_deep_mean": Reading(1.0)})
 
 
 FIELDS = {"dataset": "markov_text", "seed": 1, "epochs": 1}
