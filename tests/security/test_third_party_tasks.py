@@ -28,7 +28,7 @@ from tests.builders import record
 from tests.helpers.plugins import installed_member
 from tests.helpers.tiny_tasks import CPU, tiny_task
 
-FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "third_party_task" / "smooth_labels" / "label_smoothing.py"
+FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "third_party_task" / "my_tasks" / "label_smoothing.py"
 DATA = """
 import dataclasses
 from fa_registry.datasets.digits import Digits
