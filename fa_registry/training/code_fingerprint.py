@@ -61,7 +61,7 @@ def fingerprint(spec: RunSpec) -> dict[str, dict[str, Any]]:
 
 
 def _third_party_code(dataset: str, task: str) -> dict[str, dict[str, Any]]:
-    """Return the entries of the task and of the data set that `random_targets` permutes, if they are third-party."""
+    """Return the entries of a third-party task and of a third-party data set under `random_targets`."""
     family, _, source = dataset.partition(":")
     used = {"datasets": source if family == random_targets.NAME else "", "tasks": task}
     return {

@@ -1,4 +1,4 @@
-"""A third-party task computes what a verdict is about: its runs are never proven, and it replaces nothing that a run records."""
+"""Third-party tasks: their runs get no PASS, and they replace nothing that a run records."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_a_training_ends_at_a_wrong_result_and_records_none(install, tmp_path, f
 
 
 def test_a_wrong_result_that_only_an_audit_meets_excludes_the_run(install, tmp_path):
-    """The task fails wherever the environment of the audit differs."""
+    """The task returns None if a variable of the environment is set, as it is for the audit."""
     condition = "__import__('os').environ.get('WRONG_RESULT')"
     install(
         "\n    def evaluate(self, *given):\n        honest = super().evaluate(*given)\n"
@@ -228,7 +228,7 @@ SMALL = {"d_hidden": 8, "num_blocks": 1, "heads": 2}
 
 
 class Mixing(nn.Module):
-    """A block that adds what `seen` selects: `own` token, mean over `sequences`, over `positions`, or tokens ahead."""
+    """A block that adds its own token, a mean over sequences or positions, or the next token."""
 
     def __init__(self, seen: str):
         super().__init__()

@@ -50,7 +50,7 @@ VISIBLE = ["..#######", "##..#...#", "###...##.", ".#.#.#.#.", "#########"]
 
 @pytest.fixture(scope="module", autouse=True)
 def packages(tmp_path_factory):
-    """The task, its data set and a method, each in a package of its own."""
+    """The task, its data set and a method, each in a separate package."""
     folder = tmp_path_factory.mktemp("packages")
     data = "from span_masking import DATASET as PLUGIN\n"
     with (
@@ -112,7 +112,7 @@ def test_the_error_is_the_gradient_of_the_loss(vocabulary):
 
 
 def test_the_exact_credit_trains_as_autograd_does():
-    """Credits g_l, one step of bp, and the gradient of the mean loss: three ways to the same gradients of all weights."""
+    """Credits g_l, a step of bp, and autograd of the mean loss give the same gradients of all weights."""
     setup = in_float64(setup_of("bp", credit_norm="none"))
     images, labels = setup.eval_batch
     found = run_forward_backward(setup.network, images, labels, task=setup.task)
@@ -167,7 +167,7 @@ def test_an_impossible_value_for_tokens_is_refused(monkeypatch, name, value, exp
 
 
 def test_two_epochs_are_recorded_verified_and_at_most_warned(tmp_path):
-    """The method is third-party too, so its credits (N, T, D) reach the reference check of every measurement."""
+    """The method is third-party too, so its credits (N, T, D) reach the reference check."""
     store = f"sqlite:///{tmp_path}/store.db"
     settings = {f"architecture.{name}": value for name, value in SMALL.items()}
     for method, control in (("my_dfa", "none"), ("bp", "frozen")):
@@ -224,7 +224,7 @@ class DoubledBack(nn.Module):
 @pytest.mark.parametrize("dataset", ["masked_text", "markov_text"])
 @pytest.mark.parametrize("samples", [48, 1])
 def test_reference_of_tokens(monkeypatch, dataset, method, samples):
-    """An honest network passes at every site; with a wrong backward pass of the last block, the sites below it do not."""
+    """A wrong backward pass of the last block is found at the sites below it; an honest network passes."""
     setup = setup_of(method, dataset=dataset)
     test = setup.splits.test_images[:samples], setup.splits.test_labels[:samples]
     splits = dataclasses.replace(setup.splits, test_images=test[0], test_labels=test[1])
