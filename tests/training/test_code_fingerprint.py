@@ -98,7 +98,7 @@ def third_party_data(tmp_path):
 
 @pytest.mark.parametrize("dataset", ["mine_data", "random_targets:mine_data"])
 def test_the_packages_of_a_run_include_its_data_set_and_its_task(third_party_data, dataset):
-    """An audit groups runs by their packages before any import, and recomputes each group in other processes."""
+    """An audit groups runs by their packages before any import, and recomputes each in another process."""
     spec = dataclasses.replace(tiny_spec(), dataset=dataset)
     assert packages_of(spec) == {"mine_data", "mine_task"} and runs_others_code(spec)
     assert not {"mine_data", "mine_task"} & set(sys.modules)
