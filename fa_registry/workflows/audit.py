@@ -229,7 +229,6 @@ def build_report(
             gaps.append(gap)
         else:
             records.append(with_conformance(run.record))
-    specs = [run.record.spec for run in remeasured if run.record]
     leading, *other_editions = editions
     interim_analyses, _ = previous_seed_sets(records, selection.runs)
     judged = judge_all(records, leading, waivers, interim_analyses)
@@ -241,7 +240,7 @@ def build_report(
         runs=judged,
         excluded=(*selection.excluded, *gaps),
         remarks=(
-            *packages_remark(specs),
+            *packages_remark([run.record for run in remeasured if run.record]),
             *selection.remarks,
             *duplicate_remarks(records),
             *replay_remark(remeasured),
