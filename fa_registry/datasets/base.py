@@ -113,6 +113,10 @@ class Dataset(abc.ABC):
                 other random numbers use a fixed seed of the data set, because runs with different seeds must be comparable.
         """
 
+    def absent(self) -> str:
+        """Return the reason why the samples are not available here, if `load` need not be called to know it, or ""."""
+        return ""
+
 
 class DatasetFamily(Dataset):
     """Base class of data sets that differ in one argument and are named `name:argument`."""

@@ -452,7 +452,7 @@ def test_the_two_gradients_differ_by_the_size_of_the_batch(answer, own, mean, co
 def test_an_accuracy_of_the_whole_test_set_is_a_count_of_its_samples(answer, accuracy, changes, outcome):
     if accuracy == 120 / 128:  # 0.9375 · 360 = 337.5
         assert accuracy * 360 != round(accuracy * 360)
-    assert answer(questions.accuracy_of_test_set, scalars={"accuracy": accuracy}, **changes)[0] == outcome
+    assert answer(questions.metric_of_test_set, scalars={"accuracy": accuracy}, **changes)[0] == outcome
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,10 @@ def test_a_stated_frozen_accuracy_has_no_interval_that_is_paired_by_seed(report)
     stated = [runs[0], alone[1]]
     for column in (margin, quantity_of("frozen_accuracy")):
         found = figure_estimate(stated, column, frozen)
-        assert found.mean.reading.value is not None and found.low.reason == BY_AUTHOR == found.high.reason
+        assert (
+            found.mean.reading.value is not None
+            and found.low.reason == BY_AUTHOR.format("frozen accuracy") == found.high.reason
+        )
     assert figure_estimate(stated, quantity_of("accuracy"), frozen).low.value is not None
 
 
