@@ -409,18 +409,16 @@ def own_control(context: PitfallContext) -> Answered:
         if differing:
             return VIOLATED, f"the frozen control {control.run_id[:8]} differs from the run in {', '.join(differing)}"
         if context.run.frozen_doubt:
-            return (
-                UNKNOWN,
-                f"the frozen control {control.run_id[:8]} is not proven to be frozen: {context.run.frozen_doubt}",
+            return UNKNOWN, (
+                f"the frozen control {control.run_id[:8]} is not proven to be frozen: {context.run.frozen_doubt}"
             )
         return AVOIDED, "its frozen control has the same setting, seed and data"
     if context.run.frozen_run_id:
         return UNKNOWN, f"the frozen control {context.run.frozen_run_id[:8]} is not part of this report"
     headline = headline_of(context.run.record.measurements.scalars)
     if context.scalar(headline.frozen).value is not None:
-        return (
-            VIOLATED,
-            f"the frozen {headline.symbol} is stated by the author: setting, seed and data are not recorded",
+        return VIOLATED, (
+            f"the frozen {headline.symbol} is stated by the author: setting, seed and data are not recorded"
         )
     return UNKNOWN, context.run.frozen_doubt or NO_CONTROL
 
