@@ -235,7 +235,7 @@ def test_a_bad_file_ends_the_command_before_training(workplace, dataset, message
     (workplace / "empty.txt").touch()
     (workplace / "binary.txt").write_bytes(bytes(range(255, 127, -1)) * 20)
     arguments = ("train", "--dataset", dataset, "--architecture", "causal_transformer", "--method", "bp")
-    result = CliRunner().invoke(main, [*arguments, "--epochs", "1", "--device", "cpu"])
+    result = CliRunner().invoke(main, [*arguments, "--seed", "1", "--epochs", "1", "--device", "cpu"])
     assert result.exit_code == 2, result.output
     assert isinstance(result.exception, SystemExit) and "Traceback" not in result.output
     assert message in result.stderr and result.stderr.count("data set text") == 1

@@ -12,6 +12,7 @@ from fa_registry.protocol.builtin_editions import (
     claimed,
     describe_edition,
     digests,
+    file_of,
     nearest,
     provenance_of,
     verdict_mark,

@@ -333,13 +333,9 @@ def test_stated_token_losses_have_no_share_of_one_sample(stated, one_draw):
     found = margins(of_tokens(losses, stated))
     mean = sum(stated.values()) / 3 - sum(losses.values()) / 3
     assert found.stated and found.mean == pytest.approx(mean)
-    deviation = t_interval(losses.values()).half if one_draw else None
-    expected = (
-        deviation * 4**0.5
-        if one_draw
-        else welch([-value for value in losses.values()], [-value for value in stated.values()]).interval.half
-    )
-    assert (found.interval[1] - found.interval[0]) / 2 == pytest.approx(expected)
+    alone, sample = t_interval(losses.values()), welch(stated.values(), losses.values()).interval
+    expected = 2 * (alone.high - alone.low) if one_draw else sample.high - sample.low
+    assert found.interval[1] - found.interval[0] == pytest.approx(expected)
 
 
 def test_the_step_of_a_token_loss_is_the_threshold_of_its_edition():

@@ -481,7 +481,7 @@ def of_tokens(rich):
         (
             {"conventions": {"test_samples": 128, "eval_samples": 128}, **TRUSTED},
             "avoided",
-            "the whole test set of 128",
+            "the eval batch is the whole test set of 128",
         ),
         ({"scalars": {"token_loss": Reading(None, "lost")}, **BOTH}, "unknown", "loss per token: lost"),
     ],

@@ -194,4 +194,4 @@ def test_a_stated_token_loss_is_named_as_such(report):
         record = dataclasses.replace(alone.record, measurements=measured)
         stated.append(dataclasses.replace(alone, record=record, frozen_run_id=""))
     found = figure_estimate(stated, quantity_of("margin_nats"), Frozen.of(report))
-    assert found.low.reason == BY_AUTHOR.format("test loss per token of the frozen control")
+    assert found.low.reason == BY_AUTHOR.format("frozen loss per token")

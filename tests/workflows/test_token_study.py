@@ -265,7 +265,7 @@ def test_runs_whose_file_is_gone_cannot_be_recomputed(words, measured_each_time,
 
 
 def test_the_other_runs_of_a_study_are_judged_if_one_file_is_gone(words, measured_each_time):
-    shutil.copy("words.txt", "other.txt")
+    Path("other.txt").write_text(Path("words.txt").read_text(encoding="utf-8").upper(), encoding="utf-8")
     both = TOKENS.replace('["text:words.txt"]', '["text:words.txt", "text:other.txt"]').replace("[1, 2]", "[1]")
     Path("words/study.toml").write_text(both, encoding="utf-8")
     result = words("study", "words", "--jobs", "1", "--device", "cpu")
