@@ -36,7 +36,7 @@ class Following:
             raise
 
     def epoch(self, metrics: Mapping[str, Any], accuracy: str, test_loss: str, loss: str) -> None:
-        """Record the next epoch with the main metric of the run's task: the test accuracy, or the test loss per token.
+        """Record the next epoch, with the test accuracy or the test loss per token.
 
         Args:
             accuracy: name of the test accuracy in `metrics`.

@@ -114,7 +114,10 @@ class Dataset(abc.ABC):
         """
 
     def absent(self) -> str:
-        """Return the reason why the samples are not available here, if `load` need not be called to know it, or ""."""
+        """Return the reason why `load` cannot find the samples, or an empty string.
+
+        The method reads no samples, so an empty string is no proof that `load` succeeds.
+        """
         return ""
 
 

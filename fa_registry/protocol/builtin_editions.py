@@ -77,9 +77,9 @@ def claimed(name: str) -> str:
     Return an empty string if there is no such edition. The comparison ignores the variant after a colon, case, blanks, invisible
     characters, kinds of hyphens, and letters that look like digits. So 2026-12-token is the name of 2026-12:token.
     """
-    normalized = unicodedata.normalize("NFKD", name).translate(COLONS)
+    normalized = unicodedata.normalize("NFKD", name).translate(COLONS).partition(":")[0]
     names = {_skeleton(edition_name): edition_name for edition_name in digests()}
-    return names.get(_skeleton(normalized.partition(":")[0]), "") or names.get(_skeleton(normalized), "")
+    return names.get(_skeleton(normalized), "")
 
 
 def _skeleton(text: str) -> str:

@@ -210,7 +210,10 @@ def too_large(spec: RunSpec, card: DatasetCard) -> list[str]:
 
 
 def unusable(spec: RunSpec) -> list[str]:
-    """Return the problems of a run that are known before its data are loaded: absent data, or a network that is too large."""
+    """Return the problems of a run that are known before its data are loaded.
+
+    The data may be absent, or the network may exceed this machine's memory.
+    """
     dataset = datasets.get(spec.dataset)
     return [*filter(None, [dataset.absent()]), *too_large(spec, dataset.card)]
 

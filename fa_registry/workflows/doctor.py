@@ -301,7 +301,7 @@ def _load(name: str) -> str:
     if dataset.card.files:
         return data.state(data.overview(name)[0])
     if isinstance(dataset, Text):
-        return "a file of yours: `text:PATH` reads it when it is used"
+        return "any UTF-8 text file: use `text:PATH` with the path of your file"
     if not dataset.card.sha256:
         return "synthetic: generated when it is used"
     splits = dataset.load(torch.device("cpu"))

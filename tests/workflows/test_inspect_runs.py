@@ -168,6 +168,11 @@ def test_doctor_names_the_page_that_shows_the_newest_study_side_by_side(trained)
     assert "4 finished runs" in rows["store"]
 
 
+def test_doctor_does_not_call_a_text_of_the_user_synthetic(registry):
+    (printed,) = (line for line in registry("doctor").stdout.splitlines() if "data set text" in line)
+    assert "text:PATH" in printed and "synthetic" not in printed
+
+
 def test_doctor_calls_no_data_set_ok_whose_files_are_missing(registry, tmp_path, monkeypatch):
     monkeypatch.setenv("FA_REGISTRY_DATA", str(tmp_path / "nothing"))
     rows = {row["check"]: row for row in json.loads(registry("doctor", "--json").stdout)}
@@ -180,11 +185,6 @@ def test_doctor_calls_no_data_set_ok_whose_files_are_missing(registry, tmp_path,
 @pytest.mark.parametrize(
     ("gain", "words"), [(4.2, "4.2 times as fast.*bf16` makes training faster"), (0.8, "does not make training faster")]
 )
-def test_doctor_does_not_call_a_text_of_the_user_synthetic(registry):
-    (printed,) = (line for line in registry("doctor").stdout.splitlines() if "data set text" in line)
-    assert "text:PATH" in printed and "synthetic" not in printed
-
-
 def test_doctor_offers_bf16_where_the_processor_multiplies_it_faster(registry, monkeypatch, gain, words):
     monkeypatch.setattr(doctor, "bf16_gain", lambda: gain)
     (row,) = (row for row in doctor.examine() if row["check"] == "bf16 on the CPU")

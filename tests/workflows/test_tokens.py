@@ -1,4 +1,4 @@
-"""A study of a language model from training to the forms: the loss per token is the main metric everywhere."""
+"""A study of a language model from training to the forms; the loss per token is its main metric."""
 
 from __future__ import annotations
 
