@@ -8,11 +8,11 @@ import pytest
 
 from fa_registry.metrics import ACCURACY, TOKEN_LOSS
 from fa_registry.protocol.engine import judge, judge_all
-from fa_registry.protocol.evidence_rules import PROVING
+from fa_registry.protocol.evidence_rules import PROVING, WARNED
 from fa_registry.protocol.grouping import frozen_controls, groups
 from fa_registry.protocol.paired_runs import BY_HAND, NO_CONTROL, SEVERAL, RunWithControl, SeedGroup, shortened
 from fa_registry.protocol.rules import load_edition
-from fa_registry.records import AuditReport, Check, Conformance, Integrity, Reading, Recipe
+from fa_registry.records import NETWORK_CHECK, AuditReport, Check, Conformance, Integrity, Reading, Recipe
 from fa_registry.statistics import paired_difference, t_interval, welch
 from tests.builders import frozen, measurements, over_seeds, record
 
@@ -342,3 +342,7 @@ def test_the_step_of_a_token_loss_is_the_threshold_of_its_edition():
     (rule,) = (rule for rule in load_edition("2026-12:token").rules if rule.code == "D3")
     assert TOKEN_LOSS.resolution(360) == TOKEN_LOSS.resolution(0) == rule.threshold
     assert ACCURACY.resolution(360) == pytest.approx(100 / 360) and ACCURACY.resolution(0) == 0.0
+
+
+def test_the_requirement_on_a_network_fits_images_and_tokens():
+    assert WARNED[NETWORK_CHECK][2] == "each output of the network depends only on its input"
