@@ -212,6 +212,15 @@ def too_large(spec: RunSpec, card: DatasetCard) -> list[str]:
     return _beyond(torch.device("cpu"), count * BYTES_A_WEIGHT, subject)
 
 
+def unusable(spec: RunSpec) -> list[str]:
+    """Return the problems of a run that are known before its data are loaded.
+
+    The data may be absent, or the network may exceed this machine's memory.
+    """
+    dataset = datasets.get(spec.dataset)
+    return [*filter(None, [dataset.absent()]), *too_large(spec, dataset.card)]
+
+
 def weight_count(spec: RunSpec, card: DatasetCard) -> int:
     """Return the number of weights of the network, without building the network."""
     architecture = architectures.CATALOG.get(spec.architecture)

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fa_registry import datasets, jsonio
+from fa_registry import datasets, jsonio, tasks
 from fa_registry.errors import IntegrityError, InvalidFields, UsageError, shortened
+from fa_registry.metrics import ACCURACY, symbol_of
 from fa_registry.records import Measurements, Reading, RunSpec
 from fa_registry.text_safety import name_problem
 from fa_registry.tracking import schema
@@ -21,7 +22,7 @@ from fa_registry.training.checkpoint_import import MOST_BYTES, SAFETENSORS, load
 from fa_registry.training.devices import device_of, on_device, pinned_threads
 from fa_registry.training.loop import EpochRow, TrainingOutcome, has_diverged
 from fa_registry.training.measuring import measure, with_final
-from fa_registry.training.run_setup import BYTES, RunSetup, build_setup, too_large, weight_count
+from fa_registry.training.run_setup import BYTES, RunSetup, build_setup, unusable, weight_count
 from fa_registry.training.specs import parse_spec, run_name
 from fa_registry.workflows.conformance import code_changes
 from fa_registry.workflows.options import StoreLocation
@@ -83,7 +84,7 @@ def run_adopt(
     problems: list[str] = []
     method, seed = (str(fields.get(field, "")) for field in ("method", "seed"))
     spec = _read("", lambda: parse_spec(fields), problems)
-    problems += [*_never_adopted(spec), *too_large(spec, datasets.get(spec.dataset).card)] if spec else []
+    problems += [*_never_adopted(spec), *unusable(spec)] if spec else []
     problems += [f"name: {name_problem(name)}"] if name and name_problem(name) else []
     problems += [] if isinstance(strict, bool) else [f"strict: expected True or False, found {strict!r}"]
     limit = _most_bytes(spec) if spec and not problems else MOST_BYTES
@@ -92,6 +93,7 @@ def run_adopt(
         "feedback: ", lambda: _read_feedback(Path(feedback), method, seed, limit) if feedback else None, problems
     )
     frozen_value = _read("frozen_accuracy: ", lambda: _fraction(frozen_accuracy), problems)
+    problems += _no_accuracy(spec) if spec and frozen_accuracy is not None else []
     if problems:
         raise InvalidFields("adopt", problems)
     spec = dataclasses.replace(spec, weights=jsonio.file_digest(Path(weights).resolve()))
@@ -158,6 +160,18 @@ def _never_adopted(spec: RunSpec) -> list[str]:
             "records the accuracy of a frozen control"
         )
     return problems
+
+
+def _no_accuracy(spec: RunSpec) -> list[str]:
+    """Return the problem if the main metric of the data set's task is not the accuracy."""
+    task = datasets.get(spec.dataset).card.task
+    headline = tasks.CATALOG.get(task).card.headline if task else ""
+    if headline in ("", ACCURACY.name):
+        return []
+    return [
+        f"frozen_accuracy: expected no frozen accuracy, because the main metric of {spec.dataset} is the {symbol_of(headline)}; "
+        "train the control with `fa-registry train --control frozen`"
+    ]
 
 
 def _most_bytes(spec: RunSpec) -> int:

@@ -31,7 +31,7 @@ from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import runs_by_spec
 from fa_registry.tracking.writer import RetentionOptions
 from fa_registry.training.devices import MOST_PROCESSES, on_device
-from fa_registry.training.run_setup import too_large
+from fa_registry.training.run_setup import unusable
 from fa_registry.training.specs import run_name, setting_label, whole_number
 from fa_registry.workflows.cleanup import close_zombies
 from fa_registry.workflows.cluster_options import asked_resources, check_reach
@@ -345,7 +345,7 @@ def checked_study(
     resources = asked_resources(executor, cluster, selector.device, problems)
     try:
         study = selector.as_asked
-        problems += _too_large(study)
+        problems += _unusable(study)
         # an unknown edition must be reported before hours of training
         watch = checked_watch(edition or study.edition, stop_on, problems)
         study_edition = load_or_name(study.edition, problems) if edition else watch.edition
@@ -359,11 +359,9 @@ def checked_study(
     return study, replace(resources, at_once=processes, silence=silence_seconds), watch
 
 
-def _too_large(study: Study) -> list[str]:
+def _unusable(study: Study) -> list[str]:
     first_specs = [specs[0] for specs in study.settings.values()]
-    return list(
-        dict.fromkeys(text for spec in first_specs for text in too_large(spec, datasets.get(spec.dataset).card))
-    )
+    return list(dict.fromkeys(text for spec in first_specs for text in unusable(spec)))
 
 
 def _train_all(

@@ -38,7 +38,7 @@ from fa_registry.training.code_fingerprint import FIRST, fingerprint, runs_other
 from fa_registry.training.devices import device_of, on_device
 from fa_registry.training.loop import EpochRow, TrainingOutcome, train_epochs
 from fa_registry.training.resume import ResumeFile
-from fa_registry.training.run_setup import RunSetup, build_setup, check_room, too_large
+from fa_registry.training.run_setup import RunSetup, build_setup, check_room, unusable
 from fa_registry.training.specs import parse_spec, run_name, whole_number
 from fa_registry.training.trainer import Trainer
 from fa_registry.training.trainer_state import kept_bytes, kept_epochs
@@ -517,7 +517,7 @@ def _checked(
         spec = parse_spec(fields)
     except InvalidFields as error:
         problems += error.problems
-    problems += too_large(spec, datasets.get(spec.dataset).card) if spec else []
+    problems += unusable(spec) if spec else []
     watch = checked_watch(edition or study_edition(study), stop_on, problems)
     if spec and watch.wish and not watch.of(spec.control).wish:
         problems.append(

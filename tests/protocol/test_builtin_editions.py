@@ -12,6 +12,7 @@ from fa_registry.protocol.builtin_editions import (
     claimed,
     describe_edition,
     digests,
+    file_of,
     nearest,
     provenance_of,
     verdict_mark,
@@ -161,6 +162,17 @@ def test_a_reference_is_what_its_digest_says_whatever_it_calls_itself():
 )
 def test_other_names_are_nobodys(name):
     assert claimed(name) == ""
+
+
+@pytest.mark.parametrize("name", ["2026-12-token", "2026 12 TOKEN", "2O26-12_token", "2026-12token", "2026‑12–token"])
+def test_a_variant_is_also_claimed_without_its_colon(tmp_path, name):
+    assert claimed(name) == "2026-12:token"
+    path = tmp_path / "mine.toml"
+    text = file_of("2026-12:token").read_text(encoding="utf-8")
+    path.write_text(text.replace('name = "2026-12:token"', f'name = "{name}"'), encoding="utf-8")
+    with pytest.raises(InvalidFields, match="can be mistaken for the built-in edition 2026-12:token"):
+        load_edition(str(path))
+    assert provenance_of(EditionReference(name, "t", "s", "0" * 64)) == "foreign"
 
 
 def test_every_name_of_an_edition_or_variant_is_claimed():

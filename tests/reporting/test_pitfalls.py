@@ -452,7 +452,7 @@ def test_the_two_gradients_differ_by_the_size_of_the_batch(answer, own, mean, co
 def test_an_accuracy_of_the_whole_test_set_is_a_count_of_its_samples(answer, accuracy, changes, outcome):
     if accuracy == 120 / 128:  # 0.9375 · 360 = 337.5
         assert accuracy * 360 != round(accuracy * 360)
-    assert answer(questions.accuracy_of_test_set, scalars={"accuracy": accuracy}, **changes)[0] == outcome
+    assert answer(questions.metric_of_test_set, scalars={"accuracy": accuracy}, **changes)[0] == outcome
 
 
 @pytest.mark.parametrize(
@@ -462,3 +462,42 @@ def test_an_accuracy_of_the_whole_test_set_is_a_count_of_its_samples(answer, acc
 def test_the_mode_of_the_layers_is_known_by_measuring_again(answer, state, outcome):
     differing = ("rho",) if state == "mismatch" else ()
     assert answer(questions.eval_mode, integrity=state, differing=differing)[0] == outcome
+
+
+@pytest.fixture
+def of_tokens(rich):
+    """The first dfa run as a run on tokens."""
+    run = run_of(rich)
+    scalars = {name: value for name, value in run.record.measurements.scalars.items() if name != "accuracy"}
+    measured = dataclasses.replace(run.record.measurements, scalars={**scalars, "token_loss": Reading(3.2)})
+    return dataclasses.replace(run, record=dataclasses.replace(run.record, measurements=measured))
+
+
+@pytest.mark.parametrize(
+    ("changes", "outcome", "words"),
+    [
+        ({**BOTH, "integrity": "verified"}, "avoided", "recomputed on all 360 test samples"),
+        ({**BOTH, "integrity": "trusted"}, "unknown", "the loss per token does not show on how many samples"),
+        (
+            {"conventions": {"test_samples": 128, "eval_samples": 128}, **TRUSTED},
+            "avoided",
+            "the eval batch is the whole test set of 128",
+        ),
+        ({"scalars": {"token_loss": Reading(None, "lost")}, **BOTH}, "unknown", "loss per token: lost"),
+    ],
+)
+def test_of_a_token_run_the_loss_is_asked_and_no_count_of_samples(rich, of_tokens, changes, outcome, words):
+    given = {**changes, "conventions": {**BOTH["conventions"], **changes.get("conventions", {})}}
+    found, evidence = questions.metric_of_test_set(asked(rich, changed(of_tokens, **given)))
+    assert (found, evidence[: len(words)]) == (outcome, words) and "correct" not in evidence
+
+
+def test_the_checklist_of_a_token_run_names_the_loss(rich, of_tokens):
+    alone = changed(of_tokens, scalars={"frozen_token_loss": 3.3})
+    report = dataclasses.replace(rich, runs=(dataclasses.replace(alone, frozen_run_id=""),))
+    items = checklist(report)
+    assert items[8].title == "loss per token of the eval batch instead of the test set"
+    assert items[9].title == "frozen control of another setting, or a frozen loss per token stated by hand"
+    assert items[9].answers[0].evidence.startswith("the frozen loss per token is stated by the author")
+    assert "accurac" not in repr(items)
+    assert checklist(rich)[8].title == "accuracy of the eval batch instead of the test set"

@@ -165,7 +165,10 @@ def test_a_stated_frozen_accuracy_has_no_interval_that_is_paired_by_seed(report)
     stated = [runs[0], alone[1]]
     for column in (margin, quantity_of("frozen_accuracy")):
         found = figure_estimate(stated, column, frozen)
-        assert found.mean.reading.value is not None and found.low.reason == BY_AUTHOR == found.high.reason
+        assert (
+            found.mean.reading.value is not None
+            and found.low.reason == BY_AUTHOR.format("frozen accuracy") == found.high.reason
+        )
     assert figure_estimate(stated, quantity_of("accuracy"), frozen).low.value is not None
 
 
@@ -178,3 +181,17 @@ def test_a_column_may_be_a_site_quantity_at_the_last_site_and_never_one_by_site(
         metric_of_run(run, by_site, frozen).reading.reason
         == "gain is measured by site: gain_L is the value at the last site"
     )
+
+
+def test_a_stated_token_loss_is_named_as_such(report):
+    runs = [run for run in report.runs if run.record.spec.method == "dfa" and run.record.spec.control == "none"][:2]
+    losses = {"token_loss": 3.2, "frozen_token_loss": 3.3, "accuracy": None}
+    stated = []
+    for run in runs:
+        alone = changed(run, scalars=losses)
+        scalars = {name: value for name, value in alone.record.measurements.scalars.items() if name != "accuracy"}
+        measured = dataclasses.replace(alone.record.measurements, scalars=scalars)
+        record = dataclasses.replace(alone.record, measurements=measured)
+        stated.append(dataclasses.replace(alone, record=record, frozen_run_id=""))
+    found = figure_estimate(stated, quantity_of("margin_nats"), Frozen.of(report))
+    assert found.low.reason == BY_AUTHOR.format("frozen loss per token")

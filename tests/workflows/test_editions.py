@@ -55,6 +55,15 @@ def test_other_thresholds_are_the_leading_editions_alone():
         ),
         (dict(editions=("2026-05", "2026-05")), "editions: 2026-05 is given twice"),
         (dict(editions=("2026-05", "2026-50")), "edition: unknown edition '2026-50' (did you mean '2026-05'?)"),
+        (
+            dict(edition="2026-12-token"),
+            "edition: unknown edition '2026-12-token' (did you mean '2026-12:token'?); known: 2026-04, 2026-04:first-release, ",
+        ),
+        (dict(edition="2026-13"), "edition: unknown edition '2026-13' (did you mean '2026-12'?); known: 2026-04, "),
+        (
+            dict(edition="2026-12:tokens"),
+            "edition: unknown variant of edition 2026-12 'tokens' (did you mean 'token'?); known: token",
+        ),
         (dict(editions=("2026-05:loose",)), "edition: unknown variant of edition 2026-05 'loose'"),
         (dict(edition="2026-05", thresholds={"d1": 3}), "threshold d1: unknown rule 'd1'; known: D1, D2, D3"),
     ],

@@ -168,6 +168,11 @@ def test_doctor_names_the_page_that_shows_the_newest_study_side_by_side(trained)
     assert "4 finished runs" in rows["store"]
 
 
+def test_doctor_does_not_call_a_text_of_the_user_synthetic(registry):
+    (printed,) = (line for line in registry("doctor").stdout.splitlines() if "data set text" in line)
+    assert "text:PATH" in printed and "synthetic" not in printed
+
+
 def test_doctor_calls_no_data_set_ok_whose_files_are_missing(registry, tmp_path, monkeypatch):
     monkeypatch.setenv("FA_REGISTRY_DATA", str(tmp_path / "nothing"))
     rows = {row["check"]: row for row in json.loads(registry("doctor", "--json").stdout)}

@@ -251,15 +251,74 @@ def test_the_excess_over_the_source_is_recorded_where_it_is_known(words):
         assert not any("excess" in name for name in run.metrics)
 
 
-def test_without_the_file_a_study_is_refused_and_its_runs_cannot_be_recomputed(words, measured_each_time):
+GONE = "data set text:words.txt: expected text:PATH with the path of a UTF-8 text file, found no file"
+
+
+@pytest.mark.parametrize("chosen", [("--study", "words"), ("--experiment", "fa_registry")])
+def test_runs_whose_file_is_gone_cannot_be_recomputed(words, measured_each_time, chosen):
+    Path("words.txt").unlink()
+    edition = ("--edition", "2026-12:token")
+    result = words("audit", *chosen, *edition, "--device", "cpu", "--out", "pages")
+    assert result.exit_code == 3 and "Traceback" not in result.output
+    assert result.output.count(f"cannot be recomputed: UsageError: {GONE}") >= 6
+    assert written().runs == () and len(written().excluded) == 6
+
+
+def test_the_other_runs_of_a_study_are_judged_if_one_file_is_gone(words, measured_each_time):
+    Path("other.txt").write_text(Path("words.txt").read_text(encoding="utf-8").upper(), encoding="utf-8")
+    both = TOKENS.replace('["text:words.txt"]', '["text:words.txt", "text:other.txt"]').replace("[1, 2]", "[1]")
+    Path("words/study.toml").write_text(both, encoding="utf-8")
+    result = words("study", "words", "--jobs", "1", "--device", "cpu")
+    assert result.exit_code == 0, result.output
     Path("words.txt").unlink()
     result = words("audit", "--study", "words", "--device", "cpu", "--out", "pages")
-    assert result.exit_code == 2 and "data set text:words.txt" in result.stderr and "found no file" in result.stderr
-    edition = ("--edition", "2026-12:token")
-    result = words("audit", "--experiment", "fa_registry", *edition, "--device", "cpu", "--out", "pages")
-    assert result.exit_code == 3 and "Traceback" not in result.output
-    assert result.output.count("cannot be recomputed: UsageError: data set text:words.txt") >= 6
-    assert written().runs == ()
+    assert result.exit_code == 3 and result.output.count(GONE) >= 3
+    report = written()
+    assert {run.record.spec.dataset for run in report.runs} == {"text:other.txt"} and len(report.runs) == 3
+    assert {run.record.integrity.state for run in report.runs} == {"verified"} and len(report.excluded) == 3
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("study", "words", "--epochs", "4"),
+        (
+            "train",
+            "--method",
+            "bp",
+            "--architecture",
+            "causal_transformer",
+            "--dataset",
+            "text:words.txt",
+            "--seed",
+            "3",
+        ),
+        (
+            "adopt",
+            "weights.pt",
+            "--method",
+            "bp",
+            "--architecture",
+            "causal_transformer",
+            "--dataset",
+            "text:words.txt",
+        ),
+    ],
+    ids=lambda command: command[0],
+)
+def test_without_its_file_nothing_is_trained(words, command):
+    Path("words.txt").unlink()
+    before = len(MlflowTracker().search({}))
+    more = () if command[0] == "study" else ("--epochs", "1", "--seed", "3")
+    result = words(*command, *more)
+    assert result.exit_code == 2 and GONE in result.stderr and "Traceback" not in result.output
+    assert len(MlflowTracker().search({})) == before
+
+
+def test_a_frozen_accuracy_is_refused_for_tokens(words):
+    spec = ("--method", "bp", "--architecture", "causal_transformer", "--dataset", "text:words.txt", "--seed", "3")
+    result = words("adopt", "weights.pt", *spec, "--epochs", "1", "--frozen-accuracy", "0.4")
+    assert result.exit_code == 2 and "the main metric of text:words.txt is the loss per token" in result.stderr
 
 
 def test_with_another_file_under_the_same_name_no_run_is_verified(words, measured_each_time):
