@@ -105,7 +105,7 @@ def rows_of_beating_frozen_blocks() -> Iterator[Row]:
         yield row(key, "95 % interval +8.0", clear, again)
         yield row(
             key,
-            ". The level is that of interim analysis 2, because earlier audits judged other sets of seeds",
+            ". The confidence level is that of interim analysis 2, because earlier audits judged other sets of seeds",
             again,
             clear,
         )
