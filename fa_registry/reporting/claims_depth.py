@@ -48,8 +48,8 @@ def depth_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     if chance:
         headline = _headline(chance[0])
         text = (
-            f"The {headline.symbol} does not {headline.beats} chance, so no learning may be claimed, whatever the comparison with "
-            "frozen blocks shows"
+            f"The {headline.symbol} does not {headline.beats} chance, so no learning may be claimed, regardless of the comparison "
+            "with frozen blocks"
         )
         yield claim("at chance", text, runs, chance)
     clears = _clear(runs)

@@ -278,8 +278,7 @@ def no_single_site(context: PitfallContext) -> Answered:
     if len(pairs) < 2:
         return (
             UNKNOWN,
-            f"Γ has a value at {len(pairs)} of the sites 1..L that are not exact by construction, "
-            "so the effect of leaving out one site is not defined",
+            f"Γ has a value at {len(pairs)} of the sites 1..L that are not exact by construction: too few to leave one out",
         )
     site, share = _carried(pairs)
     mean = sum(value for _, value in pairs) / len(pairs)

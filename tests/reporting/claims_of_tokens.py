@@ -39,7 +39,7 @@ def rows_of_tokens() -> Iterator[Row]:
     )
     only_scale = a_run(scale("OK", "pass"))
     smaller = (
-        "requires a smaller loss per token than frozen random blocks reach. The loss per token must not be reported as"
+        "requires a smaller loss per token than frozen random blocks reach. The loss per token must not be credited to"
     )
     yield row("passes without depth", smaller, of_tokens(only_scale), only_scale)
     for key, rule, words in (

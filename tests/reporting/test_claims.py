@@ -448,7 +448,7 @@ def test_an_exploded_network_with_a_tiny_but_exact_reference_is_walked_back_and_
         "at least 0.999999",
         "safety constant of 1e-8",
         "the scale is lost",
-        "in float64 without this constant. It compares correct directions, but the reference has no meaningful scale",
+        "in float64 without a safety constant. This Γ compares correct directions, but the reference has no meaningful scale",
         "refines the published reading",
         "(in 2 of 2 seeds: 42, 123)",
     ):

@@ -287,7 +287,7 @@ def test_what_rests_on_a_stated_figure_says_so_and_may_not_be_claimed(claims_of_
     ((kind, text),) = claims_of_depth(margin([8.0, 9.0, 10.0], outcome="warn", state="STATED", stated=True))
     assert kind == "open"
     assert text.startswith(
-        f"The accuracy of the trained blocks is above a {label_of('frozen_accuracy')} stated by the author, by "
+        f"The accuracy of the trained blocks is above a {label_of('frozen_accuracy')} stated by the author; the margin is "
         f"+9.0\u00a0pp, 95 % interval"
     )
     ((kind, text),) = claims_of_depth(a_finding("D3", quantity="accuracy", outcome="warn", state="STATED", stated=True))

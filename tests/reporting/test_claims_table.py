@@ -237,12 +237,7 @@ def rows_of_gamma_by_site(own: RunAudit, part: RunAudit) -> Iterator[Row]:
     )
     yield row("not specific", back, part, own)
     nowhere = a_run(CLEARS, null("NOT SPECIFIC", "warn"), sites={"gamma_null_p": [0.5, 0.4, 0.3, 0.2, 0.08]})
-    yield row(
-        "not specific",
-        "fresh draws of the feedback at no site (between 1 and 9 of 20 fresh draws reach this Γ)",
-        nowhere,
-        part,
-    )
+    yield row("not specific", "the feedback at no site (between 1 and 9 of 20 fresh draws reach this Γ)", nowhere, part)
     # Each by itself four of the five sites keep 5 %; judged together only one does.
     chance = changed(part, sites={"gamma_null_p": [0.01, 0.03, 0.04, 0.04, 0.08]}, conventions={"gamma_null_draws": 99})
     yield row("not specific", "at site 0, not at sites 1, 2, 3, 4 (between 2 and 7 of 99 fresh", chance, part)
@@ -300,12 +295,12 @@ def rows_of_reference() -> Iterator[Row]:
     yield row("explained", f"; the {LARGEST} in one block is", both, changed(both, scalars={"growth_max": None}))
     yield row("explained", "small (‖g_L‖ of the mean CE ", both, changed(both, sites={"g_norm_mean_ce": []}))
     here = (
-        " The Γ of this report is computed in float64 without this constant. It compares correct directions, but the reference has "
+        " report is computed in float64 without a safety constant. This Γ compares correct directions, but the reference has "
         "no meaningful scale."
     )
     yield row("explained", here, both, changed(both, **NO_GAMMA))
     fitted = (
-        f"The reference gradient is small because the network has fitted its task, not because it collapsed: the {GAIN} is healthy "
+        f"gradient is small because the network has fitted its task, not because the network collapsed: the {GAIN} is healthy "
         "(0.300 of the output error reaches the last site); the small size is no reason to reject Γ"
     )
     converged = reference("CONVERGED", "pass", 0.1)
@@ -338,11 +333,11 @@ def rows_of_states() -> Iterator[Row]:
     yield row("reference clear", scaled, gain_on, gain_below)
     yield row("reference clear", scaled, clear, a_run(reference("OK", "pass"), **NO_GAMMA))
     yield row("reference clear", scaled, clear, a_run(reference("OK", "pass"), EXPLODED, verdict="warn"))
-    times = f", 100 times its floor; its {GAIN} is 3.00×10⁻¹"
+    times = f", 100 times its floor; the {GAIN} is 3.00×10⁻¹"
     yield row("reference clear", times, clear, a_run(reference("OK", "pass", 50.0)))
     above = "The reference gradient is only slightly above its floor"
     yield row("reference near its floor", above, near, clear)
-    times = f", 2.2 times its floor; its {GAIN} is 4.00×10⁻⁵"
+    times = f", 2.2 times its floor; the {GAIN} is 4.00×10⁻⁵"
     yield row("reference near its floor", times, near, a_run(reference("OK", "pass", 2.2)))
     low = " (a healthy value is at least 0.01 of the output error at the last site)"
     yield row("reference near its floor", low, near, a_run(reference("OK", "pass", 2.2)))
@@ -391,7 +386,7 @@ def rows_of_stability() -> Iterator[Row]:
     high, steady = a_run(stability("HIGH", "warn")), a_run(stability("OK", "pass"))
     shared = (
         "Γ must not be interpreted as specific to each batch, because gradients of disjoint batches have the same direction at the "
-        "middle site, mean cosine 0.100. Possibly, the credit is aligned only with this shared direction"
+        "middle site, mean cosine 0.100. It is possible that the credit is aligned only with this shared direction"
     )
     bare = a_run(stability("HIGH", "warn"), **NO_GAMMA)
     yield row("stability high", shared, high, bare)
@@ -452,13 +447,7 @@ def rows_of_evidence() -> Iterator[Row]:
             "NOT SEALED",
             "could not check from the files that the run is the result of its seed and its method: why",
         ),
-        (
-            "adopted",
-            ADOPTED,
-            "warn",
-            "STATED",
-            "the effect of the feedback used in training is allowed for these weights: why",
-        ),
+        ("adopted", ADOPTED, "warn", "STATED", "the feedback used in training is allowed for these weights: why"),
         ("superseded", DUPLICATE, "warn", "SUPERSEDED", "The metrics of this run do not count for the method: why"),
         (
             "other code",
@@ -480,7 +469,7 @@ def rows_of_stated_controls() -> Iterator[Row]:
     stated = depth("STATED", "warn", 10.0, (4.0, 16.0), stated=True)
     typed, trained = (depth("UNDECIDED", "warn", 3.5, (-2.2, 9.2), stated=told) for told in (True, False))
     for words in (
-        "One frozen control per seed, trained here, would allow a comparison paired by seed",
+        "One frozen control per seed, trained by fa_registry, would allow a comparison paired by seed",
         f"; the {FROZEN} is stated by the author, not measured here",
     ):
         yield row("undecided", words, a_run(typed, verdict="warn"), a_run(trained, verdict="warn"))
@@ -492,7 +481,7 @@ def rows_of_stated_controls() -> Iterator[Row]:
     doubted = dataclasses.replace(stated, reference_run_id="f" * 32)
     for words, one, other in (
         (f"The accuracy of the trained blocks is above a {FROZEN} stated by the author", stated, doubted),
-        ("same setting, trained here for each seed, would decide this", stated, doubted),
+        ("same setting, trained by fa_registry for each seed, would decide this", stated, doubted),
         ("is above the accuracy of a frozen control that is not proven to be frozen", doubted, stated),
         ("same setting, proven to be frozen for each seed by the audit, would decide this", doubted, stated),
     ):
@@ -518,7 +507,7 @@ def rows_of_suspicions() -> Iterator[Row]:
         found = a_finding(rule, "warn", quantity=rule, observed=Reading(None, "why"), state="STATE")
         yield row(key, words, a_run(CLEARS, found), sealed)
     guessing = a_run(depth("AT CHANCE", "fail", 3.0, (2.5, 3.5)), verdict="fail")
-    nothing = "The accuracy does not exceed chance, so no learning may be claimed, whatever the comparison with frozen blocks shows"
+    nothing = "The accuracy does not exceed chance, so no learning may be claimed, regardless of the comparison with frozen blocks"
     yield row("at chance", nothing, guessing, sealed)
     alone = a_run(depth("LAST BLOCK", "warn", 10.0, (8.0, 12.0)), verdict="warn")
     for words in (

@@ -324,8 +324,8 @@ def _rule(rule: str) -> Iterator[CsvColumn]:
     )
     yield column(
         "seeds",
-        "number of seeds whose mean is `observed_RULE`, on the line of each of these seeds; 1 if `observed_RULE` is the value of "
-        "this run; 0 if there is no value",
+        "number of runs whose mean is `observed_RULE`, repeated on the line of each of these runs; 1 if `observed_RULE` is "
+        "the value of this run; 0 if there is no mean",
         WHOLE,
         lambda one: one.seeds,
     )
