@@ -128,7 +128,7 @@ def test_a_member_of_a_family_has_its_words_and_its_own_name():
     member = quantity_of("feature_drift/embed.weight")
     assert (member.symbol, member.words) == (
         "embed.weight",
-        "relative distance of this parameter from its initial value",
+        "relative distance of the parameter from its initial value",
     )
 
 

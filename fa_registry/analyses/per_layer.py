@@ -46,7 +46,7 @@ ENDS = (
     RUNS,
     quantity_column("g_first", "g_norm_mean_ce", OF_MEAN_CE, "at site 0"),
     quantity_column("g_last", "g_norm_mean_ce_L", OF_MEAN_CE),
-    quantity_column("fall", "fall", "ratio", "(above 1 if the gradient grows)"),
+    quantity_column("fall", "fall", "ratio", "(above 1 if the gradient grows from site L to site 0)"),
 )
 
 

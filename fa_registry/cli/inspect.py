@@ -75,7 +75,7 @@ def _reported_with(finding: LintFinding) -> tuple[str, str, str]:
 
 
 def _summary(report: LintReport) -> str:
-    silenced = f"; {len(report.silenced)} silenced with a reason" if report.silenced else ""
+    silenced = f"; findings silenced with a reason: {len(report.silenced)}" if report.silenced else ""
     files = f"{report.files} file{'s' if report.files != 1 else ''}"
     if not report.findings:
         return f"no pitfall in {files}{silenced}"

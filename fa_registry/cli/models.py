@@ -122,7 +122,7 @@ def adopt(weights: str, settings: tuple[str, ...], as_json: bool, **arguments: A
 @click.option(
     "--edition",
     default="",
-    help="Edition whose verdict decides [the leading edition of the newest audit].",
+    help="Edition whose verdict decides whether the run is promoted [the leading edition of the newest audit].",
     shell_complete=shell_completion.editions(),
 )
 @click.option(

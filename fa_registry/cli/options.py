@@ -133,7 +133,7 @@ FACTORIES = click.option(
     "factories",
     multiple=True,
     metavar="PACKAGE.MODULE:FUNCTION",
-    help="Trusted function that builds the model of a user-supplied loop, to recompute the metrics of its runs; repeatable.",
+    help="Trusted function that builds the model of a user-supplied training loop, to recompute the runs of this loop; repeatable.",
 )
 MEASURING_JOBS = click.option(
     "--jobs",

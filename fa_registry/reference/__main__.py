@@ -25,7 +25,7 @@ def readme_reference() -> str:
     """Return README.md with the current list of methods and table of editions."""
     listed = textwrap.fill(", ".join(f"`{name}`" for name in methods.CATALOG.names()) + ".", WIDTH)
     rows = [_row(edition) for edition in shipped_editions()]
-    return filled("README.md", listed, "\n".join(["| edition | judges by | from |", "|---|---|---|", *rows]))
+    return filled("README.md", listed, "\n".join(["| edition | title | source of the rules |", "|---|---|---|", *rows]))
 
 
 def _row(edition: Edition) -> str:
@@ -61,7 +61,9 @@ def main(arguments: list[str] | None = None) -> int:
     """
     parser = argparse.ArgumentParser(prog="python -m fa_registry.reference", description=__doc__)
     parser.add_argument("--write", action="store_true", help="write the pages instead of only listing the stale pages")
-    parser.add_argument("--folder", type=Path, default=CHECKOUT, help="the repository to check [that of this module]")
+    parser.add_argument(
+        "--folder", type=Path, default=CHECKOUT, help="the repository to check [the repository of this module]"
+    )
     options = parser.parse_args(arguments)
     stale_pages = stale(options.folder)
     for name in stale_pages:

@@ -159,12 +159,12 @@ def norm_of_samples(context: PitfallContext) -> Answered:
         return AVOIDED, "recomputed from the checkpoint with one L₂ norm per sample: the metrics agree"
     ratios = list(_step_ratios(context))
     if not ratios:
-        return UNKNOWN, f"{TRUSTED}; the run has no change of the loss along the gradient that could check the norms"
+        return UNKNOWN, f"{TRUSTED}; the run recorded no step along the gradient with which the norms could be checked"
     by_fit = sorted(ratios, key=lambda pair: _off(pair[1]))
     (site, ratio), (farthest, worst) = by_fit[0], by_fit[-1]
     evidence = f"a step along the gradient changes the loss by {num(ratio, 2)} times the value that ‖h‖·‖g‖ predicts at site {site}"
     if len(by_fit) > 1:
-        evidence += f", which fits best, and {num(worst, 2)} times at site {farthest}, which fits worst"
+        evidence = f"{evidence}, which fits best, and {num(worst, 2)} times at site {farthest}, which fits worst"
     if _off(ratio) <= NEAR:
         return AVOIDED, f"{evidence}, as expected with one L₂ norm per sample"
     if _off(ratio) >= FAR:
@@ -202,7 +202,7 @@ def unclamped_cosine(context: PitfallContext) -> Answered:
     if not gradient or not credit:
         return UNKNOWN, f"{TRUSTED}; {absence('norm_ratio' if gradient else 'g_norm', context.row('norm_ratio'))}"
     site, smallest_norm = min((*credit, *gradient), key=lambda pair: pair[1])
-    evidence = f"the smallest median norm in a cosine is {sci(smallest_norm)}, at site {site}"
+    evidence = f"the smallest median norm of a vector in a cosine is {sci(smallest_norm)}, at site {site}"
     if smallest_norm >= CLAMP * HEADROOM:
         return AVOIDED, f"{evidence}, far above {compact(CLAMP)}: a clamp would not have changed the median cosine"
     return UNKNOWN, f"{evidence}, where a clamp at {compact(CLAMP)} would change Γ; {TRUSTED}"
@@ -226,7 +226,7 @@ def no_underflow(context: PitfallContext) -> Answered:
 
 
 def own_feedback(context: PitfallContext) -> Answered:
-    """Answer item 4: Γ is specific to the training feedback.
+    """Answer item 4: Γ is specific to the feedback used in training.
 
     The pitfall is a Γ that is not larger than Γ with newly drawn random feedback.
     """
@@ -238,12 +238,12 @@ def own_feedback(context: PitfallContext) -> Answered:
     site, (worst,) = max(ranks, key=lambda pair: pair[1])
     draws = context.convention("gamma_null_draws")
     evidence = (
-        f"compared with {draws or 'its'} fresh draws of the feedback, the largest p-value of {len(ranks)} sites is {num(worst)}, "
+        f"compared with {draws or 'the'} fresh draws of the feedback, the largest p-value of {len(ranks)} sites is {num(worst)}, "
         f"at site {site}"
     )
     if worst <= LEVEL:
         return AVOIDED, f"{evidence}: Γ is specific to this feedback"
-    return VIOLATED, f"{evidence}: {count_draws_reaching([worst], draws)}; not distinguished at {compact(LEVEL)}"
+    return VIOLATED, f"{evidence}: {count_draws_reaching([worst], draws)}; not significant at level {compact(LEVEL)}"
 
 
 def every_aggregation(context: PitfallContext) -> Answered:
@@ -278,7 +278,7 @@ def no_single_site(context: PitfallContext) -> Answered:
     if len(pairs) < 2:
         return (
             UNKNOWN,
-            f"Γ has a value at {len(pairs)} of the sites 1..L that are not exact by construction, so no site can be left out",
+            f"Γ has a value at {len(pairs)} of the sites 1..L that are not exact by construction: too few to leave one out",
         )
     site, share = _carried(pairs)
     mean = sum(value for _, value in pairs) / len(pairs)
@@ -290,10 +290,10 @@ def no_single_site(context: PitfallContext) -> Answered:
         return VIOLATED, f"{evidence}: this site dominates the mean"
     first, of_all = _carried(all_pairs)
     if of_all <= HALF:
-        return AVOIDED, f"{evidence}, and no other site changes it more"
+        return AVOIDED, f"{evidence}, and no other site changes this mean more"
     return AVOIDED, (
-        f"{evidence}, and no other site changes it more. With site 0, as in gamma_all_mean_mean, site {first} dominates the mean "
-        f"({pct(of_all, 0)} of its value)"
+        f"{evidence}, and no other site changes this mean more. With site 0, as in gamma_all_mean_mean, site {first} "
+        f"dominates the mean ({pct(of_all, 0)} of its value)"
     )
 
 
@@ -412,7 +412,7 @@ def own_control(context: PitfallContext) -> Answered:
             return UNKNOWN, (
                 f"the frozen control {control.run_id[:8]} is not proven to be frozen: {context.run.frozen_doubt}"
             )
-        return AVOIDED, "its frozen control has the same setting, seed and data"
+        return AVOIDED, "the run's frozen control has the same setting, seed and data"
     if context.run.frozen_run_id:
         return UNKNOWN, f"the frozen control {context.run.frozen_run_id[:8]} is not part of this report"
     headline = headline_of(context.run.record.measurements.scalars)
@@ -482,7 +482,7 @@ def _nothing_left_out(context: PitfallContext, seeds: str) -> Answered:
 
 def _left_out(report: AuditReport, choice: SelectionSummary) -> Iterator[str]:
     if choice.others:
-        yield f"runs of study {choice.study} with other specifications that were not audited: {choice.others}"
+        yield f"runs of study {choice.study} that were not audited, because their specifications are different: {choice.others}"
     if choice.superseded and choice.unaudited is None:  # else they are listed one by one
         yield f"older runs of the same specifications, not used because a newer run exists: {choice.superseded}"
     if report.excluded:
@@ -531,9 +531,9 @@ def _tried_neighbour(context: PitfallContext, other_runs: Sequence[OtherRun]) ->
     for other in other_runs:
         if differing := differing_numbers(context.spec, other.spec):
             counts = other.finished and other.run_id not in judged and other.spec.seed not in judged_seeds
-            line = f"also tried with {describe_difference(differing)}: {_other(other, False)}"
+            line = f"the method was also trained with {describe_difference(differing)}: {_other(other, False)}"
             (hidden if counts else tried).append(line)
-    return hidden, [*tried[:SHOWN], *([f"{len(tried) - SHOWN} more also tried"] if len(tried) > SHOWN else [])]
+    return hidden, [*tried[:SHOWN], *([f"{len(tried) - SHOWN} more such runs"] if len(tried) > SHOWN else [])]
 
 
 def _other(other: OtherRun, is_repeat: bool) -> str:

@@ -226,7 +226,7 @@ def test_the_published_fa_is_carried_by_an_exact_site_that_does_not_count():
     """Γ = .016 .072 −.085 .997 by block input: the last is exact by construction, and its mean is .25 only through it."""
     analysis = analysed("aggregation", [run("fa", sites={"gamma": (0.016, 0.072, -0.085, 0.997)})])
     assert [cells["counts"].text for cells in analysis.table("sites").rows] == [
-        "only in the aggregates over all sites",
+        "only in the aggregates over sites 0..L",
         "yes",
         "yes",
         "exact by construction",

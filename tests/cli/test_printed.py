@@ -115,7 +115,7 @@ def test_identical_and_the_same_are_told_apart(printed):
     assert text.endswith("identical: 2 runs, every record the same\n")
     again = make_report([dataclasses.replace(one, run_id=one.run_id[::-1]) for one in DFA])
     assert printed(audit, again).endswith(
-        "the same: 2 runs, 2 of them under another run id; no finding or metric differs\n"
+        "the same: 2 runs, 2 of these runs with another run id; no finding or metric differs\n"
     )
 
 

@@ -42,7 +42,7 @@ def test_clean_code_exits_0(lint, tmp_path):
 def test_a_silenced_finding_exits_0_and_is_counted(lint, tmp_path):
     (tmp_path / "a.py").write_text(NEGATIVE_NORM.replace("norm(-1)", "norm(-1)  # fa: ok FA001 meant so"))
     result = lint(".")
-    assert (result.exit_code, result.stdout) == (0, "no pitfall in 1 file; 1 silenced with a reason\n")
+    assert (result.exit_code, result.stdout) == (0, "no pitfall in 1 file; findings silenced with a reason: 1\n")
 
 
 @pytest.mark.parametrize("choice", [("--ignore", "FA001"), ("--select", "FA002")])

@@ -136,7 +136,9 @@ def test_another_edition_may_be_asked_for(tmp_path):
 def test_one_batch_has_no_stability_and_without_it_nothing_is_trustworthy():
     report = fa_registry.diagnose(build(), [batch()], 0.9, 0.5)
     assert report.cross_batch_stability is None and report.verdict == "INCOMPLETE"
-    assert report.remarks == ("cross_batch_stability is N/A: stability needs at least 2 batches, found 1",)
+    assert report.remarks == (
+        "cross_batch_stability is N/A: the stability across batches needs at least 2 batches, found 1",
+    )
 
 
 def test_gradients_of_exactly_zero_have_no_direction():

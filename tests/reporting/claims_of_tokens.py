@@ -25,15 +25,21 @@ def rows_of_tokens() -> Iterator[Row]:
     clears = depth("CLEARS", "pass", 0.3, (0.2, 0.4), 0.05, quantity="margin_nats")
     passes, accuracy = of_tokens(a_run(clears)), a_run(CLEARS)
     yield row(
-        "trained depth", "its loss per token may be reported as the loss per token of trained depth", passes, accuracy
+        "trained depth",
+        "may be reported as the loss per token of a network with trained blocks",
+        passes,
+        accuracy,
     )
     part = of_tokens(a_run(clears, **SHARE))
     yield row(
-        "trained part", "blocks moved, and not as the loss per token of trained depth", part, a_run(CLEARS, **SHARE)
+        "trained part",
+        "not as the loss per token of a network whose blocks are all trained",
+        part,
+        a_run(CLEARS, **SHARE),
     )
     only_scale = a_run(scale("OK", "pass"))
     smaller = (
-        "requires a smaller loss per token than frozen random blocks reach. The loss per token must not be reported as"
+        "requires a smaller loss per token than frozen random blocks reach. The loss per token must not be credited to"
     )
     yield row("passes without depth", smaller, of_tokens(only_scale), only_scale)
     for key, rule, words in (
@@ -53,7 +59,7 @@ def rows_of_tokens() -> Iterator[Row]:
         found = a_run(clears, a_finding(rule, "warn", quantity=rule, observed=Reading(None, "why"), state="STATE"))
         yield row(key, words, of_tokens(found), found)
     stated = depth("UNDECIDED", "warn", 0.3, (-0.2, 0.8), 0.05, quantity="margin_nats", stated=True)
-    words = "; the frozen control is not proven, so its loss per token counts only as stated by the author"
+    words = "; the frozen control is not proven to be frozen, so its loss per token counts only as stated by the author"
     doubted = a_run(dataclasses.replace(stated, reference_run_id="f" * 32), verdict="warn")
     yield row("undecided", words, of_tokens(doubted), doubted)
     words = f"; the {label_of('frozen_token_loss')} is stated by the author, not measured here"

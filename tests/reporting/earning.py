@@ -105,7 +105,7 @@ def rows_of_beating_frozen_blocks() -> Iterator[Row]:
         yield row(key, "95 % interval +8.0", clear, again)
         yield row(
             key,
-            ". The level is that of interim analysis 2, because earlier audits judged other sets of seeds",
+            ". The confidence level is that of interim analysis 2, because earlier audits judged other sets of seeds",
             again,
             clear,
         )
@@ -192,13 +192,11 @@ def rows_of_undecided() -> Iterator[Row]:
     how = (
         " new seeds would decide this with 80% power at this mean and spread. Fix the number of seeds in advance. Do not keep "
         "adding seeds until the method passes, because optional stopping inflates the error. Therefore each further set of seeds "
-        "is judged at a higher level"
+        "is judged at a higher confidence level"
     )
     yield row("undecided", how, a_run(open_, verdict="warn"), a_run(on, verdict="warn"))
     yield row("undecided", "A new study of ", a_run(open_, verdict="warn"), a_run(on, verdict="warn"))
-    never = (
-        "With this mean and spread, not even 1,000 seeds would decide this, because the mean is too close to the limit"
-    )
+    never = "this mean and spread of the margin, not even 1,000 seeds would decide this, because the mean is too close to the limit"
     yield row("undecided", never, a_run(on, verdict="warn"), a_run(open_, verdict="warn"))
     yield row(
         "undecided",

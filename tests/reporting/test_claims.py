@@ -102,8 +102,8 @@ def test_a_rule_that_was_waived_does_not_pass_by_itself(rich):
 
 # What a `may` and a `not` would contradict each other about.
 ABOUT = (
-    "training feedback",
-    "frozen random blocks|trained depth",
+    "feedback used in training",
+    "frozen random blocks|trained blocks|training of the blocks",
     "interpreted as (credit )?alignment",
     "stream|scale",
 )
@@ -135,7 +135,7 @@ def test_what_weighs_most_stands_first_and_a_pass_begins_with_the_pass(rich):
     dfa = [run for run in rich.runs if run.record.spec.method == "dfa" and run.record.spec.control == "none"]
     passing = [dataclasses.replace(run, findings=(CLEARS,), verdict=Verdict("pass", "PASS")) for run in dfa]
     assert claims(passing)[0].text.startswith(
-        "The method passes: its accuracy may be reported as the accuracy of trained depth"
+        "The method passes: its accuracy may be reported as the accuracy of a network with trained blocks"
     )
     failing = [dataclasses.replace(run, verdict=Verdict("fail", "FAIL(D1+D3)")) for run in dfa]
     assert claims(failing)[0].kind == "not" and not any(claim.kind == "may" for claim in claims(failing))
@@ -448,7 +448,7 @@ def test_an_exploded_network_with_a_tiny_but_exact_reference_is_walked_back_and_
         "at least 0.999999",
         "safety constant of 1e-8",
         "the scale is lost",
-        "in float64 without this constant. It compares correct directions, but the reference has no meaningful scale",
+        "in float64 without a safety constant. This Γ compares correct directions, but the reference has no meaningful scale",
         "refines the published reading",
         "(in 2 of 2 seeds: 42, 123)",
     ):

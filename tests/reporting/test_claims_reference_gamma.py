@@ -49,13 +49,14 @@ def test_a_specific_gamma_may_be_read_as_alignment_of_the_training_feedback(clai
     ((kind, text),) = claims_of_gamma("SPECIFIC", 0.048)
     assert (
         kind == "may"
-        and "at each site, for the training feedback only. The measured value is above the value of fresh draws" in text
+        and "at each site, for the feedback used in training only. The measured Γ is above the Γ of fresh draws of the feedback"
+        in text
     )
 
 
 def test_a_gamma_that_fresh_draws_reach_is_the_gradients_matter_alone(claims_of_gamma):
     ((kind, text),) = claims_of_gamma("NOT SPECIFIC", 2 / 21, sites={"gamma_null_p": 2 / 21})
-    assert kind == "not" and "at no site (1 of 20 fresh draws reach this value)" in text
+    assert kind == "not" and "at no site (1 of 20 fresh draws reach this Γ)" in text
 
 
 @pytest.mark.parametrize(
@@ -71,15 +72,15 @@ def test_the_sites_that_lie_above_their_null_are_those_that_stand_together(claim
     state = "NOT SPECIFIC" if max(filter(None, ranks)) > 0.05 else "SPECIFIC"
     ((_, text),) = claims_of_gamma(state, sites={"gamma_null_p": ranks})
     where = {0: "at no site (", 1: "at site 0, not", 4: "at sites 0, 1, 2, 3, not", 5: "at every site that counts"}
-    assert f"The measured value is above the value of fresh draws {where[len(above)]}" in text
+    assert f"The measured Γ is above the Γ of fresh draws of the feedback {where[len(above)]}" in text
 
 
 def test_without_a_null_the_feedback_is_not_shown_and_why(claims_of_gamma):
     ((kind, text),) = claims_of_gamma(sites={"gamma_null_p": None})
-    assert kind == "may" and "for the training feedback only" not in text
-    assert "comes from the training feedback (taken away)" in text
+    assert kind == "may" and "for the feedback used in training only" not in text
+    assert "comes from the feedback used in training (taken away)" in text
     ((_, text),) = claims_of_gamma()  # an edition whose rules do not ask
-    assert "comes from the training feedback (seed 42)" in text
+    assert "comes from the feedback used in training (seed 42)" in text
 
 
 def test_a_run_that_diverged_is_specific_of_nothing(rich):
@@ -97,10 +98,10 @@ def test_a_run_that_diverged_is_specific_of_nothing(rich):
 @pytest.mark.parametrize(
     ("ranks", "draws", "words"),
     [
-        ([1 / 21], 20, "0 of 20 fresh draws reach this value"),
-        ([2 / 21, 8 / 21], 20, "between 1 and 7 of 20 fresh draws reach this value"),
+        ([1 / 21], 20, "0 of 20 fresh draws reach this Γ"),
+        ([2 / 21, 8 / 21], 20, "between 1 and 7 of 20 fresh draws reach this Γ"),
         ([1.0], 20, "20 of 20"),
-        ([0.5], None, "fresh draws reach this value"),
+        ([0.5], None, "fresh draws reach this Γ"),
     ],
 )
 def test_a_rank_tells_how_many_draws_reach_it(ranks, draws, words):
@@ -286,11 +287,11 @@ def test_what_rests_on_a_stated_figure_says_so_and_may_not_be_claimed(claims_of_
     ((kind, text),) = claims_of_depth(margin([8.0, 9.0, 10.0], outcome="warn", state="STATED", stated=True))
     assert kind == "open"
     assert text.startswith(
-        f"The accuracy of the trained blocks is above a {label_of('frozen_accuracy')} stated by the author, by "
+        f"The accuracy of the trained blocks is above a {label_of('frozen_accuracy')} stated by the author; the margin is "
         f"+9.0\u00a0pp, 95 % interval"
     )
     ((kind, text),) = claims_of_depth(a_finding("D3", quantity="accuracy", outcome="warn", state="STATED", stated=True))
-    assert kind == "open" and "by the margin that D3 requires, with each seed judged separately" in text
+    assert kind == "open" and "the margin is as large as D3 requires, with each seed judged separately" in text
 
 
 @pytest.mark.parametrize("state", ["UNDERCUT", "UNDECIDED", "PROVISIONAL"])

@@ -149,14 +149,16 @@ def test_words_are_read_as_they_were_written(tmp_path):
 def test_broken_markers_are_refused(tmp_path, text):
     form = tmp_path / "form.md"
     form.write_text(text, encoding="utf-8")
-    with pytest.raises(UsageError, match=r"form\.md: the blanks cannot be kept"):
+    with pytest.raises(UsageError, match=r"form\.md: the texts in its blanks cannot be kept"):
         read_blanks(form)
 
 
 def test_a_form_that_is_no_utf_8_is_named(tmp_path):
     form = tmp_path / "form.md"
     form.write_bytes("<!-- fa:blank claim -->\nGewöhnlich\n<!-- /fa:blank -->".encode("latin-1"))
-    with pytest.raises(UsageError, match=r"form\.md: the blanks cannot be kept: expected UTF-8, found .* at byte 27"):
+    with pytest.raises(
+        UsageError, match=r"form\.md: the texts in its blanks cannot be kept: expected UTF-8, found .* at byte 27"
+    ):
         read_blanks(form)
 
 

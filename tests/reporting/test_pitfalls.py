@@ -145,7 +145,7 @@ def test_whether_fresh_feedback_gives_as_much(answer, ranks, outcome):
     assert found == outcome
     assert {
         "avoided": "20 fresh draws",
-        "violated": "0.600, at site 2: 12 of 20 fresh draws reach this value; not distinguished at 0.05",
+        "violated": "0.600, at site 2: 12 of 20 fresh draws reach this Γ; not significant at level 0.05",
         "unknown": "taken away",
     }[outcome] in evidence
 
@@ -260,7 +260,7 @@ def test_seeds_that_differ_between_methods_are_named(rich, report):
     [
         ({"asked": {"seeds": "42"}, "others": 10}, "violated", "--seeds 42 was given, while runs of study digits"),
         ({"asked": {"seeds": "42"}}, "unknown", "--seeds 42 was given instead of the seeds of the study's file"),
-        ({"others": 10}, "unknown", "with other specifications that were not audited: 10"),
+        ({"others": 10}, "unknown", "that were not audited, because their specifications are different: 10"),
         ({"superseded": 2, "unaudited": None}, "unknown", "not used because a newer run exists: 2"),
         (
             {"unaudited": None},

@@ -105,7 +105,7 @@ def test_a_gradient_turned_for_the_suite_alone_is_backpropagation_by_another_nam
         assert found[CREDIT].outcome == "warn" and f"{ANOTHER_NAME}: the cosine" in found[CREDIT].sentence
     (form,) = Path("pages/forms").glob("turned-*.md")
     page = form.read_text(encoding="utf-8")
-    assert "- **Autograd**: this method's credit rule may call autograd on the network" in page
+    assert "- **Autograd**: this method's credit rule is allowed to call autograd on the network" in page
     assert "The accuracy may be claimed only for backpropagation, and not for another credit rule" in page
 
 

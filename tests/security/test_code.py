@@ -247,7 +247,7 @@ def test_a_kept_run_of_other_code_says_why_nobody_can_recompute_it(world):
     assert check.outcome == "not possible"
     assert f"trained by other code than the installed code: method {NAME}: source edited (digest " in check.detail
     assert of(run, "method").outcome == "warn"  # the code that is here is not the one that would have to be measured
-    assert "No claim about these metrics is allowed" in world.form()
+    assert "No claim about the metrics of this run is allowed" in world.form()
     assert "claim about a method" not in world.form()
 
 

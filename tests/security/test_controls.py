@@ -210,7 +210,7 @@ def test_bp_weights_adopted_as_dfa_beside_honest_controls_are_stated_and_never_p
         assert "code" not in {check.subject for check in integrity_of(report, run_id).checks}
     text = form(store, "dfa-adopted")
     assert "no audit can determine which code trained it" in text and "✔" not in text and "**May be claimed" not in text
-    assert "may be reported as the accuracy of trained depth" not in text and "**Code**" not in text
+    assert "may be reported as the accuracy of a network with trained blocks" not in text and "**Code**" not in text
 
 
 def test_adopted_runs_get_the_alias_adopted_and_no_other(store, audit, adopted):

@@ -32,7 +32,7 @@ def test_a_seed_that_hides_behind_a_learning_rate_is_a_violation(store):
     (other,) = report.choice.beside
     assert (other.spec.seed, other.finished, other.run_id) == (4, True, store.run_id(seed=4))
     outcome, evidence = answer(report)
-    line = "also tried with learning_rate 0.0010000001 instead of 0.001: seed 4 of dfa, complete"
+    line = "the method was also trained with learning_rate 0.0010000001 instead of 0.001: seed 4 of dfa, complete"
     assert outcome == "violated" and line in evidence
     assert "Similar settings" in page and "learning_rate 0.0010000001 instead of 0.001" in page
     assert "similar setting (numbers within 1 %): seed 4 of dfa" in output
@@ -43,7 +43,9 @@ def test_the_same_seed_beside_is_mentioned_and_no_violation(store):
     train("--method", "dfa", "--seed", "1", recipe="learning_rate=0.001005")
     report, _, _ = run_audit(store)
     outcome, evidence = answer(report)
-    assert outcome == "unknown" and "also tried with learning_rate 0.001005 instead of 0.001: seed 1 of dfa" in evidence
+    assert (
+        outcome == "unknown" and "also trained with learning_rate 0.001005 instead of 0.001: seed 1 of dfa" in evidence
+    )
 
 
 def test_a_setting_that_is_judged_in_the_same_report_is_shown_too(store):

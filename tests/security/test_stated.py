@@ -71,7 +71,7 @@ def test_every_claim_that_rests_on_it_says_whose_figure_it_is(store, audit, edit
     said = claims(report.runs)
     about = [claim for claim in said if "frozen" in claim.text]
     assert about and all(BY_AUTHOR in claim.text and claim.kind == "open" for claim in about)
-    assert not any("may be reported as the accuracy of trained depth" in claim.text for claim in said)
+    assert not any("may be reported as the accuracy of a network with trained blocks" in claim.text for claim in said)
     pages = [path.read_text(encoding="utf-8") for path in (store.folder / "pages").rglob("*.html")]
     assert any(BY_AUTHOR in page for page in pages)
     group = groups(report)[0]

@@ -151,7 +151,7 @@ def test_what_no_bundle_is_is_refused_before_anything_is_unpacked(bundled, chang
 def test_a_bomb_is_not_unpacked(bundled):
     with zipfile.ZipFile("bomb.fa.zip", "w", zipfile.ZIP_DEFLATED) as bomb:
         bomb.writestr(MANIFEST, b"0" * 10_000_000)
-    with pytest.raises(IntegrityError, match="is compressed, but a bundle contains only uncompressed files"):
+    with pytest.raises(IntegrityError, match="is a compressed file, but a bundle contains only uncompressed files"):
         archive.unpack(Path("bomb.fa.zip"), bundled / "out")
 
 

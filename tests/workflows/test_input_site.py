@@ -54,4 +54,4 @@ def test_d4_is_specific_and_the_forms_take_nothing_back_for_site_0(pages):
     assert len(trained) == 2
     for form in trained:
         assert SAID in form and "NOT SPECIFIC" not in form
-        assert "must not be credited as a whole to the training feedback" not in form
+        assert "must not be credited as a whole to the feedback used in training" not in form
