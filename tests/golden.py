@@ -213,8 +213,8 @@ def main(arguments: list[str] | None = None) -> int:
     changed = [key for key in written.keys() | held.keys() if written.get(key) != held.get(key)]
     if wanted.write:
         FILE.write_text(jsonio.pretty(written), encoding="utf-8")
-    told = f"; written: {', '.join(sorted(changed))}" if wanted.write and changed else ""
-    print(f"{len(found)} members, {len(found.keys() - changed)} as they were{told}")
+    written_names = f"; written: {', '.join(sorted(changed))}" if wanted.write and changed else ""
+    print(f"{len(found)} members, {len(found.keys() - changed)} as they were{written_names}")
     return 0
 
 

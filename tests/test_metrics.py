@@ -94,7 +94,7 @@ def test_a_number_that_has_a_line_in_the_form_is_in_what_lists_all_numbers_too()
     assert listed == ["blocks_trained", "feature_drift_blocks", "mine"]
 
 
-def test_a_card_says_no_other_words_than_the_catalogue():
+def test_a_card_uses_no_other_text_than_the_catalogue():
     """A diagnostic of ours may hold its quantities itself, as one of another package does; what is declared it only names."""
     for name, quantity in ((name, quantity) for name, quantity in KNOWN.items() if name in DECLARED):
         unit, symbol = DECLARED[name].unit or quantity.unit, DECLARED[name].symbol or quantity.symbol
@@ -124,7 +124,7 @@ def test_a_figure_is_written_by_its_quantity(quantity, kind):
     assert kind_of(quantity) == kind_of(quantity, KNOWN) == kind
 
 
-def test_a_member_of_a_family_has_its_words_and_its_own_name():
+def test_a_member_of_a_family_has_its_text_and_its_own_name():
     member = quantity_of("feature_drift/embed.weight")
     assert (member.symbol, member.words) == (
         "embed.weight",

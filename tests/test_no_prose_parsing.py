@@ -66,7 +66,7 @@ def _is_attribute(node: ast.AST | None) -> bool:
     return isinstance(node, ast.Attribute) and node.attr in PROSE
 
 
-def test_no_fact_is_read_back_out_of_words():
+def test_no_fact_is_read_back_out_of_text():
     found = [
         f"{path.relative_to(PACKAGE.parent)}:{line}"
         for path in sorted(PACKAGE.rglob("*.py"))
@@ -91,7 +91,7 @@ def test_no_fact_is_read_back_out_of_words():
         "def f(one):\n    return (words := one.detail) and words.find('x')",
     ],
 )
-def test_what_reads_words_is_found(source):
+def test_what_reads_text_is_found(source):
     """The first four stood in the library."""
     assert readers(source)
 
@@ -107,5 +107,5 @@ def test_what_reads_words_is_found(source):
         "def f(one):\n    words = one.name\n    return words.split()\ndef g(one):\n    words = one.reason\n    return words",
     ],
 )
-def test_printing_words_is_no_reading(source):
+def test_printing_text_is_no_reading(source):
     assert not readers(source)

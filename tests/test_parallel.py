@@ -81,11 +81,11 @@ def test_an_error_is_raised_as_it_is(done, item):
         done(fails)
 
 
-def test_a_copy_whose_end_nobody_can_tell_has_done_nothing(done, unheard):
+def test_a_copy_whose_end_is_unknown_has_done_nothing(done, unheard):
     assert done(elsewhere(lambda: os._exit(1))) == [HERE] * len(ITEMS)
 
 
-def test_where_the_system_allows_no_copy_everything_is_done_here_and_said(done, monkeypatch, caplog):
+def test_where_the_system_allows_no_copy_everything_is_done_here_and_logged(done, monkeypatch, caplog):
     def refused(self):
         raise BlockingIOError("Resource temporarily unavailable")
 
@@ -119,5 +119,5 @@ begun.acquire()
 def test_who_has_another_thread_is_not_copied(before, may):
     """Also one that threading does not know."""
     code = f"import _thread, time\nfrom fa_registry import parallel\n{before}\nprint(parallel._may_be_copied())"
-    told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert told.stdout.strip() == may
+    process = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert process.stdout.strip() == may

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fa_registry import process_ownership
-from tests.helpers.dead_process import NOBODY, killed_mark, killed_tag, left_folder
+from tests.helpers.dead_process import FREE_PID, killed_mark, killed_tag, left_folder
 
 
 def test_this_process_lives_and_one_that_is_gone_does_not():
@@ -22,19 +22,19 @@ def test_this_process_lives_and_one_that_is_gone_does_not():
     ) and process_ownership.is_abandoned(f"x{killed_mark()}y")
 
 
-@pytest.mark.parametrize("tag", ["", "nonsense", "elsewhere:1:2:3", "a:b:c:d:e", f"elsewhere:{NOBODY}"])
+@pytest.mark.parametrize("tag", ["", "nonsense", "elsewhere:1:2:3", "a:b:c:d:e", f"elsewhere:{FREE_PID}"])
 def test_what_names_no_process_of_this_machine_is_never_dead(tag):
     assert not process_ownership.is_dead(tag)
 
 
 def test_the_tag_of_an_older_release_tells_by_its_pid():
-    assert process_ownership.is_dead(f"{platform.node()}:{NOBODY}") and not process_ownership.is_dead(
+    assert process_ownership.is_dead(f"{platform.node()}:{FREE_PID}") and not process_ownership.is_dead(
         f"{platform.node()}:{os.getpid()}"
     )
 
 
 def test_a_process_of_another_container_is_never_dead():
-    assert not process_ownership.is_dead(f"{platform.node()}:{NOBODY}:5:elsewhere")
+    assert not process_ownership.is_dead(f"{platform.node()}:{FREE_PID}:5:elsewhere")
     host = killed_mark().split(".")[1]
     assert not process_ownership.is_abandoned(f"x{killed_mark().replace(host, '000000')}y")
 
@@ -47,13 +47,13 @@ def test_a_pid_that_was_given_again_is_another_process():
 
 def test_a_process_of_which_the_system_tells_nothing_lives_as_long_as_it_is_there(monkeypatch):
     """Other users' processes, where /proc hides them; all, where there is no /proc."""
-    mine, nobody = process_ownership.process_tag(), killed_tag()
+    mine, dead = process_ownership.process_tag(), killed_tag()
 
     def hidden(*arguments, **named):
         raise FileNotFoundError("hidden")
 
     monkeypatch.setattr(Path, "read_text", hidden)
-    assert not process_ownership.is_dead(mine) and process_ownership.is_dead(nobody)
+    assert not process_ownership.is_dead(mine) and process_ownership.is_dead(dead)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells that a process waits to be buried")

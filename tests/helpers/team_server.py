@@ -75,7 +75,7 @@ class Team:
         """Start `files` or `server`, and return when it answers."""
         place = {"PATH": os.environ["PATH"], "HOME": str(self.folder), **LONE, **self._environment(part)}
         if part == "server":
-            (self.folder / "auth.ini").write_text(self._said["configs"]["auth"]["content"])
+            (self.folder / "auth.ini").write_text(self._messages["configs"]["auth"]["content"])
         with (self.folder / f"{part}.log").open("ab") as log:
             self._at_work[part] = subprocess.Popen(
                 self._command(part), env=place, cwd=self.folder, stdout=log, stderr=log, start_new_session=True
@@ -113,7 +113,7 @@ class Team:
         requests.request(method, address, json=given, auth=admin, timeout=60).raise_for_status()
 
     @property
-    def _said(self) -> dict:
+    def _messages(self) -> dict:
         """compose.yaml, with what a container has by its name by its address here."""
         here = {
             "team:${DATABASE_PASSWORD:?}@database:5432/fa_registry": self.database.address(self.name).partition("//")[
@@ -132,10 +132,10 @@ class Team:
         return yaml.safe_load(SECRET.sub(lambda name: self.given[name[1]], text))
 
     def _environment(self, part: str) -> dict[str, str]:
-        return self._said["services"][part]["environment"]
+        return self._messages["services"][part]["environment"]
 
     def _command(self, part: str) -> list[str]:
-        command = self._said["services"][part]["command"]
+        command = self._messages["services"][part]["command"]
         if part == "server":
             return [sys.executable, "-m", *command]
         (self.folder / "files").mkdir(exist_ok=True)

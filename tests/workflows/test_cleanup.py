@@ -110,7 +110,9 @@ def test_a_worker_without_a_parent_is_named_and_ended(workplace, temporary, monk
         left.mend()  # it is gone by now
 
 
-def test_the_next_verb_that_writes_takes_it_away_and_leaves_what_a_person_should_see(half_done, workplace, temporary):
+def test_the_next_command_that_writes_takes_it_away_and_leaves_what_a_person_should_see(
+    half_done, workplace, temporary
+):
     audit = begun(kind="audit")
     assert half_done("audit", "--study", "tiny").exit_code == 2  # it has no runs
     assert of_run(audit) == ("KILLED", "failed") and len(list(temporary.iterdir())) == 1

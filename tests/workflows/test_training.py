@@ -62,7 +62,7 @@ def test_all_wrong_fields_are_named_at_once_and_nothing_is_written(registry):
         "colour=red",
     )
     assert result.exit_code == 2
-    for words in (
+    for text in (
         "unknown method 'dfaa' (did you mean 'dfa'?)",
         "did you mean 'resmlp'",
         "did you mean 'digits'",
@@ -72,7 +72,7 @@ def test_all_wrong_fields_are_named_at_once_and_nothing_is_written(registry):
         "learning_rate: expected a number",
         "unknown field 'colour'",
     ):
-        assert words in result.stderr
+        assert text in result.stderr
     assert runs() == []
 
 
@@ -134,7 +134,7 @@ def test_a_run_that_is_there_in_another_experiment_is_named_with_the_page_of_tha
     assert answer.exit_code == 0 and run.run_id in answer.stdout and "the server has gone" in answer.stderr
 
 
-def test_a_run_that_mlflow_began_where_nobody_named_an_experiment_is_put_away(registry, monkeypatch):
+def test_a_run_that_mlflow_began_without_an_experiment_name_is_put_away(registry, monkeypatch):
     tracker = MlflowTracker(experiment_id="0")
     for state in ("FINISHED", "RUNNING"):  # the second call's own is still MLflow's to end
         launched = tracker._client.create_run("0", run_name="gifted-crab-796").info.run_id  # as MLflow itself does
@@ -154,7 +154,7 @@ def test_a_launched_run_that_is_not_there_changes_nothing(registry, monkeypatch)
     assert answer.exit_code == 0 and "the run that MLflow created could not be cleaned up" in answer.stderr
 
 
-def test_why_it_failed_is_said_once(registry, monkeypatch):
+def test_why_it_failed_is_reported_once(registry, monkeypatch):
     def refuse(trainer):
         raise PluginError("no credit today")
 
@@ -312,8 +312,8 @@ def test_a_state_in_the_store_that_is_none_costs_its_epochs_alone(machines, dama
     machines("second")
     resumed = train()
     assert json.loads(content(resumed, schema.PROVENANCE))["resumed_from"] == 0 and states() == set()
-    said = {"gone": "is missing", "cut": "was renamed to", "of another code": ""}[damage]
-    assert said in caplog.text
+    expected = {"gone": "is missing", "cut": "was renamed to", "of another code": ""}[damage]
+    assert expected in caplog.text
 
 
 def test_a_store_on_this_machine_is_sent_no_state(workplace):
@@ -395,7 +395,7 @@ def test_a_run_that_cannot_be_written_down_is_kept_and_goes_on_to_the_same_end(
     assert_equal_runs(train(), train())
 
 
-def test_a_disk_that_takes_nothing_more_is_said_in_a_sentence(registry, workplace, monkeypatch):
+def test_a_full_disk_is_reported_in_a_sentence(registry, workplace, monkeypatch):
     def full(*given):
         raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
 
@@ -424,15 +424,15 @@ def test_provenance_names_the_eval_samples_and_the_conventions_their_size(workpl
     assert Path(".fa_registry/resume").is_dir() is False or not list(Path(".fa_registry/resume").iterdir())
 
 
-def lines(caplog, events, words=training_text):
+def lines(caplog, events, text=training_text):
     caplog.set_level("INFO", "fa_registry")
-    with Progress("title", ["one", "two [b]"], words) as shown:
+    with Progress("title", ["one", "two [b]"], text) as shown:
         for event in events:
             shown.show(event)
     return [line.split(" s  ")[-1] for line in caplog.messages][1:]
 
 
-def test_a_rule_is_told_when_it_fires_once_a_run(caplog):
+def test_a_rule_is_reported_when_it_fires_once_a_run(caplog):
     news = [{}, {"D1": 2}, {"D1": 2}, {"D1": 2, "D2": 4}]
     events = [JobEvent(1, "progress", (epoch, 5, "accuracy 0.500", fired)) for epoch, fired in enumerate(news)]
     events.append(JobEvent(0, "progress", (3, 5, "", {"D1": 3})))
@@ -443,12 +443,12 @@ def test_a_rule_is_told_when_it_fires_once_a_run(caplog):
     ]
 
 
-def told(caplog, epochs: int, begun: int = 0) -> list[int]:
+def logged_epochs(caplog, epochs: int, begun: int = 0) -> list[int]:
     """The epochs of a run of so many that have a line, where there is no terminal."""
     events = [JobEvent(0, "progress", (epoch, epochs, "accuracy 0.500", {})) for epoch in range(begun, epochs + 1)]
-    told = lines(caplog, events)
-    assert all(line.startswith("one: epoch ") and f" of {epochs}, accuracy 0.500" in line for line in told)
-    return [int(line.split()[2]) for line in told]
+    logged_epochs = lines(caplog, events)
+    assert all(line.startswith("one: epoch ") and f" of {epochs}, accuracy 0.500" in line for line in logged_epochs)
+    return [int(line.split()[2]) for line in logged_epochs]
 
 
 @pytest.mark.parametrize(
@@ -461,13 +461,13 @@ def told(caplog, epochs: int, begun: int = 0) -> list[int]:
     ],
 )
 def test_a_run_in_a_log_file_has_a_line_when_it_begins_and_now_and_again(caplog, epochs, begun, expected):
-    assert told(caplog, epochs, begun) == expected
+    assert logged_epochs(caplog, epochs, begun) == expected
 
 
 def test_epochs_that_take_long_have_a_line_each(caplog, monkeypatch):
     clock = itertools.count(0, 70)
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
-    assert told(caplog, 4) == [0, 1, 2, 3]
+    assert logged_epochs(caplog, 4) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
@@ -491,5 +491,5 @@ def test_how_a_run_ended(caplog):
     ]
 
 
-def test_another_kind_of_job_has_words_of_its_own(caplog):
+def test_another_kind_of_job_has_its_own_text(caplog):
     assert lines(caplog, [JobEvent(0, "done", 7)], words=lambda result: f"seven is {result}") == ["one: seven is 7"]
