@@ -76,7 +76,7 @@ def test_unrolled_steps_are_the_single_ones():
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_all_ways_run_and_are_told_apart(device):
+def test_all_ways_run_and_are_distinguished(device):
     found = compare_ways(
         lambda seed: Trainer(build_setup(tiny_spec(seed=seed, device=device), torch.device(device))), 2, 16, 1
     )
