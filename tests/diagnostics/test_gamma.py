@@ -83,7 +83,7 @@ def test_samples_without_a_direction_are_left_out_and_counted():
     ],
     ids=["zero gradient", "zero credit", "nan gradient", "inf gradient", "noise", "no feedback"],
 )
-def test_there_is_no_gamma_and_the_reason_is_said(changes, reason):
+def test_there_is_no_gamma_and_the_reason_is_reported(changes, reason):
     measured = GAMMA.measure(observation(**changes))
     for name in GAMMA.card.names:
         assert measured.sites[name][0].value is None, name
