@@ -96,7 +96,7 @@ def test_every_kind_of_output_ends_quietly_with_the_commands_own_exit_code(shell
 
 
 @pytest.mark.long
-def test_watch_ends_when_nobody_reads_it(command, workplace):
+def test_watch_ends_when_its_output_is_not_read(command, workplace):
     """It would go on as long as a run is at work, for nobody."""
     tracker = MlflowTracker(f"sqlite:///{workplace / 'mlflow.db'}")
     tracker.create("at work", {schema.TAG_KIND: "run", schema.TAG_STATUS: "running"}, {})

@@ -80,9 +80,9 @@ class Site:
         return found
 
 
-def done(*words: str) -> str:
+def done(*arguments: str) -> str:
     """What the command printed, which must have gone well."""
-    ended = call(*words)
+    ended = call(*arguments)
     assert ended.exit_code == 0, ended.output
     return ended.stdout
 

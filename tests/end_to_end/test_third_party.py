@@ -76,6 +76,6 @@ def test_it_is_trained_audited_and_reported(with_package, workplace):
     assert entry["frozen_run_id"] == control["record"]["run_id"]
     (form,) = (workplace / "reports" / "forms").glob("orthogonal-dfa-*.html")
     page = form.read_text(encoding="utf-8")
-    for words in (NAME, "Doe 2026", "@misc{doe2026orthogonal,", entry["verdict"]["label"]):
-        assert words in page
+    for text in (NAME, "Doe 2026", "@misc{doe2026orthogonal,", entry["verdict"]["label"]):
+        assert text in page
     assert NAME in (workplace / "reports" / "index.html").read_text(encoding="utf-8")

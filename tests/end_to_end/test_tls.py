@@ -56,7 +56,7 @@ def test_a_run_is_trained_through_nginx_by_who_trusts_its_certificate_alone(tmp_
     ):
         with pytest.raises(fa_registry.RegistryError, match="certificate verify failed"):
             fa_registry.train(**wanted, store=address)
-        for told in ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"):
-            monkeypatch.setenv(told, str(certificate))
+        for variable in ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"):
+            monkeypatch.setenv(variable, str(certificate))
         run = fa_registry.train(**wanted, store=address)
     assert run.page.startswith(address), "its view was made, for which the server told its version"
