@@ -32,7 +32,7 @@ def test_the_last_bit_is_a_mismatch_with_both_numbers():
     assert (difference.logged, difference.recomputed) == (Reading(0.9), Reading(0.9000000000000001))
 
 
-def test_all_differences_are_kept_where_the_words_name_five():
+def test_all_differences_are_kept_where_the_text_names_five():
     """And they stay beside a check that differs, whose words push the figures' aside."""
     integrity = compare(taken(gain=0.75, g_norm=1.0), taken(gain=0.5, g_norm=2.0))
     places = [(difference.quantity, difference.site) for difference in integrity.differences]
@@ -132,7 +132,7 @@ def test_elsewhere_what_passes_through_zero_may_lie_apart_by_so_much(name, apart
     assert compare(before, after).state == state
 
 
-def test_a_check_that_differs_makes_a_mismatch_and_is_told_first():
+def test_a_check_that_differs_makes_a_mismatch_and_is_reported_first():
     before = Integrity("verified", ("every recomputed metric agrees, bit-equal",))
     after = with_checks(
         before, (Check("figures", "agrees"), Check("feedback", "differs", "B_01 is no draw of seed 42"))

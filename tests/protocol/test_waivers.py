@@ -94,7 +94,7 @@ def test_no_waivers_is_a_file_too(tmp_path):
         (dict(expired="false"), "waiver[0].expired: unknown field 'expired' (did you mean 'expiry'?)"),
     ],
 )
-def test_a_wrong_waiver_is_told_what_is_wrong(tmp_path, changes, message):
+def test_the_error_for_a_wrong_waiver_says_what_is_wrong(tmp_path, changes, message):
     (problem,) = problems(tmp_path, changes)
     assert problem.startswith(message)
 
