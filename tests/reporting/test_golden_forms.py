@@ -70,8 +70,8 @@ def test_each_kind_says_what_it_is_there_for():
         "diverged run": "diverged",
         "waived rule": "waived",
     }
-    for kind, words in telling.items():
-        assert words in path_of(kind).read_text(encoding="utf-8"), kind
+    for kind, text in telling.items():
+        assert text in path_of(kind).read_text(encoding="utf-8"), kind
     assert "may be interpreted as alignment" not in path_of("exact method").read_text(encoding="utf-8")
     waived, plain = (path_of(kind).read_text(encoding="utf-8") for kind in ("waived rule", "exploded method"))
     assert "A. Person" in waived and "A. Person" not in plain

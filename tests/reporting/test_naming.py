@@ -85,7 +85,7 @@ def test_adopted_runs_have_a_form_of_their_own_whatever_their_files(report):
     assert slug(adopted("ab12")) == slug(adopted("cd34")) != slug(group)
 
 
-def test_names_lose_options_that_do_not_tell_them_apart():
+def test_names_lose_options_that_do_not_distinguish_them():
     assert short_names(["bp", "dni (hidden=0)"], 20) == ["bp", "dni"]
     assert short_names(["ep (steps=1)", "ep (steps=2)"], 20) == ["ep (steps=1)", "ep (steps=2)"]
 

@@ -32,7 +32,7 @@ def test_all_are_answered_for_every_run(report, rich):
                 assert all(answer.evidence and answer.outcome in WORST_FIRST for answer in one.answers)
 
 
-def test_runs_that_differ_are_told_apart_and_the_worst_comes_first(rich):
+def test_runs_that_differ_are_distinguished_and_the_worst_comes_first(rich):
     changed = tuple(
         dataclasses.replace(run, record=dataclasses.replace(run.record, feedback={}))
         if run.record.spec.method == "dfa" and run.record.spec.seed == 123
@@ -256,7 +256,7 @@ def test_seeds_that_differ_between_methods_are_named(rich, report):
 
 
 @pytest.mark.parametrize(
-    ("choice", "outcome", "words"),
+    ("choice", "outcome", "text"),
     [
         ({"asked": {"seeds": "42"}, "others": 10}, "violated", "--seeds 42 was given, while runs of study digits"),
         ({"asked": {"seeds": "42"}}, "unknown", "--seeds 42 was given instead of the seeds of the study's file"),
@@ -270,17 +270,17 @@ def test_seeds_that_differ_between_methods_are_named(rich, report):
         ({"asked": {"epochs": "5"}}, "avoided", "no run is left out"),
     ],
 )
-def test_seeds_that_were_picked_or_runs_left_out_are_no_whole_study(report, choice, outcome, words):
+def test_seeds_that_were_picked_or_runs_left_out_are_no_whole_study(report, choice, outcome, text):
     found, evidence = seeds(
         dataclasses.replace(report, excluded=(), choice=SelectionSummary("digits", **{"unaudited": (), **choice})),
         "dfa",
     )
-    assert found == outcome and words in evidence
+    assert found == outcome and text in evidence
     assert ("no run is left out" in evidence) == (outcome == "avoided")
 
 
 @pytest.mark.parametrize(
-    ("change", "facts", "outcome", "words"),
+    ("change", "facts", "outcome", "text"),
     [
         (
             {"seed": 7},
@@ -298,14 +298,14 @@ def test_seeds_that_were_picked_or_runs_left_out_are_no_whole_study(report, choi
         ({"control": "frozen"}, {}, "unknown", "an older run of seed 42 of frozen"),
     ],
 )
-def test_what_the_store_holds_besides_decides(report, change, facts, outcome, words):
+def test_what_the_store_holds_besides_decides(report, change, facts, outcome, text):
     known = next(run.record.spec for run in report.runs if run.record.spec.method_label == "dfa")
     held = {"status": "complete", "finished": True, **facts}
     other = OtherRun("f" * 32, dataclasses.replace(known, **{"seed": 42, **change}), "a setting", **held)
     found, evidence = seeds(
         dataclasses.replace(report, excluded=(), choice=SelectionSummary("", unaudited=(other,))), "dfa"
     )
-    assert found == outcome and words in evidence
+    assert found == outcome and text in evidence
 
 
 def test_a_control_that_was_left_out_is_passed_over_though_its_seed_was_judged(report):
@@ -362,7 +362,7 @@ def test_norms_are_checked_by_what_a_step_along_the_gradient_does(answer, step, 
     assert found == outcome and "at site 0" in evidence
 
 
-def test_the_site_that_fits_worst_is_named_beside_the_one_that_fits_best(answer):
+def test_the_site_that_fits_worst_is_named_next_to_the_one_that_fits_best(answer):
     step = [-1.0, -0.5, -0.001, -1.0, -1.0]
     _, evidence = answer(questions.norm_of_samples, sites={"h_norm": 10, "g_norm": 10, "nudge_bp": step}, **STEP)
     assert (
