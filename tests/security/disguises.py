@@ -66,7 +66,7 @@ class NoticesGradMode(_TwoFaced):
         return torch.is_grad_enabled()
 
 
-class WaitsUntilNobodyLooks(_TwoFaced):
+class WaitsUntilUnobserved(_TwoFaced):
     """Honest in the first epoch, which is taken again, and at the end, which is measured."""
 
     def is_measured(self, inputs):
@@ -92,7 +92,7 @@ NOTICES_THE_GRADIENTS = NoticesTheGradients()
 NOTICES_THE_MODE = NoticesTheMode()
 NOTICES_THE_GENERATOR = NoticesTheGenerator()
 NOTICES_GRAD_MODE = NoticesGradMode()
-WAITS_UNTIL_NOBODY_LOOKS = WaitsUntilNobodyLooks()
+WAITS_UNTIL_UNOBSERVED = WaitsUntilUnobserved()
 KNOWS_THE_TEST_IMAGES = KnowsTheTestImages()
 TRAINED_BY_BP = TrainedByBp()
 BP_DRESSED_AS_WEIGHT_FA = BpDressedAsWeightFa()

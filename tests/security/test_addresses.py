@@ -68,13 +68,13 @@ def test_no_address_link_or_pipe_leads_out_of_the_store(store, private):
     report = written_report(store.folder)
     assert {run.record.run_id for run in report.runs if run.record.spec.control == "none"} == {seven, honest}
     reasons = {excluded.run_id: excluded.reason for excluded in report.excluded}
-    for run_id, said in {
+    for run_id, message in {
         five: "measurements.json is no regular file",
         six: "spec.json is a link",
         eight: "is a link",
         three: "is not a supported artifact location",
     }.items():
-        assert said in reasons[run_id], reasons[run_id]
+        assert message in reasons[run_id], reasons[run_id]
     assert all(SECRET not in page.read_text(encoding="utf-8", errors="replace") for page in written_files(store))
     assert {path.name: path.read_text() for path in private.iterdir() if path.is_file()} == dict.fromkeys(
         (schema.FAILURE, "authorized_keys"), SECRET

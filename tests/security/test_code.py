@@ -234,7 +234,7 @@ def test_a_method_edited_after_training_is_trained_again_and_the_message_says_wh
     assert world.audit()[1].record.integrity.state == "verified"
 
 
-def test_a_kept_run_of_other_code_says_why_nobody_can_recompute_it(world):
+def test_a_kept_run_of_other_code_says_why_it_cannot_be_recomputed(world):
     first = world.run_id
     world.plugin.edit(*TURNED)
     result = world.study("--accept-old-code")
@@ -252,14 +252,14 @@ def test_a_kept_run_of_other_code_says_why_nobody_can_recompute_it(world):
 
 
 def test_train_says_it_too(untrained):
-    words = ("train", "--method", NAME, "--seed", "5", "--epochs", "1", "--device", "cpu", "--set")
-    words = (*words, "architecture.d_hidden=16,architecture.num_blocks=2")
-    first = json.loads(call(*words, "--json").stdout)
+    arguments = ("train", "--method", NAME, "--seed", "5", "--epochs", "1", "--device", "cpu", "--set")
+    arguments = (*arguments, "architecture.d_hidden=16,architecture.num_blocks=2")
+    first = json.loads(call(*arguments, "--json").stdout)
     untrained.plugin.edit(*TURNED)
-    kept = call(*words, "--json", "--accept-old-code")
+    kept = call(*arguments, "--json", "--accept-old-code")
     assert json.loads(kept.stdout)["run_id"] == first["run_id"]
     assert len(json.loads(kept.stdout)["other_code"]) == 1
-    again = call(*words, "--json")
+    again = call(*arguments, "--json")
     assert json.loads(again.stdout)["run_id"] != first["run_id"]
     assert f"method {NAME}: source edited (digest " in again.stderr
 

@@ -33,7 +33,7 @@ def passing(store, audit):
 
 
 @pytest.mark.parametrize("claimed", [OTHER, {"fingerprint": "0" * 16}], ids=["processor", "fingerprint"])
-def test_a_changed_metric_beside_a_claimed_configuration_is_a_warning(store, passing, claimed):
+def test_a_changed_metric_with_a_claimed_configuration_is_a_warning(store, passing, claimed):
     run_id = store.run_id(**ATTACKED)
     change_run(store, run_id, 1e-3, claimed)
     code, report = passing()

@@ -117,11 +117,11 @@ def test_verify_tells_the_figures(attacked, drawn):
 
 
 @pytest.mark.parametrize(
-    "verb", [("compare", "dfa", "bp", "--study", "tiny"), ("analyse", "per-layer", "--study", "tiny")]
+    "command", [("compare", "dfa", "bp", "--study", "tiny"), ("analyse", "per-layer", "--study", "tiny")]
 )
-def test_the_other_verbs_drop_it_too(attacked, verb):
+def test_the_other_commands_drop_it_too(attacked, command):
     for more in ((), ("--recompute",)):
-        result = call(*verb, *more)
+        result = call(*command, *more)
         assert result.exit_code == 3, result.output
 
 

@@ -74,8 +74,8 @@ def test_fewer_steps_than_the_sealed_state_is_of_compare_nothing_and_say_so(stor
 
 @pytest.mark.parametrize("value", ["0", "-1", "some"])
 def test_only_a_number_of_steps_auto_or_off_is_asked_for(store, value):
-    for verb in ("audit", "verify"):
-        result = call(verb, "--study", "tiny", "--replay", value)
+    for command in ("audit", "verify"):
+        result = call(command, "--study", "tiny", "--replay", value)
         assert result.exit_code == 2
         assert f"replay: expected auto, all, off or a number of steps from 1, found '{value}'" in result.stderr
 
@@ -95,7 +95,7 @@ def dressed(store, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("attribute", "when", "words"),
+    ("attribute", "when", "text"),
     [
         ("ALWAYS_BP", "at step 1", DISGUISED),
         ("NOTICES_GRAD_MODE", "at step 1", DISGUISED),
@@ -109,12 +109,12 @@ def dressed(store, monkeypatch):
         ("WEIGHT_FA_MEASURED_AS_BP", "at step 1", OTHERWISE),
     ],
 )
-def test_backpropagation_behind_another_name_is_caught_by_the_audit_itself(dressed, audit, attribute, when, words):
+def test_backpropagation_behind_another_name_is_caught_by_the_audit_itself(dressed, audit, attribute, when, text):
     run_id = dressed(attribute)
     code, report = audit("--run", run_id)
     assert code == 3 and not report.runs and only_mismatch(report) == run_id
     found = [check for check in integrity_of(report, run_id).checks if check.subject == "training credit"]
-    assert found[0].outcome == "differs" and found[0].detail.startswith(f"{when}: {words}")
+    assert found[0].outcome == "differs" and found[0].detail.startswith(f"{when}: {text}")
     assert checks(report, run_id)["first steps"] == "agrees"  # it is what was trained, only not what it is called
 
 

@@ -138,7 +138,7 @@ def test_initial_weights_of_the_seed_that_were_helped_a_little_are_found_out(sto
     assert code == 3 and only_mismatch(report) == run_id
     found = [check.detail for check in integrity_of(report, run_id).checks if check.subject == "initial weights"]
     assert any(
-        "1 of 18 tensors differ from the tensors that the seed gives, blocks.0.w1.weight" in words for words in found
+        "1 of 18 tensors differ from the tensors that the seed gives, blocks.0.w1.weight" in text for text in found
     )
 
 
@@ -210,7 +210,7 @@ def test_trusted_runs_are_not_drawn_again(store, audit):
     assert not any("training steps" in remark for remark in report.remarks)
 
 
-def test_a_control_that_nobody_can_draw_or_measure_again_counts_as_stated(store, audit):
+def test_a_control_that_cannot_be_redrawn_or_recomputed_counts_as_stated(store, audit):
     """Its figures could be whatever makes the trained blocks look well: other code, or no sealed start, leaves them unchecked.
 
     Of seeds 1 and 2 the control is not proven; the margin over all three is one of stated figures, and never a pass.
@@ -240,8 +240,8 @@ def test_a_gpu_that_is_not_here_does_not_spare_a_run_the_measuring(store, audit)
     store.sql("UPDATE params SET value = 'cuda' WHERE key = 'cfg/device_class'")
     runs = audit("--experiment", "fa_registry", *lenient)[1].runs
     assert {run.record.integrity.state for run in runs} == {"unverifiable"}
-    told = {finding.state for run in runs for finding in run.findings if finding.rule == "measuring"}
-    assert told == {"NOT MEASURED AGAIN"}
+    states = {finding.state for run in runs for finding in run.findings if finding.rule == "measuring"}
+    assert states == {"NOT MEASURED AGAIN"}
     assert "pass" not in {run.verdict.outcome for run in runs}
 
 

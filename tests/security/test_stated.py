@@ -68,10 +68,10 @@ def test_a_low_frozen_accuracy_that_the_author_types_never_passes(store, audit):
 @pytest.mark.parametrize("edition", ["2026-05", "2026-11"])
 def test_every_claim_that_rests_on_it_says_whose_figure_it_is(store, audit, edition):
     _, report = audit(*chosen(adopted(store, LOW)), "--edition", edition)
-    said = claims(report.runs)
-    about = [claim for claim in said if "frozen" in claim.text]
+    stated_claims = claims(report.runs)
+    about = [claim for claim in stated_claims if "frozen" in claim.text]
     assert about and all(BY_AUTHOR in claim.text and claim.kind == "open" for claim in about)
-    assert not any("may be reported as the accuracy of trained depth" in claim.text for claim in said)
+    assert not any("may be reported as the accuracy of trained depth" in claim.text for claim in stated_claims)
     pages = [path.read_text(encoding="utf-8") for path in (store.folder / "pages").rglob("*.html")]
     assert any(BY_AUTHOR in page for page in pages)
     group = groups(report)[0]

@@ -36,7 +36,7 @@ def outcomes(report):
     return {run.verdict.outcome for run in judged(report, control="none")}
 
 
-def test_a_file_that_nobody_named_changes_nothing(planted):
+def test_a_file_that_was_not_named_changes_nothing(planted):
     result, report = run_audit(planted)
     assert (result.exit_code, outcomes(report), report.waivers) == (1, {"fail"}, ())
     assert result.output.count(UNUSED) == 1
