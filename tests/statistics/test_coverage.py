@@ -160,7 +160,7 @@ def test_a_true_difference_of_far_more_than_the_margin_is_seen():
     assert np.mean([tost(each, MEAN + 10 * STD, STD).outcome == "differs" for each in draws(5)]) > 0.99
 
 
-def test_nobody_beats_an_equal_more_than_one_time_in_twenty_and_pairing_finds_what_welch_cannot():
+def test_no_method_beats_an_equal_more_than_one_time_in_twenty_and_pairing_finds_what_welch_cannot():
     common = draws(5, std=5 * STD, stream=14, trials=1500)
     noise, other = draws(5, stream=15, trials=1500), draws(5, stream=16, trials=1500)
     a = [dict(enumerate(np.add(seed, each).tolist())) for seed, each in zip(common, noise, strict=True)]

@@ -51,14 +51,14 @@ def test_too_few_or_equal_values_have_none_that_is_far(values):
     assert far_value(values, 0.05, 0.0) is None if values else True
 
 
-def test_few_seeds_cannot_show_how_they_scatter_and_the_words_say_so():
+def test_few_seeds_cannot_show_how_they_scatter_and_the_text_states_it():
     assert scatter_text([1.0]) == ""
-    words = scatter_text([1.0, 2.0, 3.5])
+    text = scatter_text([1.0, 2.0, 3.5])
     assert (
-        "normally distributed; 3 seeds are too few to test this" in words
-        and "95 %" in words
-        and "84 %" in words
-        and "48 %" in words
+        "normally distributed; 3 seeds are too few to test this" in text
+        and "95 %" in text
+        and "84 %" in text
+        and "48 %" in text
     )
 
 
