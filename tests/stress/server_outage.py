@@ -54,10 +54,10 @@ def study(folder: Path, store: str) -> subprocess.Popen[str]:
     """The study at work in a process of its own, two runs at a time."""
     (folder / "absence").mkdir(exist_ok=True)
     (folder / "absence" / "study.toml").write_text(STUDY, encoding="utf-8")
-    verb = ["study", "absence", "--jobs", "2", "--device", "cpu", "--store", store]
+    arguments = ["study", "absence", "--jobs", "2", "--device", "cpu", "--store", store]
     own = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
-        [sys.executable, "-m", "fa_registry", *verb], cwd=folder, env=own, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "fa_registry", *arguments], cwd=folder, env=own, stderr=subprocess.PIPE, text=True
     )
 
 
@@ -79,8 +79,8 @@ def absence(
             done += 1
             time.sleep(PAUSE)
             lives.enter_context(live())
-        said = training.communicate(timeout=SECONDS)[1]
-        once = "" if training.returncode == 0 else f"exit code {training.returncode}: {said}"
+        log = training.communicate(timeout=SECONDS)[1]
+        once = "" if training.returncode == 0 else f"exit code {training.returncode}: {log}"
         kept = MlflowTracker(store).search({"fa.kind": "run", "fa.status": "complete"})
         whole = {run.tags["fa.spec"] for run in kept if is_whole(store, run)}
         return done, RUNS - len(whole), once or twice(database)

@@ -25,7 +25,7 @@ from tests.helpers.team_server import ADMIN, ROOT, Team, missing, team_server
 STUDY, USER, ALIAS = "digits", "ann", "champion"
 REPORT = "reports/audit.json"
 SECONDS = 1800  # until a verb that does not end never will
-SAID = 2000  # of the last characters of a verb that failed
+MESSAGE_LENGTH = 2000  # of the last characters of a verb that failed
 
 
 class Failed(Exception):
@@ -44,24 +44,26 @@ class Colleague:
             "OMP_NUM_THREADS": "1",
         }
 
-    def ask(self, verb: str, *arguments: str, expected: Sequence[int] = (0,)) -> dict:
+    def ask(self, command_name: str, *arguments: str, expected: Sequence[int] = (0,)) -> dict:
         """What a verb answers, as JSON; Failed for another exit code, and for a word on standard output that is none."""
-        return self.together(1, verb, *arguments, expected=expected)[0]
+        return self.together(1, command_name, *arguments, expected=expected)[0]
 
-    def together(self, count: int, verb: str, *arguments: str, expected: Sequence[int] = (0,)) -> list[dict]:
+    def together(self, count: int, command_name: str, *arguments: str, expected: Sequence[int] = (0,)) -> list[dict]:
         """The answers of as many processes of the same command, which start in the same moment."""
         with contextlib.ExitStack() as kept:
-            command = [sys.executable, "-m", "fa_registry", verb, *arguments, "--json"]
+            command = [sys.executable, "-m", "fa_registry", command_name, *arguments, "--json"]
             begun = [kept.enter_context(self._process(command)) for _ in range(count)]
             ends = [(process.communicate(timeout=SECONDS), process.returncode) for process in begun]
         answers = []
-        for (printed, said), code in ends:
+        for (printed, errors), code in ends:
             try:
                 answers.append(json.loads(printed))
             except ValueError as error:
-                raise Failed(f"{verb}: exit code {code}, no JSON: {printed[-SAID:]}{said[-SAID:]}") from error
+                raise Failed(
+                    f"{command_name}: exit code {code}, no JSON: {printed[-MESSAGE_LENGTH:]}{errors[-MESSAGE_LENGTH:]}"
+                ) from error
             if code not in expected:
-                raise Failed(f"{verb}: exit code {code}: {said[-SAID:]}")
+                raise Failed(f"{command_name}: exit code {code}: {errors[-MESSAGE_LENGTH:]}")
         return answers
 
     @contextlib.contextmanager

@@ -30,8 +30,8 @@ def test_a_team_of_four_workers_then_its_backup_in_another_server(tmp_path):
     needed("rclone")
     with team_server() as team:
         user = team.add_user(USER)
-        verbs = [line.partition(":")[0] for line in trained_and_judged(Colleague(tmp_path, user), SIZE, workers=4)]
-        assert verbs == ["worker", "audit", "report", "verify", "promote"]
+        commands = [line.partition(":")[0] for line in trained_and_judged(Colleague(tmp_path, user), SIZE, workers=4)]
+        assert commands == ["worker", "audit", "report", "verify", "promote"]
         assert views(team, user), "the audit could write none: the server tells its version only to those it knows"
         shut_out_and_let_in(team, tmp_path)
         as_documented(["mkdir", "pg_dump", "rclone"], tmp_path, team)
