@@ -60,7 +60,7 @@ def dies_once(job, stop, report):
     return int(Path(job).read_text()), os.getpid()
 
 
-def told_to_end_once(job, stop, report):
+def asked_to_end_once(job, stop, report):
     """A generator that the machine stops at its first attempt. job: a folder."""
     if not (Path(job) / "tried").exists():
         (Path(job) / "tried").touch()
