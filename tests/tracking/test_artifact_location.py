@@ -38,7 +38,7 @@ RUN = "0123456789abcdef" * 2
         ("s3://bucket/1/2/artifacts", None),
     ],
 )
-def test_what_a_database_names_beside_any_database_is_looked_for_beside_it(tmp_path, address, expected):
+def test_files_that_a_database_names_next_to_any_database_are_looked_for_next_to_it(tmp_path, address, expected):
     (tmp_path / "mlartifacts" / "mine").mkdir(parents=True)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "mlflow.db").touch()

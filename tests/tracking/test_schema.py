@@ -46,10 +46,10 @@ def keys_at(sites, *further):
     return dict(schema.metrics(Measurements(row, dict.fromkeys(OF_A_RUN, Reading(1.0))), further))
 
 
-STRANGERS = [f"strange_{place}" for place in range(schema.MOST_CHARTS)]
+THIRD_PARTY = [f"strange_{place}" for place in range(schema.MOST_CHARTS)]
 
 
-@pytest.mark.parametrize("further", [[], STRANGERS[:1], STRANGERS], ids=len)
+@pytest.mark.parametrize("further", [[], THIRD_PARTY[:1], THIRD_PARTY], ids=len)
 @pytest.mark.parametrize("sites", [1, 2, 17, 18, 25, 41, 100, 101, 1001])
 def test_a_run_of_any_depth_has_at_most_a_hundred_metrics_with_the_first_and_the_last_site(sites, further):
     keys = keys_at(sites, *further)
