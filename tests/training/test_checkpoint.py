@@ -350,7 +350,7 @@ FORGED = {
 
 
 @pytest.mark.parametrize("forgery", FORGED)
-def test_a_state_that_somebody_made_is_set_aside(tmp_path, forgery, caplog):
+def test_a_state_that_was_made_up_is_set_aside(tmp_path, forgery, caplog):
     first = Trainer(tiny_task())
     first.run_epoch()
     file, trainer, untouched = ResumeFile(tmp_path, "id"), Trainer(tiny_task()), Trainer(tiny_task())
@@ -360,7 +360,7 @@ def test_a_state_that_somebody_made_is_set_aside(tmp_path, forgery, caplog):
     assert weights_equal(trainer.setup.network, untouched.setup.network) and trainer.epoch == 0
 
 
-def test_a_state_that_nobody_changed_survives_being_sealed_again(tmp_path):
+def test_an_unchanged_state_survives_being_sealed_again(tmp_path):
     first, fresh, file = Trainer(tiny_task()), Trainer(tiny_task()), ResumeFile(tmp_path, "id")
     first.run_epoch()
     file.write(first, [])

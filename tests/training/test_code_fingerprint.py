@@ -37,7 +37,7 @@ def mine(version: str = "0.1", digest: str = A, package: str = "mine") -> dict:
         ),
     ],
 )
-def test_what_changed_is_said_in_words(before, today, line):
+def test_what_changed_is_reported_in_text(before, today, line):
     sealed = {"methods/m": before} if before else None
     assert fingerprint_changes(sealed, {"methods/m": today}) == ((line,) if line else ())
 

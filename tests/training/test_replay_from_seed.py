@@ -61,7 +61,7 @@ def test_no_shipped_method_raises_an_alarm(tmp_path, method, options):
     assert credit_in_training(trainer.setup).outcome == "agrees"
 
 
-def test_a_gradient_that_is_small_beside_the_states_raises_no_alarm(tmp_path, monkeypatch):
+def test_a_gradient_that_is_small_relative_to_the_states_raises_no_alarm(tmp_path, monkeypatch):
     """dtp subtracts what its inverses make of two states that nearly agree: after 100 epochs of digits the last bit of a gradient
     was 8e-3 of its credit, and two honest runs of three were a mismatch. So both sides take the gradient by the same products.
     """

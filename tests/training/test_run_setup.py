@@ -124,14 +124,14 @@ class Relabelled:
         return self.change(self.digits.load(device, root))
 
 
-def test_the_data_set_hears_device_root_and_the_seed_of_the_run(monkeypatch, tmp_path):
-    heard = []
+def test_the_data_set_receives_device_root_and_the_seed_of_the_run(monkeypatch, tmp_path):
+    received = []
     loader = Relabelled(lambda splits: splits)
-    monkeypatch.setattr(loader, "load", lambda *given: heard.append(given) or loader.digits.load(given[0]))
+    monkeypatch.setattr(loader, "load", lambda *given: received.append(given) or loader.digits.load(given[0]))
     spec = tiny_spec(seed=SEED)
     monkeypatch.setattr(datasets.CATALOG, "get", lambda name: loader)
     build_setup(spec, torch.device("cpu"), tmp_path)
-    assert heard == [(torch.device("cpu"), tmp_path, SEED)]
+    assert received == [(torch.device("cpu"), tmp_path, SEED)]
 
 
 def test_runs_share_what_is_the_same_for_every_seed_and_the_same_root(tmp_path, monkeypatch):

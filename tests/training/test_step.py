@@ -147,18 +147,18 @@ def test_sums_are_over_the_batch():
 def test_credits_are_of_the_summed_loss_whatever_the_batch_size():
     """A method is told g_L without 1/N: the same sample's row in a batch of 1 and of 32."""
     task = double(tiny_task(method="fa"))
-    told = []
+    received = []
 
     class Listening(type(task.method)):
         def credits(self, feedback, inputs):
-            told.append(inputs)
+            received.append(inputs)
             return super().credits(feedback, inputs)
 
     listening = dataclasses.replace(task, method=Listening())
     step(listening, count=32)
     step(listening, count=1)
-    torch.testing.assert_close(told[0].output_gradient[:1], told[1].output_gradient, rtol=1e-12, atol=1e-15)
-    assert all(inputs.gradients is None for inputs in told)
+    torch.testing.assert_close(received[0].output_gradient[:1], received[1].output_gradient, rtol=1e-12, atol=1e-15)
+    assert all(inputs.gradients is None for inputs in received)
 
 
 def test_output_error_needs_no_second_softmax():
