@@ -103,7 +103,7 @@ def test_a_runs_note_leads_to_its_form_and_to_the_whole_audit(trusting_audit):
     assert tracker.artifact(control.run_id, schema.FORM) is None
 
 
-def test_the_form_lies_beside_the_run_and_breaks_no_seal(trusting_audit, trained):
+def test_the_form_is_next_to_the_run_and_breaks_no_manifest(trusting_audit, trained):
     trusting_audit()
     tracker, run = MlflowTracker(), run_of("dfa")
     form = tracker.artifact(run.run_id, schema.FORM).read_text(encoding="utf-8")
@@ -168,8 +168,8 @@ def test_a_run_whose_file_was_changed_loses_the_verdicts_of_older_audits(trustin
     assert "NOT JUDGED" not in run_of("dfa").tags[schema.TAG_VERDICT]
 
 
-@pytest.mark.parametrize("status, told", [("running", False), ("failed", True), (schema.STOPPED_EARLY, True)])
-def test_a_run_that_may_still_be_at_work_is_left_alone(trusting_audit, status, told):
+@pytest.mark.parametrize("status, updated", [("running", False), ("failed", True), (schema.STOPPED_EARLY, True)])
+def test_a_run_that_may_still_be_at_work_is_left_alone(trusting_audit, status, updated):
     """Whoever trains it writes its tags and its note."""
     run_id = run_of("fa").run_id
     at_work = {
@@ -182,7 +182,7 @@ def test_a_run_that_may_still_be_at_work_is_left_alone(trusting_audit, status, t
     trusting_audit()
     tags = run_of("fa").tags
     assert tags[schema.TAG_STATUS] == status
-    assert (tags[schema.TAG_NOTE] != "at work") == (schema.TAG_VERDICT in tags) == told
+    assert (tags[schema.TAG_NOTE] != "at work") == (schema.TAG_VERDICT in tags) == updated
 
 
 SEVERAL = "2026-04:first-release,2026-04,2026-11,2026-05"
@@ -293,7 +293,7 @@ def test_first_fires_of_another_edition_do_not_stay_behind(trained):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "text"),
     [
         (
             ("--edition", "2026-05", "--editions", "2026-04,2026-11"),
@@ -318,10 +318,10 @@ def test_first_fires_of_another_edition_do_not_stay_behind(trained):
         ),
     ],
 )
-def test_what_cannot_be_meant_is_refused_before_anything_is_measured(registry, workplace, arguments, words):
+def test_what_cannot_be_meant_is_refused_before_anything_is_measured(registry, workplace, arguments, text):
     result = registry(*AUDIT, *arguments)
     assert result.exit_code == 2
-    assert all(word in result.stderr for word in words)
+    assert all(word in result.stderr for word in text)
     assert not (workplace / "reports").exists()
 
 

@@ -70,7 +70,7 @@ CALLS = (
 )
 
 
-def test_no_verb_prints_a_raw_escape(hostile, caplog):
+def test_no_command_prints_a_raw_escape(hostile, caplog):
     """One store for all: each call takes milliseconds, the store seconds."""
     run_id = run_of_experiment()
     for call in CALLS:
@@ -114,7 +114,7 @@ def test_what_is_trained_under_a_name_is_audited_under_it(registry, in_this_proc
 
 
 @pytest.mark.parametrize("name", [ESCAPES, "x" * 201, " ", "a\x00"], ids=["escapes", "long", "blank", "zero"])
-def test_what_nobody_could_read_is_no_name(registry, workplace, name):
+def test_what_is_unreadable_is_no_name(registry, workplace, name):
     path = workplace / "tiny" / "study.toml"
     path.write_text(STUDY.replace('name = "tiny"', f"name = {json.dumps(name)}"), encoding="utf-8")
     for call in (("study", "tiny"), (*TRAIN, "--study", name), (*TRAIN, "--experiment", name)):

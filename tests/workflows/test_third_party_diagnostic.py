@@ -52,11 +52,11 @@ PLUGIN = Strange()
 def pages(workplace, tmp_path, registry):
     """What an audit, which measures again, and a comparison write with the package installed: name of the page → its text."""
     with installed_member(tmp_path / "site-packages", "diagnostics", "strange", SOURCE):
-        for verb in (
+        for command in (
             ("study", "tiny", "--jobs", "1", "--device", "cpu"),
             ("audit", "--study", "tiny", "--jobs", "1"),
         ):
-            result = registry(*verb)
+            result = registry(*command)
             assert result.exit_code in (0, 1), result.output
         compared = registry("compare", "dfa", "bp", "--study", "tiny")
         assert compared.exit_code == 0, compared.output
@@ -67,7 +67,7 @@ def pages(workplace, tmp_path, registry):
     return {**files, "form": files[form], "form.md": files[form.replace(".html", ".md")], "terminal": compared.output}
 
 
-def test_its_words_and_values_are_where_ours_are(pages, registry, workplace):
+def test_its_text_and_values_are_where_the_builtin_ones_are(pages, registry, workplace):
     table = pages["form.md"].partition("### Further metrics")[2].partition("\n### ")[0]
     assert "σ" in table and "strangeness &amp; of a state" in table and "1,000" in table and "1,002" in table
     assert "how strange a state" in table and "anything familiar" in table, "what its card says stands under the table"

@@ -257,8 +257,8 @@ def test_an_audit_judges_it_and_says_what_it_takes_on_trust(workplace, batch):
         judged["none"]["verdict"]["outcome"] in ("warn", "incomplete")
         and judged["none"]["record"]["integrity"]["state"] == "unverifiable"
     )
-    words = [finding["sentence"] for finding in judged["none"]["findings"]]
-    assert any("a user-supplied loop" in sentence for sentence in words)
+    text = [finding["sentence"] for finding in judged["none"]["findings"]]
+    assert any("a user-supplied loop" in sentence for sentence in text)
 
 
 def test_a_frozen_block_that_was_trained_all_the_same_is_no_control(model, batch):
@@ -277,14 +277,14 @@ def test_all_that_is_wrong_is_named_at_once_and_nothing_is_written(workplace, mo
 
 
 @pytest.mark.parametrize(
-    ("credit", "words"),
+    ("credit", "text"),
     [
         (lambda model, x, y: [torch.zeros(16, 2)] * 3, "expected the shape"),
         (lambda model, x, y: torch.zeros(3), "expected a list of 3"),
     ],
 )
-def test_a_credit_that_is_none_is_refused_before_the_first_epoch(workplace, model, batch, credit, words):
-    with pytest.raises(InvalidFields, match=words), fa_registry.track(model, eval=batch, method="mine", credit=credit):
+def test_a_credit_that_is_none_is_refused_before_the_first_epoch(workplace, model, batch, credit, text):
+    with pytest.raises(InvalidFields, match=text), fa_registry.track(model, eval=batch, method="mine", credit=credit):
         raise AssertionError("the loop began")
 
 
@@ -364,7 +364,7 @@ def test_two_loops_at_once_are_two_runs(workplace, model, batch):
     assert record_of(first).measurements.sites["h_norm"] == record_of(second).measurements.sites["h_norm"]
 
 
-def test_a_figure_that_nobody_knows_is_named(workplace, model, batch):
+def test_an_unknown_metric_is_named(workplace, model, batch):
     with fa_registry.track(model, eval=batch, method="mine") as run:
         with pytest.raises(InvalidFields, match="loss_train") as refused:
             run.epoch(test_accuracy=2.0, loss_trian=1.0)
@@ -398,7 +398,7 @@ def integrity(*more):
     return outcome["integrity"]
 
 
-def test_whoever_vouches_for_the_model_measures_it_again(measured_each_time, workplace, model, batch):
+def test_a_user_who_vouches_for_the_model_recomputes_it(measured_each_time, workplace, model, batch):
     run = tracked_with_factory(model, batch)
     assert integrity("--run", run.run_id)["state"] == "unverifiable"
     again = integrity("--run", run.run_id, "--factory", FACTORY)
@@ -418,7 +418,7 @@ def test_a_loop_without_planned_epochs_verifies(epochs, workplace, model, batch)
     assert judged["record"]["integrity"]["state"] == "verified"
 
 
-def test_a_factory_that_nobody_vouched_for_is_not_imported(workplace, model, batch, monkeypatch):
+def test_a_factory_that_the_user_did_not_vouch_for_is_not_imported(workplace, model, batch, monkeypatch):
     run = tracked_with_factory(model, batch)
 
     def never(path):
