@@ -1,4 +1,4 @@
-"""Methods keep names that tell them apart, and means that hide no broken run."""
+"""Methods keep names that distinguish them, and means that hide no broken run."""
 
 from __future__ import annotations
 
@@ -184,14 +184,14 @@ def test_the_frozen_control_is_zero_trained_blocks_where_no_ladder_0_was_run():
     assert [row["of"].text for row in of(frozen(accuracy=0.3), run("dfa")).rows] == [
         "frozen",
         "dfa",
-    ]  # rung 1 stays open
+    ]  # one trained block stays open
     both = of(frozen(accuracy=0.1), ladder_run(0, 0.3), ladder_run(1, 0.4), run("dfa", accuracy=0.6))
     assert values(row(both.tables[0], trained=0.0), "accuracy") == [0.3]
 
 
 @pytest.mark.parametrize(("blocks", "expected"), [(10**15, 1e15), ("many", 2.0)])
 def test_a_number_of_blocks_that_no_network_has_is_not_counted_up_to(blocks, expected):
-    """Of a report that somebody sent. Looking for 10^15 rungs would not end, and neither would the suite."""
+    """A report from another person. A search for 10^15 ladder controls would not end, and neither would the suite."""
     options = {"architecture_options": {"num_blocks": blocks}}
     analysis = of(ladder_run(0, 0.3, **options), run("dfa", spec=options, sites={"gamma": (0.1, 0.2)}))
     assert [row["blocks"].reading.value for row in analysis.rows if row["of"].text == "dfa"] == [expected]
