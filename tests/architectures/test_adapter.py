@@ -1,4 +1,4 @@
-"""adapt: states and gradients at every site equal autograd through an untouched twin."""
+"""adapt: states and gradients at every site equal autograd through an untouched copy."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_the_wrong_declaration_is_caught_at_every_depth(skip, readout, depth):
 
 
 def test_an_exploded_branch_does_not_hide_the_skip():
-    """h is lost beside f in float32; the float64 pass of the measurement still tells them apart."""
+    """h is lost next to f in float32; the float64 pass of the measurement still distinguishes them."""
     model = build("outside", 2)
     for block in model.blocks:
         block.branch = lambda x, block=block: 1e9 * block.linear(x)
@@ -331,7 +331,7 @@ def test_what_a_model_needs_is_suggested():
 
 def test_all_that_is_wrong_with_a_call_is_named_at_once():
     with pytest.raises(InvalidFields) as refused:
-        adapt(build("outside", 2), sites=["nowhere"], skip="beside", readout="nobody", output="logits")
+        adapt(build("outside", 2), sites=["nowhere"], skip="outer", readout="missing", output="logits")
     assert [problem.split(":")[0] for problem in refused.value.problems] == ["skip", "sites", "readout", "output"]
 
 
