@@ -1,4 +1,4 @@
-"""A filled store has what a trained one has, and every verb takes it for real."""
+"""A filled store has what a trained one has, and every command takes it for real."""
 
 from __future__ import annotations
 
@@ -284,9 +284,9 @@ with patch.object(subprocess, "call", lambda *given, **named: subprocess.run([sy
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="another system gives what is left to nobody")
+@pytest.mark.skipif(sys.platform != "linux", reason="another system has no parent for orphans")
 def test_what_a_command_leaves_at_work_is_counted():
-    """The process that Python starts workers from ends after the verb, and is no child of whoever called it."""
+    """The process that Python starts workers from ends after the command, and is no child of the caller."""
     printed = subprocess.run(
         [sys.executable, "-c", ORPHAN], cwd=ROOT, check=True, capture_output=True, text=True
     ).stdout
