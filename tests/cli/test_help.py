@@ -1,4 +1,4 @@
-"""The list of verbs, and what the shell completes: asked as bash, zsh and fish ask."""
+"""The list of commands, and what the shell completes: asked as bash, zsh and fish ask."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_every_command_is_in_one_group_on_one_whole_line():
 
 
 def offered(line: str, shell: str = "bash") -> list[str]:
-    """What a shell is told after this line, the last word of which is being typed."""
+    """What a shell receives after this line, the last word of which is being typed."""
     arguments = line.split(" ")
     env = {"_FA_REGISTRY_COMPLETE": f"{shell}_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(arguments) - 1)}
     env |= {"COMP_CWORD": arguments[-1]} if shell == "fish" else {}

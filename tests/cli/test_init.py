@@ -1,4 +1,4 @@
-"""What the command line makes of an error that a verb did not expect."""
+"""What the command line makes of an error that a command did not expect."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def test_nothing_is_printed_but_by_the_one_who_looks_at_the_signs_of_names():
         "reference/__main__.py",
         "testing/__main__.py",
         "reporting/files/schemas.py",
-    }  # names of ours
+    }  # names of the package
     calls = re.compile(r"\b(click\.s?echo|print|Console|sys\.std(out|err)\.write)\(")
     found = {
         path.relative_to(PACKAGE).as_posix()
