@@ -269,7 +269,7 @@ def test_a_draw_that_takes_too_many_operations_is_made_as_often_as_published():
 
 
 def test_draws_are_taken_in_parts_and_each_counts_once():
-    """Whatever their number is divided by: the last part is shorter."""
+    """For every divisor of their number: the last part is shorter."""
     asked = []
 
     def fresh(index):

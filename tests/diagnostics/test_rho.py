@@ -1,4 +1,4 @@
-"""ρ: against a NumPy twin where the loss is linear; its controls; and every reason why there is none."""
+"""ρ: against a NumPy reference where the loss is linear; its controls; and every reason why there is none."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_where_the_loss_is_linear_it_is_the_correlation_of_the_two_products(kind
     credits = uneven(kind, count)
     for site, gradient in enumerate(gradients(kind, count)):
         pooled, each = reference(task, credits[site].numpy()[:looked_at], gradient[:looked_at])
-        assert count == 1 or abs(pooled - each) > 0.01  # else one could stand for the other unseen
+        assert count == 1 or abs(pooled - each) > 0.01  # otherwise one could replace the other unseen
         assert row(measured, "rho")[site] == pytest.approx(pooled, abs=1e-9), f"site {site}"
         assert row(measured, "rho_samples")[site] == pytest.approx(each, abs=1e-9), f"site {site}"
         assert row(measured, "rho_absolute")[site] == pytest.approx(pooled, abs=1e-7), f"site {site}"
