@@ -1,4 +1,4 @@
-"""What stands on the project's pages for people: code blocks, commands, links."""
+"""What is on the project's pages for people: code blocks, commands, links."""
 
 from __future__ import annotations
 

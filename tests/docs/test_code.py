@@ -1,4 +1,4 @@
-"""Python on a page compiles; what is marked as running runs; what is said to be a file is that file."""
+"""Python on a page compiles; what is marked as running runs; a block that is named as a file equals that file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every command on a page is one that exists: verbs, options, arguments, entry points, make targets and modules."""
+"""Every command on a page is one that exists: commands, options, arguments, entry points, make targets and modules."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def test_its_output_can_be_read_in_light_and_dark(executed, tmp_path, body):
 
 
 def test_a_method_from_its_skeleton_to_its_form(tmp_path):
-    """As own_method.sh has it, but for pip, which would change this environment: the metadata is written beside the package."""
+    """As own_method.sh has it, but for pip, which would change this environment: the metadata is written next to the package."""
     commands = [
         line.split("#")[0].split()
         for line in (EXAMPLES / "own_method.sh").read_text().splitlines()
