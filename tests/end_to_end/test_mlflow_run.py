@@ -35,7 +35,7 @@ def mlflow_run(command, monkeypatch, capfd):
 
 
 def all_runs(workplace):
-    """Those of ours; beside them one row at most, named after what was launched last: MLflow itself still needs it then."""
+    """Those of the package, and at most one more row, named after what was launched last: MLflow itself still needs it then."""
     runs = MlflowTracker(f"sqlite:///{workplace / 'mlflow.db'}").search({})
     launched = [run for run in runs if run.tags[schema.TAG_KIND] == schema.LAUNCH]
     assert len(launched) <= 1 and all(run.name.startswith("mlflow run: ") for run in launched)
@@ -44,7 +44,7 @@ def all_runs(workplace):
 
 @pytest.mark.long
 def test_the_line_a_form_prints_trains_the_same_specification_once(command, workplace):
-    """In the experiment of ours, with a name; started again it leaves nothing, as the run is there."""
+    """In the package's experiment, with a name; started again it leaves nothing, as the run is there."""
     spec = parse_spec(
         {
             "method": "dfa",
