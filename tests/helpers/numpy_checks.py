@@ -1,4 +1,4 @@
-"""Comparing one method with its NumPy twin: gradients of a step, then three AdamW steps of the real trainer."""
+"""Comparing one method with its NumPy reference: gradients of a step, then three AdamW steps of the real trainer."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def reference_task(
 
 
 def check_step(method: str, reference: Reference, penalty: float, credit_norm: str, **options: Scalar) -> None:
-    """Every parameter's gradient after one step equals the twin's to 1e-9."""
+    """Every parameter's gradient after one step equals the reference's to 1e-9."""
     task, images, labels = reference_task(method, penalty, credit_norm, **options)
     expected = reference(
         arrays(task.network), arrays(task.feedback), images.numpy(), labels.numpy(), penalty, credit_norm
@@ -60,7 +60,7 @@ def check_step(method: str, reference: Reference, penalty: float, credit_norm: s
 
 
 def check_optimiser(method: str, reference: Reference, penalty: float, credit_norm: str) -> None:
-    """Weights after three steps of the trainer equal the twin's under AdamW written out."""
+    """Weights after three steps of the trainer equal the reference's under AdamW written out."""
     task, images, labels = reference_task(method, penalty, credit_norm)
     weights, feedback = arrays(task.network), arrays(task.feedback)
     trainer, optimiser = Trainer(task), AdamW(task.spec.recipe.learning_rate, task.spec.recipe.weight_decay)

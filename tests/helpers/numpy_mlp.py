@@ -1,4 +1,4 @@
-"""A GELU perceptron told site and sample, in NumPy from its equations, its pull-back of an output gradient, and the value net V."""
+"""A GELU perceptron conditioned on site and sample, in NumPy: its equations, its pull-back of a gradient, and the value net V."""
 
 from __future__ import annotations
 

