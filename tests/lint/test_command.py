@@ -1,4 +1,4 @@
-"""The verb: what it prints and what it exits with."""
+"""The command: what it prints and what it exits with."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.lint.samples import CLAMPED_COSINE, NEGATIVE_NORM, PITFALLS, notebook
 
 @pytest.fixture
 def lint(tmp_path, monkeypatch):
-    """Runs the verb in an empty folder."""
+    """Runs the command in an empty folder."""
     monkeypatch.chdir(tmp_path)
     return lambda *arguments: CliRunner().invoke(main, ["lint", *arguments])
 
