@@ -1,4 +1,4 @@
-"""bp: the card's claims and the reference twin."""
+"""bp: the card's claims and the reference implementation."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def test_what_is_padded_does_not_leak(bridge):
 
 @pytest.mark.parametrize("bridge", BRIDGES)
 def test_a_wider_padding_gives_the_same_credit(bridge):
-    """A net with 5 more columns, whatever they hold, asked with 5 more zeros."""
+    """A net with 5 more columns, with any values, called with 5 more zeros."""
     case = case_of(bridge, "small_cnn")
     net = case.feedback if bridge == "state_bridge" else case.feedback.value.net
     inputs, layer = case.inputs(), first_layer(case, bridge)

@@ -1,4 +1,4 @@
-"""credit_bridge: the reference twin of credit and losses, warm-up, moving average, and the toy LQ task."""
+"""credit_bridge: the reference implementation of credit and losses, warm-up, moving average, and the toy LQ task."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def generator_of(seed: int) -> torch.Generator:
 
 
 def bridged(options: dict):
-    """The twins' task under other options of the method."""
+    """The references' task under other options of the method."""
     task, images, labels = numpy_checks.reference_task("credit_bridge", 0.0, "none")
     shape = NetworkShape((16,) * 4, 10)
     return (

@@ -1,4 +1,4 @@
-"""dfa and drtp: distribution of B, c_0 from B_1, and their reference twins."""
+"""dfa and drtp: distribution of B, c_0 from B_1, and their reference implementations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""dni: the reference twins of credit and loss, the bootstrapped target, and what a net is told."""
+"""dni: the reference implementations of credit and loss, the bootstrapped target, and the inputs of a net."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def options(**changes) -> dict:
 
 
 class FixedAnswer(nn.Module):
-    """A net that answers with what it is told to."""
+    """A net with a fixed answer."""
 
     def __init__(self, answer: torch.Tensor):
         super().__init__()

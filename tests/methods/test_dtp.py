@@ -1,4 +1,4 @@
-"""dtp: the reference twins of credit and inverse loss, and what an exact inverse makes of the credit."""
+"""dtp: the reference implementations of credit and inverse loss, and what an exact inverse makes of the credit."""
 
 from __future__ import annotations
 

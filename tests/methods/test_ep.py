@@ -1,4 +1,4 @@
-"""ep: the reference twins of both contrasts, the energy's own parameter gradient, and what credits are once states are at rest."""
+"""ep: the reference implementations of both contrasts, the energy's parameter gradient, and the credits at states of rest."""
 
 from __future__ import annotations
 

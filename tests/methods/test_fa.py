@@ -1,4 +1,4 @@
-"""fa: distribution of B, exact top site, the reference twin, and FA ≡ DFA."""
+"""fa: distribution of B, exact top site, the reference implementation, and FA ≡ DFA."""
 
 from __future__ import annotations
 

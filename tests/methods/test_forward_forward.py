@@ -1,4 +1,4 @@
-"""forward_forward: the reference twin, the slopes against autograd's, which label is shown, and what is refused."""
+"""forward_forward: the reference implementation, the slopes against autograd's, which label is shown, and what is refused."""
 
 from __future__ import annotations
 

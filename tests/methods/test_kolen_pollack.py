@@ -1,4 +1,4 @@
-"""kolen_pollack: the reference twin, B's step equal to W's, the decay of their difference, and controls that keep B still."""
+"""kolen_pollack: the reference implementation, B's step equal to W's, the decay of their difference, and controls with fixed B."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_step_equals_the_reference(penalty, credit_norm):
 
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
 def test_weights_and_feedback_learn_as_the_reference(penalty):
-    """Three steps of the trainer: each twin has an AdamW of its own, and B's is fed with ∇W."""
+    """Three steps of the trainer: each reference has its own AdamW, and B's is fed with ∇W."""
     task, images, labels = numpy_checks.reference_task("kolen_pollack", penalty, "rms")
     weights, feedback = numpy_checks.arrays(task.network), numpy_checks.arrays(task.feedback)
     recipe = task.spec.recipe

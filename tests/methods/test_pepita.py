@@ -1,4 +1,4 @@
-"""pepita: the reference twin, the published distribution of F, and what a modulated input does to a linear network."""
+"""pepita: the reference implementation, the published distribution of F, and what a modulated input does to a linear network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""predictive_coding: the reference twins of both forms, and what the errors are once the states are at rest."""
+"""predictive_coding: the reference implementations of both forms, and what the errors are once the states are at rest."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Signs of the weights carry the error back: usf by one magnitude, brsf by magnitudes drawn each step, frsf by those drawn once.
 
-Each against its reference twin; usf has a state without tensors, and all read the signs from the weights as they are now.
+Each against its reference implementation; usf has a state without tensors, and all read the signs from the weights as they are now.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def test_every_layer_carries_an_error_back_by_one_magnitude_and_the_signs_of_now
 
 
 def test_every_step_uses_the_magnitudes_drawn_after_the_last():
-    """Three trainer steps against the twin, which draws the same normals in the order of the layers and scales them by 1/√out."""
+    """Three trainer steps against the reference, which draws the same normals in the order of the layers, scaled by 1/√out."""
     task, images, labels = numpy_checks.reference_task("brsf", 0.05, "rms")
     weights, feedback = numpy_checks.arrays(task.network), numpy_checks.arrays(task.feedback)
     trainer, optimiser = Trainer(task), AdamW(task.spec.recipe.learning_rate, task.spec.recipe.weight_decay)

@@ -1,4 +1,4 @@
-"""weight_fa: distribution of B, the reference twin, FA ≡ DFA at one hidden block, and the chained step against local credits."""
+"""weight_fa: distribution of B, the reference implementation, FA ≡ DFA at one hidden block, chained step against local credits."""
 
 from __future__ import annotations
 

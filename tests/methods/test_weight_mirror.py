@@ -1,4 +1,4 @@
-"""weight_mirror: the reference twins of a step and of mirroring, the noise it settles at, and its options."""
+"""weight_mirror: the reference implementations of a step and of mirroring, the noise it settles at, and its options."""
 
 from __future__ import annotations
 
