@@ -87,7 +87,7 @@ class FeedbackLinear(nn.Module):
 
 
 class Custom(nn.Module):
-    """Style 3: a residual network of layers with a backward pass of their own."""
+    """Style 3: a residual network of layers with their own backward pass."""
 
     sites = ("layers.0", "layers.1")
     between = ("layers.0.weight", "layers.1.weight")
@@ -255,7 +255,7 @@ class Tied(nn.Module):
     def forward(self, x):
         masked, inside = (self.masked * self.mask).t(), self.inside.t()  # computed early, and only viewed early
         h = self.position.repeat(len(x), 1)
-        h += F.pad(x, (0, WIDTH - x.shape[1])) @ self.before  # the state lies where a copy of a parameter was
+        h += F.pad(x, (0, WIDTH - x.shape[1])) @ self.before  # the state is where a copy of a parameter was
         h = self.begin(h) @ inside @ masked
         h = self.finish(self.normed(self.shared(h)))
         return F.linear(h @ self.behind, self.shared.weight)[:, :CLASSES]
