@@ -1,4 +1,4 @@
-"""Several methods in one audit are several chances, and page one says so."""
+"""Several methods in one audit are several chances, and page one states that."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SEEDS = (1, 2, 3)
 
 
 def remark(**methods):
-    """methods: name → accuracies of three seeds, beside frozen controls of .5."""
+    """methods: name → accuracies of three seeds, with frozen controls of .5."""
     runs = [
         record(f"{method}{seed}", measurements(accuracy=value), method=method, seed=seed)
         for method, values in methods.items()

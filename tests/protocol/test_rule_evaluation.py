@@ -263,7 +263,7 @@ SMALL, LARGE = 1e-6, 1.0
     ("g_norm", "gain", "fidelity", "outcome", "state"),
     [
         (LARGE, 0.5, 1.0, "pass", "OK"),
-        (LARGE, None, 1.0, "pass", "OK"),  # what tells a small reference apart is not needed for one that is not
+        (LARGE, None, 1.0, "pass", "OK"),  # what distinguishes a small reference is not needed for one that is not
         (LARGE, 0.5, None, "not_applicable", ""),  # it may be noise: nothing clears it
         (LARGE, 1e-9, 1.0, "pass", "OK"),
         (LARGE, 0.5, 0.98, "warn", "NOISY"),  # the guard speaks first

@@ -1,4 +1,4 @@
-"""Editions as data: names, variants, overrides, and what a wrong file is told."""
+"""Editions as data: names, variants, overrides, and the errors for a wrong file."""
 
 from __future__ import annotations
 
@@ -258,7 +258,7 @@ TRIPLES = [(edition, code) for edition, rules in CASES.items() for code in rules
 
 
 def outcomes(edition, code, figures):
-    """The rule's outcome on each of three seeds with these figures, beside three frozen controls."""
+    """The rule's outcome on each of three seeds with these values, next to three frozen controls."""
     runs = [record(f"r{seed}", measurements(**figures), seed=seed) for seed in SEEDS]
     audits = judge_all([*runs, *(frozen(f"f{seed}", seed=seed) for seed in SEEDS)], load_edition(edition))
     return {finding.outcome for audit in audits[:3] for finding in audit.findings if finding.rule == code}

@@ -210,7 +210,7 @@ def test_a_tampered_run_is_no_evidence():
 
 
 def test_every_figure_has_one_row_in_order():
-    several = tuple(figure(value, method=method) for value in (0.1, 0.2) for method in ("bp", "ep", "nobody"))
+    several = tuple(figure(value, method=method) for value in (0.1, 0.2) for method in ("bp", "ep", "unknown"))
     report = report_of(seeds(*SMALL), load_edition("2026-05"))
     found = reproduction(Reference("study", "title", "digest", several, ("a remark",)), report)
     assert tuple(row.figure for row in found.rows) == several
