@@ -1,4 +1,4 @@
-"""alignment: Γ of a rule of one's own is the registry's Γ, and asking for it changes nothing."""
+"""alignment: Γ of a user-supplied rule is the registry's Γ, and asking for it changes nothing."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def test_what_is_neither_a_folder_nor_a_reference_is_reported(tmp_path, monkeypa
 
 @pytest.fixture
 def registered(tmp_path, empty_store):
-    """Two versions of the same files in a store: one whose card the registry knows, and one made by somebody else."""
+    """Two versions of the same files in a store: one whose card the registry knows, and one made by another person."""
     shutil.copy(empty_store, tmp_path / "mlflow.db")
     tracker = MlflowTracker(f"sqlite:///{tmp_path / 'mlflow.db'}")
     task = made(tmp_path)
@@ -84,7 +84,7 @@ def test_a_registered_version_is_what_was_promoted(registered, monkeypatch):
 
 
 def test_the_registry_vouches_for_the_card(registered):
-    """In a folder alone whoever can write could change card and weights together."""
+    """In a folder alone, a user with write access could change card and weights together."""
     registry, _ = registered
     card = registry.files(registry.find("models:/tiny/1")) / CARD
     card.write_text(card.read_text(encoding="utf-8").replace('"verified"', '"trusted"'), encoding="utf-8")
