@@ -163,7 +163,7 @@ def test_method_label():
         (Option(8, "draws", least=1), 1, 0, "expected at least 1, found 0"),
         (Option(0.5, "nudge", above=0), 1e-9, 0.0, "expected more than 0, found 0"),
         (
-            Option("error", "what is told", choices=("error", "target")),
+            Option("error", "conditioning", choices=("error", "target")),
             "target",
             "label",
             "expected one of error, target, found 'label'",
