@@ -1,4 +1,4 @@
-"""docs/reference-files.md tells every key that is read, in words; its examples are read by what reads such files."""
+"""docs/reference-files.md lists every key that is read, with a description; its examples are read by what reads such files."""
 
 from __future__ import annotations
 

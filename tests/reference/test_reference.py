@@ -1,4 +1,4 @@
-"""The references of the command line and of the templates tell of everything there is, and are as the code is."""
+"""The references of the command line and of the templates list everything there is, and agree with the code."""
 
 from __future__ import annotations
 
