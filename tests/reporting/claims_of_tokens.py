@@ -21,7 +21,7 @@ def of_tokens(run: RunAudit) -> RunAudit:
 
 
 def rows_of_tokens() -> Iterator[Row]:
-    """Whatever is said of an accuracy is said of the loss per token where that is the main metric."""
+    """Where the loss per token is the main metric, it has every sentence that an accuracy has."""
     clears = depth("CLEARS", "pass", 0.3, (0.2, 0.4), 0.05, quantity="margin_nats")
     passes, accuracy = of_tokens(a_run(clears)), a_run(CLEARS)
     yield row(

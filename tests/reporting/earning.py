@@ -88,7 +88,7 @@ def row(key: str, fragment: str, earns: RunAudit | list, spoiled: RunAudit | lis
 
 
 def rows_of_beating_frozen_blocks() -> Iterator[Row]:
-    """Of a method that does not pass: where it does, its margin stands in the sentence that says so."""
+    """Of a method that does not pass: where it does, its margin is in the sentence that states it."""
     beats = a_run(CLEARS, verdict="warn")
     looked = depth("CLEARS", "pass", 10.0, (8.0, 12.0), confidence=0.975, look=2)
     worse = a_run(depth("CLEARS", "pass", -5.5, (-6.0, -5.0), -10.0), verdict="warn")

@@ -1,6 +1,6 @@
-"""Requests that are one line of metrics/declarations.py: other words for a quantity, and one more column.
+"""Requests that are one line of metrics/declarations.py: other text for a metric, and one more column.
 
-Each is made in a process of its own, before anything else has read the catalogue, as a change of the file would be.
+Each is made in a separate process, before anything else has read the catalogue, as a change of the file would be.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ pages["analyses"] = "\\n".join([*columns, *(words for one in found for words in 
 print(json.dumps(pages))
 """
 
-# What is said in other words than the catalogue's: figures write their axes in mathtext, a card and an edition's limits speak
+# Text in other words than the catalogue's: figures write their axes in mathtext, a card and an edition's limits speak
 # for themselves, and pitfalls are sentences of the published protocol.
 ELSEWHERE = re.compile(
     r"<style>.*?</style>|<figure.*?</figure>|[Rr]equired[^<\n|]*"
@@ -88,7 +88,7 @@ ELSEWHERE = re.compile(
 def asked(folder, terms=None, letters=None, columns=()):
     """Every page, the note of a run and what the terminal prints, with these words and these further columns.
 
-    letters: what is replaced in the words of every other quantity.
+    letters: what is replaced in the text of every other metric.
     """
     request = json.dumps({"words": terms or {}, "letters": letters or {}, "columns": columns})
     command = [sys.executable, "-c", WRITTEN, request, str(folder)]
@@ -114,7 +114,7 @@ NEW = {
     "gamma": {"symbol": "Δ", "words": "cosine of both"},
     "gamma_deep_mean": {"symbol": "Δ", "alone": "Δ, deep", "words": "mean of all that is deep"},
 }
-# Whatever else a renamed quantity is called somewhere, by its new symbol: whoever gives one a head need not say so here.
+# Other names of a renamed metric somewhere, by its new symbol: a new heading need not be listed here.
 NEW = {
     name: {field: given["symbol"].capitalize() for field in ("head", "alone") if getattr(DECLARED[name], field)} | given
     for name, given in NEW.items()
@@ -129,7 +129,7 @@ def renamed(tmp_path_factory):
 
 
 def of(pages, *names):
-    """The pages by these names or ends of names as a reader gets them, but for what is said elsewhere."""
+    """The pages by these names or ends of names as a reader gets them, without the text that is listed elsewhere."""
     chosen = (text for name, text in pages.items() if name.endswith(names))
     return "\n".join(ELSEWHERE.sub("", text) for text in chosen)
 
@@ -186,7 +186,7 @@ OLD = (
 def test_no_page_says_what_it_was_called(renamed):
     pages = {
         name: text for name, text in renamed.items() if not name.startswith("figures/")
-    }  # drawn with words of their own
+    }  # drawn with their own text
     found_terms = {name: [word for word in OLD if word in of({name: text}, name)] for name, text in pages.items()}
     found_terms = {
         name: terms for name, terms in found_terms.items() if terms and not name.endswith((".json", ".xml", ".csv"))
@@ -197,7 +197,7 @@ def test_no_page_says_what_it_was_called(renamed):
 
 
 def test_a_name_in_the_tuple_is_a_column_with_its_numbers(tmp_path):
-    """A scalar of a run, and what a site quantity is at the last site."""
+    """A scalar of a run, and the value of a site metric at the last site."""
     pages = asked(tmp_path, columns=["norm_ratio_L", "feature_drift_blocks"])
     report = json.loads(pages["audit.json"])
     measured = report["runs"][0]["record"]["measurements"]
@@ -218,7 +218,7 @@ def test_a_name_in_the_tuple_is_a_column_with_its_numbers(tmp_path):
     assert float(row["norm_ratio_L"]) == measured["sites"]["norm_ratio"][-1]
 
 
-# Where the catalogue's words may stand a second time, and why.
+# Where the catalogue's text may appear a second time, and why.
 EXCEPTIONS = {
     "figures": "titles and axes of pictures, some in mathtext",
     "pitfalls.py": "the checklist of the published protocol, in its own words",

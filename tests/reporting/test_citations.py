@@ -99,8 +99,8 @@ def test_two_texts_under_one_key_are_both_kept(cited, report):
 def test_several_entries_of_a_card_are_taken_apart():
     two = "@article{a,\n title={A}\n}\n@book{b, title={B}}"
     assert list(entries_of(two)) == [("a", "@article{a,\n title={A}\n}"), ("b", "@book{b, title={B}}")]
-    assert list(entries_of("Nobody 1999")) == [
-        ("nobody-1999", "@misc{nobody-1999,\n  key={nobody-1999},\n  note={Nobody 1999}\n}")
+    assert list(entries_of("Anonymous 1999")) == [
+        ("anonymous-1999", "@misc{anonymous-1999,\n  key={anonymous-1999},\n  note={Anonymous 1999}\n}")
     ]
 
 

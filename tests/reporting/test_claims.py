@@ -191,7 +191,7 @@ def test_claims_follow_states_and_not_names(rich):
 
 
 def states_of(rule: Rule) -> list[tuple[str, str]]:
-    """(state, outcome) of everything a rule can say of a run."""
+    """(state, outcome) of everything a rule can report about a run."""
     known = [(rule.fired, rule.outcome), (rule.clear, "pass")]
     known += [(also.clear, "pass") for also in rule.also]
     if rule.judge == "seeds_margin":
@@ -255,7 +255,7 @@ def test_the_wording_of_a_users_edition_is_passed_on(rich, outcome, kind):
 
 
 def test_a_limit_of_the_gain_says_nothing_of_the_gradients_floor(rich):
-    """They have one subject, and an edition of one's own may call both clear in the same word."""
+    """They have one subject, and a user's edition may call both clear in the same word."""
     run = dataclasses.replace(rich.runs[0], findings=(a_finding("D5", "pass", quantity="gain", state="OK"),))
     (claim,) = state_claims([run])
     assert "The requirement of D5" in claim.text and "floor" not in claim.text
@@ -333,7 +333,7 @@ def walked_back(records, edition):
 
 @pytest.mark.parametrize("name", shipped())
 def test_a_copied_edition_with_other_wording_walks_back_what_the_edition_does(name):
-    """Else whoever renames a word of a copy publishes what the edition takes back."""
+    """Otherwise an author who renames a word of a copy publishes what the edition takes back."""
     edition = load_edition(name)
     frozen = make_record("bp", 42, 0.80, 1.02, 0.4, 0.0, control="frozen")
     whole = {"gain": [0.3] * 5}
@@ -533,7 +533,7 @@ def test_a_state_of_another_quantity_says_nothing(rich):
 
 
 def test_seeds_without_ranks_are_parted_by_what_was_found_of_them(rich):
-    """Neither has sites to be told apart by, yet one is specific to its feedback and the other is not."""
+    """Neither has sites that distinguish them, yet one is specific to its feedback and the other is not."""
     seeds = runs_of(rich, "dfa")
     found = [a_finding("D4", quantity="gamma_null_p", state=state) for state in ("SPECIFIC", "NOT SPECIFIC")]
     unranked = [

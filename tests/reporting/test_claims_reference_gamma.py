@@ -61,7 +61,7 @@ def test_a_gamma_that_fresh_draws_reach_is_the_gradients_matter_alone(claims_of_
 @pytest.mark.parametrize(
     ("ranks", "above"),
     [
-        ([0.01, 0.01, 0.01, 0.02, 0.08], [0, 1, 2, 3]),  # .05, .05, .05, .05, .08 adjusted: the level itself lies above
+        ([0.01, 0.01, 0.01, 0.02, 0.08], [0, 1, 2, 3]),  # .05, .05, .05, .05, .08 adjusted: the level itself is above
         ([0.02, 0.02, 0.02, 0.02, 0.08], []),  # each keeps 5 %, together none
         ([0.05, 0.05, 0.05, 0.05, 0.05], [0, 1, 2, 3, 4]),  # all of them do: none was picked
         ([0.01, 0.04, 0.08, None, None], [0]),
@@ -129,7 +129,7 @@ def of_bp(report, row, **spec):
 @pytest.mark.parametrize("row", GAMMAS_OF_BP, ids=["exact", "rounded", "a site without a gradient"])
 @pytest.mark.parametrize("spec", [{}, {"penalty": 0.01}, {"precision": "bf16"}], ids=["bp", "penalised", "bf16"])
 def test_a_method_whose_credit_is_the_gradient_is_never_claimed_to_be_aligned(rich, row, spec):
-    """Γ = 1 by construction is no evidence of alignment, whatever rounding leaves of it."""
+    """Γ = 1 by construction is no evidence of alignment, regardless of rounding."""
     report = of_bp(rich, row, **spec)
     sources = Sources.of(report)
     (form,) = [form_context(group, link, sources, {}) for group, link in sources.forms if group.method[:2] == "bp"]
@@ -201,7 +201,7 @@ def test_undecided_says_the_interval_and_how_many_seeds_would_do(claims_of_depth
 
 @pytest.mark.parametrize("values", [[1.0, 4.0, 5.5], [0.0, 9.0], [-8.0, 1.0, 6.0, 3.0]])
 def test_the_study_named_is_one_of_this_mean_and_spread(values):
-    """Whatever the level of the interval that the spread is read back from."""
+    """For every level of the interval from which the spread is computed."""
     finding = margin(values)
     planned = seeds_to_plan(abs(statistics.mean(values) - 2), statistics.stdev(values))
     wide = t_interval(values, 0.975)

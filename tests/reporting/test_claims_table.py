@@ -1,6 +1,6 @@
 """Every sentence of every claim: a record that earns it, and the smallest change of the record that must take it away.
 
-Nothing can be left out of the table: its keys are those of `claims_measured.KEYS`, and every piece of text that stands in the
+Nothing can be left out of the table: its keys are those of `claims_measured.KEYS`, and every piece of text that is in the
 modules of claims is in what some row earns and not in what the same row leaves when it is spoiled.
 """
 
@@ -202,7 +202,7 @@ def rows_of_small_gamma() -> Iterator[Row]:
 
 
 def rows_of_gamma_taken_back(own: RunAudit, failed: RunAudit) -> Iterator[Row]:
-    """The one answer of a method that fails: why, in which seeds, and then where its Γ lies above its null all the same."""
+    """The one answer of a method that fails: why, in which seeds, and then where its Γ is above its null all the same."""
     gamma = " must not be interpreted as credit alignment: "
     label = f"Γ = 0.156{gamma}its verdict is FAIL. The measured value is above the value of fresh draws at every site that counts"
     yield row("not aligned", label, failed, own)
@@ -424,7 +424,7 @@ def rows_of_stability() -> Iterator[Row]:
 
 
 def rows_of_evidence() -> Iterator[Row]:
-    """What stands in the way of every other claim: a seal that does not hold, a method or code that is another."""
+    """What prevents every other claim: a manifest mismatch, a method or code that is another."""
     sealed = a_run(CLEARS)
     mismatch = Integrity("mismatch", ("accuracy: logged 0.9, recomputed 0.8",))
     forged = dataclasses.replace(sealed, record=dataclasses.replace(sealed.record, integrity=mismatch))
@@ -496,7 +496,7 @@ def rows_of_stated_controls() -> Iterator[Row]:
 
 
 def rows_of_suspicions() -> Iterator[Row]:
-    """What forbids a claim although every metric passes: no rule of its own, no answers of its own, no depth of its own."""
+    """What forbids a claim although every metric passes: no rule, no answers and no depth that are the method's own."""
     sealed = a_run(CLEARS)
     for key, rule, text in (
         (
@@ -525,7 +525,7 @@ def rows_of_suspicions() -> Iterator[Row]:
 
 
 def rows_of_adopted_runs() -> Iterator[Row]:
-    """Of weights that were trained elsewhere nothing may be claimed that training did, whatever the findings are."""
+    """Of weights that were trained elsewhere nothing may be claimed that training did, regardless of the findings."""
     elsewhere = {"spec": {"weights": "ab" * 32}}
     trained, alone = a_run(CLEARS, null("SPECIFIC", "pass"), verdict="warn"), a_run(depth("CLEARS", "pass", 10.0, None))
     yield row("beats frozen", "beat frozen random blocks", trained, changed(trained, **elsewhere))

@@ -118,7 +118,7 @@ SHARED = {
     "macros.html.j2",
     "macros.md.j2",
     "macros.tex.j2",
-}  # included or imported by pages, no context of their own
+}  # included or imported by pages, no separate context
 PARTS = {
     "index.html.j2": ("index_figures.html.j2", "index_analyses.html.j2")
 }  # included: they print the page's variables

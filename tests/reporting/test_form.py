@@ -1,4 +1,4 @@
-"""The form's context: what people wrote, every aggregate, the other editions, and what is said of the margin."""
+"""The form's context: what people wrote, every aggregate, the other editions, and the sentences about the margin."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_the_checklist_is_answered(form, rich):
 
 
 def test_the_headline_says_what_the_size_of_the_test_set_leaves_open(report):
-    """In all three forms, beside the seeds' interval; nothing where a run did not write the size down."""
+    """In all three forms, next to the seeds' interval; nothing where a run did not write the size down."""
     sized = [changed(run, conventions={"test_samples": 360}) for run in report.runs]
     for runs, statement in ((tuple(sized), True), (report.runs, False)):
         sources, written = Sources.of(dataclasses.replace(report, runs=runs)), TemplateRenderer()

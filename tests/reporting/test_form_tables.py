@@ -1,4 +1,4 @@
-"""Every quantity by seed and site: words where a finding speaks, N/A with reasons, what a diagnostic cannot tell."""
+"""Every metric by seed and site: text where a finding has it, N/A with reasons, what a diagnostic cannot show."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def runs_of(report, method) -> list[RunAudit]:
 
 
 def measuring(run: RunAudit, **changes) -> RunAudit:
-    """The run with other site quantities; None takes one away."""
+    """The run with other site metrics; None takes one away."""
     sites = {name: row for name, row in (run.record.measurements.sites | changes).items() if row is not None}
     measurements = dataclasses.replace(run.record.measurements, sites=sites)
     return dataclasses.replace(run, record=dataclasses.replace(run.record, measurements=measurements))
 
 
 def spoken(runs, report) -> dict:
-    """(quantity, seed, site) → (word, outcome) of every cell that has a word."""
+    """(metric, seed, site) → (word, outcome) of every cell that has a word."""
     return {
         (row.name, int(line.name), site): (cell.word, cell.outcome)
         for table in site_tables(runs, report)
@@ -51,7 +51,7 @@ def dfa(report):
 
 
 def test_sites_that_are_exact_by_construction_stand_apart_and_are_folded(rich, rich_pages):
-    """Rows of 1.000 that no run can change say nothing, and must not stand where a reader looks for alignment."""
+    """Rows of 1.000 that no run can change show nothing, and must not be where a reader looks for alignment."""
     runs = runs_of(rich, "bp")
     counted, apart = (gamma_table(runs, [0, 4], informative=counted) for counted in (True, False))
     assert [row.name for row in counted.rows] == ["1", "2", "3"] and [row.name for row in apart.rows] == ["0", "4"]

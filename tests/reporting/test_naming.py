@@ -127,7 +127,7 @@ def test_every_page_that_judges_ep_names_its_contrast_also_at_its_default(ep_rep
         named = {
             word for word in ("parameter", "state") if f"contrast={word}" in text or f'"contrast": "{word}"' in text
         }
-        if re.search(r"\bep\b", text):  # a file that tells runs by their ids alone names no method
+        if re.search(r"\bep\b", text):  # a file that identifies runs by their ids alone names no method
             assert len(named) == (1 if page in forms else 2), f"{page}: a method is named by its label, options and all"
 
 

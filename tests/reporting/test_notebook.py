@@ -15,7 +15,7 @@ EVIL = "<script>alert(1)</script>\u202e"
 
 
 class Tags(HTMLParser):
-    """What stands in a page, and that every element ends."""
+    """What is in a page, and that every element ends."""
 
     def __init__(self, text: str):
         super().__init__()

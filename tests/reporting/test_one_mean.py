@@ -1,4 +1,4 @@
-"""A figure over seeds is one number, and a method has one name, wherever they stand: pages, terminal, compare, analyses."""
+"""A metric over seeds is one number, and a method has one name, on every page: pages, terminal, compare, analyses."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_the_audit_table_the_comparison_and_the_terminal_say_which_mean_it_is(tm
     length, growth, gradient = (DECLARED[name].symbol for name in ("h_L", "growth_max", "g_L"))
     metrics = text.split("geometric means over seeds for ")[1].split(";")[
         0
-    ]  # of these and of whatever else the table `audit` has of that kind
+    ]  # of these and of everything else of that kind in the table `audit`
     assert all(symbol in metrics for symbol in (length, growth, gradient)) and "accuracy" not in metrics, metrics
     assert "geometric means over seeds for" in written(report, tmp_path)["audit_table.tex"]
     assert "geometric means over seeds for" in compare_context(report, list(groups(report))).means
@@ -96,7 +96,7 @@ def test_the_terminal_says_of_how_many_seeds_a_mean_is(tmp_path):
 
 def test_a_comparison_and_an_analysis_say_of_how_many_seeds_too(tmp_path):
     report = report_of(GROWTH)
-    sites = {"h_norm": [1.0, 1.0, 1.0, 1.0, None]}  # per-layer stands on the page
+    sites = {"h_norm": [1.0, 1.0, 1.0, 1.0, None]}  # per-layer is on the page
     runs = [changed(run, sites, {"growth_max": None}) if not at else run for at, run in enumerate(report.runs)]
     report = dataclasses.replace(report, runs=tuple(runs))
     ((part, _),) = compare_context(report, list(groups(report))[:1]).parts
@@ -109,7 +109,7 @@ def test_a_comparison_and_an_analysis_say_of_how_many_seeds_too(tmp_path):
 
 
 def test_a_figure_without_a_mean_has_its_footnote(tmp_path):
-    """Every seed has its value, so that no seed's reason can stand for the mean's."""
+    """Every seed has its value, so that no seed's reason can replace the mean's."""
     report = report_of((0.0, 4.0))
     assert terminal(report)["fa"][3] == "N/A"
     assert "no geometric mean exists for values from 0 to 4" in audit_table(report, tmp_path)

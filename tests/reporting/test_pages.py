@@ -1,4 +1,4 @@
-"""What stands on page one and in the forms: waivers, editions, findings, and what is left out, said."""
+"""What is on page one and in the forms: waivers, editions, findings, and what is left out."""
 
 from __future__ import annotations
 

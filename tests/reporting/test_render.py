@@ -42,7 +42,7 @@ def test_an_index_a_form_for_each_method_and_the_record_are_written(pages):
 
 
 def test_rendering_again_gives_the_same_bytes(rich, rich_pages, tmp_path):
-    """Over what lies there, and as in another folder."""
+    """Over existing files, and as in another folder."""
     first = {path: path.read_bytes() for path in render_report(rich, tmp_path)}
     assert {path: path.read_bytes() for path in render_report(rich, tmp_path)} == first
     assert {name: (tmp_path / name).read_text("utf-8", "replace") for name in rich_pages} == rich_pages
@@ -315,7 +315,7 @@ def test_every_figure_is_next_to_the_pages_for_paper_the_same_bytes_again(report
 
 @pytest.mark.usefixtures("undrawn")
 def test_the_index_links_a_comparison_of_its_own_runs_alone(report, rich, tmp_path):
-    """The index itself is the same bytes in every folder: it is stored too, where no comparison lies beside it."""
+    """The index itself is the same bytes in every folder: it is stored too, where no comparison is next to it."""
     index = tmp_path / "index.html"
     render_report(report, tmp_path)
     bare = index.read_bytes()

@@ -196,13 +196,13 @@ def gone(run_id, *checks):
 
 
 def test_one_line_a_subject_with_the_runs_of_each_outcome_worst_first():
-    fine, strange = Check("code", "agrees", "as sealed"), Check("a stranger's check", "not possible", "no GPU")
+    fine, strange = Check("code", "agrees", "as sealed"), Check("a third-party check", "not possible", "no GPU")
     rows = evidence(
         [run("r1", fine), run("r2", fine, strange)], [gone("r3", Check("code", "differs", "another dfa.py"))]
     )
     assert [(row.subject, row.agree, row.differ, row.not_possible, row.outcome) for row in rows] == [
         ("code", 2, 1, 0, "differs"),
-        ("a stranger's check", 0, 0, 1, "not possible"),
+        ("a third-party check", 0, 0, 1, "not possible"),
     ]
     assert [(one.outcome, one.detail, one.run_ids.shown) for one in rows[0].said.shown] == [
         ("differs", "another dfa.py", ("r3",)),

@@ -1,4 +1,4 @@
-"""Seeds that a rule judges alike stand together; the most severe findings stand first."""
+"""Seeds that a rule judges alike are together; the most severe findings are first."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_by_severity_and_what_decides_before_what_is_only_reported(rows):
 
 
 def test_the_limit_stands_without_its_unit_where_the_report_knows_it_apart(rows):
-    """Read out of the words it would end at the first bracket, wherever that stands."""
+    """Read out of the text it would end at the first bracket, regardless of its place."""
     known = a_finding("Z", required="at most 50 (of 100) (ratio)", limit="at most 50 (of 100)")
     older = dataclasses.replace(known, limit="")
     assert [row.limit for row in rows([known], [])] == ["at most 50 (of 100)"]

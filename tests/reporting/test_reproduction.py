@@ -21,7 +21,7 @@ SETTING = {"architecture_options": OPTIONS, "epochs": 30}
 
 @pytest.fixture(scope="module")
 def with_figures(report) -> AuditReport:
-    """The audit of `report` beside six figures: tested, not comparable, not at hand, not measured, hostile."""
+    """The audit of `report` with six published values: tested, not comparable, not at hand, not measured, hostile."""
     figures = (
         figure(Published(mean=0.95, std=0.01, n=3), 0.5, setting=SETTING),
         figure(0.1, setting={**SETTING, "dataset": "cifar10"}),

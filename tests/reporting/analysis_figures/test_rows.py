@@ -1,4 +1,4 @@
-"""The numbers that stand beside a figure with one row a network, a rung of the ladder, or a site."""
+"""The numbers that are shown next to a figure with one row per network, ladder control or site."""
 
 from __future__ import annotations
 

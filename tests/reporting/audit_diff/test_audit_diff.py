@@ -19,7 +19,7 @@ WAIVER = Waiver("D3", "known", "A. Person", "2026-05-01", "2026-12-31", method="
 
 
 def changes(a, b) -> dict[str, tuple[str, str]]:
-    """What is said of the audits as a whole."""
+    """What is reported about the audits as a whole."""
     return {one.what: (one.before, one.after) for one in audit_diff(a, b).report}
 
 
