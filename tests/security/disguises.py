@@ -67,14 +67,14 @@ class NoticesGradMode(_TwoFaced):
 
 
 class WaitsUntilUnobserved(_TwoFaced):
-    """Honest in the first epoch, which is taken again, and at the end, which is measured."""
+    """Honest in the first epoch, which is replayed, and at the end, which is measured."""
 
     def is_measured(self, inputs):
         return not 0 < float(inputs.progress) < 1
 
 
 class KnowsTheTestImages(_TwoFaced):
-    """Honest on the batch that Γ is measured on, whoever asks."""
+    """Honest on the batch that Γ is measured on, for every caller."""
 
     def is_measured(self, inputs):
         return bool((inputs.images[0] == _first_test_image()).all())

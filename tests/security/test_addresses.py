@@ -1,4 +1,4 @@
-"""A store that a stranger sent: addresses, links and pipes lead out of it. Nothing outside is read or written, nothing waits."""
+"""An untrusted store: addresses, links and pipes lead out of it. Nothing outside is read or written, nothing waits."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_no_address_link_or_pipe_leads_out_of_the_store(store, private):
     for run_id, address in ((one, f"/proc/self/cwd/../{private.name}"), (two, private.as_uri())):
         lead_to(store, run_id, address)
         hide_its_end(store, run_id)
-    lead_to(store, three, "ftp://192.0.2.1/nobody/answers")
+    lead_to(store, three, "ftp://192.0.2.1/without/answer")
     lead_to(store, four, f"s3://bucket/{four}/artifacts")
     pipe(store, five, schema.MEASUREMENTS)
     link(store, six, schema.SPEC, "/dev/zero")
@@ -92,13 +92,13 @@ def written_files(store):
 
 @pytest.fixture
 def outside(tmp_path):
-    """A folder of the reviewer's that no store was told of."""
+    """A folder of the reviewer's that no store knows."""
     (tmp_path / "outside").mkdir()
     return tmp_path / "outside"
 
 
 def experiment_outside(store, outside):
-    """As a hostile author would: its files lie where they were, new ones are to be put into the reviewer's folder."""
+    """As a hostile author would: its files are where they were, new ones are to be put into the reviewer's folder."""
     store.sql("UPDATE experiments SET artifact_location = ? WHERE name = 'fa_registry'", f"{outside.as_uri()}/new")
 
 

@@ -1,4 +1,4 @@
-"""What is edited after an audit: its report, its pages, the tags of verdicts, each with its digests made anew."""
+"""What is edited after an audit: its report, its pages, the tags of verdicts, each with its digests computed again."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def audited_once(honest, tmp_path_factory):
 
 @pytest.fixture
 def audited_store(audited_once, tmp_path, monkeypatch):
-    """A copy of the audited store in a working folder of its own."""
+    """A copy of the audited store in a separate working folder."""
     copy_store(audited_once, tmp_path / "store")
     monkeypatch.chdir(tmp_path / "store")
     return Store(tmp_path / "store")
@@ -59,7 +59,7 @@ def verified_run(store, run_id):
 
 
 def write_report(store, report):
-    """Write the store's edited report over the page that the audit left beside it."""
+    """Write the store's edited report over the page that the audit left next to it."""
     (store.folder / "pages" / "audit.json").write_text(jsonio.pretty(report), encoding="utf-8")
 
 
@@ -91,7 +91,7 @@ def test_verdicts_edited_in_the_report_are_judged_again(audited_store):
     forge(audited_store, pass_all)
     write_report(audited_store, audited_store.json(audit_run(audited_store), "audit.json"))
     code, rows = verify("pages/audit.json")
-    assert code == 3 and rows["the report itself, audit.json"][0] == "verified"  # its digest was made anew
+    assert code == 3 and rows["the report itself, audit.json"][0] == "verified"  # its digest was computed again
     state, details = rows["the verdicts of audit.json"]
     assert state == "mismatch" and "PASS, but judged again FAIL" in details
     code, own, verdicts, pages = verified_run(audited_store, audited_store.run_id(method="fa", seed=1))

@@ -222,7 +222,7 @@ def test_a_method_whose_feedback_is_lost_cannot_be_distinguished_from_backpropag
 
 
 class TrainsTheWeightsItself(DirectFeedbackAlignment):
-    """DFA's credit, and a step of its own on the weights of the network that its card asks for."""
+    """DFA's credit, and its own step on the weights of the network that its card asks for."""
 
     card = calls_autograd(DirectFeedbackAlignment.card)
 

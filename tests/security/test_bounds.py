@@ -44,7 +44,7 @@ ATTACKS = [
 
 
 def attack(store, run_id, name, change):
-    """Change one number of a run and record everything anew, the tag of its specification included."""
+    """Change one number of a run and record everything again, the tag of its specification included."""
     store.change_json(run_id, name, change)
     store.seal(run_id)
     if name == schema.SPEC:

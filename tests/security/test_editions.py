@@ -84,7 +84,7 @@ def test_a_copy_under_a_shipped_name_is_refused(edition_file, name):
     result = call("audit", "--study", "digits", "--edition", str(path))
     assert result.exit_code == 2 and "can be mistaken for the built-in edition 2026-" in result.output
     assert file_digest(path)[:8] in result.output and "choose another name" in result.output
-    for command in ("study", "train"):  # whatever takes an edition takes no such one
+    for command in ("study", "train"):  # no command that takes an edition takes such a one
         arguments = ("digits",) if command == "study" else ("--method", "dfa", "--seed", "1")
         assert (
             "can be mistaken for the built-in"

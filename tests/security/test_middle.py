@@ -105,7 +105,7 @@ def claims_another_processor(store, run_id: str) -> None:
 
 
 def test_a_claimed_other_processor_does_not_hide_the_middle(store, audit, forged):
-    """No digest can tell elsewhere; the accuracy of a whole replay does."""
+    """No digest can show it elsewhere; the accuracy of a whole replay does."""
     run_id = forged(TurnsAndHurries, method="dfa")
     claims_another_processor(store, run_id)
     code, report = audit(*nonce(store, run_id, chosen=True))

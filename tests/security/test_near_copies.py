@@ -23,7 +23,7 @@ NEAR = "final weights: the same weights as run "
 
 
 def file_weights(store, source, target, change):
-    """Put the source's final weights into the target, changed, with every figure measured again, and seal all of it."""
+    """Put the source's final weights into the target, changed, with all metrics recomputed, and record all digests."""
     tensors = change(load_file(store.artifacts(source) / schema.FINAL))
     save_file(tensors, store.artifacts(target) / schema.FINAL)
     digest = content_digest(tensors)
@@ -90,7 +90,7 @@ def test_the_honest_store_raises_no_alarm_and_keeps_its_distance(store, audit):
 
 
 def test_settings_that_hardly_differ_raise_no_alarm(store, audit):
-    """A learning rate of 1e-3 and of 1.0000001e-3, a tiny penalty, a run that was trained twice, and a ladder's rungs."""
+    """A learning rate of 1e-3 and of 1.0000001e-3, a tiny penalty, a run that was trained twice, and a ladder's controls."""
     train("--method", "bp", "--seed", "1", recipe="learning_rate=1.0000001e-3")
     train("--method", "dfa", "--seed", "1", "--penalty", "1e-7")
     train("--method", "dfa", "--seed", "1", "--control", "ladder_1")

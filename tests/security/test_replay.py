@@ -1,4 +1,4 @@
-"""The first steps are taken again, and what a method tells training is held against what it tells whoever measures it."""
+"""The first steps are replayed, and a method's credits in training are compared with its credits under measurement."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALL_STEPS = "48"  # four epochs of twelve
 
 @pytest.fixture
 def bp_as_dfa(store) -> str:
-    """A dfa run with the final weights of the bp run of its seed, measured again and sealed: init and feedback are honest."""
+    """A dfa run with the final weights of the bp run of its seed, recomputed and with a manifest: init and feedback are honest."""
     run_id, source = store.run_id(method="dfa", seed=2), store.run_id(method="bp", seed=2, control="none")
     shutil.copy(store.artifacts(source) / schema.FINAL, store.artifacts(run_id) / schema.FINAL)
     measure_again_and_seal(store, run_id)

@@ -1,4 +1,4 @@
-"""Two runs never have the same weights by two different specifications; where they do by construction, nobody is accused."""
+"""Two runs never have the same weights by two different specifications; where they do by construction, no alarm is raised."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.security.test_tables import caught
 
 
 def copy_weights(store, source, target, metadata=None):
-    """The final weights of one run put into another, all that tells of them with them, sealed again."""
+    """The final weights of one run put into another, everything that describes them too, with a new manifest."""
     tensors = load_file(store.artifacts(source) / schema.FINAL)
     save_file(tensors, store.artifacts(target) / schema.FINAL, metadata)
     for name in (schema.MEASUREMENTS, schema.SERIES):

@@ -9,11 +9,11 @@ from fa_registry.reporting.report_index import Sources
 from tests.security.conftest import STUDY, call, judged
 
 SEEDS = 11
-HIDDEN = 3  # the seed that nobody shall see
+HIDDEN = 3  # the seed that is to be hidden
 
 
 def answer(report, method="dfa"):
-    """What the form of the method says of pitfall 11: the outcome and the evidence."""
+    """What the form of the method states about pitfall 11: the outcome and the evidence."""
     sources = Sources.of(report)
     group = next(group for group, _ in sources.forms if group.runs[0].record.spec.method == method)
     (found,) = [pitfall for pitfall in pitfalls(group, sources) if pitfall.number == SEEDS]

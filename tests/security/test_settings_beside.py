@@ -36,7 +36,7 @@ def test_a_seed_that_hides_behind_a_learning_rate_is_a_violation(store):
     assert outcome == "violated" and line in evidence
     assert "Similar settings" in page and "learning_rate 0.0010000001 instead of 0.001" in page
     assert "similar setting (numbers within 1 %): seed 4 of dfa" in output
-    assert answer(report, "fa")[0] == "avoided"  # nothing was tried beside fa
+    assert answer(report, "fa")[0] == "avoided"  # nothing was tried close to fa
 
 
 def test_the_same_seed_in_a_close_setting_is_mentioned_and_no_violation(store):

@@ -1,4 +1,4 @@
-"""A frozen accuracy that somebody typed: it may open a question, and never settles one in the author's favour."""
+"""A frozen accuracy that the author typed: it may open a question, and never settles one in the author's favour."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def chosen(run_ids) -> list[str]:
 
 
 def depth_of(run):
-    """The finding about depth, whatever the edition calls its rule."""
+    """The finding about depth, regardless of the name of its rule in the edition."""
     return next(finding for finding in run.findings if finding.rule in ("D3", "d"))
 
 

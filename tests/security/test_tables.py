@@ -1,4 +1,4 @@
-"""Attacks on the database: what it says of a run is an index, and the sealed files are what counts."""
+"""Attacks on the database: what it records about a run is an index, and the sealed files are what counts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def caught(report, run_id, *text):
 
 @pytest.fixture
 def stopped(store):
-    """Three bp runs that a rule ended before their last epoch, in a study of their own."""
+    """Three bp runs that a rule ended before their last epoch, in a separate study."""
     text = STUDY.replace('"tiny"', '"short"', 1).replace('["bp", "fa", "dfa"]', '["bp"]')
     text = text.replace("epochs = 4", "epochs = 5")
     (store.folder / "short").mkdir()
