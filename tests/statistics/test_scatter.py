@@ -11,7 +11,7 @@ from fa_registry.statistics import far_value, scatter_text
 
 
 def with_statistic(n: int, g: float) -> list[float]:
-    """n values whose last lies g standard deviations (ddof 1) above their mean; the others are −a and +a by turns.
+    """n values whose last is g standard deviations (ddof 1) above their mean; the others are −a and +a by turns.
 
     With S = (n − 1)·a² + m²·n/(n − 1), where the last is m above the mean of the others: g = m·(n − 1)/n / √(S/(n − 1)).
     """
