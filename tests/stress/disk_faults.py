@@ -1,9 +1,9 @@
-"""The n-th write of a verb fails, n random: it ends with a sentence, loses nothing, and repeated ends as if nothing had been.
+"""The n-th write of a command fails, n random: it ends with a sentence, loses nothing, and repeated ends as if nothing had been.
 
     python -m tests.stress.disk_faults [--faults 100] [--seed 1]
 
 What fails is a file that is opened to be written, moved, made or brought to the disk, or a statement of the database, with
-ENOSPC, EIO or EACCES. One line a verb: tried, lost, crashed.
+ENOSPC, EIO or EACCES. One line per command: tried, lost, crashed.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def called(command: Command, judged: Judged, failing: Failing) -> Result:
 
 
 def undisturbed(command: Command, store: Path, folder: Path) -> tuple[int, Any]:
-    """How many writes the verb makes, and what comes of it."""
+    """How many writes the command makes, and its result."""
     judged, counting = _copy(store, folder), Failing()
     with working_in(folder):
         result = called(command, judged, counting)
@@ -178,7 +178,7 @@ def _copy(store: Path, folder: Path) -> Judged:
 
 
 def faults(name: str, store: Path, draw: random.Random, count: int) -> tuple[list[str], list[str]]:
-    """What was lost and what crashed in `count` calls of a verb, each with one random write that failed."""
+    """What was lost and what crashed in `count` calls of a command, each with one random write that failed."""
     command, lost, crashed = COMMANDS[name], [], []
     with tempfile.TemporaryDirectory(prefix="fa_registry-faults-") as place:
         writes, expected = undisturbed(command, store, Path(place) / "undisturbed")

@@ -1,9 +1,9 @@
-"""Kills at random points: of the verb's process, of one of its workers, of all; then the same verb once more, and a look.
+"""Kills at random points: of the command's process, of one of its workers, of all; then the same command once more, and a check.
 
     python -m tests.stress.killed_processes --kills 50
 
-Nothing may be lost, say RUNNING or lie about afterwards, and every sealed file, verdict, page and model must be, to the last bit,
-what it is where nobody was killed. Each verb is forked from this process, which has imported everything and opened no store.
+Nothing may be lost, marked RUNNING or left on disk afterwards. Every sealed file, verdict, page and model must be, bit by bit,
+what it is where no process was killed. Each command is forked from this process, which has imported everything and opened no store.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ COMMANDS = {  # what is killed → its arguments, and whether it begins in an em
 
 @dataclass
 class Tally:
-    """Of one verb: kills, runs that were lost, runs that say RUNNING, files and processes left behind, files that differ."""
+    """Of one command: kills, runs that were lost, runs that say RUNNING, files and processes left behind, files that differ."""
 
     tried: int = 0
     lost: int = 0
@@ -68,7 +68,7 @@ class Tally:
 
 
 def forked(work: Callable[[], Any]) -> Any:
-    """What `work()` gave in a process of its own: what it opens is not open here, where the next one is forked."""
+    """What `work()` returned in a separate process: what it opens is not open here, where the next one is forked."""
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -88,7 +88,7 @@ def forked(work: Callable[[], Any]) -> Any:
 
 
 def begin(command: str, folder: Path) -> int:
-    """Start a verb in `folder`, the leader of a group of its own; its pid."""
+    """Start a command in `folder`, the leader of its own process group; its pid."""
     pid = os.fork()
     if pid == 0:
         code = 70
@@ -102,7 +102,7 @@ def begin(command: str, folder: Path) -> int:
 
 
 def run(command: str, folder: Path) -> int:
-    """The verb in this process, its temporary files below `folder`; its exit code."""
+    """The command in this process, its temporary files below `folder`; its exit code."""
     enter(folder)
     arguments = COMMANDS[command][0]
     if "RUN" in arguments:
@@ -179,7 +179,7 @@ class StressRun:
 
     def __init__(self, place: Path, judged: Path, seed: int):
         self.place, self.judged, self.draw = place, judged, random.Random(seed)
-        self.known: dict[str, tuple[float, dict[str, Any]]] = {}  # verb → seconds and outcome of an undisturbed one
+        self.known: dict[str, tuple[float, dict[str, Any]]] = {}  # command → seconds and outcome of an undisturbed one
 
     def fresh(self, name: str, command: str) -> Path:
         folder = self.place / name
@@ -196,12 +196,12 @@ class StressRun:
             folder = self.fresh(f"{command}-whole", command)
             began = time.monotonic()
             _, status = os.waitpid(begin(command, folder), 0)
-            assert status == 0, f"{command} ends with {status} although nobody killed it"
+            assert status == 0, f"{command} ends with {status} although it was not killed"
             self.known[command] = time.monotonic() - began, forked(lambda: look(folder))
         return self.known[command]
 
     def once(self, command: str, number: int, tally: Tally) -> None:
-        """Kill the verb once, have it run again, and count what is not as it should be."""
+        """Kill the command once, have it run again, and count what is not as it should be."""
         seconds, whole = self.undisturbed(command)
         target, after = self.draw.choice(TARGETS), self.draw.uniform(0, seconds)
         folder = self.fresh(f"{command}-{number}", command)

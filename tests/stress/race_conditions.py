@@ -25,7 +25,7 @@ POINTS = [Point(f"loss/{kind}", float(step), step) for kind in ("train", "test")
 
 
 def write(store: str, name: str, runs: int, begin, errors) -> None:
-    """One writer: opens the store with all others, begins each run with them, and tells what went wrong, or ''."""
+    """One writer: opens the store with all others, begins each run with them, and reports what went wrong, or ''."""
     try:
         begin.wait(TOGETHER)
         tracker = MlflowTracker(store, EXPERIMENT)

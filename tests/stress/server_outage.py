@@ -51,7 +51,7 @@ PAUSE = 3.0  # seconds between two lives of the server, and of its life while th
 
 
 def study(folder: Path, store: str) -> subprocess.Popen[str]:
-    """The study at work in a process of its own, two runs at a time."""
+    """The study at work in a separate process, two runs at a time."""
     (folder / "absence").mkdir(exist_ok=True)
     (folder / "absence" / "study.toml").write_text(STUDY, encoding="utf-8")
     arguments = ["study", "absence", "--jobs", "2", "--device", "cpu", "--store", store]
@@ -75,7 +75,7 @@ def absence(
         begun(store, training)
         while done < kills and training.poll() is None:
             time.sleep(PAUSE)
-            lives.close()  # the server is gone, whatever it was at
+            lives.close()  # the server is gone, in the middle of its work
             done += 1
             time.sleep(PAUSE)
             lives.enter_context(live())
@@ -109,7 +109,7 @@ def of_postgresql(folder: Path, kills: int) -> tuple[int, int, str]:
 
 
 def begun(store: str, training: subprocess.Popen[str]) -> None:
-    """Return when the first run is at work: a server that is away before that is told at once, and nothing is lost."""
+    """Return when the first run is at work: a server that is away before that is reported at once, and nothing is lost."""
     tracker = MlflowTracker(store)
     while training.poll() is None and not tracker.search({"fa.kind": "run"}):
         time.sleep(0.5)

@@ -1,4 +1,4 @@
-"""A Ray cluster of two nodes: processes and a node are killed while a study trains, and its runs are as if nobody had."""
+"""A Ray cluster of two nodes: processes and a node are killed while a study trains, and its runs are as in an undisturbed study."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def epoch(run: StoredRun) -> int:
 
 
 def kill_a_process(tracker: MlflowTracker, spared: set[str]) -> None:
-    """One whose second epoch is told, so that there is something to go on from, and whose specification was spared so far."""
+    """One whose second epoch is reported, so that there is a state to resume from, and whose specification was spared so far."""
     deadline = time.monotonic() + WAITS
     while time.monotonic() < deadline:
         for run in at_work(tracker):

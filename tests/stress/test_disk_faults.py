@@ -1,4 +1,4 @@
-"""The short form of `make stress`'s faults: a write of each kind that fails in each verb."""
+"""The short form of `make stress`'s faults: a write of each kind that fails in each command."""
 
 from __future__ import annotations
 

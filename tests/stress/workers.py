@@ -1,4 +1,4 @@
-"""Workers that start together share a study: every specification is trained once, none twice, nobody is left RUNNING.
+"""Workers that start together share a study: every specification is trained once, none twice, no run is left RUNNING.
 
     python -m tests.stress.workers [--store URI] [--workers 4] [--specs 40] [--rounds 1]
 
@@ -38,7 +38,7 @@ architecture_options = {{ d_hidden = 8, num_blocks = 1 }}
 
 
 def share(store: str, experiment: str, folder: Path, begin, results) -> None:
-    """One worker; tells how many runs it trained, and what it crashed of, or ''."""
+    """One worker; reports how many runs it trained, and the error that it crashed with, or ''."""
     try:
         os.chdir(folder)
         begin.wait(TOGETHER)
