@@ -1,4 +1,4 @@
-"""Executors as a family: every one of ours keeps the same promises, and another package's runs a study like ours."""
+"""Executors as a family: every built-in one keeps the same promises, and another package's runs a study like a built-in one."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_every_executor_ends_every_job_once_and_a_failure_stops_no_other(run):
     assert ends == [(0, "done"), (1, "failed"), (2, "done")]
     values = {event.index: event.value for event in events if event.kind in ENDS}
     assert values[0] == "a done" and values[2] == "c done" and "this one breaks" in values[1]
-    assert [event.index for event in events if event.kind == "progress"].count(2) == 3  # told while it was at work
+    assert [event.index for event in events if event.kind == "progress"].count(2) == 3  # reported while it was at work
 
 
 def test_every_executor_stops_on_request_and_tells_of_every_job(run):
@@ -92,7 +92,7 @@ def test_every_executor_gives_each_job_its_number_of_threads(run):
 
 @pytest.fixture
 def backwards(tmp_path, monkeypatch):
-    """An executor of another package, as pip would leave it; backwards(forgets=True): it never tells of the first job."""
+    """An executor of another package, as pip would leave it; backwards(forgets=True): it never reports the first job."""
 
     def install(forgets: bool = False) -> None:
         (tmp_path / "backwards.py").write_text(IN_TURNS.replace("{forgets}", str(forgets)))
@@ -156,7 +156,7 @@ def test_a_rule_that_ends_its_process_does_not_answer_for_train(tmp_path_factory
 
 
 def test_who_trains_what(monkeypatch):
-    """Nobody's fault reaches this process, and a debugger reaches one run of ours."""
+    """No fault of a job reaches this process, and a debugger reaches one run of this process."""
     ours = parse_spec(
         {"method": "dfa", "architecture": "resmlp", "dataset": "digits", "seed": 1, "epochs": 1, "device": "cpu"}
     )

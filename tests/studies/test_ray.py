@@ -21,7 +21,7 @@ from tests.workflows.conftest import STUDY
 
 ROOT = Path(__file__).parents[2]
 ALONE = JobResources(at_once=2, address="local")
-pytestmark = pytest.mark.long  # Ray starts in half a minute, and each of its processes loads torch anew
+pytestmark = pytest.mark.long  # Ray starts in half a minute, and each of its processes loads torch again
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Jobs placed in processes of a cluster, with processes that a test makes up: what is told of each, whatever becomes of them."""
+"""Jobs placed in processes of a cluster, with processes that a test makes up: what is reported about each, in every outcome."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class InThisThread(RemoteProcess):
 
 
 def placed(jobs, *fates, work=three_steps, stop=lambda: False, **resources):
-    """What was told, and what was done with processes, each by the indices of its jobs."""
+    """What was reported, and what was done with processes, each by the indices of its jobs."""
     events, record = [], []
     run_in_batches(jobs, work, JobResources(**resources), stop, events.append, InThisThread(list(fates), record))
     return events, record

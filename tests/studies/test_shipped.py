@@ -1,4 +1,4 @@
-"""The studies that ship with the package: what each of them is made of, with and without its twin."""
+"""The studies that ship with the package: what each of them is made of, with and without its variant."""
 
 from __future__ import annotations
 

@@ -176,7 +176,9 @@ def test_a_ladder_is_of_every_method_setting_and_seed_below_the_method_itself(tm
         recipe = {name: value for name, value in vars(spec.recipe).items() if name != "credit_norm"}
         fields = {"method": spec.method, "architecture": spec.architecture, "dataset": spec.dataset, "seed": spec.seed}
         fields |= {"epochs": spec.epochs, "architecture_options": spec.architecture_options, "control": spec.control}
-        assert parse_spec({**fields, **recipe}).identity == spec.identity  # every rung is a spec that could be typed
+        assert (
+            parse_spec({**fields, **recipe}).identity == spec.identity
+        )  # every ladder control is a spec that could be typed
 
 
 def test_a_ladder_keeps_options_and_penalty_but_for_zero_trained_blocks(tmp_path):

@@ -1,4 +1,4 @@
-"""The executor submitit with its own processes on this machine: what holds of every executor, and what Slurm would be told."""
+"""The executor submitit with its own processes on this machine: what holds for every executor, and what Slurm would receive."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.studies.jobs import at_work_until_stopped, dies_once, three_steps
 
 ROOT = Path(__file__).parents[2]
 HERE = JobResources(at_once=2, address="local")
-pytestmark = pytest.mark.long  # each of its processes loads torch anew
+pytestmark = pytest.mark.long  # each of its processes loads torch again
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +58,7 @@ def test_a_stop_reaches_what_is_at_work():
 
 
 SLURM = {
-    # What it is given it keeps before it answers, as Slurm does: whoever gave it moves the file then.
+    # What it is given it keeps before it answers, as Slurm does: the caller moves the file then.
     "sbatch": 'cp "$1" "$GIVEN"; cp "$1" "$0.$$"; SLURM_JOB_ID=$$ SLURM_PROCID=0 setsid sh "$0.$$" >/dev/null 2>&1 & '
     'echo "Submitted batch job $$"',
     "srun": 'while [ "${1#-}" != "$1" ]; do case "$1" in --output|--error) shift;; esac; shift; done; exec "$@"',
@@ -68,7 +68,7 @@ SLURM = {
 
 
 def test_what_slurm_receives(tmp_path, tmp_path_factory, monkeypatch):
-    """By programs that stand for Slurm's: they start at once what they are given."""
+    """By programs that replace Slurm's: they start at once what they are given."""
     programs = tmp_path_factory.mktemp("slurm")
     for name, text in SLURM.items():
         (programs / name).write_text(f"#!/bin/sh\n{text}\n")

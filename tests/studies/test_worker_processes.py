@@ -137,7 +137,7 @@ def test_a_worker_does_one_job_after_another():
 
 
 def test_a_job_that_ends_as_its_worker_leaves_has_ended(monkeypatch):
-    """As after Ctrl-C: the worker does its job, tells so and is gone, all after it was last heard."""
+    """As after Ctrl-C: the worker does its job, reports it and is gone, all after its last report was read."""
     ended, asked = Worker.reported, []
 
     def reported_before(worker):
@@ -182,8 +182,8 @@ def test_a_worker_that_is_done_and_does_not_leave_is_ended(tmp_path, monkeypatch
 
 
 def test_what_interrupts_this_process_ends_all_who_work_for_it(tmp_path, monkeypatch):
-    """The second Ctrl-C. One hears it and can write down what became of its run; one does not, and ends all the same."""
-    jobs = [str(tmp_path / name) for name in ("hears", "deaf", "never begins")]
+    """The second Ctrl-C. One process handles it and can write down what became of its run; one does not, and ends all the same."""
+    jobs = [str(tmp_path / name) for name in ("handles", "deaf", "never begins")]
     end, waited = Worker.end, []
 
     def end_without_a_clock(worker, seconds=None):
@@ -200,13 +200,13 @@ def test_what_interrupts_this_process_ends_all_who_work_for_it(tmp_path, monkeyp
 
     with pytest.raises(KeyboardInterrupt):
         supervise(jobs, says_how_it_ends, 2, lambda: False, interrupted)
-    assert (tmp_path / "hears").read_text() == "interrupted"
-    assert [path.name for path in tmp_path.iterdir()] == ["hears"]
+    assert (tmp_path / "handles").read_text() == "interrupted"
+    assert [path.name for path in tmp_path.iterdir()] == ["handles"]
     assert [job for job, _ in waited[:2]] == jobs[:2] and 0 < waited[0][1] <= worker_processes.GRACE_SECONDS
 
 
 def test_who_is_interrupted_while_it_ends_them_ends_them_all_the_same(tmp_path, monkeypatch):
-    """The third Ctrl-C, while one that is deep in foreign code is waited for."""
+    """The third Ctrl-C, while one that is deep in third-party code is waited for."""
     end, ended = Worker.end, []
 
     def interrupted_once(worker, seconds=None):
@@ -301,7 +301,7 @@ supervise(["b"], jobs.hangs, 2, lambda: False, hear)
 
 @pytest.fixture
 def script(tmp_path, tmp_path_factory):
-    """A program of its own, without the guard that multiprocessing asks for, in a folder where a file is called as we are."""
+    """A separate program, without the guard that multiprocessing asks for, in a folder where a file is called as the package is."""
     (tmp_path / "script.py").write_text(SCRIPT, encoding="utf-8")
     (tmp_path / "here").mkdir()
     elsewhere = tmp_path_factory.mktemp(
@@ -318,7 +318,7 @@ def script(tmp_path, tmp_path_factory):
 
 
 def test_workers_end_with_the_process_that_they_work_for(script):
-    """Killed, it asks them for nothing, and they are deep in foreign code."""
+    """Killed, it asks them for nothing, and they are deep in third-party code."""
     with script("hangs") as process:
         children = [int(process.stdout.readline().split()[1]) for _ in range(2)]
         assert all(_works(child) for child in children)
@@ -351,20 +351,20 @@ def test_a_long_temporary_folder_does_without_the_server(script, tmp_path):
 
 
 def _works(process: int) -> bool:
-    """One that has ended may wait for somebody to read its exit code."""
+    """One that has ended may wait for a process that reads its exit code."""
     state = subprocess.run(["ps", "-o", "state=", "-p", str(process)], capture_output=True, text=True).stdout.strip()
     return state not in ("", "Z")
 
 
 def test_what_a_job_logs_is_logged_here_and_a_refusal_keeps_its_exit_code(caplog):
-    """There, nobody would make names fit for a terminal; a traceback would be no sentence."""
+    """In that process, names would not be made fit for a terminal; a traceback would be no sentence."""
     (event,) = supervised(["two"], says_and_is_refused)
     assert [record.getMessage() for record in caplog.records] == ["the store of two"]
     assert (event.kind, event.value, event.refused) == ("failed", "is full", StoreError.exit_code)
 
 
 def test_the_server_imports_no_adapter():
-    """An adapter imports its framework, which may raise beside a CPU torch; the server would end."""
+    """An adapter imports its framework, which may raise with a CPU torch; the server would end."""
     assert worker_processes._is_preloaded("fa_registry.training.step")
     assert not worker_processes._is_preloaded("fa_registry.adapters.lightning")
     assert not worker_processes._is_preloaded("fa_registry.__main__")
