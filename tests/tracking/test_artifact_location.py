@@ -1,4 +1,4 @@
-"""Where a run's files are looked for: beside the database, whatever that says, and never in a folder of anything else."""
+"""Where a run's files are looked for: next to the database, regardless of its addresses, and never in an unrelated folder."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_files_are_written_inside_the_store_or_where_the_user_allows_it(tmp_path
         ("{own}/mlartifacts/../../disk", True),
         ("{own}/mlartifacts/linked/mine", True),
         ("{own}/mlartifacts/mine", False),
-        ("/author/mlartifacts/mine", False),  # of a copied store: written beside its database
+        ("/author/mlartifacts/mine", False),  # of a copied store: written next to its database
         ("s3://bucket/mine", False),
         ("mlflow-artifacts:/1", False),
     ],

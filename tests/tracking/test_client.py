@@ -171,7 +171,7 @@ def test_a_database_that_cannot_be_made_leaves_nothing(tmp_path, monkeypatch, ma
 
 
 def half_made(path: Path) -> None:
-    """As an older release of ours left it after a kill: first tables, and a first change of them that no MLflow can make twice."""
+    """As an older release left it after a kill: first tables, and a first change of them that no MLflow can make twice."""
     engine = create_engine(f"sqlite:///{path}")
     initial_models.Base.metadata.create_all(engine)
     engine.dispose()
@@ -187,7 +187,7 @@ def test_a_database_that_an_older_release_half_made_is_named_as_one(tmp_path):
         MlflowTracker(f"sqlite:///{tmp_path / 'mlflow.db'}")
     with closing(sqlite3.connect(tmp_path / "mlflow.db")) as connection, connection:
         connection.execute("INSERT INTO runs (run_uuid) VALUES ('a')")
-    with pytest.raises(StoreError, match="duplicate column"):  # nobody is told to delete a run
+    with pytest.raises(StoreError, match="duplicate column"):  # no message says to delete a run
         MlflowTracker(f"sqlite:///{tmp_path / 'mlflow.db'}")
 
 
@@ -234,12 +234,12 @@ def test_another_process_that_makes_the_store_is_named_and_not_waited_for_for_ev
             ):
                 MlflowTracker(f"sqlite:///{new}")
         assert f"locked by process {os.getpid()} on" in caplog.text and not new.exists()
-        MlflowTracker(f"sqlite:///{database}")  # there is nothing to make: nobody waits
+        MlflowTracker(f"sqlite:///{database}")  # there is nothing to make: no wait
     MlflowTracker(f"sqlite:///{database}")
 
 
 def held(database: Path) -> sqlite3.OperationalError:
-    """What sqlite says of a database that another connection is writing."""
+    """What sqlite reports about a database that another connection is writing."""
     with closing(sqlite3.connect(database)) as writer, closing(sqlite3.connect(database, timeout=0)) as other:
         writer.execute("BEGIN EXCLUSIVE")
         with pytest.raises(sqlite3.OperationalError) as refused:
@@ -416,7 +416,7 @@ def test_the_log_lines_of_a_new_database_are_not_shown(caplog):
 
 @pytest.fixture
 def silent_address() -> str:
-    """An address of this machine at which nobody listens, for as long as the test holds it."""
+    """An address of this machine without a listener, for as long as the test holds it."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{held.getsockname()[1]}"

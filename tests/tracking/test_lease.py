@@ -1,4 +1,4 @@
-"""Who trains a specification: one of many, in every order of their steps, whatever the clocks say."""
+"""Who trains a specification: one of many, in every order of their steps, regardless of the clocks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ELSEWHERE = {schema.TAG_PROCESS: "another-machine:1:1:1"}
 
 
 class Clock:
-    """Seconds that pass when a test says so."""
+    """Seconds that pass when a test advances them."""
 
     def __init__(self):
         self.now = 0.0
@@ -151,7 +151,7 @@ def test_a_worker_gives_way_to_one_that_asks_or_holds_already_and_what_it_is_of_
 
 
 def test_who_saw_another_choosing_gives_way_to_it_although_its_own_id_is_smaller(tmp_path, monkeypatch):
-    """The other saw nobody and has begun to train: it was made first, looked, and says so while this one waits."""
+    """The other saw no competitor and has begun to train: it was made first, looked, and records its lease while this one waits."""
     tracker = MemoryTracker(tmp_path)
     mine, other = begun(tracker), begun(tracker)
     monkeypatch.setattr(lease.time, "sleep", lambda seconds: lease.set_lease_state(tracker, other, {}))
@@ -172,7 +172,7 @@ def test_a_held_run_of_another_machine_is_dead_only_after_a_lease_without_a_sign
         return found
 
     assert look(1) and look(59)
-    tracker.log(run_id, tags=lease.sign(1, 60))  # whatever its own clock says
+    tracker.log(run_id, tags=lease.sign(1, 60))  # regardless of its own clock
     assert look(61) and signs.has_moved(tracker.get(run_id))
     assert look(1) is None
 
@@ -249,7 +249,7 @@ def test_a_process_that_slept_longer_than_its_lease_looks_whether_it_was_taken_o
 
 
 def test_a_store_that_does_not_answer_ends_no_signs(tmp_path):
-    """The thread goes on; the next sign is soon."""
+    """The thread continues; the next heartbeat is soon."""
     tracker = MemoryTracker(tmp_path)
     run_id, asked, answered = begun(tracker), itertools.count(), threading.Event()
 

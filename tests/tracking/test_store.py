@@ -86,7 +86,7 @@ def test_each_has_its_runs_newest_first_whatever_their_state(tracker, count, mon
     made: dict[str, list[str]] = {name: [] for name in names}
     for name in [*names[1:], names[1]]:
         made[name].insert(0, tracker.create("run", {schema.TAG_KIND: "run", schema.TAG_SPEC: name}, {}))
-    tracker.create("run", {schema.TAG_KIND: "run", schema.TAG_SPEC: "somebody else's"}, {})
+    tracker.create("run", {schema.TAG_KIND: "run", schema.TAG_SPEC: "of another run"}, {})
     tracker.create("run", {schema.TAG_KIND: "run"}, {})
     searches, genuine = [], tracker.search
     monkeypatch.setattr(tracker, "search", lambda *given: searches.append(given) or genuine(*given))
@@ -134,7 +134,7 @@ def test_a_search_that_is_left_half_way_leaves_the_garbage_collector_as_it_was(t
         assert gc.isenabled() and gc.get_freeze_count() == 0
     finally:
         gc.freeze()
-    assert len(tracker.search({"a": "b"})) == 2 and gc.get_freeze_count() > 0  # which somebody else had frozen
+    assert len(tracker.search({"a": "b"})) == 2 and gc.get_freeze_count() > 0  # which other code had frozen
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,9 @@ def test_a_view_is_kept_with_the_experiment_unless_a_person_made_another_of_it(t
         return client.get_experiment(experiment).tags["mlflow.sharedViewState.all"]
 
     assert tracker.publish_views([first]) == address and stands() == first.text
-    assert tracker.publish_views([second]) == address and stands() == second.text  # ours may be written anew
+    assert (
+        tracker.publish_views([second]) == address and stands() == second.text
+    )  # the package's own text may be written again
     for theirs in ('{"groupBy": 2}', "deflate;bm90IHpsaWI="):
         client.set_experiment_tag(experiment, "mlflow.sharedViewState.all", theirs)
         assert tracker.publish_views([first]) == address and stands() == theirs

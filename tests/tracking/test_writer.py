@@ -407,7 +407,7 @@ class Faulty(Absent):
 
 
 def test_a_fault_of_the_server_takes_the_place_of_no_other_reason(tmp_path, caplog):
-    """Neither of Ctrl-C, which would end as a failure, nor of a method's own error; and the run is told to have ended."""
+    """Neither of Ctrl-C, which would end as a failure, nor of a method's own error; and the run is recorded as ended."""
     tracker = Faulty(tmp_path / "runs", away={0})
     run = RunWriter(tracker, build_setup(parse_spec(TINY), torch.device("cpu")))
     run.interrupt("stopped")
