@@ -1,4 +1,4 @@
-"""What tells the code that trained a run from today's, in the words that study, train and audit use."""
+"""What distinguishes the code that trained a run from today's, in the text that study, train and audit print."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bad input is refused before anything is measured, in this house's words and never in torch's."""
+"""Bad input is refused before anything is measured, in the package's words and never in torch's."""
 
 from __future__ import annotations
 

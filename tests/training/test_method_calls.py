@@ -20,7 +20,7 @@ from tests.helpers.tiny_tasks import SEED, Recorder, tiny_task, weights_equal
 
 
 class Follower(DirectFeedbackAlignment, LearnsFeedbackByLoss, HasFeedbackRule):
-    """Its parameter is drawn to the network's first weight; its counter counts steps; it notes what it was told."""
+    """Its parameter is drawn to the network's first weight; its counter counts steps; it notes the inputs that it received."""
 
     def __init__(self):
         self.received = []
@@ -43,7 +43,7 @@ class Follower(DirectFeedbackAlignment, LearnsFeedbackByLoss, HasFeedbackRule):
 
 
 def task_of(method, **changes):
-    """The tiny dfa task, trained by `method` with a feedback state of its own drawing."""
+    """The tiny dfa task, trained by `method` with a feedback state that the method draws."""
     task = tiny_task(**changes)
     shape = network_shape(task.network, task.eval_batch[0][:1], 10)
     return dataclasses.replace(task, method=method, feedback=method.feedback(shape, {}, generator(SEED, "feedback")))

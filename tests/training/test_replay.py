@@ -76,7 +76,7 @@ def recorded_run(
 
 
 def replayed(sealed: SealedTraining, subject: str = WHOLE, replay: str = "auto", **changes) -> Check | None:
-    """Return what a whole replay of the specification says of the record."""
+    """Return what a whole replay of the specification reports about the record."""
     checks = replay_training(tiny_task(**{"epochs": EPOCHS, **changes}), sealed, replay, is_full_replay=True).checks
     return next((check for check in checks if check.subject == subject), None)
 

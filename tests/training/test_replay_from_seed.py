@@ -1,4 +1,4 @@
-"""Drawing again and taking steps again: no false alarm for any method, and on another machine tolerance where bits cannot agree."""
+"""Re-initialisation and replay: no false alarm for any method, and on another machine tolerance where bits cannot agree."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_on_another_machine_a_draw_may_differ_in_its_last_bits_alone(tmp_path, s
     ],
 )
 def test_on_another_machine_the_first_steps_may_end_a_share_of_the_way_apart(tmp_path, share, elsewhere, outcome):
-    """Each recorded weight lies this share of its way beyond the place that the replay reaches."""
+    """Each recorded weight is this share of its way beyond the value that the replay reaches."""
     sealed, trainer = sealed_epoch(tmp_path)
     start = Trainer(tiny_task(epochs=1)).state()
     moved = {name: tensor + share * (tensor - start[name]) for name, tensor in trainer.early.tensors.items()}

@@ -233,7 +233,7 @@ def test_bp_never_fires(terminal_ln):
 
 @pytest.mark.long
 def test_without_a_terminal_layer_norm_dfas_stream_grows_but_its_reference_stays():
-    """z = W h_L: the gradient at h_L is e W, whatever the size of h_L; the LayerNorm is what divides it by that size."""
+    """z = W h_L: the gradient at h_L is e W, regardless of the size of h_L; the LayerNorm is what divides it by that size."""
     growth, reference = extremes(method="dfa", architecture_options={"d_hidden": 64, "terminal_ln": False})
     with_growth, with_reference = extremes(method="dfa", architecture_options={"d_hidden": 64})
     assert growth > 5 and with_growth > 5  # of one block; at full width and length D1 fires (projects/architectures)
