@@ -378,7 +378,7 @@ def test_a_registry_feedback_file_must_be_the_one_its_card_tells_of(registry, el
     assert "state.safetensors: card.json in the same folder records SHA-256" in message
     (path.parent / "card.json").write_text("{")
     assert "cannot be read as JSON" in refused(registry, *arguments, "--force", code=3)
-    (path.parent / "card.json").write_text('{"title": "of somebody else"}')
+    (path.parent / "card.json").write_text('{"title": "of another author"}')
     assert registry("adopt", *arguments, "--force").exit_code == 0
 
 

@@ -1,4 +1,4 @@
-"""The analyse verb on real small runs: what it prints and writes, and what it refuses."""
+"""The analyse command on real small runs: what it prints and writes, and what it refuses."""
 
 from __future__ import annotations
 

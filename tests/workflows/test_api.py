@@ -1,4 +1,4 @@
-"""The verbs as Python functions: what the command line can do, with the same names, told by objects and not by printing."""
+"""The commands as Python functions: what the command line can do, with the same names, reported by objects and not by printing."""
 
 from __future__ import annotations
 

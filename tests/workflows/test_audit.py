@@ -1,4 +1,4 @@
-"""The audit verb on real small runs: exit codes, missing and tampered files, what is written back to the store."""
+"""The audit command on real small runs: exit codes, missing and tampered files, what is written back to the store."""
 
 from __future__ import annotations
 
@@ -65,11 +65,13 @@ def test_runs_that_lie_in_a_file_give_the_same_pages(trained, monkeypatch, trust
         "spill",
         lambda self, record, lay=disk_spill.SpillFile.spill: spilled.append(type(record)) or lay(self, record),
     )
-    assert audited(trained, *editions, "--out", "laid")[0] == code
+    assert audited(trained, *editions, "--out", "spilled")[0] == code
     assert {kind.__name__ for kind in spilled} == {"StoredRun", "RunRecord", "RunAudit", "Judgement"}
     held = {path.relative_to("held"): path.read_bytes() for path in Path("held").rglob("*") if path.is_file()}
     assert len(held) > 10
-    assert {path.relative_to("laid"): path.read_bytes() for path in Path("laid").rglob("*") if path.is_file()} == held
+    assert {
+        path.relative_to("spilled"): path.read_bytes() for path in Path("spilled").rglob("*") if path.is_file()
+    } == held
 
 
 def test_every_figure_is_recomputed_and_judged_against_the_frozen_control(drawn, trained):
@@ -334,7 +336,7 @@ MOODY = Moody()
 
 @pytest.fixture
 def moody(monkeypatch, measured_each_time):
-    """The catalog of diagnostics with one more plugin, which knows whose run is being measured again."""
+    """The catalog of diagnostics with one more plugin, which knows whose run is being recomputed."""
     genuine = remeasure.remeasure
 
     def remembering(task, *arguments):

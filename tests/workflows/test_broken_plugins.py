@@ -1,4 +1,4 @@
-"""Packages that cannot be used: what is asked of others goes on, what is asked of them says why."""
+"""Packages that cannot be used: requests to others continue, requests to them report why."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WHY = "ZeroDivisionError: at import"
 
 @pytest.fixture
 def careless(tmp_path, monkeypatch):
-    """A package whose method and diagnostic both raise on import, and whose second method takes the name of ours."""
+    """A package whose method and diagnostic both raise on import, and whose second method takes the name of a built-in one."""
     points = "[fa_registry.methods]\nbroken = careless\ndfa = careless\n[fa_registry.diagnostics]\nworse = careless\n"
     with brought(tmp_path, monkeypatch, {"careless": "raise ZeroDivisionError('at import')"}, points):
         yield

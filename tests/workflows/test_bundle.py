@@ -1,4 +1,4 @@
-"""Bundles: an audit with its runs in one file, which nobody can change without its being seen and named."""
+"""Bundles: an audit with its runs in one file, in which every change is found and named."""
 
 from __future__ import annotations
 
@@ -273,7 +273,7 @@ def test_the_crate_is_one_by_its_specification(bundled):
         "https://w3id.org/ro/crate/1.1"
     )
     assert all(root[field] for field in ("name", "description", "datePublished", "conformsTo"))
-    assert "license" not in root, "nobody but its author says that"
+    assert "license" not in root, "only its author may state a license"
     assert {part["@id"] for part in root["hasPart"]} == names - {MANIFEST, CRATE}
     assert all(graph[name]["@type"] == "File" for name in names - {MANIFEST, CRATE})
     actions = [entity for entity in graph.values() if entity["@type"] == "CreateAction"]
@@ -302,7 +302,7 @@ def test_a_licence_is_what_its_author_states(bundled_store, workplace):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "text"), [({"study": "nobody"}, "no complete audit"), ({"study": "tiny", "licence": "a b"}, "SPDX")]
+    ("arguments", "text"), [({"study": "unknown"}, "no complete audit"), ({"study": "tiny", "licence": "a b"}, "SPDX")]
 )
 def test_what_cannot_be_bundled_is_a_sentence(bundled_store, workplace, arguments, text):
     copy_store(bundled_store, workplace)
@@ -322,7 +322,7 @@ def test_a_changed_run_is_not_bundled(bundled_store, workplace):
 
 
 def test_verdicts_that_the_edition_does_not_give_are_a_mismatch(bundled, monkeypatch):
-    """An author who edits a verdict and seals everything anew: the edition judges the figures again."""
+    """An author who edits a verdict and records all digests again: the edition judges the figures again."""
     genuine = audit_proof.judge_all
 
     def other(records, *given):

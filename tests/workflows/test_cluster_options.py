@@ -1,4 +1,4 @@
-"""What is asked of an executor of a cluster, told at once where it cannot be had; and which stores its machines can reach."""
+"""What is asked of an executor of a cluster, reported at once if not available; and which stores its machines can reach."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The compare verb over a trained store."""
+"""The compare command over a trained store."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_run_that_was_tampered_with_is_not_intact(trained):
     ],
 )
 def test_a_run_that_cannot_be_judged_is_known_by_its_method_and_not_by_its_name(excluded, label):
-    """An adopted run's name goes on with its file's digest, and anybody may rename a run: it was left out in silence."""
+    """An adopted run's name continues with its file's digest, and any user may rename a run: it was left out in silence."""
     assert _concerns(excluded, [Operand(label, label, False, ())])
     assert not _concerns(excluded, [Operand("fa", "fa", False, ())])
 

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 import requests
 
-import fa_registry.workflows.study  # noqa: F401 - loaded first by a verb, it would keep what a test has put in a name's place
+import fa_registry.workflows.study  # noqa: F401 - loaded first by a command, it would keep what a test has put in a name's place
 from fa_registry.errors import StoreError
 from fa_registry.tracking import schema
 from fa_registry.tracking.lease import HELD, HeartbeatMonitor, sign
@@ -162,7 +162,7 @@ def test_a_lease_that_is_none_is_named_before_anything_is_written(registry, trac
 
 
 def elsewhere_row(result) -> str:
-    """What doctor says of runs on other machines; empty where it says nothing."""
+    """What doctor reports about runs on other machines; empty where it reports nothing."""
     rows = {row["check"]: row["found"] for row in json.loads(result.stdout)}
     return rows.get("runs on other machines", "")
 
@@ -250,7 +250,7 @@ def test_a_worker_asks_once_per_specification_and_after_meeting_another_looks_be
 
     def train(spec):
         happened.clear()
-        job = TrainingJob(spec, tracker.uri)  # of no study: nobody looks for its tag
+        job = TrainingJob(spec, tracker.uri)  # of no study: no process looks for its tag
         return run_to_completion(training.training_steps(job, lambda: False, lambda summary: None)).status, list(
             happened
         )
@@ -263,7 +263,7 @@ def test_a_worker_asks_once_per_specification_and_after_meeting_another_looks_be
 
 
 def test_while_it_waits_its_turn_a_run_is_not_closed_by_its_own_look(tracker, monkeypatch):
-    """It gives no sign of life then: past a lease it would pass for one that was left."""
+    """It sends no heartbeat then: after the lease time it would pass for an abandoned run."""
     closed = []
     monkeypatch.setattr(training, "close_gone", lambda tracker, runs, signs: closed.extend(run.run_id for run in runs))
     other, identity = held(tracker)

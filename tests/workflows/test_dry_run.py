@@ -66,7 +66,7 @@ SECONDS = 2 * 10 + 2 + 1  # of two epochs: the first measurement is before them
 
 
 def known_times(specs, *_) -> Probe:
-    """Eight seconds an epoch, two a measurement and one for the end, whatever is run."""
+    """Eight seconds an epoch, two a measurement and one for the end, for every run."""
     return Probe(times={kind(spec).identity: A_RUN for spec in specs})
 
 
@@ -153,7 +153,11 @@ def test_settings_methods_and_controls_are_distinguished(registry, workplace):
     first, second = plan.settings
     assert (first.labels, first.methods, first.controls, first.epochs) == ((), ("bp", "fa", "dfa"), {"frozen": 1}, 2)
     assert (second.labels, second.methods, second.epochs) == (("penalised",), ("dfa", "dfa+pen"), 3)
-    assert second.controls == {"frozen": 1, "shallow": 1, "ladder": 3}  # rung 0 is without penalty: one run for both
+    assert second.controls == {
+        "frozen": 1,
+        "shallow": 1,
+        "ladder": 3,
+    }  # zero trained blocks have no penalty: one run for both
     assert plan.runs == first.runs + second.runs == 4 + 7
     assert plan.control_runs == 1 + 5
 

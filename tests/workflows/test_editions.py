@@ -1,4 +1,4 @@
-"""Which edition leads, which stand beside it, and what is refused."""
+"""Which edition leads, which are judged in addition, and what is refused."""
 
 from __future__ import annotations
 

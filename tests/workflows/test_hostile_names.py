@@ -1,4 +1,4 @@
-"""Names that others chose, over every verb: no raw escape reaches a terminal, JSON stays JSON, what is trained is found again."""
+"""Names that others chose, in every command: no raw escape reaches a terminal, JSON stays JSON, trained runs are found again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.workflows.conftest import STUDY, TRAIN
 
 ESCAPES = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202eevil\u2066\x7f\r\nPASS: all good\u2028[/red]{{7*7}}"
 QUOTES = ("it's", "' or 1=1 --", "`a\\'\"")
-MARGIN = "PASS: all good"  # what a name would write at the beginning of a line of its own
+MARGIN = "PASS: all good"  # what a name would write at the beginning of a separate line
 
 
 def is_seen(text: str) -> bool:
@@ -27,7 +27,7 @@ def is_seen(text: str) -> bool:
 
 @pytest.fixture
 def hostile(trained):
-    """The tiny study's store with hostile tags, names and experiment, as somebody may send it."""
+    """The tiny study's store with hostile tags, names and experiment, as another person may send it."""
     tracker = open_tracker()
     client = MlflowClient(tracker.uri)
     for run in tracker.search({schema.TAG_KIND: "run"}):

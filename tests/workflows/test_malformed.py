@@ -1,4 +1,4 @@
-"""Whatever stands in a file that a person or another release wrote is told in sentences: never a traceback, never a page of it."""
+"""All content of a file of a person or another release is reported in sentences: never a traceback, never a page of it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HEXADECIMAL = "0x" + "f" * 5000  # a whole number that Python reads and refuses 
 WAIVERS = """[[waiver]]
 rule = "D1"
 reason = "known"
-author = "somebody"
+author = "A. Author"
 date = 2026-01-01
 expiry = 2026-12-31
 run = "abcdef12"

@@ -28,7 +28,7 @@ def experiment(trained):
 
 @pytest.fixture
 def unseen(experiment) -> str:
-    """The id of the experiment, without its views and note: one that stands already is not written again."""
+    """The id of the experiment, without its views and note: one that exists already is not written again."""
     for name in experiment.tags:
         if name.startswith((VIEW, schema.TAG_NOTE)):
             MlflowClient().delete_experiment_tag(experiment.experiment_id, name)

@@ -1,4 +1,4 @@
-"""Numbers that nobody can mean, in every option that takes one: a sentence before anything is trained, never a hang."""
+"""Numbers that no user can mean, in every option that takes one: a sentence before anything is trained, never a hang."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def refused(result, call) -> None:
 @pytest.mark.parametrize("wild", WILD, ids=lambda wild: wild[:12] or "empty")
 def test_no_command_takes_a_number_that_no_user_can_mean(registry, wild):
     """One wrong field more makes sure that nothing is trained where the number itself is one."""
-    wrong = ("--method", "nobody")
+    wrong = ("--method", "unknown")
     calls = [(*TRAIN, option, wild, *wrong) for option in OF_TRAIN]
     calls += [(*TRAIN, "--set", f"{name}={wild}", *wrong) for name in (*SETTINGS, *OPTIONS[:3])]
-    calls += [(*TRAIN, "--method", "ep", "--set", f"{name}={wild}", "--control", "nobody") for name in OPTIONS[3:]]
+    calls += [(*TRAIN, "--method", "ep", "--set", f"{name}={wild}", "--control", "unknown") for name in OPTIONS[3:]]
     for option in ("--jobs", "--seeds", "--epochs", "--scale", "--checkpoint-every", "--hang-timeout"):
         calls.append(("study", "tiny", option, wild, "--stop-on", "nothing"))
     for option in ("--replay", "--jobs", "--scale", "--threshold"):

@@ -471,7 +471,7 @@ def test_an_audit_whose_report_was_changed(judged):
 
 
 def test_an_audit_of_other_files(judged):
-    """Sealed anew after the audit: the run holds together, but it is not what was judged."""
+    """With a new manifest after the audit: the run is consistent, but it is not what was judged."""
     run = judged.run()
     proof = judged.artifact(run, schema.PROVENANCE)
     content = json.loads(proof.read_text())

@@ -1,4 +1,4 @@
-"""gather: every figure measured again from the run's files, those of the initial and feedback weights included."""
+"""Every metric recomputed from the run's files, those of the initial and feedback weights included."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report verb: pages of a file, or of what the store keeps of a study's newest audit; the same bytes either way."""
+"""The report command: pages of a file, or of what the store keeps of a study's newest audit; the same bytes either way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The run verb: study, audit and report in one go; and what every verb that writes pages refuses before it begins."""
+"""The run command: study, audit and report in one call; and what every command that writes pages refuses before it begins."""
 
 from __future__ import annotations
 

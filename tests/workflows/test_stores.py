@@ -1,4 +1,4 @@
-"""A store that is not there, that is something else, and that can only be read: what each verb does, and what it leaves behind."""
+"""A store that is missing, that is something else, or that can only be read: what each command does, and what it leaves behind."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_a_reviewers_copy_that_cannot_be_written_is_read_by_every_command_that_r
 
 @pytest.fixture
 def original(tiny_store, tmp_path) -> Path:
-    """The folder of the tiny study, whose database names its own files; the working folder is beside it."""
+    """The folder of the tiny study, whose database names its own files; the working folder is next to it."""
     copy_store(tiny_store, folder := tmp_path / "original")
     return folder
 

@@ -1,4 +1,4 @@
-"""The study verb: trains what is missing, says what is there, goes on where it was stopped."""
+"""The study command: trains what is missing, reports what is there, resumes where it was stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A study's twin in the store: trained under the study's name, found by its audit, never mixed with the study itself."""
+"""A study's variant in the store: trained under the study's name, found by its audit, never mixed with the study itself."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A diagnostic that another package brings, in one file: measured, stored, charted, verified and on every page.
 
-Nothing of ours knows a word about it.
+The package knows nothing about it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fa_registry.tracking.base import Point
 from fa_registry.workflows.stores import open_tracker
 from tests.helpers.plugins import installed_member
 
-# ℓ_1 of a state by its ℓ_2, so that nobody has to compute what the pages must show: 1 + the site, and 7 at the end.
+# ℓ_1 of a state by its ℓ_2, so that the expected text of the pages is known without a computation: 1 + the site, and 7 at the end.
 SOURCE = """
 from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured
 from fa_registry.metrics import Metric
@@ -35,7 +35,7 @@ class Strange(Diagnostic):
         unit="strangs",
         range="any",
         cannot_tell="anything familiar",
-        source="a stranger",
+        source="a third party",
     )
 
     def measure(self, observation):
@@ -50,7 +50,7 @@ PLUGIN = Strange()
 
 @pytest.fixture
 def pages(workplace, tmp_path, registry):
-    """What an audit, which measures again, and a comparison write with the package installed: name of the page → its text."""
+    """What an audit, which recomputes, and a comparison write with the package installed: name of the page → its text."""
     with installed_member(tmp_path / "site-packages", "diagnostics", "strange", SOURCE):
         for command in (
             ("study", "tiny", "--jobs", "1", "--device", "cpu"),

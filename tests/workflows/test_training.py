@@ -1,4 +1,4 @@
-"""The train verb, and everything it refuses before a run exists."""
+"""The train command, and everything it refuses before a run exists."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_a_run_that_mlflow_started_is_taken_over(registry, monkeypatch):
 
 def test_a_run_that_is_there_in_another_experiment_is_named_with_the_page_of_that_one(registry, monkeypatch):
     assert registry(*TRAIN, "--experiment", "mine").exit_code == 0
-    again = registry(*TRAIN)  # of an experiment that nobody has made yet
+    again = registry(*TRAIN)  # of an experiment that does not exist yet
     (run,) = runs()
     experiment = MlflowTracker(experiment="mine").experiment_id
     assert again.exit_code == 0 and f"/#/experiments/{experiment}/runs?viewStateShareKey=runs" in again.stdout
@@ -187,7 +187,7 @@ def train(stop=lambda: False, **changes) -> str:
 
 
 def test_a_second_attempt_closes_the_first_whose_process_was_killed(workplace):
-    """A study's worker, in the very study that goes on."""
+    """A study's worker, in the very study that continues."""
     tags = {schema.TAG_SPEC: job().spec.identity, schema.TAG_STATUS: "running", schema.TAG_PROCESS: killed_tag()}
     first = MlflowTracker().create("first", tags, {})
     train()
@@ -239,7 +239,7 @@ def machines(workplace, monkeypatch):
 
 
 def states() -> set[str]:
-    """The runs that have a state to go on from in the store, as a tag or as files."""
+    """The runs that have a state to resume from in the store, as a tag or as files."""
     tracker = MlflowTracker()
     ids = [run.run_id for run in runs()]
     kept = {run_id for run_id in ids if (tracker._local_root(run_id) / schema.STATE).exists()}
@@ -260,7 +260,7 @@ def test_another_machine_goes_on_where_the_first_was_stopped(machines):
 
 
 def test_a_machine_that_was_lost_leaves_its_last_epochs_in_the_store(machines, monkeypatch):
-    """Its power is cut after the third epoch: what it kept of the second is gone on from, twice, whoever was further."""
+    """Its power is cut after the third epoch: training resumes from the second, twice, always from the later state."""
     machines("first")
     monkeypatch.setattr("fa_registry.training.resume.SECONDS_BETWEEN", -1.0)
     monkeypatch.setattr(resume_upload, "SECONDS_BETWEEN", -1.0)
@@ -274,7 +274,7 @@ def test_a_machine_that_was_lost_leaves_its_last_epochs_in_the_store(machines, m
             raise Lost
 
     def ended(writer, error):
-        MlflowTracker().finish(writer.run_id, "KILLED")  # as whoever wants its specification closes it
+        MlflowTracker().finish(writer.run_id, "KILLED")  # as another worker that wants its specification closes it
         writer.abandon()
 
     monkeypatch.setattr(RunWriter, "on_epoch", cut)
