@@ -1,4 +1,4 @@
-"""Records that lie in a file: nobody sees a difference but the memory."""
+"""Records in a spill file: only the memory use differs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No number of a member of ours changes under its version: runs of the old number would be taken for runs of the new one."""
+"""No number of a built-in member changes under its version: runs of the old number would be taken for runs of the new one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work that all cores take part in: everything is done, errors are raised here, and nobody is copied who may not be."""
+"""Work that all cores take part in: everything is done, errors are raised here, and no process is copied that may not be."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_cores_are_those_that_this_process_may_use(monkeypatch):
 
 @pytest.fixture
 def done(tmp_path, monkeypatch):
-    """done(work, items): which process did each item last. As on two cores, whatever threads the tests' runner has."""
+    """done(work, items): which process did each item last. As on two cores, regardless of the threads of the tests' runner."""
     monkeypatch.setattr(parallel, "usable_cores", lambda: 2)
     monkeypatch.setattr(parallel, "_may_be_copied", lambda: True)
 
@@ -46,7 +46,7 @@ def done(tmp_path, monkeypatch):
 
 @pytest.fixture
 def unheard():
-    """As some supervisors begin a process: the system tells it of no child's end."""
+    """As some supervisors begin a process: the system reports no child's end to it."""
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     yield
     signal.signal(signal.SIGCHLD, before)

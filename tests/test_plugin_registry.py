@@ -180,11 +180,11 @@ def test_where_a_member_lives_is_found_without_importing_the_packages_above_it(e
 
 def test_what_takes_long_is_named_while_it_does(entry_points, monkeypatch, tmp_path, caplog):
     logged = threading.Event()
-    monkeypatch.setitem(sys.modules, "waiting_room", types.SimpleNamespace(told=logged))
+    monkeypatch.setitem(sys.modules, "waiting_room", types.SimpleNamespace(logged=logged))
     monkeypatch.setattr(plugin_registry, "SLOW_SECONDS", 0.0)
     monkeypatch.setattr(caplog.handler, "emit", lambda record: (caplog.handler.records.append(record), logged.set()))
     (tmp_path / "slow.py").write_text(
-        "import waiting_room\nassert waiting_room.told.wait(120)\nraise ImportError('late')"
+        "import waiting_room\nassert waiting_room.logged.wait(120)\nraise ImportError('late')"
     )
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(PluginError, match="late"):

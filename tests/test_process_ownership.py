@@ -1,4 +1,4 @@
-"""Whose a temporary folder or a run is: nothing of a live process is ever taken for a leftover."""
+"""Whose a temporary folder or a run is: nothing of a live process is ever taken for a stale file."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_link_that_bears_the_mark_of_the_killed_is_not_followed(tmp_path, monk
 
 
 def test_processes_of_a_parent_that_is_gone_are_found(monkeypatch):
-    # by the usual name, a verb that another test runs at this moment would end the one that it finds abandoned
+    # by the usual name, a command that another test runs at this moment would end the one that it finds abandoned
     monkeypatch.setattr(process_ownership, "VARIABLE", "FA_REGISTRY_OF_THIS_TEST")
     waits = [sys.executable, "-c", "print(flush=True); input()"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}

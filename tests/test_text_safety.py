@@ -1,4 +1,4 @@
-"""Foreign text that is shown: what is not seen is written out, no name begins a line, JSON stays what it was."""
+"""Third-party text that is shown: what is not seen is written out, no name begins a line, JSON stays what it was."""
 
 from __future__ import annotations
 
