@@ -103,7 +103,7 @@ def dressed(store, monkeypatch):
         ("NOTICES_THE_GRADIENTS", "at step 1", OTHERWISE),
         ("NOTICES_THE_MODE", "at step 1", OTHERWISE),
         ("NOTICES_THE_GENERATOR", "at step 1", OTHERWISE),
-        ("WAITS_UNTIL_NOBODY_LOOKS", "at the final weights", OTHERWISE),
+        ("WAITS_UNTIL_UNOBSERVED", "at the final weights", OTHERWISE),
         ("TRAINED_BY_BP", "at step 1", "the method is trained end to end, but its credit differs from the gradient"),
         ("BP_DRESSED_AS_WEIGHT_FA", "at step 1", DISGUISED),
         ("WEIGHT_FA_MEASURED_AS_BP", "at step 1", OTHERWISE),

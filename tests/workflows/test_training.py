@@ -492,4 +492,4 @@ def test_how_a_run_ended(caplog):
 
 
 def test_another_kind_of_job_has_its_own_text(caplog):
-    assert lines(caplog, [JobEvent(0, "done", 7)], words=lambda result: f"seven is {result}") == ["one: seven is 7"]
+    assert lines(caplog, [JobEvent(0, "done", 7)], text=lambda result: f"seven is {result}") == ["one: seven is 7"]
