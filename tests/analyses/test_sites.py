@@ -27,8 +27,8 @@ def test_norms_are_geometric_means_and_cosines_plain_ones():
 
 def test_a_site_that_is_exact_by_construction_says_so():
     analysis = of(*(run(method, sites={"gamma": (0.1, 0.2, 1.0)}) for method in ("fa", "dfa", "bp")))
-    for method, said in (("fa", ["yes", "yes", "exact by construction"]), ("dfa", ["yes"] * 3)):
-        assert [row["counts"].text for row in analysis.rows if row["method"].text == method] == said
+    for method, expected in (("fa", ["yes", "yes", "exact by construction"]), ("dfa", ["yes"] * 3)):
+        assert [row["counts"].text for row in analysis.rows if row["method"].text == method] == expected
     assert {row["counts"].text for row in analysis.rows if row["method"].text == "bp"} == {"exact by construction"}
 
 

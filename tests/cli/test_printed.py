@@ -60,7 +60,7 @@ def test_a_finding_has_its_state_outcome_and_numbers(result):
 def test_the_table_has_every_column_rule_and_difference(result, capsys):
     compared(result, as_json=False)
     printed = capsys.readouterr().out
-    for words in (
+    for text in (
         "verdict",
         "D1 scale stability",
         "required ",
@@ -69,7 +69,7 @@ def test_the_table_has_every_column_rule_and_difference(result, capsys):
         "Paired by seed",
         "bp − fa",
     ):
-        assert words in printed
+        assert text in printed
     assert "page: reports/compare.html" in printed
 
 
@@ -108,7 +108,7 @@ def printed(capsys):
     return show
 
 
-def test_identical_and_the_same_are_told_apart(printed):
+def test_identical_and_the_same_are_distinguished(printed):
     audit = make_report(DFA)
     text = printed(audit, audit)
     assert "A: before: digits, first audit" in text and "B: after/audit.json: " in text
@@ -176,7 +176,7 @@ def collector():
     gc.set_threshold(*before)
 
 
-def test_a_verb_is_not_held_up_by_searches_for_cycles(collector):
+def test_a_command_is_not_held_up_by_searches_for_cycles(collector):
     gc.set_threshold(700)
     assert CliRunner().invoke(main, ["diff", "none.json", "none.json"]).exit_code == 2
     assert gc.get_threshold()[0] == NEW_OBJECTS_BETWEEN_COLLECTIONS

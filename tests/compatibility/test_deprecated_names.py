@@ -61,7 +61,7 @@ def test_a_module_that_never_was_is_unknown():
 
 
 @pytest.mark.parametrize("module", [*NAMES])
-def test_what_nobody_named_is_unknown(module):
+def test_what_was_not_named_is_unknown(module):
     if "adapters" in module:
         fa_registry.torchvision()
     with pytest.raises(AttributeError):

@@ -28,7 +28,7 @@ def written(folder: Path, content: bytes, name: str = "mine.txt") -> str:
 
 
 def numbered(windows: int, rest: int = 1) -> bytes:
-    """Text in which the bytes of a window can be told from those of every other window: `000000\\n000001\\n…`."""
+    """Text in which the bytes of a window differ from those of every other window: `000000\\n000001\\n…`."""
     lines = "".join(f"{number:06d}\n" for number in range(windows * LENGTH // 7 + 20))
     return lines.encode()[: windows * LENGTH + rest]
 

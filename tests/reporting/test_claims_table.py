@@ -1,6 +1,6 @@
 """Every sentence of every claim: a record that earns it, and the smallest change of the record that must take it away.
 
-Nothing can be left out of the table: its keys are those of `claims_measured.KEYS`, and every piece of text that stands in the
+Nothing can be left out of the table: its keys are those of `claims_measured.KEYS`, and every piece of text that is in the
 modules of claims is in what some row earns and not in what the same row leaves when it is spoiled.
 """
 
@@ -61,12 +61,12 @@ def rows_of_passing() -> Iterator[Row]:
         ". Passing does not certify the method: the rules detect only known defects of a comparison in this "
         "setting, and no other defects",
     )
-    for words in whole:
-        yield row("trained depth", words, passes, under)
-        yield row("trained depth", words, passes, a_run(CLEARS, verdict="warn"))
-        yield row("trained depth", words, passes, a_run())  # nothing compared it with frozen blocks
-        yield row("trained depth", words, passes, [passes, a_run(CLEARS, seed=123, verdict="warn")])
-        yield row("trained depth", words, passes, [passes, a_run(seed=123)])
+    for text in whole:
+        yield row("trained depth", text, passes, under)
+        yield row("trained depth", text, passes, a_run(CLEARS, verdict="warn"))
+        yield row("trained depth", text, passes, a_run())  # nothing compared it with frozen blocks
+        yield row("trained depth", text, passes, [passes, a_run(CLEARS, seed=123, verdict="warn")])
+        yield row("trained depth", text, passes, [passes, a_run(seed=123)])
     at_one = (
         ". The accuracy is 93.0\u00a0%, for one seed, with a 95 % interval of 89.9\u00a0% to 95.2\u00a0% "
         "from the sampling of 360 test samples only (Wilson)"
@@ -183,11 +183,11 @@ def rows_of_small_gamma() -> Iterator[Row]:
     own = a_run(CLEARS, null("SPECIFIC", "pass", further=least))
     finding = null("TOO SMALL", "warn", quantity="gamma_deep_mean", crossed="below", observed=Reading(0.002))
     small = a_run(CLEARS, finding, scalars={"gamma_deep_mean": 0.002})
-    words = (
+    text = (
         "Γ = 0.002 is too small to count as alignment: the smallest Γ that counts is 0.050. The measured Γ "
         "is above the Γ of fresh draws of the feedback"
     )
-    yield row("too small", words, small, own)
+    yield row("too small", text, small, own)
     two = [own, changed(small, spec={"seed": 123})]
     yield row("too small", "the smallest Γ that counts is 0.050 (seed 123)", two, own)
     wide = [own, changed(own, spec={"seed": 123}, scalars={"gamma_deep_mean": 0.06})]
@@ -199,7 +199,7 @@ def rows_of_small_gamma() -> Iterator[Row]:
 
 
 def rows_of_gamma_taken_back(own: RunAudit, failed: RunAudit) -> Iterator[Row]:
-    """The one answer of a method that fails: why, in which seeds, and then where its Γ lies above its null all the same."""
+    """The one answer of a method that fails: why, in which seeds, and then where its Γ is above its null all the same."""
     gamma = " must not be interpreted as credit alignment: "
     above = "The measured Γ is above the Γ of fresh draws of the feedback at every site that counts"
     label = f"Γ = 0.156{gamma}its verdict is FAIL. {above}"
@@ -214,9 +214,9 @@ def rows_of_gamma_taken_back(own: RunAudit, failed: RunAudit) -> Iterator[Row]:
     fine = a_run(null("SPECIFIC", "pass"), reference("OK", "pass"), verdict="warn")
     yield row("not aligned", floor, a_run(FLOOR, verdict="warn"), fine)
     exploded, noisy = scale("EXPLODED", "warn"), reference("NOISY", "warn")  # a warning takes Γ back too
-    for words, finding in (("the stream has exploded", exploded), ("the reference gradient is numerical noise", noisy)):
+    for text, finding in (("the stream has exploded", exploded), ("the reference gradient is numerical noise", noisy)):
         warned = a_run(null("SPECIFIC", "pass"), finding, verdict="warn")
-        yield row("not aligned", f"{gamma}{words}. The measured Γ is above", warned, fine)
+        yield row("not aligned", f"{gamma}{text}. The measured Γ is above", warned, fine)
         yield row("specific", "Γ = 0.150 is specific to the feedback used in training. ", fine, warned)
 
 
@@ -259,8 +259,8 @@ def rows_of_gamma_by_site(own: RunAudit, part: RunAudit) -> Iterator[Row]:
     two = [a_run(CLEARS, null("SPECIFIC", "pass"), seed=123), part]
     yield row("not specific", apart, two, [changed(two[0], **PART), part])
     collapsed = null("SPECIFIC", "warn", guard=GuardReading("gamma", "above", Reading(0.8), 0, mean=0.2))
-    told = "The mean Γ does not represent the whole network: without site 0, the mean gamma over all counted sites, +0.2000"
-    yield row("carried by one end", told, a_run(collapsed), a_run(null("SPECIFIC", "pass")))
+    expected = "The mean Γ does not represent the whole network: without site 0, the mean gamma over all counted sites, +0.2000"
+    yield row("carried by one end", expected, a_run(collapsed), a_run(null("SPECIFIC", "pass")))
 
 
 def rows_of_reference() -> Iterator[Row]:
@@ -286,10 +286,10 @@ def rows_of_reference() -> Iterator[Row]:
         "This refines the published reading, which calls such a reference",
     )
     without_ln = changed(both, spec={"architecture_options": {"terminal_ln": False}})
-    for words in (start, end):
-        yield row("explained", words, both, floor)
-        yield row("explained", words, both, without_ln)
-        yield row("explained", words, both, changed(both, **noisy))
+    for text in (start, end):
+        yield row("explained", text, both, floor)
+        yield row("explained", text, both, without_ln)
+        yield row("explained", text, both, changed(both, **noisy))
     longer, at_fifty = (changed(both, sites={"h_norm": [2.0, 8.0, 20.0, 50.0, end]}) for end in (100.1, 100.0))
     yield row("explained", start, longer, at_fifty)
     yield row("explained", f"; the {LARGEST} in one block is", both, changed(both, scalars={"growth_max": None}))
@@ -314,11 +314,11 @@ def rows_of_reference() -> Iterator[Row]:
         a_run(converged, sites={"gain": []}),
     )
     noise = a_run(reference("NOISY", "warn"), verdict="warn", sites={"fidelity": 0.4})
-    words = (
+    text = (
         "The reference gradient is numerical noise: single and double precision compute different directions (cosine 0.400000), "
         "and a cosine with noise does not show alignment"
     )
-    yield row("noisy", words, noise, a_run(converged))
+    yield row("noisy", text, noise, a_run(converged))
     yield row("noisy", " (cosine ", noise, changed(noise, sites={"fidelity": []}))
 
 
@@ -410,17 +410,17 @@ def rows_of_stability() -> Iterator[Row]:
     yield row("stability low", " that Γ compares with", steady, changed(steady, **NO_GAMMA))
     elsewhere = "; the mean cosine is above the limit of 0.3 at site 0 (seed 42)"
     yield row("stability low", elsewhere, changed(steady, sites={"stability": [0.5, 0.1, 0.1, 0.1, 0.1]}), steady)
-    for outcome, key, words in (
+    for outcome, key, text in (
         ("pass", "other passes", "The requirement of Z a rule is met (ODD): Z: required"),
         ("warn", "other warns", "No conclusion may be based on ρ (ODD): Z: required"),
         ("fail", "other fails", "No claim may be based on ρ (ODD): Z: required"),
     ):
-        told = a_run(a_finding("Z", outcome, quantity="rho", state="ODD"), verdict="fail")
-        yield row(key, words, told, a_run(a_finding("Z", "skipped", quantity="rho", state="ODD"), verdict="fail"))
+        expected = a_run(a_finding("Z", outcome, quantity="rho", state="ODD"), verdict="fail")
+        yield row(key, text, expected, a_run(a_finding("Z", "skipped", quantity="rho", state="ODD"), verdict="fail"))
 
 
 def rows_of_evidence() -> Iterator[Row]:
-    """What stands in the way of every other claim: a seal that does not hold, a method or code that is another."""
+    """What prevents every other claim: a manifest mismatch, a method or code that is another."""
     sealed = a_run(CLEARS)
     mismatch = Integrity("mismatch", ("accuracy: logged 0.9, recomputed 0.8",))
     forged = dataclasses.replace(sealed, record=dataclasses.replace(sealed.record, integrity=mismatch))
@@ -431,7 +431,7 @@ def rows_of_evidence() -> Iterator[Row]:
         sealed,
     )
     yield row("trained depth", "its accuracy may be reported", sealed, forged)
-    for key, rule, outcome, state, words in (
+    for key, rule, outcome, state, text in (
         ("method fails", METHOD, "fail", "FAILED", "No claim about a method with this name is allowed: why"),
         (
             "method not measured",
@@ -458,7 +458,7 @@ def rows_of_evidence() -> Iterator[Row]:
         ),
     ):
         found = a_finding(rule, outcome, quantity=rule, observed=Reading(None, "why"), state=state)
-        yield row(key, words, a_run(CLEARS, found), sealed)
+        yield row(key, text, a_run(CLEARS, found), sealed)
         if key in ("method fails", "other code"):  # these void every other claim
             yield row("trained depth", "its accuracy may be reported", sealed, a_run(CLEARS, found))
 
@@ -467,34 +467,34 @@ def rows_of_stated_controls() -> Iterator[Row]:
     """What is claimed where the author states the accuracy of the frozen control."""
     sealed = a_run(CLEARS)
     stated = depth("STATED", "warn", 10.0, (4.0, 16.0), stated=True)
-    typed, trained = (depth("UNDECIDED", "warn", 3.5, (-2.2, 9.2), stated=told) for told in (True, False))
-    for words in (
+    typed, trained = (depth("UNDECIDED", "warn", 3.5, (-2.2, 9.2), stated=typed_in) for typed_in in (True, False))
+    for text in (
         "One frozen control per seed, trained by fa_registry, would allow a comparison paired by seed",
         f"; the {FROZEN} is stated by the author, not measured here",
     ):
-        yield row("undecided", words, a_run(typed, verdict="warn"), a_run(trained, verdict="warn"))
+        yield row("undecided", text, a_run(typed, verdict="warn"), a_run(trained, verdict="warn"))
     yield row(
         "stated", f"The accuracy of the trained blocks is above a {FROZEN} stated by the author", a_run(stated), sealed
     )
     by_seed = a_run(depth("STATED", "warn", 10.0, None, stated=True))
     yield row("stated", "requires, with each seed judged separately", by_seed, a_run(stated))
     doubted = dataclasses.replace(stated, reference_run_id="f" * 32)
-    for words, one, other in (
+    for text, one, other in (
         (f"The accuracy of the trained blocks is above a {FROZEN} stated by the author", stated, doubted),
         ("same setting, trained by fa_registry for each seed, would decide this", stated, doubted),
         ("is above the accuracy of a frozen control that is not proven to be frozen", doubted, stated),
         ("same setting, proven to be frozen for each seed by the audit, would decide this", doubted, stated),
     ):
-        yield row("stated", words, a_run(one), a_run(other))
+        yield row("stated", text, a_run(one), a_run(other))
     open_ = dataclasses.replace(typed, reference_run_id="f" * 32)
-    words = "; the frozen control is not proven to be frozen, so its accuracy counts only as stated by the author"
-    yield row("undecided", words, a_run(open_, verdict="warn"), a_run(typed, verdict="warn"))
+    text = "; the frozen control is not proven to be frozen, so its accuracy counts only as stated by the author"
+    yield row("undecided", text, a_run(open_, verdict="warn"), a_run(typed, verdict="warn"))
 
 
 def rows_of_suspicions() -> Iterator[Row]:
-    """What forbids a claim although every metric passes: no rule of its own, no answers of its own, no depth of its own."""
+    """What forbids a claim although every metric passes: no rule, no answers and no depth that are the method's own."""
     sealed = a_run(CLEARS)
-    for key, rule, words in (
+    for key, rule, text in (
         (
             "near backpropagation",
             CREDIT,
@@ -505,23 +505,23 @@ def rows_of_suspicions() -> Iterator[Row]:
         ("own task", TASK, "The accuracy must not be compared with that of a built-in task: why"),
     ):
         found = a_finding(rule, "warn", quantity=rule, observed=Reading(None, "why"), state="STATE")
-        yield row(key, words, a_run(CLEARS, found), sealed)
+        yield row(key, text, a_run(CLEARS, found), sealed)
     guessing = a_run(depth("AT CHANCE", "fail", 3.0, (2.5, 3.5)), verdict="fail")
     nothing = "The accuracy does not exceed chance, so no learning may be claimed, regardless of the comparison with frozen blocks"
     yield row("at chance", nothing, guessing, sealed)
     alone = a_run(depth("LAST BLOCK", "warn", 10.0, (8.0, 12.0)), verdict="warn")
-    for words in (
+    for text in (
         "However, the last block learns from the exact gradient, so its training is possibly the only cause",
         "and depth utility of the other blocks must not be claimed. The control ladder_1 by bp, which trains only the last block",
     ):
-        yield row("last block", words, alone, sealed)
+        yield row("last block", text, alone, sealed)
     over_it = a_run(depth("CLEARS", "pass", 10.0, (8.0, 12.0), reference_run_id="l" * 32))
     beaten = "were compared with the accuracy of the control that trains only its last block (ladder_1), because the last block"
     yield row("trained depth", f"{beaten} learns from the exact gradient", over_it, sealed)
 
 
 def rows_of_adopted_runs() -> Iterator[Row]:
-    """Of weights that were trained elsewhere nothing may be claimed that training did, whatever the findings are."""
+    """Of weights that were trained elsewhere nothing may be claimed that training did, regardless of the findings."""
     elsewhere = {"spec": {"weights": "ab" * 32}}
     trained, alone = a_run(CLEARS, null("SPECIFIC", "pass"), verdict="warn"), a_run(depth("CLEARS", "pass", 10.0, None))
     yield row("beats frozen", "beat frozen random blocks", trained, changed(trained, **elsewhere))
@@ -549,7 +549,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.key}: {row.fragment[:40]}")
-def test_a_sentence_is_said_where_it_is_earned_and_gone_where_one_thing_is_changed(row):
+def test_a_sentence_is_stated_where_it_is_earned_and_gone_where_one_thing_is_changed(row):
     earned, left = row.texts(row.earns, row.excluded), row.texts(row.spoiled)
     assert any(row.fragment in text for text in earned), earned
     assert not any(row.fragment in text for text in left), left
@@ -575,8 +575,8 @@ def pieces(module: ModuleType) -> Iterator[tuple[str, int]]:
         if isinstance(node, ast.keyword):
             apart.add(id(node.value))
     for node in ast.walk(tree):
-        words = isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in apart
-        if words and " " in node.value.strip() and len(node.value.strip()) >= LEAST and node.value not in NAMES:
+        text = isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in apart
+        if text and " " in node.value.strip() and len(node.value.strip()) >= LEAST and node.value not in NAMES:
             yield node.value, node.lineno
 
 

@@ -15,7 +15,7 @@ EVIL = "<script>alert(1)</script>\u202e"
 
 
 class Tags(HTMLParser):
-    """What stands in a page, and that every element ends."""
+    """What is in a page, and that every element ends."""
 
     def __init__(self, text: str):
         super().__init__()
@@ -37,9 +37,9 @@ class Tags(HTMLParser):
 
 def test_an_audit_shows_its_verdicts_and_figures(rich):
     page = Tags(rich._repr_html_())
-    words = " ".join(page.words)
+    text = " ".join(page.words)
     assert page.seen.count("tr") == 1 + len(rich.runs) and "script" not in page.seen
-    assert all(run.verdict.label in words for run in rich.runs) and rich.title in words
+    assert all(run.verdict.label in text for run in rich.runs) and rich.title in text
 
 
 def test_a_run_shows_its_findings(rich):
@@ -61,7 +61,7 @@ def test_foreign_text_is_text(rich):
     for shown in (evil, judged, judged.verdict, report):
         page = Tags(shown._repr_html_())
         assert "script" not in page.seen and "\u202e" not in "".join(page.words)
-        assert any("<script>alert(1)</script>" in words for words in page.words)
+        assert any("<script>alert(1)</script>" in text for text in page.words)
 
 
 def test_every_kind_has_its_form():

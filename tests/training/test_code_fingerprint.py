@@ -1,4 +1,4 @@
-"""What tells the code that trained a run from today's, in the words that study, train and audit use."""
+"""What distinguishes the code that trained a run from today's, in the text that study, train and audit print."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def mine(version: str = "0.1", digest: str = A, package: str = "mine") -> dict:
         ),
     ],
 )
-def test_what_changed_is_said_in_words(before, today, line):
+def test_what_changed_is_reported_in_text(before, today, line):
     sealed = {"methods/m": before} if before else None
     assert fingerprint_changes(sealed, {"methods/m": today}) == ((line,) if line else ())
 

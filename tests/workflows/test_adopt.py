@@ -152,7 +152,7 @@ def test_no_rule_of_another_edition_breaks_on_it(adopt, elsewhere, edition):
     assert "stated by the author when the run was adopted" in depth.sentence and depth.stated
 
 
-def test_it_stands_beside_the_frozen_control_of_its_setting(registry, adopt, elsewhere):
+def test_it_is_shown_next_to_the_frozen_control_of_its_setting(registry, adopt, elsewhere):
     control = json.loads(registry(*FROZEN, "--json").stdout)["run_id"]
     run_id, _ = adopt(elsewhere.weights)
     _, runs = audit(registry, run_id, control)
@@ -326,7 +326,7 @@ def test_all_that_is_wrong_is_named_at_once_and_nothing_is_written(registry):
         *("nowhere.pt", "--method", "dfaa", "--epochs", "many", "--device", "cpu"),
         *("--feedback", "B.bin", "--frozen-accuracy", "64", "--set", "colour=red"),
     )
-    for words in (
+    for text in (
         "adopt: 7 problems",
         "unknown method 'dfaa' (did you mean 'dfa'?)",
         "epochs: expected a whole number, found 'many'",
@@ -336,7 +336,7 @@ def test_all_that_is_wrong_is_named_at_once_and_nothing_is_written(registry):
         "feedback: B.bin: expected a file ending in .safetensors, .pt, .pth",
         "frozen_accuracy: expected a fraction of the test set between 0 and 1, found 64",
     ):
-        assert words in message
+        assert text in message
     assert stored() == []
 
 
@@ -378,7 +378,7 @@ def test_a_registry_feedback_file_must_be_the_one_its_card_tells_of(registry, el
     assert "state.safetensors: card.json in the same folder records SHA-256" in message
     (path.parent / "card.json").write_text("{")
     assert "cannot be read as JSON" in refused(registry, *arguments, "--force", code=3)
-    (path.parent / "card.json").write_text('{"title": "of somebody else"}')
+    (path.parent / "card.json").write_text('{"title": "of another author"}')
     assert registry("adopt", *arguments, "--force").exit_code == 0
 
 

@@ -1,4 +1,4 @@
-"""What is asked of an executor of a cluster, told at once where it cannot be had; and which stores its machines can reach."""
+"""What is asked of an executor of a cluster, reported at once if not available; and which stores its machines can reach."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ def test_a_cluster_for_an_executor_of_this_machine_is_named():
 
 
 @pytest.mark.parametrize("executor", ["ray", "submitit"])
-def test_what_is_not_installed_is_said_with_how_to_have_it(executor, monkeypatch):
+def test_what_is_not_installed_is_reported_with_how_to_install_it(executor, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert asked(executor, address="local")[1] == [
         f"executor: {executor} is not installed; pip install 'fa_registry[{executor}]'"
     ]
 
 
-def test_an_address_at_which_nobody_answers_is_said_before_ray_is_asked():
+def test_an_address_that_does_not_answer_is_reported_before_ray_is_asked():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -79,7 +79,7 @@ def test_an_address_at_which_nobody_answers_is_said_before_ray_is_asked():
         assert problem.startswith("address: expected HOST:PORT"), address
 
 
-def answered_by(words: bytes) -> str:
+def answered_by(text: bytes) -> str:
     """The problem with the address of a server that says this."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -87,7 +87,7 @@ def answered_by(words: bytes) -> str:
             connection, _ = server.accept()
             with connection:
                 connection.recv(100)
-                connection.sendall(words)
+                connection.sendall(text)
 
         thread = threading.Thread(target=serve)
         thread.start()

@@ -66,7 +66,7 @@ SECONDS = 2 * 10 + 2 + 1  # of two epochs: the first measurement is before them
 
 
 def known_times(specs, *_) -> Probe:
-    """Eight seconds an epoch, two a measurement and one for the end, whatever is run."""
+    """Eight seconds an epoch, two a measurement and one for the end, for every run."""
     return Probe(times={kind(spec).identity: A_RUN for spec in specs})
 
 
@@ -113,7 +113,7 @@ def test_a_long_run_is_not_shared_by_two():
 
 
 @pytest.mark.parametrize(("cpu", "is_busy"), [(9.5, False), (4.0, True)])
-def test_a_busy_machine_is_said(registry, monkeypatch, cpu, is_busy):
+def test_a_busy_machine_is_reported(registry, monkeypatch, cpu, is_busy):
     def found(specs, *_):
         known = known_times(specs)
         known.wall, known.cpu = 10.0, cpu
@@ -122,9 +122,9 @@ def test_a_busy_machine_is_said(registry, monkeypatch, cpu, is_busy):
     monkeypatch.setattr(dry_run, "probe", found)
     plan = dry("tiny")
     opening = "This machine is busy: timed steps waited for a processor during "
-    said = [remark for remark in plan.remarks if remark.startswith(opening)]
-    assert bool(said) is is_busy and plan.waiting == pytest.approx(1 - cpu / 10)
-    assert not said or ("during 60% of the time" in said[0] and "2.5 times as long" in said[0])
+    remarks = [remark for remark in plan.remarks if remark.startswith(opening)]
+    assert bool(remarks) is is_busy and plan.waiting == pytest.approx(1 - cpu / 10)
+    assert not remarks or ("during 60% of the time" in remarks[0] and "2.5 times as long" in remarks[0])
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_what_is_not_timed_has_no_time_and_a_reason(registry, monkeypatch, asked
     assert all(why in setting.no_time for setting in plan.settings) and not plan.probed
 
 
-def test_settings_methods_and_controls_are_told_apart(registry, workplace):
+def test_settings_methods_and_controls_are_distinguished(registry, workplace):
     path = workplace / "tiny" / "study.toml"
     path.write_text(path.read_text() + PENALTY)
     plan = dry("tiny", no_probe=True)
@@ -153,7 +153,11 @@ def test_settings_methods_and_controls_are_told_apart(registry, workplace):
     first, second = plan.settings
     assert (first.labels, first.methods, first.controls, first.epochs) == ((), ("bp", "fa", "dfa"), {"frozen": 1}, 2)
     assert (second.labels, second.methods, second.epochs) == (("penalised",), ("dfa", "dfa+pen"), 3)
-    assert second.controls == {"frozen": 1, "shallow": 1, "ladder": 3}  # rung 0 is without penalty: one run for both
+    assert second.controls == {
+        "frozen": 1,
+        "shallow": 1,
+        "ladder": 3,
+    }  # zero trained blocks have no penalty: one run for both
     assert plan.runs == first.runs + second.runs == 4 + 7
     assert plan.control_runs == 1 + 5
 
@@ -200,12 +204,12 @@ def test_the_table_names_every_setting(registry):
     )
 
 
-@pytest.mark.parametrize("words", [("study", "tiny"), ("study", "tiny", "--dry-run"), ("study", "tiny", "--json")])
-def test_images_that_an_architecture_cannot_take_are_refused_before_anything_is_run(registry, workplace, words):
+@pytest.mark.parametrize("message", [("study", "tiny"), ("study", "tiny", "--dry-run"), ("study", "tiny", "--json")])
+def test_images_that_an_architecture_cannot_take_are_refused_before_anything_is_run(registry, workplace, message):
     path = workplace / "tiny" / "study.toml"
     text = path.read_text().replace('"resmlp"', '"vit_mini"').replace("d_hidden = 16, num_blocks = 2", "patch = 5")
     path.write_text(text)
-    result = registry(*words, "--device", "cpu")
+    result = registry(*message, "--device", "cpu")
     assert result.exit_code == 2 and "Traceback" not in result.stderr
     assert "architecture_options: patch: expected a divisor of the image size 12×12, found 5" in result.stderr
     assert not (workplace / "mlartifacts").exists()

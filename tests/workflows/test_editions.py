@@ -1,4 +1,4 @@
-"""Which edition leads, which stand beside it, and what is refused."""
+"""Which edition leads, which are judged in addition, and what is refused."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_strict_is_the_published_codes_edition_with_thresholds_of_ones_own():
         (dict(strict="no"), "strict: expected True or False, found 'no'"),
     ],
 )
-def test_strict_beside_an_edition_or_of_another_type_is_named(terms, problem):
+def test_strict_with_an_edition_or_of_another_type_is_named(terms, problem):
     _, problems = judged_by(**terms)
     assert len(problems) == 1 and problems[0].startswith(problem)
 

@@ -279,7 +279,7 @@ def card(text="plain", **changes):
     return ModelCard(**{**fields, **changes})
 
 
-def test_the_verdict_that_decided_stands_first_and_the_others_are_told():
+def test_the_verdict_that_decided_is_first_and_the_others_are_listed():
     lines = model_card_text(card(), "m").splitlines()
     digest = digests()["2026-11"]
     assert lines[0] == f"**PASS** by edition 2026-11, sha256 {digest[:8]} · plain · plain"
@@ -326,29 +326,29 @@ def test_the_same_record_gives_the_same_bytes():
 
 
 def test_a_fail_without_a_reason(judged):
-    words = judged.refused(judged.run())
+    text = judged.refused(judged.run())
     assert (
-        "has the verdict FAIL(D3) by edition 2026-05 and is not promoted" in words
-        and '--override-reason "reason"' in words
+        "has the verdict FAIL(D3) by edition 2026-05 and is not promoted" in text
+        and '--override-reason "reason"' in text
     )
     assert (
-        words.count("\n  - ") == 1
-        and "- D3 depth utility: required at least 2 pp above the frozen control, observed" in words
+        text.count("\n  - ") == 1
+        and "- D3 depth utility: required at least 2 pp above the frozen control, observed" in text
     )
 
 
 def test_a_reason_where_none_is_needed(judged):
-    words = judged.refused(judged.run(), *BY_2026_11, "--override-reason", "to be sure")
-    assert "has the verdict WARN(D3 provisional), which needs no reason; omit --override-reason" in words
+    text = judged.refused(judged.run(), *BY_2026_11, "--override-reason", "to be sure")
+    assert "has the verdict WARN(D3 provisional), which needs no reason; omit --override-reason" in text
 
 
 def test_everything_wrong_that_was_typed_is_named_at_once(judged):
     typed = ("--name", "a/b", "--alias", "v3", "--alias", "Latest", "--alias", "a b", "--override-reason", " ")
-    words = judged.refused(judged.run(), *typed)
-    assert "promote: 5 problems" in words
-    assert "name: expected" in words and "found 'a/b'" in words
-    assert all(f"found {alias!r}" in words for alias in ("v3", "Latest", "a b"))
-    assert "despite: expected a reason, found none" in words
+    text = judged.refused(judged.run(), *typed)
+    assert "promote: 5 problems" in text
+    assert "name: expected" in text and "found 'a/b'" in text
+    assert all(f"found {alias!r}" in text for alias in ("v3", "Latest", "a b"))
+    assert "despite: expected a reason, found none" in text
 
 
 @pytest.mark.parametrize("name", ["it's", "x:y", "a\nb", " x", "x" * 201])
@@ -362,15 +362,15 @@ def test_a_reason_too_long_for_a_description(judged):
 
 @pytest.mark.parametrize("alias", ["pass", "Pass", "fail"])
 def test_an_alias_that_names_another_verdict(judged, alias):
-    words = judged.refused(judged.run(), *BY_2026_11, "--alias", alias)
-    assert f"alias: {alias!r} is a verdict, but the verdict of this run is WARN(D3 provisional)" in words
+    text = judged.refused(judged.run(), *BY_2026_11, "--alias", alias)
+    assert f"alias: {alias!r} is a verdict, but the verdict of this run is WARN(D3 provisional)" in text
 
 
 @pytest.mark.parametrize("status", ["running", "failed", schema.STOPPED_EARLY])
 def test_a_run_that_did_not_end(judged, status):
     with tagged(judged, judged.run(), fa_status=status, fa_process=process_ownership.process_tag()) as run:
-        words = judged.refused(run, *BY_2026_11)
-    assert f"fa.status: expected complete or diverged, found {status}" in words
+        text = judged.refused(run, *BY_2026_11)
+    assert f"fa.status: expected complete or diverged, found {status}" in text
 
 
 def test_the_run_of_a_study(judged):
@@ -385,15 +385,15 @@ def test_a_run_that_is_not_there(judged):
 
 def test_a_run_that_was_never_audited(judged):
     with tagged(judged, judged.run(), fa_report="") as run:
-        words = judged.refused(run, *BY_2026_11)
-    assert "was never audited; audit the run first: `fa-registry audit --study tiny --edition 2026-11`" in words
+        text = judged.refused(run, *BY_2026_11)
+    assert "was never audited; audit the run first: `fa-registry audit --study tiny --edition 2026-11`" in text
 
 
 def test_a_run_that_another_edition_judged(judged):
-    words = judged.refused(judged.run(), "--edition", "2026-04")
-    assert "expected a verdict by edition 2026-04" in words
-    assert "of the run used 2026-05 " in words and "2026-11 " in words
-    assert "`fa-registry audit --study tiny --edition 2026-04`" in words
+    text = judged.refused(judged.run(), "--edition", "2026-04")
+    assert "expected a verdict by edition 2026-04" in text
+    assert "of the run used 2026-05 " in text and "2026-11 " in text
+    assert "`fa-registry audit --study tiny --edition 2026-04`" in text
 
 
 def test_an_edition_that_does_not_exist(judged):
@@ -408,12 +408,12 @@ def test_an_edition_with_changed_thresholds_decides_nothing(judged, tmp_path):
     modified = judged.run("frozen").tags[schema.TAG_REPORT]
     with tagged(judged, judged.run(), fa_report=modified) as dfa:
         assert "but this audit did not judge the run" in judged.refused(dfa, code=3)
-    words = judged.refused(judged.run("frozen"))
+    text = judged.refused(judged.run("frozen"))
     assert (
         "expected a verdict by edition (any with unchanged thresholds), but the newest audit of the run used 2026-05"
-        in words
+        in text
     )
-    assert " modified; audit the run first" in words
+    assert " modified; audit the run first" in text
 
 
 def test_weights_that_were_changed(judged):
@@ -454,8 +454,8 @@ def test_figures_that_do_not_come_out_again(judged, monkeypatch):
         return genuine(task, initial, feedback, {**digests, "checkpoint": None}, *more)
 
     monkeypatch.setattr(remeasure, "remeasure", other)
-    words = judged.refused(judged.run(), *BY_2026_11, code=3)
-    assert "logged " in words and "recomputed " in words
+    text = judged.refused(judged.run(), *BY_2026_11, code=3)
+    assert "logged " in text and "recomputed " in text
 
 
 def test_an_audit_whose_report_was_changed(judged):
@@ -471,7 +471,7 @@ def test_an_audit_whose_report_was_changed(judged):
 
 
 def test_an_audit_of_other_files(judged):
-    """Sealed anew after the audit: the run holds together, but it is not what was judged."""
+    """With a new manifest after the audit: the run is consistent, but it is not what was judged."""
     run = judged.run()
     proof = judged.artifact(run, schema.PROVENANCE)
     content = json.loads(proof.read_text())
@@ -491,5 +491,5 @@ def test_a_store_without_a_model_registry(judged, monkeypatch):
 
 
 def test_help_shows_examples(judged):
-    words = CliRunner().invoke(main, ["promote", "--help"]).stdout
-    assert "Examples:" in words and "fa-registry promote 4f1c… --alias champion" in words
+    text = CliRunner().invoke(main, ["promote", "--help"]).stdout
+    assert "Examples:" in text and "fa-registry promote 4f1c… --alias champion" in text

@@ -1,4 +1,4 @@
-"""gather: every figure measured again from the run's files, those of the initial and feedback weights included."""
+"""Every metric recomputed from the run's files, those of the initial and feedback weights included."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def stored():
         (KeyError("threads"), "broken", "cannot be recomputed: KeyError: 'threads'"),
     ],
 )
-def test_a_changed_file_is_told_from_whatever_else_broke(stored, tmp_path, monkeypatch, error, kind, reason):
+def test_a_changed_file_is_distinguished_from_other_failures(stored, tmp_path, monkeypatch, error, kind, reason):
     def broken(*_):
         raise error
 
