@@ -267,8 +267,8 @@ def test_runs_whose_file_is_gone_cannot_be_recomputed(token_runs, measured_each_
 def test_the_other_runs_of_a_study_are_judged_if_one_file_is_gone(token_runs, measured_each_time):
     Path("other.txt").write_text(Path("words.txt").read_text(encoding="utf-8").upper(), encoding="utf-8")
     both = TOKENS.replace('["text:words.txt"]', '["text:words.txt", "text:other.txt"]').replace("[1, 2]", "[1]")
-    Path("text/study.toml").write_text(both, encoding="utf-8")
-    result = token_runs("study", "text", "--jobs", "1", "--device", "cpu")
+    Path("words/study.toml").write_text(both, encoding="utf-8")
+    result = token_runs("study", "words", "--jobs", "1", "--device", "cpu")
     assert result.exit_code == 0, result.output
     Path("words.txt").unlink()
     result = token_runs("audit", "--study", "words", "--device", "cpu", "--out", "pages")
