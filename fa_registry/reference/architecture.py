@@ -20,6 +20,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "errors",
         "interrupts",
         "jsonio",
+        "option_table",
         "output_streams",
         "parallel",
         "process_ownership",
