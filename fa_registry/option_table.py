@@ -160,7 +160,10 @@ def takes_options(positional: str = "", **only: str) -> Callable[[Callable], Cal
 
         @functools.wraps(function)
         def call(*arguments: Any, **named: Any) -> Any:
-            values = signature.bind(*arguments, **named).arguments
+            try:
+                values = signature.bind(*arguments, **named).arguments
+            except TypeError as error:
+                raise TypeError(f"{function.__name__}() {error}") from None
             first = [value for name in variadic for value in values.pop(name, ())]
             own_values = {parameter.name: values[parameter.name] for parameter in others if parameter.name in values}
             return function(*first, **own_values, **{name: build(group, values) for name, group in groups.items()})
