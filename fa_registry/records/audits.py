@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from fa_registry.disk_spill import SpilledFields
 from fa_registry.records.notebook_repr import NotebookRepr
 from fa_registry.records.readings import Reading
 from fa_registry.records.reproduction import Reproduction
@@ -127,13 +126,11 @@ class Verdict(NotebookRepr):
 
 
 @dataclass(frozen=True)
-class RunAudit(NotebookRepr, SpilledFields):
+class RunAudit(NotebookRepr):
     """One run with its findings and its verdict by the leading edition of the audit.
 
     An audit may use several editions; only the verdicts of the leading edition count.
     """
-
-    SPILLED_FIELDS = ("findings",)
 
     record: RunRecord
     """the run's specification and measurements"""
@@ -150,10 +147,8 @@ class RunAudit(NotebookRepr, SpilledFields):
 
 
 @dataclass(frozen=True)
-class Judgement(SpilledFields):
+class Judgement:
     """Findings and verdict of one run by an edition other than the leading edition."""
-
-    SPILLED_FIELDS = ("findings",)
 
     run_id: str
     """id of the run in the tracking store"""

@@ -11,7 +11,6 @@ from functools import cached_property
 from typing import Annotated, Any, Literal, get_args
 
 from fa_registry import jsonio
-from fa_registry.disk_spill import SpilledFields
 from fa_registry.records import manifest_checks
 from fa_registry.records.notebook_repr import NotebookRepr
 from fa_registry.records.readings import NOT_CHECKED, NOT_ITS_GRADIENT, Reading, Series
@@ -265,10 +264,8 @@ class Conformance:
 
 
 @dataclass(frozen=True)
-class RunRecord(NotebookRepr, SpilledFields):
+class RunRecord(NotebookRepr):
     """Run as an audit reads it from the store."""
-
-    SPILLED_FIELDS = ("measurements", "trajectory", "integrity", "digests", "feedback", "provenance", "by_site")
 
     run_id: str
     """id of the run in the tracking store"""

@@ -16,7 +16,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     (
         "bundled_files",
         "deprecated_names",
-        "disk_spill",
         "errors",
         "interrupts",
         "jsonio",

@@ -9,9 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fa_registry.disk_spill import SpilledFields
 from fa_registry.option_table import option
-
 if TYPE_CHECKING:
     from fa_registry.tracking.mlflow_views import View
 
@@ -84,7 +82,7 @@ class DatasetReference:
 
 
 @dataclass(frozen=True)
-class StoredRun(SpilledFields):
+class StoredRun:
     """Run as the store records it.
 
     Attributes:
@@ -94,8 +92,6 @@ class StoredRun(SpilledFields):
         params: mapping from parameter name to value as text.
         deleted: whether the run was deleted but can still be restored.
     """
-
-    SPILLED_FIELDS = ("tags", "metrics", "params")
 
     run_id: str
     name: str

@@ -14,7 +14,6 @@ from typing import Any
 
 from fa_registry import architectures, datasets, diagnostics, jsonio, methods
 from fa_registry.diagnostics.base import Diagnostic, Measured
-from fa_registry.disk_spill import replace_fields
 from fa_registry.errors import Interrupted, RegistryError
 from fa_registry.plugin_registry import IMPORTED, Catalog, Location, source_digest
 from fa_registry.protocol.integrity import compare, with_checks
@@ -89,7 +88,7 @@ def with_third_party(record: RunRecord, logged: Measurements, extra: Measurement
             )
         ),
     )
-    return replace_fields(record, measurements=measurements, integrity=integrity)
+    return dataclasses.replace(record, measurements=measurements, integrity=integrity)
 
 
 def third_party_part(measurements: Measurements) -> Measurements:

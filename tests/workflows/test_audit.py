@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from fa_registry import diagnostics, disk_spill, jsonio, process_ownership
+from fa_registry import diagnostics, jsonio, process_ownership
 from fa_registry.cli import main
 from fa_registry.diagnostics import CATALOG
 from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured
@@ -51,25 +51,6 @@ def entry(report, method):
         for run in report["report"]["runs"]
         if run["record"]["spec"]["method"] == method and run["record"]["spec"]["control"] == "none"
     )
-
-
-@pytest.mark.parametrize("trusted", [(), ("--trust-logged",)])
-def test_runs_that_lie_in_a_file_give_the_same_pages(trained, monkeypatch, trusted):
-    """Of many runs an audit holds the names, and the pages must not show it."""
-    editions = ("--editions", "2026-11,2026-04", *trusted)
-    code, _ = audited(trained, *editions, "--out", "held")
-    monkeypatch.setattr(disk_spill, "AS_THEY_ARE", 0)
-    laid = []
-    monkeypatch.setattr(
-        disk_spill.SpillFile,
-        "spill",
-        lambda self, record, lay=disk_spill.SpillFile.spill: laid.append(type(record)) or lay(self, record),
-    )
-    assert audited(trained, *editions, "--out", "laid")[0] == code
-    assert {kind.__name__ for kind in laid} == {"StoredRun", "RunRecord", "RunAudit", "Judgement"}
-    held = {path.relative_to("held"): path.read_bytes() for path in Path("held").rglob("*") if path.is_file()}
-    assert len(held) > 10
-    assert {path.relative_to("laid"): path.read_bytes() for path in Path("laid").rglob("*") if path.is_file()} == held
 
 
 def test_every_figure_is_recomputed_and_judged_against_the_frozen_control(drawn, trained):
