@@ -192,15 +192,16 @@ def documented(doc: str | None, options: Iterable[Option]) -> str | None:
     """Return a docstring with the options in its section Args; None under `python -OO`."""
     if doc is None:
         return None
-    options = tuple(options)
-    names = {each.flag.removeprefix("--"): each.name for each in options}
-    lines = []
-    for each in options:
-        text = each.python or FLAG.sub(lambda match: names.get(match[1], match[1].replace("-", "_")), each.help)
-        lines.append(textwrap.fill(f"{each.name}: {text}", WIDTH, initial_indent=" " * 8, subsequent_indent=" " * 12))
+    lines = [_line(each) for each in options]
     before, args, rest = doc.partition("    Args:\n")
     if args:
         own, blank, rest = rest.partition("\n\n")
         return "".join([before, args, own, "\n", "\n".join(lines), blank, rest])
     before = re.split(r"(?m)^(?=    (?:Returns:|Raises:|>>>))", doc, maxsplit=1)[0]
     return f"{before}    Args:\n" + "\n".join(lines) + f"\n\n{doc[len(before) :]}"
+
+
+@functools.cache
+def _line(option: Option) -> str:
+    text = option.python or FLAG.sub(lambda match: match[1].replace("-", "_"), option.help)
+    return textwrap.fill(f"{option.name}: {text}", WIDTH, initial_indent=" " * 8, subsequent_indent=" " * 12)

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fa_registry.analyses import CATALOG
 from fa_registry.cli import shell_completion
 from fa_registry.cli.options import JSON, examples, takes
 from fa_registry.cli.tables import print_json, print_out
 from fa_registry.cli.tables import table as print_table
 from fa_registry.option_table import build
-from fa_registry.protocol.builtin_editions import describe_edition
+from fa_registry.plugin_registry import Catalog
 from fa_registry.workflows.options import AnalysisOutput, JudgingOptions, RecomputeOptions, RunSelector, StoreLocation
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ OPTIONS = (
 
 def _named(function: Callable) -> Callable:
     """Replace `{names}` in the command's help by the names of the built-in analyses."""
-    names = ", ".join(name.replace("_", "-") for name in CATALOG.builtin_names())
+    names = ", ".join(name.replace("_", "-") for name in Catalog("analyses", "analysis").builtin_names())
     function.__doc__ = (function.__doc__ or "").format(names=names)  # none under python -OO
     return function
 
@@ -84,6 +83,8 @@ def analysed(result: AnalyseResult, as_json: bool, several: bool) -> None:
 
 
 def _print(analysis: Analysis) -> None:
+    from fa_registry.protocol.builtin_editions import describe_edition
+
     edition = describe_edition(analysis.edition)
     print_out(f"{analysis.title}: {analysis.question}", f"{analysis.selection}, by edition {edition}")
     notes: dict[str, int] = {}

@@ -11,7 +11,6 @@ import click
 from fa_registry.cli import shell_completion
 from fa_registry.cli.options import JSON, examples, takes
 from fa_registry.cli.tables import TerminalCell, print_json, print_out, print_page, table
-from fa_registry.protocol.builtin_editions import describe_edition
 from fa_registry.workflows import api
 
 if TYPE_CHECKING:
@@ -52,6 +51,8 @@ def compare(operands: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
 
 def compared(result: CompareResult, as_json: bool) -> None:
     """Print the tables of a comparison and the path of its page, or print JSON without the figures."""
+    from fa_registry.protocol.builtin_editions import describe_edition
+
     context = result.context
     if as_json:
         names = ("title", "selection", "edition", "overrides", "integrity", "excluded", "remarks", "commands")

@@ -69,9 +69,11 @@ def completer(offered: str | tuple[str, ...], is_list: bool = False) -> Complete
     if not offered:
         return None
     if isinstance(offered, tuple):
-        return choices(*offered)
-    home = "studies.executors" if offered == "executors" else ""
-    complete = SPECIAL[offered]() if offered in SPECIAL else family(offered, home)
+        complete = choices(*offered)
+    elif offered in SPECIAL:
+        complete = SPECIAL[offered]()
+    else:
+        complete = family(offered, "studies.executors" if offered == "executors" else "")
     return several(complete) if is_list else complete
 
 

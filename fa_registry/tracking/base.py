@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fa_registry.option_table import option
+
 if TYPE_CHECKING:
     from fa_registry.tracking.mlflow_views import View
 
