@@ -22,7 +22,7 @@ FLAG = re.compile(r"(?<![\w-])--([a-z][a-z-]+)")
 
 
 @dataclass(frozen=True)
-class Option:
+class OptionDeclaration:
     """One option.
 
     Attributes:
@@ -67,7 +67,7 @@ class Option:
 
 
 def option(default: Any, help_text: str, flag: str = "", **properties: Any) -> Any:
-    """Return a dataclass field that is an option; see `Option` for `properties`."""
+    """Return a dataclass field that is an option; see `OptionDeclaration` for `properties`."""
     metadata = {OPTION: {"flag": flag, "help": help_text, **properties}}
     if properties.get("pairs"):
         return dataclasses.field(default_factory=dict, metadata=metadata)
@@ -85,7 +85,7 @@ def nested(group: type, convert: Callable[[Any], Any] | None = None) -> Any:
     return dataclasses.field(default_factory=make, metadata={NESTED: (group, convert)})
 
 
-def options_of(group: type, only: str = "") -> Iterator[Option]:
+def options_of(group: type, only: str = "") -> Iterator[OptionDeclaration]:
     """Yield the options of a group, or only those whose names the text `only` contains."""
     for field in dataclasses.fields(group):
         if NESTED in field.metadata:
@@ -98,12 +98,12 @@ def options_of(group: type, only: str = "") -> Iterator[Option]:
                 default, annotation = None, f"{annotation} | None"
             if properties.get("is_list"):
                 default, annotation = (), "Several"
-            yield Option(field.name, flag, default, annotation, **properties)
+            yield OptionDeclaration(field.name, flag, default, annotation, **properties)
 
 
-def merged(*groups: Iterable[Option]) -> tuple[Option, ...]:
+def merged(*groups: Iterable[OptionDeclaration]) -> tuple[OptionDeclaration, ...]:
     """Return the options of several groups; of several options with one name, the first."""
-    by_name: dict[str, Option] = {}
+    by_name: dict[str, OptionDeclaration] = {}
     for group in groups:
         for each in group:
             by_name.setdefault(each.name, each)
@@ -181,14 +181,14 @@ def _kind(parameter: inspect.Parameter) -> int:
     return parameter.kind
 
 
-def _parameters(options: Iterable[Option], positional: Iterable[str]) -> Iterator[inspect.Parameter]:
+def _parameters(options: Iterable[OptionDeclaration], positional: Iterable[str]) -> Iterator[inspect.Parameter]:
     for each in options:
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD if each.name in positional else inspect.Parameter.KEYWORD_ONLY
         default = inspect.Parameter.empty if each.default is MISSING else each.default
         yield inspect.Parameter(each.name, kind, default=default, annotation=each.annotation)
 
 
-def documented(doc: str | None, options: Iterable[Option]) -> str | None:
+def documented(doc: str | None, options: Iterable[OptionDeclaration]) -> str | None:
     """Return a docstring with the options in its section Args; None under `python -OO`."""
     if doc is None:
         return None
@@ -202,6 +202,6 @@ def documented(doc: str | None, options: Iterable[Option]) -> str | None:
 
 
 @functools.cache
-def _line(option: Option) -> str:
+def _line(option: OptionDeclaration) -> str:
     text = option.python or FLAG.sub(lambda match: match[1].replace("-", "_"), option.help)
     return textwrap.fill(f"{option.name}: {text}", WIDTH, initial_indent=" " * 8, subsequent_indent=" " * 12)

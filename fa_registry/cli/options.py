@@ -8,7 +8,7 @@ from collections.abc import Callable
 import click
 
 from fa_registry.cli.shell_completion import completer
-from fa_registry.option_table import MISSING, Option, merged, options_of
+from fa_registry.option_table import MISSING, OptionDeclaration, merged, options_of
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
 
@@ -31,7 +31,7 @@ def takes(*sources: Callable | type, only: str = "", without: str = "") -> Calla
     return add
 
 
-def _click_option(option: Option) -> Callable[[Callable], Callable]:
+def _click_option(option: OptionDeclaration) -> Callable[[Callable], Callable]:
     properties = {"help": option.help, "metavar": option.metavar, "hidden": option.hidden, "default": option.default}
     properties |= {"show_default": option.shows_default, "shell_complete": completer(option.completes, option.is_list)}
     if option.bounds:

@@ -1,4 +1,4 @@
-"""Generator of docs/reference-cli.md, which describes all commands and options, and of a part of docs/python-api.md."""
+"""Generator of docs/reference-cli.md and of the table of option names in docs/python-api.md."""
 
 from __future__ import annotations
 

@@ -255,7 +255,7 @@ class RunSelector:
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """Options of every run that is trained: rules, stored data, heartbeats, and runs that are already in the store."""
+    """Options of training: stop rules, stored data, time limits, and runs that the store already has."""
 
     edition: str = edition_option()
     stop_on: tuple[str, ...] = option(

@@ -32,7 +32,7 @@ def test_every_verb_has_its_options_and_examples(page, name):
     verb = main.commands[name]
     for parameter in verb.params:
         if isinstance(parameter, click.Option):
-            assert f"`{parameter.opts[0]}" in section
+            assert (f"`{parameter.opts[0]}" in section) is not parameter.hidden
     for example in verb.help.split("Examples:\n")[1].splitlines():
         assert f"    {example.strip()}\n" in section
     assert f"    fa-registry {name} [OPTIONS]" in section
