@@ -13,7 +13,7 @@ from fa_registry import methods
 from fa_registry.protocol.rules import Edition, shipped_editions
 from fa_registry.reference import CHECKOUT, filled
 from fa_registry.reference.architecture import architecture_reference
-from fa_registry.reference.commands import commands_reference
+from fa_registry.reference.commands import commands_reference, python_reference
 from fa_registry.reference.files import files_reference
 from fa_registry.reference.templates import templates_reference
 from fa_registry.workflows.editions import DEFAULT_EDITION
@@ -38,6 +38,7 @@ PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
     {
         "README.md": readme_reference,
         "docs/architecture.md": architecture_reference,
+        "docs/python-api.md": python_reference,
         "docs/reference-cli.md": commands_reference,
         "docs/reference-files.md": files_reference,
         "docs/reference-templates.md": templates_reference,

@@ -19,6 +19,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "errors",
         "interrupts",
         "jsonio",
+        "option_table",
         "output_streams",
         "parallel",
         "process_ownership",

@@ -23,7 +23,8 @@ from fa_registry.errors import InvalidFields, UsageError, unknown_name_text
 from fa_registry.metrics import ACCURACY, HEADLINES, TOKEN_LOSS, Headline, label_of
 from fa_registry.records import Measurements, Reading, RunSpec
 from fa_registry.text_safety import name_problem
-from fa_registry.tracking.writer import RetentionOptions, RunWriter
+from fa_registry.tracking.base import RetentionOptions
+from fa_registry.tracking.writer import RunWriter
 from fa_registry.training.frozen import blocks_to_freeze, frozen_blocks, frozen_control
 from fa_registry.training.input_validation import Checks
 from fa_registry.training.loop import EpochRow, TrainingOutcome, has_diverged
@@ -303,7 +304,7 @@ def track(
     rule = UserCreditRule("track", model, None if frozen else credit, fresh, DRAWS)
     tracker = open_tracker(store, experiment)
     rows = EpochJournal(registry_folder(tracker.uri) / "own_loops", spec, resume)
-    keep = RetentionOptions(checkpoint_every, RetentionOptions().points if epochs else 0)
+    keep = RetentionOptions(checkpoint_every, points=RetentionOptions().points if epochs else 0)
     freezing = frozen_control(network, frozen) if control else None
     return TrackedRun(
         setup, network, rule, lambda: RunWriter(tracker, setup, study, keep=keep, open_end=not epochs), rows, freezing

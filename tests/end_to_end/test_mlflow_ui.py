@@ -294,20 +294,20 @@ def test_the_studys_note_leads_to_the_whole_audit_in_the_viewer(site, page):
 def registered(site, tmp_path_factory):
     """(run, version): trained, audited and promoted through the server, so that nothing of the run is where its client is."""
     store = ("--store", site.address)
-    named = ("--name", "tutorial", "--alias", "champion", "--override-reason", REASON, "--author", "A. Nother")
+    named = ("--name", "tutorial", "--override-reason", REASON, "--author", "A. Nother")
     with working_in(tmp_path_factory.mktemp("client")):
         done(*TRAIN.split(), *store)
         found = MlflowTracker(site.address).search({schema.TAG_KIND: "run"})
         (run,) = (run for run in found if run.experiment == "registered")
         done("audit", "--run", run.run_id, "--edition", "2026-05", "--exit-zero", *store)
         done("promote", run.run_id, *named, *store)
-    return run, ModelRegistry(site.address).find("models:/tutorial@champion")
+    return run, ModelRegistry(site.address).find("models:/tutorial@incomplete")
 
 
 def test_a_server_takes_the_version_and_gives_it_back(site, registered):
     run, version = registered
     assert version.source.startswith("mlflow-artifacts:/") and version.run_id == run.run_id
-    loaded = fa_registry.load_model("models:/tutorial@champion", site.address)
+    loaded = fa_registry.load_model("models:/tutorial@incomplete", site.address)
     trained = load_tensors(MlflowTracker(site.address).artifact(run.run_id, schema.FINAL))
     assert all(value.equal(trained[name]) for name, value in loaded.network.state_dict().items())
     assert loaded.card.despite.reason == REASON
@@ -319,6 +319,6 @@ def test_the_version_shows_its_card_its_tags_and_its_alias(site, registered, pag
     page.goto(f"{site.address}/#/models/tutorial/versions/1")
     page.get_by_text("Promoted despite INCOMPLETE").first.wait_for()
     page.get_by_text(version.tags[models.TAG_WEIGHTS]).first.wait_for()
-    for shown in (f"by A. Nother: {REASON}", models.TAG_WEIGHTS, verdict_tag("2026-05"), run.name, "champion"):
+    for shown in (f"by A. Nother: {REASON}", models.TAG_WEIGHTS, verdict_tag("2026-05"), run.name, "incomplete"):
         assert page.get_by_text(shown).count() >= 1, shown
     picture(page, "version")

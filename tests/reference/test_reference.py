@@ -32,7 +32,7 @@ def test_every_command_has_its_options_and_examples(page, name):
     command = main.commands[name]
     for parameter in command.params:
         if isinstance(parameter, click.Option):
-            assert f"`{parameter.opts[0]}" in section
+            assert (f"`{parameter.opts[0]}" in section) is not parameter.hidden
     for example in command.help.split("Examples:\n")[1].splitlines():
         assert f"    {example.strip()}\n" in section
     assert f"    fa-registry {name} [OPTIONS]" in section

@@ -109,7 +109,7 @@ def trained_and_judged(colleague: Colleague, size: Sequence[str], workers: int) 
     yield f"verify: {len(held)} runs as they were judged"
 
     best = next(run_id for run_id, outcome in judged.items() if outcome in ("pass", "warn"))
-    promoted = colleague.ask("promote", best, "--alias", ALIAS)
+    promoted = colleague.ask("promote", best)
     yield f"promote: {promoted['reference']}, {promoted['verdict']}"
 
 

@@ -21,13 +21,14 @@ from fa_registry.metrics import at_last_site
 from fa_registry.records import Measurements, Reading, RunRecord, Series, SiteSeries
 from fa_registry.safe_files import UnreadableFile
 from fa_registry.tracking import schema, series_parquet, writer
+from fa_registry.tracking.base import RetentionOptions
 from fa_registry.tracking.memory import MemoryTracker
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import read_record, table_history
 from fa_registry.tracking.schema import spread
 from fa_registry.tracking.series_parquet import MOST_EPOCHS, read_rows, read_series, write_series
 from fa_registry.tracking.store_errors import StoreRefusal
-from fa_registry.tracking.writer import Origin, RetentionOptions, RunWriter
+from fa_registry.tracking.writer import Origin, RunWriter
 from fa_registry.training.checkpoint import load_tensors
 from fa_registry.training.loop import EpochRow
 from fa_registry.training.run_setup import build_setup

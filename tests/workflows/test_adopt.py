@@ -23,6 +23,7 @@ from fa_registry.training.checkpoint import load_tensors, save_tensors
 from fa_registry.training.measuring import NOT_GIVEN
 from fa_registry.training.probe_context import NO_INITIAL
 from fa_registry.workflows.adopt import run_adopt
+from fa_registry.workflows.options import CheckpointOptions
 from fa_registry.workflows.remeasure import remeasure_run
 from tests.architectures.plain_models import PLAIN, PlainModel, autograd_figures, moved_off_start
 from tests.helpers.tiny_tasks import SEED, tiny_task
@@ -294,7 +295,7 @@ def test_strict_names_the_audit_that_fails_where_one_rule_alone_fires(registry, 
 
 def test_strict_is_true_or_false(elsewhere):
     with pytest.raises(InvalidFields, match="strict: expected True or False, found 'no'"):
-        run_adopt(elsewhere.weights, {"method": "bp", "seed": "1", "epochs": "1"}, strict="no")
+        run_adopt(elsewhere.weights, CheckpointOptions(method="bp", seed="1", epochs="1", strict="no"))
 
 
 def test_the_same_file_is_adopted_once_and_again_only_by_force(registry, adopt, elsewhere):

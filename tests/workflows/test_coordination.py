@@ -20,7 +20,6 @@ from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.store_errors import StoreRefusal
 from fa_registry.training.loop import run_to_completion
 from fa_registry.workflows import coordination, training
-from fa_registry.workflows.api import overrides
 from fa_registry.workflows.options import RunSelector
 from fa_registry.workflows.training import TrainingJob
 from tests.workflows.conftest import TRAIN
@@ -37,7 +36,7 @@ def tracker(registry, workplace):
 
 def held(tracker, process=FAR, lease=10):
     """A run of the first spec of the tiny study whose process is at work elsewhere, and the spec's identity."""
-    spec = RunSelector("tiny", overrides=overrides("", (), "cpu", "", "")).as_asked.specs[0]
+    spec = RunSelector("tiny", overrides={"device": "cpu"}).as_asked.specs[0]
     tags = {**schema.tags(spec, "somewhere", "tiny"), schema.TAG_PROCESS: process, schema.TAG_CLAIM: HELD}
     return tracker.create("held", {**tags, **sign(0, lease)}, schema.params(spec)), spec.identity
 
@@ -195,7 +194,7 @@ def test_one_worker_of_many_asks_once_for_all_that_others_have_trained(registry,
     """A search a specification and worker would be the most that a server of many workers is asked."""
     assert registry(*STUDY).exit_code == 0
     specs, asked, genuine = (
-        RunSelector("tiny", overrides=overrides("", (), "cpu", "", "")).as_asked.specs,
+        RunSelector("tiny", overrides={"device": "cpu"}).as_asked.specs,
         [],
         MlflowTracker.search,
     )
@@ -228,7 +227,7 @@ def test_what_was_only_held_when_it_was_looked_at_is_asked_for_again(registry, t
     for _ in range(coordination.MISSES):
         overview.record_outcome(free=False)
     (seen,) = overview.attempts(identity)
-    (spec, *_) = RunSelector("tiny", overrides=overrides("", (), "cpu", "", "")).as_asked.specs
+    (spec, *_) = RunSelector("tiny", overrides={"device": "cpu"}).as_asked.specs
     assert seen.run_id == run_id and training.newest_finished([seen], spec) is None
     assert overview.attempts(identity) == []
 
@@ -238,7 +237,7 @@ def test_a_worker_asks_once_per_specification_and_after_meeting_another_looks_be
 ):
     """The look before a run is made is for the one that others have: alone, it would be a request a run for nothing."""
     run_id, identity = held(tracker)
-    (taken, free, *_) = RunSelector("tiny", overrides=overrides("", (), "cpu", "", "")).as_asked.specs
+    (taken, free, *_) = RunSelector("tiny", overrides={"device": "cpu"}).as_asked.specs
     happened, search, create = [], MlflowTracker.search, MlflowTracker.create
 
     def noted(what, genuine):

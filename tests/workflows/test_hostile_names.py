@@ -58,7 +58,7 @@ CALLS = (
     ("diff", "reports", "again"),
     ("diff", ESCAPES, "again"),
     ("promote", "RUN"),
-    ("promote", "RUN", "--name", ESCAPES, "--alias", ESCAPES),
+    ("promote", "RUN", "--name", ESCAPES),
     ("adopt", ESCAPES, "--method", "dfa", "--seed", "1", "--epochs", "1", "--name", ESCAPES),
     ("doctor",),
     ("data", "where", ESCAPES),

@@ -27,7 +27,6 @@ from fa_registry.training.run_setup import build_setup
 from fa_registry.workflows import promote, remeasure
 from fa_registry.workflows.promote import (
     MAX_REASON,
-    check_aliases,
     check_text,
     model_card_text,
     model_name,
@@ -118,15 +117,14 @@ def test_the_run_is_still_verified(drawn, judged):
     assert judged.tracker.get(run.run_id).state == "FINISHED"
 
 
-def test_twice_is_one_version_and_only_an_alias_that_is_asked_for_moves(judged):
+def test_twice_is_one_version_and_no_alias_moves(judged):
     dfa, other = judged.run(), judged.run("frozen")
     first = judged.promoted(dfa, *BY_2026_11, "--name", "twice")
-    again = judged.promoted(dfa, *BY_2026_11, "--name", "twice", "--alias", "champion")
-    assert (again["promoted"], again["version"], again["aliases"]) == (False, "1", ["champion"])
+    again = judged.promoted(dfa, *BY_2026_11, "--name", "twice")
+    assert (again["promoted"], again["version"], again["aliases"]) == (False, "1", [])
     assert first["verdict"] == again["verdict"]
-    judged.promoted(other, "--name", "twice", "--alias", "champion")
+    judged.promoted(other, "--name", "twice")
     judged.promoted(dfa, *BY_2026_11, "--name", "twice")
-    assert judged.registry.find("models:/twice@champion").version == "2"
     assert len(judged.registry.versions("twice")) == 2
     assert "already promoted with this verdict" in judged.promote(dfa, *BY_2026_11, "--name", "twice").stdout
 
@@ -209,43 +207,26 @@ FAILED = Opinion(load_edition("2026-11").reference, Verdict("fail", "FAIL(D1)"),
 
 def test_everything_that_was_typed_wrong_is_named_at_once():
     with pytest.raises(InvalidFields) as caught:
-        check_text("a/b", ["v3", "latest", "fine", "no space"], "x" * (MAX_REASON + 1))
-    assert [problem.split(":")[0] for problem in caught.value.problems] == [
-        "name",
-        "alias",
-        "alias",
-        "alias",
-        "despite",
-    ]
+        check_text("a/b", "x" * (MAX_REASON + 1))
+    assert [problem.split(":")[0] for problem in caught.value.problems] == ["name", "despite"]
     with pytest.raises(InvalidFields, match="despite: expected a reason, found none"):
-        check_text("", [], "  ")
-    check_text("my model 1.0 (dfa)", ["champion", "pass"], "known")
-
-
-def test_an_alias_may_not_say_another_verdict():
-    with pytest.raises(InvalidFields, match="'PASS' is a verdict, but the verdict of this run is FAIL"):
-        check_aliases(["champion", "PASS"], FAILED)
-    check_aliases(["fail", "champion"], FAILED)
+        check_text("", "  ")
+    check_text("my model 1.0 (dfa)", "known")
 
 
 def test_a_verdict_by_an_edition_of_ones_own_has_an_alias_of_its_own():
     own = dataclasses.replace(FAILED.edition, name="Ours (v1)", digest="1a2b3c4d" * 8)
     passed = Opinion(own, Verdict("pass", "PASS"), ())
     assert verdict_alias(FAILED) == "fail" and verdict_alias(passed) == "pass-ours-v1-1a2b3c4d"
-    with pytest.raises(
-        InvalidFields, match=r"'pass' is a verdict, but the verdict of this run is PASS by Ours \(v1\), mine"
-    ):
-        check_aliases(["pass"], passed)
     unnamed = dataclasses.replace(passed, edition=dataclasses.replace(own, name="我的"))
     assert verdict_alias(unnamed) == "pass-1a2b3c4d"
-    check_text("", [verdict_alias(passed), verdict_alias(unnamed)], None)
 
 
 def test_a_models_name_is_one_that_the_registry_takes():
     spec = RunSpec("dfa", "resmlp", "digits", 1, 1)
     name = model_name(spec, "digits · ResMLP L=4 / é " + "x" * 300)
-    assert name.startswith("dfa--digits-resmlp-l-4-e-x") and len(name) == 200
-    check_text(name, [], None)
+    assert name.startswith("dfa--digits-resmlp-l-4-x") and len(name) == 200
+    check_text(name, None)
 
 
 EVIL = "<script>alert(1)</script> {{7*7}} **bold** [link](http://evil.example) `code`\n# heading"
@@ -343,12 +324,11 @@ def test_a_reason_where_none_is_needed(judged):
 
 
 def test_everything_wrong_that_was_typed_is_named_at_once(judged):
-    typed = ("--name", "a/b", "--alias", "v3", "--alias", "Latest", "--alias", "a b", "--override-reason", " ")
-    text = judged.refused(judged.run(), *typed)
-    assert "promote: 5 problems" in text
-    assert "name: expected" in text and "found 'a/b'" in text
-    assert all(f"found {alias!r}" in text for alias in ("v3", "Latest", "a b"))
-    assert "despite: expected a reason, found none" in text
+    typed = ("--name", "a/b", "--override-reason", " ")
+    words = judged.refused(judged.run(), *typed)
+    assert "promote: 2 problems" in words
+    assert "name: expected" in words and "found 'a/b'" in words
+    assert "despite: expected a reason, found none" in words
 
 
 @pytest.mark.parametrize("name", ["it's", "x:y", "a\nb", " x", "x" * 201])
@@ -358,12 +338,6 @@ def test_a_name_that_mlflow_could_not_find_again(judged, name):
 
 def test_a_reason_too_long_for_a_description(judged):
     assert "at most 1000 characters, found 1001" in judged.refused(judged.run(), "--override-reason", "x" * 1001)
-
-
-@pytest.mark.parametrize("alias", ["pass", "Pass", "fail"])
-def test_an_alias_that_names_another_verdict(judged, alias):
-    text = judged.refused(judged.run(), *BY_2026_11, "--alias", alias)
-    assert f"alias: {alias!r} is a verdict, but the verdict of this run is WARN(D3 provisional)" in text
 
 
 @pytest.mark.parametrize("status", ["running", "failed", schema.STOPPED_EARLY])
@@ -491,5 +465,5 @@ def test_a_store_without_a_model_registry(judged, monkeypatch):
 
 
 def test_help_shows_examples(judged):
-    text = CliRunner().invoke(main, ["promote", "--help"]).stdout
-    assert "Examples:" in text and "fa-registry promote 4f1c… --alias champion" in text
+    words = CliRunner().invoke(main, ["promote", "--help"]).stdout
+    assert "Examples:" in words and "fa-registry promote 4f1c… --name dfa-digits" in words

@@ -12,9 +12,8 @@ from fa_registry.errors import IntegrityError, Interrupted
 from fa_registry.records import Exclusion
 from fa_registry.studies.executors.base import JobEvent
 from fa_registry.tracking import schema
-from fa_registry.tracking.base import StoredRun
+from fa_registry.tracking.base import RetentionOptions, StoredRun
 from fa_registry.tracking.memory import MemoryTracker
-from fa_registry.tracking.writer import RetentionOptions
 from fa_registry.training.measuring import NO_FEEDBACK
 from fa_registry.workflows import remeasure
 from fa_registry.workflows.options import RemeasureOptions

@@ -14,8 +14,9 @@ from fa_registry import process_ownership
 from fa_registry.errors import Interrupted, PluginError, StoreError
 from fa_registry.studies.executors.base import JobEvent
 from fa_registry.tracking import resume_upload, schema
+from fa_registry.tracking.base import RetentionOptions
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.tracking.writer import RetentionOptions, RunWriter
+from fa_registry.tracking.writer import RunWriter
 from fa_registry.training import checkpoint, loop
 from fa_registry.training.loop import run_to_completion
 from fa_registry.training.specs import parse_spec
