@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -125,7 +126,7 @@ class Verdict(NotebookRepr):
     """rules that fired, such as `D1`, and rules with a state, such as `D3 undecided`"""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RunAudit(NotebookRepr):
     """One run with its findings and its verdict by the leading edition of the audit.
 
@@ -144,6 +145,9 @@ class RunAudit(NotebookRepr):
     """what is not proven about the frozen control, or which frozen controls differ; empty if the control is proven or
     does not exist, and in reports of older releases
     """
+
+    def __repr__(self) -> str:
+        return f"RunAudit({self.record.name!r}: {self.verdict.label!r})"
 
 
 @dataclass(frozen=True)
@@ -318,7 +322,7 @@ class Replay:
     """the chosen runs, in the report's order"""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AuditReport(NotebookRepr):
     """Complete result of an audit: selection, edition and judged runs.
 
@@ -351,3 +355,12 @@ class AuditReport(NotebookRepr):
     """the runs that were replayed completely; null if logged values were trusted, and in reports of older releases"""
     schema: Literal[SCHEMA] = SCHEMA
     """version of this schema"""
+
+    @property
+    def verdict_counts(self) -> str:
+        """Number of runs per verdict as text, for example `2 PASS, 1 FAIL(D3)`."""
+        counts = Counter(run.verdict.label for run in self.runs)
+        return ", ".join(f"{count} {label}" for label, count in counts.items()) or "no run was judged"
+
+    def __repr__(self) -> str:
+        return f"AuditReport({self.title!r}, edition {self.edition.name}: {self.verdict_counts})"

@@ -263,7 +263,7 @@ class Conformance:
     """the architecture on which the method was checked"""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RunRecord(NotebookRepr):
     """Run as an audit reads it from the store."""
 
@@ -293,6 +293,9 @@ class RunRecord(NotebookRepr):
     """metric (growth, gamma) → its readings by site at evenly spaced epochs; empty in older audits"""
     conformance: Conformance | None = None
     """whether the method matches its card; null if no audit checked this, and in older audits"""
+
+    def __repr__(self) -> str:
+        return f"RunRecord({self.name!r}, {self.status}, {self.run_id})"
 
     def __post_init__(self):
         manifest_checks.check("provenance", manifest_checks.PROVENANCE, self.provenance)
