@@ -13,35 +13,57 @@ from fa_registry.records import RunSpec
 
 NEAR = 0.01  # largest difference, as a share of the larger number
 SEEDED = ("seed", "weights")  # fields that may differ between the runs of one setting
+Differing = dict[str, tuple[float, float]]  # field → its two numbers
 
 
-def differing_numbers(spec: RunSpec, other: RunSpec) -> dict[str, tuple[float, float]]:
+class NearSettings:
+    """Index of judged specifications, which finds those that differ from another specification only slightly.
+
+    Specifications that differ only in the seed count once.
+
+    Args:
+        specs: specifications of the judged runs.
+    """
+
+    def __init__(self, specs: Iterable[RunSpec]):
+        first_by_seeds: dict[str, RunSpec] = {}
+        for spec in specs:
+            first_by_seeds.setdefault(spec.seeds, spec)
+        self._by_skeleton: dict[tuple[tuple[str, Any], ...], list[tuple[RunSpec, dict[str, Any]]]] = {}
+        for spec in first_by_seeds.values():
+            fields = dict(_fields(spec))
+            self._by_skeleton.setdefault(_skeleton(fields), []).append((spec, fields))
+        self._found: dict[str, list[tuple[RunSpec, Differing]]] = {}
+
+    def near(self, spec: RunSpec) -> list[tuple[RunSpec, Differing]]:
+        """Return the judged specifications near `spec`, each with field → (judged number, number of `spec`)."""
+        if spec.seeds not in self._found:
+            fields = dict(_fields(spec))
+            candidates = self._by_skeleton.get(_skeleton(fields), ())
+            self._found[spec.seeds] = [
+                (judged, differing) for judged, numbers in candidates if (differing := _differing(numbers, fields))
+            ]
+        return self._found[spec.seeds]
+
+
+def differing_numbers(spec: RunSpec, other: RunSpec) -> Differing:
     """Return a mapping field → (number of `spec`, number of `other`) for the fields that differ.
 
     Return an empty mapping if another field differs, or if a number differs by more than the fraction NEAR.
     """
-    first, second = dict(_fields(spec)), dict(_fields(other))
-    if first.keys() != second.keys():
-        return {}
+    return next((differing for _, differing in NearSettings([spec]).near(other)), {})
+
+
+def _differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> Differing:
+    """Return the differing numbers of two specifications with equal skeletons."""
     # the seed is not a field here, so specifications that differ only in the seed have no differences
     differing = {name: (first[name], second[name]) for name in first if first[name] != second[name]}
     return differing if all(_is_near(*pair) for pair in differing.values()) else {}
 
 
-def skeleton(spec: RunSpec) -> tuple[tuple[str, Any], ...]:
+def _skeleton(fields: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     """Return the fields of a specification, with a placeholder for every number."""
-    return tuple((name, "number" if _is_number(value) else value) for name, value in _fields(spec))
-
-
-def by_skeleton(specs: Iterable[RunSpec]) -> Mapping[tuple[tuple[str, Any], ...], list[RunSpec]]:
-    """Group specifications by skeleton.
-
-    Of the specifications with the same method and setting, which differ only in the seed, only the first is included.
-    """
-    specs_by_skeleton: dict[tuple[tuple[str, Any], ...], dict[str, RunSpec]] = {}
-    for spec in specs:
-        specs_by_skeleton.setdefault(skeleton(spec), {}).setdefault(spec.seeds, spec)
-    return {key: list(similar_specs.values()) for key, similar_specs in specs_by_skeleton.items()}
+    return tuple((name, "number" if _is_number(value) else value) for name, value in fields.items())
 
 
 def _fields(spec: RunSpec) -> Iterator[tuple[str, Any]]:

@@ -9,7 +9,7 @@ from fa_registry.metrics import ACCURACY, AGGREGATES, headline_of
 from fa_registry.protocol.credit import exact_sites, is_exact
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.integrity import difference_text
-from fa_registry.protocol.near_settings import describe_difference, differing_numbers
+from fa_registry.protocol.near_settings import describe_difference
 from fa_registry.protocol.paired_runs import whole
 from fa_registry.protocol.verdict import is_intact
 from fa_registry.records import (
@@ -460,7 +460,7 @@ def _nothing_left_out(context: PitfallContext, seeds: str) -> Answered:
         return UNKNOWN, f"{selected}, and it is not known whether other runs were left out: {DID_NOT_LOOK}"
     by_hand = f"--seeds {choice.asked['seeds']} was given" if "seeds" in choice.asked else ""
     passed_over, mentioned = _in_the_store(context, choice.unaudited or ())
-    hidden, tried = _tried_neighbour(context, choice.beside or ())
+    hidden, tried = _tried_neighbour(context)
     passed_over, mentioned = [*passed_over, *hidden], [*mentioned, *tried]
     if passed_over:
         prefix = f"{by_hand}, and the" if by_hand else "the"
@@ -518,21 +518,19 @@ def _in_the_store(context: PitfallContext, other_runs: Sequence[OtherRun]) -> tu
     return passed_over, mentioned
 
 
-def _tried_neighbour(context: PitfallContext, other_runs: Sequence[OtherRun]) -> tuple[list[str], list[str]]:
+def _tried_neighbour(context: PitfallContext) -> tuple[list[str], list[str]]:
     """Return two lists of texts about runs whose settings differ by at most 1 %.
 
     The first list contains the omitted runs. A finished run is omitted if this report neither judges this run nor contains a run of
     the method with the same seed. The second list contains the remaining runs.
     """
-    report = context.sources.report
     judged_seeds = context.sources.judged_seeds.get(context.spec.seeds, frozenset())
-    judged = {run.record.run_id for run in report.runs}
+    judged = context.sources.judgements[0]
     hidden, tried = [], []
-    for other in other_runs:
-        if differing := differing_numbers(context.spec, other.spec):
-            counts = other.finished and other.run_id not in judged and other.spec.seed not in judged_seeds
-            line = f"the method was also trained with {describe_difference(differing)}: {_other(other, False)}"
-            (hidden if counts else tried).append(line)
+    for other, differing in context.sources.near_runs.get(context.spec.seeds, ()):
+        counts = other.finished and other.run_id not in judged and other.spec.seed not in judged_seeds
+        line = f"the method was also trained with {describe_difference(differing)}: {_other(other, False)}"
+        (hidden if counts else tried).append(line)
     return hidden, [*tried[:SHOWN], *([f"{len(tried) - SHOWN} more such runs"] if len(tried) > SHOWN else [])]
 
 

@@ -13,6 +13,7 @@ from functools import cached_property
 from fa_registry.metrics import Known, kind_of, metrics_of_cards, subject_of
 from fa_registry.protocol.builtin_editions import DIGEST, FOREIGN, SHIPPED, describe_edition, provenance_of
 from fa_registry.protocol.grouping import Group, groups, seeds_key
+from fa_registry.protocol.near_settings import Differing, NearSettings
 from fa_registry.protocol.replay_summary import proof
 from fa_registry.protocol.verdict import combine_verdicts, is_intact
 from fa_registry.records import (
@@ -22,6 +23,7 @@ from fa_registry.records import (
     Finding,
     Integrity,
     Judgement,
+    OtherRun,
     RunAudit,
     RunRecord,
     RunSpec,
@@ -111,6 +113,20 @@ class Sources:
             exclusions,
             metrics_of_cards(report.cards),
         )
+
+    @cached_property
+    def near_settings(self) -> NearSettings:
+        """Index of the judged specifications by which nearly equal settings are found."""
+        return NearSettings(run.record.spec for run in self.report.runs)
+
+    @cached_property
+    def near_runs(self) -> Mapping[str, Sequence[tuple[OtherRun, Differing]]]:
+        """Runs in nearly the same setting, with the differing numbers, by the key that all seeds of a group share."""
+        runs: dict[str, list[tuple[OtherRun, Differing]]] = {}
+        for other in (self.report.choice.beside or ()) if self.report.choice else ():
+            for judged, differing in self.near_settings.near(other.spec):
+                runs.setdefault(judged.seeds, []).append((other, differing))
+        return runs
 
     @cached_property
     def judged_seeds(self) -> Mapping[str, frozenset[int]]:

@@ -14,7 +14,7 @@ from fa_registry import jsonio
 from fa_registry.errors import IntegrityError, NothingSelected, RegistryError, UsageError, shortened
 from fa_registry.protocol.grouping import seeds_key
 from fa_registry.protocol.integrity import with_checks
-from fa_registry.protocol.near_settings import NEAR, by_skeleton, differing_numbers, skeleton
+from fa_registry.protocol.near_settings import NEAR, NearSettings
 from fa_registry.protocol.paired_runs import COUNTED
 from fa_registry.records import AuditReport, Exclusion, Measurements, OtherRun, RunRecord, RunSpec, SelectionSummary
 from fa_registry.safe_files import UnreadableFile, read_file
@@ -401,21 +401,17 @@ def _neighbour(tracker: Tracker, report: AuditReport, candidates: Sequence[Candi
 
     Judged runs in such a setting are included too, because an author could move seeds with bad results to such a setting.
     """
-    groups = by_skeleton(run.record.spec for run in report.runs)
+    settings = NearSettings(run.record.spec for run in report.runs)
     neighbours = []
     for run in report.runs:
-        if _is_neighbour(groups, run.record.spec):
+        if settings.near(run.record.spec):
             neighbours.append(
                 _other(run.record.run_id, run.record.spec, f"{run.record.status}, judged in this report", True)
             )
     for run, spec in candidates:
-        if spec and _is_neighbour(groups, spec):
+        if spec and settings.near(spec):
             neighbours.append(replace(_other(run.run_id, spec, *_ended(tracker, run, spec)), deleted=run.deleted))
     yield from sorted(neighbours, key=lambda other: (other.spec.label, other.spec.seeds, other.spec.seed, other.run_id))
-
-
-def _is_neighbour(groups: Mapping[Any, Sequence[RunSpec]], spec: RunSpec) -> bool:
-    return any(differing_numbers(spec, judged) for judged in groups.get(skeleton(spec), ()))
 
 
 def _other(run_id: str, spec: RunSpec, status: str, finished: bool) -> OtherRun:

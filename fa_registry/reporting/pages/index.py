@@ -10,7 +10,7 @@ from itertools import groupby
 from fa_registry.metrics import COMPARED_WITH_CONTROL, WITH_DEVIATION, Metric, symbol_of
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.multiplicity import compared_methods
-from fa_registry.protocol.near_settings import by_skeleton, describe_difference, differing_numbers, skeleton
+from fa_registry.protocol.near_settings import describe_difference
 from fa_registry.protocol.replay_summary import proof
 from fa_registry.records import AuditReport, EditionReference, Exclusion, OtherRun, RunAudit, Waiver
 from fa_registry.reporting.figures.page import bytes_left, setting_figures
@@ -121,7 +121,7 @@ def index_context(sources: Sources, figures: Truncated[SettingFigures] = NO_FIGU
         reproduction=reproduction.table(report.reproduction),
         excluded=Truncated.first(MOST, report.excluded),
         unaudited=_unaudited(report),
-        beside=_neighbour(report),
+        beside=_neighbour(sources),
         integrity=Truncated.first(MOST, integrity),
         evidence=evidence(report.runs, report.excluded),
         not_intact=Truncated.first(MOST_NAMES, not_intact(report.excluded)),
@@ -181,20 +181,18 @@ def _unaudited(report: AuditReport) -> Truncated[OtherRun] | None:
     return None if other_runs is None else Truncated.first(MOST, sorted(other_runs, key=lambda run: not run.finished))
 
 
-def _neighbour(report: AuditReport) -> Truncated[NearSettingRow] | None:
+def _neighbour(sources: Sources) -> Truncated[NearSettingRow] | None:
     """Return the runs whose setting differs by at most 1 % from a judged setting.
 
     Return None if the report does not list such runs.
     """
-    other_runs = report.choice.beside if report.choice else None
-    if other_runs is None:
+    choice = sources.report.choice
+    if choice is None or choice.beside is None:
         return None
-    groups = by_skeleton(run.record.spec for run in report.runs)
     rows = (
         NearSettingRow(other, judged.label, describe_difference(differing))
-        for other in other_runs
-        for judged in groups.get(skeleton(other.spec), ())
-        if (differing := differing_numbers(judged, other.spec))
+        for other in choice.beside
+        for judged, differing in sources.near_settings.near(other.spec)
     )
     return Truncated.first(MOST, list(rows))
 
