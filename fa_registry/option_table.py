@@ -150,6 +150,7 @@ def takes_options(positional: str = "", **only: str) -> Callable[[Callable], Cal
     """
 
     def decorate(function: Callable) -> Callable:
+        """Return the function with flat options instead of groups."""
         own = inspect.signature(function)
         hints = {name: function.__globals__.get(parameter.annotation) for name, parameter in own.parameters.items()}
         groups = {name: hint for name, hint in hints.items() if dataclasses.is_dataclass(hint)}

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 import fa_registry
 from fa_registry.cli import main
 from fa_registry.cli.options import takes
-from fa_registry.option_table import MISSING, build, documented, nested, option, options_of, takes_options
+from fa_registry.option_table import MISSING, build, documented, merged, nested, option, options_of, takes_options
 from fa_registry.workflows import api
 
 # a function of the API → its command, and the options that only Python has
@@ -128,6 +128,14 @@ def test_a_name_that_is_no_option_is_refused():
 def test_a_part_of_a_group_can_be_taken():
     assert [each.name for each in options_of(Scratch, "speed target")] == ["target", "speed"]
     assert build(Inner, {"speed": 3, "other": 1}) == Inner(3)
+
+
+def test_of_two_groups_with_one_name_the_first_describes_the_option():
+    @dataclass(frozen=True)
+    class Other:
+        speed: int = option(3, "Speed of the current.")
+
+    assert [each.help for each in merged(options_of(Inner), options_of(Other))] == ["Speed of the wind."]
 
 
 def test_without_docstrings_there_is_none_to_complete():

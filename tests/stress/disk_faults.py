@@ -81,7 +81,7 @@ VERBS = {
     "train": Verb(lambda j: ("train", "--method", "bp", "--seed", "7", "--epochs", "1", *TINY), _weights),
     "audit": Verb(lambda j: ("audit", *STUDY, "--jobs", "1", "--exit-zero", "--out", "out"), _verdicts),
     "report": Verb(lambda j: ("report", "--study", "tiny", "--out", "again"), _pages),
-    "promote": Verb(lambda j: ("promote", j.run().run_id, "--edition", "2026-11", "--alias", "best"), _versions),
+    "promote": Verb(lambda j: ("promote", j.run().run_id, "--edition", "2026-11"), _versions),
 }
 
 

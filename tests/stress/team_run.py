@@ -22,7 +22,7 @@ from pathlib import Path
 
 from tests.helpers.team_server import ADMIN, ROOT, Team, missing, team_server
 
-STUDY, USER, ALIAS = "digits", "ann", "champion"
+STUDY, USER = "digits", "ann"
 REPORT = "reports/audit.json"
 SECONDS = 1800  # until a verb that does not end never will
 SAID = 2000  # of the last characters of a verb that failed
