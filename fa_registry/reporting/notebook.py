@@ -128,10 +128,6 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[Markup]]) -> Markup:
     return Markup("<table><thead>{}</thead><tbody>{}</tbody></table>").format(head if heads else "", body)
 
 
-def _cell(cell: Markup) -> Markup:
-    return cell if cell.startswith("<td") else Markup("<td>{}</td>").format(cell)
-
-
 def _page(*parts: Markup) -> str:
     return str(Markup('<div class="fa-registry">{}{}</div>').format(STYLE, Markup("").join(parts)))
 

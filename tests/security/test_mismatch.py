@@ -117,7 +117,7 @@ def test_verify_tells_the_figures(attacked, drawn):
 
 
 @pytest.mark.parametrize(
-    "verb", [("compare", "dfa", "bp", "--study", "tiny"), ("analyse", "per-layer", "--study", "tiny")]
+    "verb", [("compare", "dfa", "bp", "--study", "tiny"), ("analyse", "aggregation", "--study", "tiny")]
 )
 def test_the_other_verbs_drop_it_too(attacked, verb):
     for more in ((), ("--recompute",)):

@@ -1,4 +1,4 @@
-"""The numbers that stand beside a figure with one row a network, a rung of the ladder, or a site."""
+"""The numbers that stand beside a figure with one row a network or a rung of the ladder."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from fa_registry.reporting.figures.analyses import analysis_numbers, analysis_png
-from tests.analyses.builders import SEEDS, analysed, frozen, run
+from fa_registry.reporting.figures.analyses import analysis_numbers
+from tests.analyses.builders import analysed, frozen, run
 from tests.analyses.test_methods import rung
 from tests.analyses.test_sites import records
 
@@ -41,28 +41,3 @@ def test_depths_have_a_panel_with_the_frozen_control():
     depth = frame[frame["panel"] == "depth"]
     assert depth["method"].tolist() == ["dfa by depth"] * 2 and depth["value"].tolist() == [0.5, 0.6]
     assert depth["frozen"].isna().tolist() == [True, False]
-
-
-def per_layer(records):
-    analysis = analysed("per-layer", records)
-    return analysis, analysis_numbers(analysis, ())
-
-
-def test_both_panels_hold_every_site_with_its_interval():
-    runs = [
-        run("fa", seed, sites={"gamma": (0.1, 0.2 + seed / 1e4, 1.0)}, g=10.0**-place)
-        for place, seed in enumerate(SEEDS)
-    ]
-    _, frame = per_layer(runs)
-    gamma = frame[frame["panel"] == "gamma"]
-    assert gamma["site"].tolist() == [0.0, 1.0, 2.0]
-    assert gamma["counts"].tolist() == ["yes", "yes", "exact by construction"]
-    assert frame[frame["panel"] == "g"]["value"].tolist() == pytest.approx([0.1] * 3)
-    assert gamma["low"].iloc[1] < gamma["value"].iloc[1] < gamma["high"].iloc[1]
-
-
-def test_the_words_say_what_is_left_out():
-    records = [dataclasses.replace(run("dfa", spec={"epochs": 3 + place}), setting=f"{place}") for place in range(9)]
-    analysis, frame = per_layer(records)
-    assert frame["setting"].nunique() == 9
-    assert analysis_png(analysis, ()) != analysis_png(per_layer(records[:6])[0], ())
