@@ -107,7 +107,7 @@ def render(measured: Mapping[str, Any]) -> str:
     runs = f"{measured['runs']} runs of 4 epochs (800 steps), {measured['verified']} verified by the audit"
     where = (
         f"Measured {measured['date']} on {measured['machine']}, by `python -m benchmarks.tokens --record`: {runs}; training, audit "
-        f"and pages {measured['seconds'] / 60:.0f} minutes{measured.get('beside', '')}; scales are geometric means over "
+        f"and pages {measured['seconds'] / 60:.0f} minutes; scales are geometric means over "
         f"seeds. A step of dfa costs {measured['step_ratio']:.2f} steps of bp (CPU seconds)."
     )
     fires = "; ".join(

@@ -58,15 +58,15 @@ def not_waiting_for_the_disk(connection: Any, record: Any) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """One more than there are cores: who waits for a browser, a server or a process of its own leaves its core to another."""
+    """One more than there are cores: a test that waits for a browser, a server or its own process leaves its core to another."""
     return len(os.sched_getaffinity(0)) + 1
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """SIGTERM (`timeout`, a stopped job of CI) ends the suite as Ctrl-C does: fixtures take down what they started.
 
-    What tests start has one thread as they have: beside another worker, threads that wait for each other take four times as long.
-    Compiled tests are kept, wherever Python is told to keep nothing: rewriting their asserts is half of a worker's collection.
+    What tests start has one thread as they have: with another worker, threads that wait for each other take four times as long.
+    Compiled tests are kept, even if Python is set to keep nothing: rewriting their asserts is half of a worker's collection.
     """
     os.environ["OMP_NUM_THREADS"] = "1"
     sys.dont_write_bytecode = False
@@ -100,7 +100,7 @@ def one_thread():
 
 @pytest.fixture(autouse=True)
 def nothing_imported_yet():
-    """An audit names every third-party package that its process imported: those of the tests before are none of its own."""
+    """An audit names every third-party package that its process imported: those of the tests before do not count."""
     plugin_registry.IMPORTED.clear()
 
 
@@ -183,10 +183,10 @@ def one_nonce(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def measured_once(known_figures: Figures) -> Iterator[pytest.MonkeyPatch]:
-    """A run is measured again once as long as no byte of its record, its files and its method's code is another.
+    """The metrics of a run are recomputed once as long as no byte of its record, its files and its method's code is another.
 
-    A test that changes bytes has that run measured; the untouched ones beside it are not measured a hundred times. A test
-    that changes what a diagnostic of ours measures asks for `measured_each_time`.
+    A test that changes bytes has that run measured; the untouched ones are not measured a hundred times. A test
+    that changes what a built-in diagnostic measures asks for `measured_each_time`.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(remeasure, "_measured", remembering(remeasure._measured, known_figures))
@@ -209,7 +209,7 @@ def workplace(tmp_path, monkeypatch, empty_store):
 
 @pytest.fixture
 def usual_interrupt():
-    """A suite that a shell put into the background was started with SIGINT ignored; this one hears SIGTERM itself."""
+    """A suite that a shell put into the background was started with SIGINT ignored; this one handles SIGTERM itself."""
     usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
     before = {number: signal.signal(number, handler) for number, handler in usual.items()}
     yield

@@ -1,8 +1,8 @@
-"""Golden numbers of every member of ours, each beside the version on its card: `python -m tests.golden [--write]`.
+"""Golden numbers of every built-in member, each with the version on its card: `python -m tests.golden [--write]`.
 
-A run of a member is told from one of the member as it is today by that version alone, so that a change of its numbers must raise
+Only that version distinguishes a run of a member from one of the member as it is today, so a change of its numbers must raise
 it. Numbers are compared, not bytes: another processor's last bits are no change. Weights come from a formula and not from a
-generator, whose float32 draws differ in their last bits between processors; what is drawn stands by itself, more loosely.
+generator, whose float32 draws differ in their last bits between processors; what is drawn is compared separately, more loosely.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _datasets() -> list[str]:
 
 
 def today() -> dict[str, dict[str, Any]]:
-    """`methods/dfa` → {version, numbers} of every member of ours as it is now."""
+    """`methods/dfa` → {version, numbers} of every built-in member as it is now."""
     diagnosed = of_diagnostics()
     rows = {
         **{f"methods/{name}": (methods.CATALOG.get(name), of_method(name)) for name in own(methods.CATALOG)},
@@ -201,7 +201,9 @@ def kept(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> Mapping[st
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.golden", description=__doc__.splitlines()[0])
-    parser.add_argument("--write", action="store_true", help="write the file anew, unless a number changed unversioned")
+    parser.add_argument(
+        "--write", action="store_true", help="write the file again, unless a number changed unversioned"
+    )
     wanted = parser.parse_args(arguments)
     torch.set_num_threads(1)
     held, found = json.loads(FILE.read_text(encoding="utf-8")) if FILE.is_file() else {}, today()
@@ -213,8 +215,8 @@ def main(arguments: list[str] | None = None) -> int:
     changed = [key for key in written.keys() | held.keys() if written.get(key) != held.get(key)]
     if wanted.write:
         FILE.write_text(jsonio.pretty(written), encoding="utf-8")
-    told = f"; written: {', '.join(sorted(changed))}" if wanted.write and changed else ""
-    print(f"{len(found)} members, {len(found.keys() - changed)} as they were{told}")
+    written_names = f"; written: {', '.join(sorted(changed))}" if wanted.write and changed else ""
+    print(f"{len(found)} members, {len(found.keys() - changed)} as they were{written_names}")
     return 0
 
 

@@ -98,10 +98,10 @@ def test_a_spread_credit_has_the_inner_product_of_the_average(shape):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_what_was_spread_is_the_same_everywhere_and_sums_to_the_credit(shape):
     state, credit = draw(*shape), draw(N, D, seed=1)
-    laid = broadcast_over_positions(credit, state)
-    assert laid.shape == state.shape
-    torch.testing.assert_close(sum_over_positions(laid), credit, rtol=1e-12, atol=1e-12)
-    everywhere = laid.flatten(2).movedim(1, -1) if len(shape) == 4 else laid.reshape(N, -1, D)
+    spread = broadcast_over_positions(credit, state)
+    assert spread.shape == state.shape
+    torch.testing.assert_close(sum_over_positions(spread), credit, rtol=1e-12, atol=1e-12)
+    everywhere = spread.flatten(2).movedim(1, -1) if len(shape) == 4 else spread.reshape(N, -1, D)
     assert torch.equal(everywhere, everywhere[:, :1].expand_as(everywhere))
 
 
@@ -125,7 +125,7 @@ def test_the_sum_of_a_gradient_is_the_slope_when_every_position_moves_alike(shap
     torch.testing.assert_close(sum_over_positions(gradient), expected, rtol=1e-12, atol=1e-12)
 
 
-def test_outside_a_checkout_nothing_is_said_about_the_tree(monkeypatch, tmp_path):
+def test_outside_a_checkout_nothing_is_recorded_about_the_tree(monkeypatch, tmp_path):
     provenance.commit.cache_clear()
     monkeypatch.setattr(provenance, "__file__", str(tmp_path / "fa_registry" / "provenance.py"))
     assert provenance.commit() == (provenance.NOT_A_CHECKOUT, None)

@@ -1,4 +1,4 @@
-"""No number of a member of ours changes under its version: runs of the old number would be taken for runs of the new one."""
+"""No number of a built-in member changes under its version: runs of the old number would be taken for runs of the new one."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_member_that_came_or_went_is_named():
     assert golden.problems(held, {}) == ["methods/fa: is gone, its golden numbers are not"]
 
 
-def test_writing_refuses_what_the_version_does_not_tell(monkeypatch, tmp_path, capsys):
+def test_writing_refuses_what_the_version_does_not_cover(monkeypatch, tmp_path, capsys):
     file = tmp_path / "golden.json"
     file.write_text(json.dumps({"methods/fa": MEMBER}), encoding="utf-8")
     monkeypatch.setattr(golden, "FILE", file)

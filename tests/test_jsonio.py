@@ -117,7 +117,7 @@ def test_thousands_of_problems_are_counted_and_not_listed():
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "text"),
     [
         ({"count": 1.5}, "count: expected a whole number, found 1.5"),
         ({"count": True}, "count: expected a whole number, found True"),
@@ -135,8 +135,8 @@ def test_thousands_of_problems_are_counted_and_not_listed():
         ({"count": [3] * 1000}, r"count: expected a whole number, found \[3, 3, 3, 3, 3, 3, \.\.\.\]"),
     ],
 )
-def test_a_wrong_value_is_named_with_its_place(change, words):
-    with pytest.raises(InvalidFields, match=words):
+def test_a_wrong_value_is_named_with_its_place(change, text):
+    with pytest.raises(InvalidFields, match=text):
         jsonio.decode(Outer, {**jsonio.encode(FULL), **change})
 
 
@@ -165,22 +165,22 @@ def test_a_series_that_is_none_is_refused_without_printing_all_of_it():
     assert len(str(caught.value)) < 300
 
 
-def test_a_machine_without_pydantic_is_told_what_to_install(monkeypatch):
+def test_the_error_without_pydantic_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "pydantic", None)
     with pytest.raises(UsageError, match="pydantic is needed to read Inner, but is not installed: pip install"):
         jsonio.adapter(Inner)
 
 
-def test_what_json_holds_beside_records_can_be_written_again():
+def test_what_json_has_in_addition_to_records_can_be_written_again():
     deep: list = []
     for _ in range(sys.getrecursionlimit()):
         deep = [deep]
-    for value, words in (
+    for value, text in (
         (deep, "nested too deeply"),
         ([math.inf], "expected a finite number in a record, found inf"),
         ({1}, "expected a value that JSON can represent, found a set"),
     ):
-        with pytest.raises(InvalidFields, match=f"more.x: {words}"):
+        with pytest.raises(InvalidFields, match=f"more.x: {text}"):
             jsonio.decode(Mapping[str, Mapping[str, Any]], {"more": {"x": value}})
 
 

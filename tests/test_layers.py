@@ -162,7 +162,7 @@ def test_help_loads_nothing_heavy():
     ],
 )
 def test_who_only_looks_waits_for_nothing_that_it_does_not_use(module, spared):
-    """Seconds each, of a verb that takes milliseconds."""
+    """Seconds each, of a command that takes milliseconds."""
     assert run_python(f"import sys, {module}; print([name for name in {spared} if name in sys.modules])") == "[]"
 
 

@@ -1,4 +1,4 @@
-"""Every quantity is declared once, with a known filter, words and mean; tables name what is declared; one mean over seeds."""
+"""Every metric is declared once, with a known filter, text and mean; tables name what is declared; one mean over seeds."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_every_quantity_is_declared_whole():
 
 
 def test_only_what_stands_in_a_table_counts_as_placed():
-    """Else a quantity that is declared and in no table would be on no page at all: `further` tells what has no place."""
+    """Otherwise a metric that is declared and in no table would be on no page at all: `further` lists what has no place."""
     assert not {name for name in PLACED if ({**DECLARED, **KNOWN})[name].about} - set(TABLES["run_scalars"])
 
 
@@ -94,8 +94,8 @@ def test_a_number_that_has_a_line_in_the_form_is_in_what_lists_all_numbers_too()
     assert listed == ["blocks_trained", "feature_drift_blocks", "mine"]
 
 
-def test_a_card_says_no_other_words_than_the_catalogue():
-    """A diagnostic of ours may hold its quantities itself, as one of another package does; what is declared it only names."""
+def test_a_card_uses_no_other_text_than_the_catalogue():
+    """A built-in diagnostic may declare its metrics itself, as one of another package does; what is declared it only names."""
     for name, quantity in ((name, quantity) for name, quantity in KNOWN.items() if name in DECLARED):
         unit, symbol = DECLARED[name].unit or quantity.unit, DECLARED[name].symbol or quantity.symbol
         assert jsonio.encode(quantity) == jsonio.encode(DECLARED[name]) | {"unit": unit, "symbol": symbol}
@@ -124,11 +124,11 @@ def test_a_figure_is_written_by_its_quantity(quantity, kind):
     assert kind_of(quantity) == kind_of(quantity, KNOWN) == kind
 
 
-def test_a_member_of_a_family_has_its_words_and_its_own_name():
+def test_a_member_of_a_family_has_its_text_and_its_own_name():
     member = quantity_of("feature_drift/embed.weight")
     assert (member.symbol, member.words) == (
         "embed.weight",
-        "relative distance of this parameter from its initial value",
+        "relative distance of the parameter from its initial value",
     )
 
 

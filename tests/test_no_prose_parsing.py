@@ -1,7 +1,7 @@
-"""Facts travel, sentences do not: the library prints the words of a record and never reads them (house.md, law 3).
+"""Facts travel, sentences do not: the library prints the text of a record and never reads it (house.md, law 3).
 
-Whoever looks something up in a sentence loses it with the next word that somebody changes: an edition's copy lost what must be
-walked back, and a checklist what stood behind the first five lines.
+A fact that is looked up in a sentence is lost when a word of the sentence changes: an edition's copy lost what must be
+walked back, and a checklist what came after the first five lines.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def readers(source: str) -> list[int]:
 
 def _read_in(scope: ast.AST) -> Iterator[int]:
     nodes = list(ast.walk(scope))
-    # a module's names are not those of its functions, which are scopes of their own
+    # a module's names are not those of its functions, which are separate scopes
     names = set() if isinstance(scope, ast.Module) else set(_names_of_prose(nodes))
 
     def is_prose(node: ast.AST) -> bool:
@@ -66,7 +66,7 @@ def _is_attribute(node: ast.AST | None) -> bool:
     return isinstance(node, ast.Attribute) and node.attr in PROSE
 
 
-def test_no_fact_is_read_back_out_of_words():
+def test_no_fact_is_read_back_out_of_text():
     found = [
         f"{path.relative_to(PACKAGE.parent)}:{line}"
         for path in sorted(PACKAGE.rglob("*.py"))
@@ -91,8 +91,8 @@ def test_no_fact_is_read_back_out_of_words():
         "def f(one):\n    return (words := one.detail) and words.find('x')",
     ],
 )
-def test_what_reads_words_is_found(source):
-    """The first four stood in the library."""
+def test_what_reads_text_is_found(source):
+    """The first four were in the library."""
     assert readers(source)
 
 
@@ -107,5 +107,5 @@ def test_what_reads_words_is_found(source):
         "def f(one):\n    words = one.name\n    return words.split()\ndef g(one):\n    words = one.reason\n    return words",
     ],
 )
-def test_printing_words_is_no_reading(source):
+def test_printing_text_is_no_reading(source):
     assert not readers(source)

@@ -1,4 +1,4 @@
-"""One list of dependencies, told three times; one place for each shipped file; nothing that ties it to one machine."""
+"""One list of dependencies, written three times; one place for each shipped file; nothing that ties it to one machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work that all cores take part in: everything is done, errors are raised here, and nobody is copied who may not be."""
+"""Work that all cores take part in: everything is done, errors are raised here, and no process is copied that may not be."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_cores_are_those_that_this_process_may_use(monkeypatch):
 
 @pytest.fixture
 def done(tmp_path, monkeypatch):
-    """done(work, items): which process did each item last. As on two cores, whatever threads the tests' runner has."""
+    """done(work, items): which process did each item last. As on two cores, regardless of the threads of the tests' runner."""
     monkeypatch.setattr(parallel, "usable_cores", lambda: 2)
     monkeypatch.setattr(parallel, "_may_be_copied", lambda: True)
 
@@ -46,7 +46,7 @@ def done(tmp_path, monkeypatch):
 
 @pytest.fixture
 def unheard():
-    """As some supervisors begin a process: the system tells it of no child's end."""
+    """As some supervisors begin a process: the system reports no child's end to it."""
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     yield
     signal.signal(signal.SIGCHLD, before)
@@ -81,11 +81,11 @@ def test_an_error_is_raised_as_it_is(done, item):
         done(fails)
 
 
-def test_a_copy_whose_end_nobody_can_tell_has_done_nothing(done, unheard):
+def test_a_copy_whose_end_is_unknown_has_done_nothing(done, unheard):
     assert done(elsewhere(lambda: os._exit(1))) == [HERE] * len(ITEMS)
 
 
-def test_where_the_system_allows_no_copy_everything_is_done_here_and_said(done, monkeypatch, caplog):
+def test_where_the_system_allows_no_copy_everything_is_done_here_and_logged(done, monkeypatch, caplog):
     def refused(self):
         raise BlockingIOError("Resource temporarily unavailable")
 
@@ -119,5 +119,5 @@ begun.acquire()
 def test_who_has_another_thread_is_not_copied(before, may):
     """Also one that threading does not know."""
     code = f"import _thread, time\nfrom fa_registry import parallel\n{before}\nprint(parallel._may_be_copied())"
-    told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert told.stdout.strip() == may
+    process = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert process.stdout.strip() == may

@@ -66,12 +66,12 @@ def test_an_entry_point_is_found_like_a_built_in(entry_points, third_party):
     assert found.location("mine").file == "their/method.py"
 
 
-def test_a_shipped_name_stays_ours_and_it_is_said_who_wanted_it(entry_points, third_party, caplog):
+def test_a_builtin_name_stays_builtin_and_it_is_logged_who_wanted_it(entry_points, third_party, caplog):
     found = entry_points(dfa="their_method:GOOD", mine="their_method:GOOD")
     assert found.location("dfa").is_builtin and found.get("dfa") is DFA and "mine" in found.members()
-    words = "their/method.py (their_method:GOOD) is not used:"
+    text = "their/method.py (their_method:GOOD) is not used:"
     (fault,) = found.faults()
-    assert fault.name == "dfa" and words in fault.why and "methods/dfa.py" in fault.why and words in caplog.text
+    assert fault.name == "dfa" and text in fault.why and "methods/dfa.py" in fault.why and text in caplog.text
 
 
 def test_of_two_packages_with_one_name_neither_is_taken_and_both_are_named(monkeypatch, third_party):
@@ -147,7 +147,7 @@ def test_what_is_broken_and_asked_for_says_why_each_time(broken, name):
 
 
 @pytest.mark.parametrize(
-    ("card", "words"),
+    ("card", "text"),
     [
         ('MethodCard(name="mine", rule="r")', "TypeError: .*missing .*'citation', 'bibtex'"),
         (
@@ -156,12 +156,12 @@ def test_what_is_broken_and_asked_for_says_why_each_time(broken, name):
         ),
     ],
 )
-def test_a_card_that_lacks_a_field_is_told_with_its_file(entry_points, monkeypatch, tmp_path, card, words):
+def test_a_card_that_lacks_a_field_is_reported_with_its_file(entry_points, monkeypatch, tmp_path, card, text):
     (tmp_path / "careless_method.py").write_text(f"from fa_registry.methods.base import MethodCard\nCARD = {card}\n")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(PluginError, match=words) as caught:
+    with pytest.raises(PluginError, match=text) as caught:
         entry_points(mine="careless_method:PLUGIN").get("mine")
-    assert "TypeError" not in words or f"method 'mine': {tmp_path / 'careless_method.py'} cannot be imported" in str(
+    assert "TypeError" not in text or f"method 'mine': {tmp_path / 'careless_method.py'} cannot be imported" in str(
         caught.value
     )
 
@@ -179,12 +179,12 @@ def test_where_a_member_lives_is_found_without_importing_the_packages_above_it(e
 
 
 def test_what_takes_long_is_named_while_it_does(entry_points, monkeypatch, tmp_path, caplog):
-    told = threading.Event()
-    monkeypatch.setitem(sys.modules, "waiting_room", types.SimpleNamespace(told=told))
+    logged = threading.Event()
+    monkeypatch.setitem(sys.modules, "waiting_room", types.SimpleNamespace(logged=logged))
     monkeypatch.setattr(plugin_registry, "SLOW_SECONDS", 0.0)
-    monkeypatch.setattr(caplog.handler, "emit", lambda record: (caplog.handler.records.append(record), told.set()))
+    monkeypatch.setattr(caplog.handler, "emit", lambda record: (caplog.handler.records.append(record), logged.set()))
     (tmp_path / "slow.py").write_text(
-        "import waiting_room\nassert waiting_room.told.wait(120)\nraise ImportError('late')"
+        "import waiting_room\nassert waiting_room.logged.wait(120)\nraise ImportError('late')"
     )
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(PluginError, match="late"):
@@ -192,7 +192,9 @@ def test_what_takes_long_is_named_while_it_does(entry_points, monkeypatch, tmp_p
     assert any("method 'mine': the import of" in record.getMessage() for record in caplog.records)
 
 
-def test_what_hangs_is_given_up_and_nobody_goes_on_as_if_it_were_not_there(entry_points, monkeypatch, tmp_path, caplog):
+def test_what_hangs_is_given_up_and_the_caller_does_not_continue_as_if_it_were_not_there(
+    entry_points, monkeypatch, tmp_path, caplog
+):
     leave = threading.Event()
     monkeypatch.setitem(sys.modules, "waiting_room", types.SimpleNamespace(leave=leave))
     monkeypatch.setattr(plugin_registry, "SLOW_SECONDS", 0.0)

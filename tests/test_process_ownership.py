@@ -1,4 +1,4 @@
-"""Whose a temporary folder or a run is: nothing of a live process is ever taken for a leftover."""
+"""Whose a temporary folder or a run is: nothing of a live process is ever taken for a stale file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fa_registry import process_ownership
-from tests.helpers.dead_process import NOBODY, killed_mark, killed_tag, left_folder
+from tests.helpers.dead_process import FREE_PID, killed_mark, killed_tag, left_folder
 
 
 def test_this_process_lives_and_one_that_is_gone_does_not():
@@ -22,19 +22,19 @@ def test_this_process_lives_and_one_that_is_gone_does_not():
     ) and process_ownership.is_abandoned(f"x{killed_mark()}y")
 
 
-@pytest.mark.parametrize("tag", ["", "nonsense", "elsewhere:1:2:3", "a:b:c:d:e", f"elsewhere:{NOBODY}"])
+@pytest.mark.parametrize("tag", ["", "nonsense", "elsewhere:1:2:3", "a:b:c:d:e", f"elsewhere:{FREE_PID}"])
 def test_what_names_no_process_of_this_machine_is_never_dead(tag):
     assert not process_ownership.is_dead(tag)
 
 
 def test_the_tag_of_an_older_release_tells_by_its_pid():
-    assert process_ownership.is_dead(f"{platform.node()}:{NOBODY}") and not process_ownership.is_dead(
+    assert process_ownership.is_dead(f"{platform.node()}:{FREE_PID}") and not process_ownership.is_dead(
         f"{platform.node()}:{os.getpid()}"
     )
 
 
 def test_a_process_of_another_container_is_never_dead():
-    assert not process_ownership.is_dead(f"{platform.node()}:{NOBODY}:5:elsewhere")
+    assert not process_ownership.is_dead(f"{platform.node()}:{FREE_PID}:5:elsewhere")
     host = killed_mark().split(".")[1]
     assert not process_ownership.is_abandoned(f"x{killed_mark().replace(host, '000000')}y")
 
@@ -47,13 +47,13 @@ def test_a_pid_that_was_given_again_is_another_process():
 
 def test_a_process_of_which_the_system_tells_nothing_lives_as_long_as_it_is_there(monkeypatch):
     """Other users' processes, where /proc hides them; all, where there is no /proc."""
-    mine, nobody = process_ownership.process_tag(), killed_tag()
+    mine, dead = process_ownership.process_tag(), killed_tag()
 
     def hidden(*arguments, **named):
         raise FileNotFoundError("hidden")
 
     monkeypatch.setattr(Path, "read_text", hidden)
-    assert not process_ownership.is_dead(mine) and process_ownership.is_dead(nobody)
+    assert not process_ownership.is_dead(mine) and process_ownership.is_dead(dead)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells that a process waits to be buried")
@@ -89,7 +89,7 @@ def test_a_link_that_bears_the_mark_of_the_killed_is_not_followed(tmp_path, monk
 
 
 def test_processes_of_a_parent_that_is_gone_are_found(monkeypatch):
-    # by the usual name, a verb that another test runs at this moment would end the one that it finds abandoned
+    # by the usual name, a command that another test runs at this moment would end the one that it finds abandoned
     monkeypatch.setattr(process_ownership, "VARIABLE", "FA_REGISTRY_OF_THIS_TEST")
     waits = [sys.executable, "-c", "print(flush=True); input()"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}

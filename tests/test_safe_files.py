@@ -31,7 +31,7 @@ def test_a_regular_file_is_read_whole(tmp_path):
 @pytest.mark.parametrize("name", ["link", "pipe", "endless", "folder", "missing", "zero\0byte"])
 @pytest.mark.parametrize("read", [read_file, check_file, jsonio.read_json])
 def test_what_is_no_regular_file_is_refused_at_once(hostile, name, read):
-    """At once: a pipe on which nobody writes would hold a reader for ever, /dev/zero would fill the memory."""
+    """At once: a pipe without a writer would hold a reader forever, /dev/zero would fill the memory."""
     with pytest.raises(UnreadableFile):
         read(hostile / name)
 

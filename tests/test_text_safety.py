@@ -1,4 +1,4 @@
-"""Foreign text that is shown: what is not seen is written out, no name begins a line, JSON stays what it was."""
+"""Third-party text that is shown: what is not seen is written out, no name begins a line, JSON stays what it was."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ SECRETS = ["postgresql://me:pa55@h/db", 'x://me:pa"55@h/', "x://h/db?password=pa
 @given(st.dictionaries(ANY, ANY | st.sampled_from(SECRETS)))
 @example({str(place): address for place, address in enumerate(SECRETS)})
 def test_json_with_no_password_is_json_whose_other_texts_are_as_they_were(values):
-    told = json.loads(json_without_password(json.dumps(values, indent=1, ensure_ascii=False)))
+    cleaned = json.loads(json_without_password(json.dumps(values, indent=1, ensure_ascii=False)))
     kept = {name: value for name, value in values.items() if "://" not in name + value}
-    assert kept.items() <= told.items() and len(told) <= len(values)
-    assert not [value for value in told.values() if "pa55" in value]
+    assert kept.items() <= cleaned.items() and len(cleaned) <= len(values)
+    assert not [value for value in cleaned.values() if "pa55" in value]
 
 
 def test_what_python_calls_printable_hides_nothing():
@@ -77,12 +77,12 @@ def test_json_means_the_same(text):
 
 
 @pytest.mark.parametrize(
-    ("words", "shown"),
+    ("text", "shown"),
     [
         ("run x\nPASS: all good", "run x\n  PASS: all good"),
         ("3 problems\n  - one\n  - two", "3 problems\n  - one\n  - two"),
         ("a\rb\x85c\u2028d\n", "a⟨U+000D⟩b⟨U+0085⟩c⟨U+2028⟩d\n"),
     ],
 )
-def test_only_the_first_line_of_a_message_begins_at_the_margin(words, shown):
-    assert escape_message(words) == shown
+def test_only_the_first_line_of_a_message_begins_at_the_margin(text, shown):
+    assert escape_message(text) == shown

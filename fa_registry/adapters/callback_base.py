@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import nn
 
+from fa_registry.metrics import TOKEN_LOSS
 from fa_registry.workflows.track import TrackedRun, track
 
 
@@ -34,14 +35,17 @@ class Following:
             self._run = None
             raise
 
-    def epoch(self, metrics: Mapping[str, Any], accuracy: str, loss: str) -> None:
-        """Record the next epoch.
+    def epoch(self, metrics: Mapping[str, Any], accuracy: str, test_loss: str, loss: str) -> None:
+        """Record the next epoch, with the test accuracy or the test loss per token.
 
         Args:
             accuracy: name of the test accuracy in `metrics`.
+            test_loss: name of the test loss per token in `metrics`, for a model with one target per position.
             loss: name of the training loss in `metrics`.
         """
-        reported = {"test_accuracy": metrics.get(accuracy), "loss_train": metrics.get(loss)}
+        of_tokens = self._run.headline == TOKEN_LOSS
+        main = {"test_loss": metrics.get(test_loss)} if of_tokens else {"test_accuracy": metrics.get(accuracy)}
+        reported = {**main, "loss_train": metrics.get(loss)}
         self._run.epoch(**{name: float(value) for name, value in reported.items() if value is not None})
 
     def end(self, error: BaseException | None = None) -> None:

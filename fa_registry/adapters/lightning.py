@@ -21,6 +21,7 @@ class LightningCallback(pl.Callback):
     Args:
         model: function that converts the module to the network whose forward pass returns logits. Default: the module itself.
         accuracy: name of the test accuracy among the metrics that the module logs.
+        test_loss: name of the test loss per token in nats among these metrics, if eval has one target per position.
         loss: name of the training loss among the metrics that the module logs.
         options: options of `fa_registry.track`.
     """
@@ -30,10 +31,11 @@ class LightningCallback(pl.Callback):
         *,
         model: Callable[[nn.Module], nn.Module] | None = None,
         accuracy: str = "val_acc",
+        test_loss: str = "val_loss",
         loss: str = "train_loss",
         **options: Any,
     ):
-        self._following, self._names = Following(model, options), (accuracy, loss)
+        self._following, self._names = Following(model, options), (accuracy, test_loss, loss)
         self.run_id = ""
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:

@@ -23,6 +23,9 @@ class TransformersCallback(TrainerCallback):
     Args:
         model: function that converts the Trainer's model for `track`, usually with `adapt` and its arguments inputs, output, state.
         accuracy: name of the test accuracy in the evaluation or the log.
+        test_loss: name of the test loss per token in nats in the evaluation or the log, if eval has one target per position.
+            The Trainer divides `eval_loss` by the number of labels. A model that shifts its labels, such as GPT-2, does not
+            predict the first one, so set the first label of each sequence to −100; otherwise `eval_loss` is too small.
         loss: name of the training loss in the evaluation or the log.
         options: options of `fa_registry.track`.
     """
@@ -32,10 +35,11 @@ class TransformersCallback(TrainerCallback):
         *,
         model: Callable[[nn.Module], nn.Module] | None = None,
         accuracy: str = "eval_accuracy",
+        test_loss: str = "eval_loss",
         loss: str = "loss",
         **options: Any,
     ):
-        self._following, self._names = Following(model, options), (accuracy, loss)
+        self._following, self._names = Following(model, options), (accuracy, test_loss, loss)
         self.run_id = ""
 
     def on_train_begin(
@@ -65,7 +69,7 @@ class TransformersCallback(TrainerCallback):
 
     def _measure(self, state: TrainerState, metrics: Mapping[str, Any]) -> None:
         if self._following.is_on:
-            logged = next((entry for entry in reversed(state.log_history) if self._names[1] in entry), {})
+            logged = next((entry for entry in reversed(state.log_history) if self._names[-1] in entry), {})
             self._following.epoch({**logged, **metrics}, *self._names)
 
 

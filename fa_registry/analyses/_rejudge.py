@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from fa_registry.analyses._methods import MethodRuns, trained
-from fa_registry.disk_spill import replace_fields
 from fa_registry.metrics import HEADLINES
 from fa_registry.protocol.edition_schema import CREDIT, LIMIT, REFERENCE_METRICS
 from fa_registry.protocol.engine import judge_all
@@ -141,7 +140,9 @@ class JudgedUnit:
         rule = self.limit.rule
         single_rule_edition = dataclasses.replace(self.edition, rules=(rule,), fail_if=(), strict=False)
         edition = overridden(single_rule_edition, {self.limit.name: threshold})
-        records = [replace_fields(run.record, trajectory={}) for run in self.runs]  # epochs do not enter the verdict
+        records = [
+            dataclasses.replace(run.record, trajectory={}) for run in self.runs
+        ]  # epochs do not enter the verdict
         interim_analyses = {seeds_key(run.record.spec): self._finding(run).look for run in self.runs}
         audits = judge_all((*records, *self.control_records.values()), edition, interim_analyses=interim_analyses)[
             : len(records)

@@ -1,9 +1,9 @@
 """Analysis `ablation`: which instruments, single or combined, reject which runs.
 
-An instrument is the accuracy, Γ, or a gating rule of the edition. An instrument that changes no decision is not useful.
+An instrument is the main metric, Γ, or a gating rule of the edition. An instrument that changes no decision is not useful.
 For each run, an instrument fires, does not fire, or is undetermined.
 
-A set of instruments rejects a run if accuracy or Γ is in the set and fires. The set also rejects the run if all rules of one
+A set of instruments rejects a run if the main metric or Γ is in the set and fires. The set also rejects the run if all rules of one
 `fail_if` list of the edition are in the set and fire; in a strict edition, one rule that fires is enough. If a metric is
 missing, the set never accepts the run. The set rejects the run if every possible value of the missing metric would lead to a
 rejection. Otherwise the set cannot judge the run.
@@ -20,13 +20,13 @@ from typing import Any
 
 from fa_registry.analyses._methods import METHOD, RUNS, SETTING, MethodRuns, trained
 from fa_registry.analyses.base import Analyser, AnalysisCell, AnalysisColumn, AnalysisResult, AnalysisTable
-from fa_registry.metrics import ACCURACY, symbol_of
+from fa_registry.metrics import ACCURACY, TOKEN_LOSS, Headline, headline_of, headlines_of, symbol_of
 from fa_registry.protocol.credit import is_exact
 from fa_registry.protocol.reductions import take
 from fa_registry.protocol.rules import Edition
-from fa_registry.records import AuditReport, Reading, RunAudit, Verdict
+from fa_registry.records import CLASSES, AuditReport, Reading, RunAudit, Verdict
 
-GAMMA = symbol_of("gamma")  # accuracy and Γ are the instruments that are not rules
+GAMMA = symbol_of("gamma")  # the main metric and Γ are the instruments that are not rules
 DECISIONS = ("rejects", "cannot judge", "warns", "accepts")  # the most severe first
 OF_PROTOCOL: Mapping[str, str] = MappingProxyType(
     {"fail": "rejects", "incomplete": "cannot judge", "warn": "warns", "pass": "accepts"}
@@ -46,16 +46,27 @@ class Evidence:
     warned: frozenset[str]
 
 
-def instruments(edition: Edition) -> tuple[str, ...]:
-    """Return the names of all instruments: accuracy, Γ, and the gating rules in order."""
-    return (ACCURACY.symbol, GAMMA, *(rule.code for rule in edition.rules if rule.gating))
+def instruments(edition: Edition, headlines: Sequence[Headline] = (ACCURACY,)) -> tuple[str, ...]:
+    """Return the names of all instruments: main metric, Γ, and the gating rules in order."""
+    return (_main(headlines), GAMMA, *(rule.code for rule in edition.rules if rule.gating))
+
+
+def _main(headlines: Sequence[Headline]) -> str:
+    """Return the name of the instrument that judges the main metric, such as `accuracy`."""
+    return " or ".join(headline.symbol for headline in headlines)
+
+
+def _headlines(report: AuditReport) -> tuple[Headline, ...]:
+    return headlines_of(run.record for run in report.runs)
 
 
 def evidence(run: RunAudit, report: AuditReport, edition: Edition) -> Evidence:
     """Return the result of each instrument for one run."""
     findings = {finding.rule: finding for finding in run.findings}
     fires: dict[str, bool | None] = {
-        ACCURACY.symbol: not_above_chance(run, report.cards.get(f"datasets/{run.record.spec.dataset}", {})),
+        _main(_headlines(report)): not_better_than_guessing(
+            run, report.cards.get(f"datasets/{run.record.spec.dataset}", {})
+        ),
         GAMMA: not_positive(run, report.cards.get(f"methods/{run.record.spec.method}", {})),
     }
     for rule in edition.rules:
@@ -65,19 +76,19 @@ def evidence(run: RunAudit, report: AuditReport, edition: Edition) -> Evidence:
     return Evidence(fires, warned)
 
 
-def not_above_chance(run: RunAudit, card: Mapping[str, Any]) -> bool | None:
-    """Return whether the accuracy of a run is at most 1/classes of its data set.
+def not_better_than_guessing(run: RunAudit, card: Mapping[str, Any]) -> bool | None:
+    """Return whether the main metric of a run is not better than guessing reaches.
 
-    Return None if the accuracy or the number of classes is unknown.
+    Guessing reaches the accuracy 1/C or the loss ln V. Return None if the metric or the number of classes is unknown.
 
     Args:
         card: card of the data set.
     """
-    accuracy = take(ACCURACY.name, "scalar", run.record.measurements)[0].value
-    classes = card.get("classes")
-    if accuracy is None or not isinstance(classes, int) or classes < 2:
+    headline = headline_of(run.record.measurements.scalars)
+    value, classes = take(headline.name, "scalar", run.record.measurements)[0].value, card.get("classes")
+    if value is None or not isinstance(classes, int) or classes < 2:
         return None
-    return accuracy <= 1 / classes
+    return not headline.exceeds(value, headline.chance({CLASSES: classes}))
 
 
 def not_positive(run: RunAudit, card: Mapping[str, Any]) -> bool | None:
@@ -107,8 +118,9 @@ class Decider:
     edition: Edition
 
     def __call__(self, run_evidence: Evidence, subset: Sequence[str]) -> str:
+        codes_of_rules = {rule.code for rule in self.edition.rules}
         lists = [*self.edition.fail_if, *((rule.code,) for rule in self.edition.rules if self.edition.strict)]
-        is_rejected = any(run_evidence.fires[name] for name in (ACCURACY.symbol, GAMMA) if name in subset)
+        is_rejected = any(run_evidence.fires[name] for name in subset if name not in codes_of_rules)
         if is_rejected or any(all(code in subset and run_evidence.fires[code] for code in codes) for codes in lists):
             return "rejects"
         if any(run_evidence.fires[name] is None for name in subset):
@@ -129,7 +141,7 @@ def worst(decisions: Iterable[str]) -> str:
 MOST = 12  # instruments, which form 4,095 sets; for more instruments only the sets of the ladder are computed
 FULL = "full protocol"
 LADDER = (
-    AnalysisColumn("instruments", f"names of the instruments ({ACCURACY.symbol}, {GAMMA} or rules) in the set"),
+    AnalysisColumn("instruments", f"names of the instruments (main metric, {GAMMA} or rules) in the set"),
     AnalysisColumn(
         "methods_rejected",
         "methods that the set of instruments rejects; a method counts once per setting",
@@ -148,8 +160,13 @@ LADDER = (
     RUNS,
     AnalysisColumn("rejected", "names of the methods that the set of instruments rejects"),
 )
+GUESSING: Mapping[str, str] = MappingProxyType(
+    {
+        ACCURACY.name: "is at most 1/classes of its data set",
+        TOKEN_LOSS.name: "is at least ln V for a vocabulary of V tokens",
+    }
+)
 RULE_OF = (
-    f"{ACCURACY.symbol} rejects a run whose {ACCURACY.symbol} is at most 1/classes of its data set. "
     f"{GAMMA} rejects a run whose mean {GAMMA} over sites 1..L and samples is at most 0. "
     f"{GAMMA} never rejects a run whose credit is exact by construction.",
     "A rule warns if it fires but is not sufficient to fail a run in the edition. A rule also warns if its result is noisy, "
@@ -166,10 +183,11 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
         table has every set of one instrument, then sets that grow by one instrument, then the full protocol.
     """
     methods = trained(report)
+    headlines = _headlines(report)
     evidence_of = {run.record.run_id: evidence(run, report, edition) for method in methods for run in method.runs}
     decide = Decider(edition)
-    ladder = _ladder(instruments(edition))
-    all_sets = _sets(instruments(edition))
+    ladder = _ladder(instruments(edition, headlines))
+    all_sets = _sets(instruments(edition, headlines))
     columns = _columns(ladder)
     rows = tuple(_row(method, evidence_of, ladder, decide) for method in methods)
     tables = (
@@ -188,7 +206,8 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
             detail=True,
         ),
     )
-    return AnalysisResult(tables, (*RULE_OF, *_remarks(report, edition, all_sets)))
+    main = (f"{item.symbol} rejects a run whose {item.symbol} {GUESSING[item.name]}." for item in headlines)
+    return AnalysisResult(tables, (" ".join((*main, RULE_OF[0])), *RULE_OF[1:], *_remarks(report, edition, all_sets)))
 
 
 def name_of(subset: Sequence[str]) -> str:
@@ -289,7 +308,7 @@ def _remarks(report: AuditReport, edition: Edition, all_sets: Sequence[Sequence[
 PLUGIN = Analyser(
     name="ablation",
     title="Decision utility",
-    question=f"Which runs does each subset of {ACCURACY.symbol}, {GAMMA} and the rules of the protocol reject?",
+    question=f"Which runs does each subset of the main metric, {GAMMA} and the rules of the protocol reject?",
     source=f"arXiv 2606.21126, ablation at seed 42: {ACCURACY.symbol} and {GAMMA} compared with the full protocol",
     answer=answer,
     rank=3,

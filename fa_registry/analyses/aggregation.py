@@ -20,10 +20,10 @@ PREFIX = "gamma_"
 NAMES = {name.removeprefix(PREFIX): text for name, text in AGGREGATES.items()}
 GAMMA = symbol_of("gamma")
 EIGHT = tuple(AnalysisColumn(name, description, "cosine", "cos") for name, description in NAMES.items())
-SPREAD = AnalysisColumn("spread", "largest minus smallest of the eight aggregates", "cosine", "cos")
+SPREAD = AnalysisColumn("spread", f"largest minus smallest of the eight aggregates of {GAMMA}", "cosine", "cos")
 RATIO = AnalysisColumn(
     "ratio",
-    "largest absolute value of the eight aggregates divided by the smallest, if all have the same sign",
+    f"largest of the eight |aggregates| of {GAMMA} divided by the smallest, if all aggregates have the same sign",
     "ratio",
     "num",
 )
@@ -113,7 +113,7 @@ def _sites(method: MethodRuns, card: Mapping[str, Any]) -> list[dict[str, Analys
     for site in range(count):
         note = "exact by construction" if site in exact_sites(card, count) else "yes"
         if note == "yes" and site == 0:
-            note = "only in the aggregates over all sites"
+            note = "only in the aggregates over sites 0..L"
         if any(_gamma(run.record, site).reason == NOT_CREDITED for run in method.runs):
             note = f"no: {NOT_CREDITED}"
         rows.append(

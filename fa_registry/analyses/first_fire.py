@@ -28,9 +28,9 @@ from fa_registry.records import AuditReport, Reading, RunAudit
 
 RULE = AnalysisColumn("rule", "code of a rule of the edition")
 AT_THE_END = {
-    LIMIT: "compares each run with its frozen control",
-    SEEDS: "compares the runs with their frozen controls, over seeds",
-    CREDIT: "compares the feedback of each run with newly drawn feedback",
+    LIMIT: "the rule compares each run with its frozen control",
+    SEEDS: "the rule compares the runs with their frozen controls, over seeds",
+    CREDIT: "the rule compares the feedback of each run with newly drawn feedback",
 }
 UNIT = "epoch (0 = initialisation)"
 COLUMNS = (
@@ -119,10 +119,10 @@ def fire(rule: Rule, run: RunAudit) -> Fire:
     If there is no such epoch, the result states whether the rule never fires, or why this is unknown.
     """
     if rule.judge != LIMIT or rule.reference:
-        comparison = AT_THE_END.get(rule.judge, "compares the run with other results")
+        comparison = AT_THE_END.get(rule.judge, "the rule compares the run with other results")
         return Fire(
             run,
-            Reading(None, f"the rule {comparison}; this comparison is made only at the end of training"),
+            Reading(None, f"{comparison}; this comparison is made only at the end of training"),
             "unknown",
         )
     lines = [run.record.trajectory.get(trajectory(condition.quantity, condition.take)) for condition in rule.conditions]

@@ -159,14 +159,18 @@ def _unfit(entry: zipfile.ZipInfo) -> str:
     name = entry.filename
     parts = PurePosixPath(name).parts
     if name.startswith("/") or "\\" in name or ".." in parts or not parts or name != "/".join(parts):
-        return "has a path outside the bundle"
+        return "is a file with a path outside the bundle"
     if entry.is_dir() or entry.external_attr >> 28 not in (0, 0o10):
         return "is not a regular file"
     if entry.flag_bits & 1:
         return "is encrypted"
     if entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size:
-        return "is compressed, but a bundle contains only uncompressed files"
-    return "" if all(PART.fullmatch(part) for part in parts) else "has a name that some operating systems do not accept"
+        return "is a compressed file, but a bundle contains only uncompressed files"
+    return (
+        ""
+        if all(PART.fullmatch(part) for part in parts)
+        else "is a file name that some operating systems do not accept"
+    )
 
 
 def _extracted(archive: zipfile.ZipFile, name: str, manifest: Manifest, folder: Path) -> bool:

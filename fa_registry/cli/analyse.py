@@ -4,34 +4,38 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from fa_registry.analyses import CATALOG
-from fa_registry.cli import options, shell_completion
-from fa_registry.cli.options import examples, of_many_runs
+from fa_registry.cli import shell_completion
+from fa_registry.cli.options import JSON, examples, takes
 from fa_registry.cli.tables import print_json, print_out
 from fa_registry.cli.tables import table as print_table
-from fa_registry.protocol.builtin_editions import describe_edition
+from fa_registry.option_table import build
+from fa_registry.plugin_registry import Catalog
+from fa_registry.workflows.options import AnalysisOutput, JudgingOptions, RecomputeOptions, RunSelector, StoreLocation
 
 if TYPE_CHECKING:
     from fa_registry.analyses import Analysis, AnalysisCell, AnalysisColumn, AnalysisTable
     from fa_registry.workflows.analyse import AnalyseResult
 
+OPTIONS = (
+    "study run_ids experiment edition thresholds recompute jobs epochs seeds data scale device out data_root store"
+)
+
 
 def _named(function: Callable) -> Callable:
     """Replace `{names}` in the command's help by the names of the built-in analyses."""
-    names = ", ".join(name.replace("_", "-") for name in CATALOG.builtin_names())
+    names = ", ".join(name.replace("_", "-") for name in Catalog("analyses", "analysis").builtin_names())
     function.__doc__ = (function.__doc__ or "").format(names=names)  # none under python -OO
     return function
 
 
 @click.command(short_help="Answer one question about many judged runs.")
 @click.argument("name", metavar="NAME", shell_complete=shell_completion.family("analyses"))
-@of_many_runs(
-    click.option("--out", default="reports/analyses", show_default=True, help="Folder for the JSON, CSV and PNG files.")
-)
+@takes(RunSelector, JudgingOptions, RecomputeOptions, AnalysisOutput, StoreLocation, only=OPTIONS)
+@JSON
 @examples(
     "analyse all --study digits",
     "analyse sensitivity --study digits --edition 2026-12",
@@ -39,21 +43,7 @@ def _named(function: Callable) -> Callable:
     "analyse penalty --experiment fa_registry --out penalties",
 )
 @_named
-def analyse(
-    name: str,
-    study: str,
-    run_ids: tuple[str, ...],
-    experiment: str,
-    edition: str,
-    thresholds: tuple[str, ...],
-    recompute: bool,
-    jobs: str,
-    out: str,
-    data_root: str,
-    store: str,
-    as_json: bool,
-    **replaced: str,
-) -> None:
+def analyse(name: str, as_json: bool, **arguments: Any) -> None:
     """Answer one question about many judged runs.
 
     The command prints a table, and writes a JSON file, a CSV file and a figure.
@@ -63,23 +53,10 @@ def analyse(
     Exit 0: all runs are intact, 3: a file or metric of a run differs from what was recorded.
     """
     from fa_registry.workflows.analyse import run_analyse
-    from fa_registry.workflows.options import (
-        JudgingOptions,
-        RemeasureOptions,
-        ReportOutput,
-        RunSelector,
-        StoreLocation,
-        overrides,
-    )
 
-    result = run_analyse(
-        name,
-        RunSelector(study, experiment, run_ids, overrides(**replaced)),
-        JudgingOptions(edition, thresholds=options.thresholds(thresholds)),
-        RemeasureOptions(not recompute, jobs, device=replaced["device"]),
-        StoreLocation(store, data_root=data_root),
-        ReportOutput(out),
-    )
+    groups = (RunSelector, JudgingOptions, RecomputeOptions, StoreLocation, AnalysisOutput)
+    selector, judging, recomputing, location, output = (build(group, arguments) for group in groups)
+    result = run_analyse(name, selector, judging, recomputing.measuring, location, output)
     analysed(result, as_json, several=name == "all")
     sys.exit(result.exit_code)
 
@@ -106,6 +83,8 @@ def analysed(result: AnalyseResult, as_json: bool, several: bool) -> None:
 
 
 def _print(analysis: Analysis) -> None:
+    from fa_registry.protocol.builtin_editions import describe_edition
+
     edition = describe_edition(analysis.edition)
     print_out(f"{analysis.title}: {analysis.question}", f"{analysis.selection}, by edition {edition}")
     notes: dict[str, int] = {}

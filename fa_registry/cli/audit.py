@@ -8,31 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fa_registry.cli import options, shell_completion
 from fa_registry.cli.diff import diffed
-from fa_registry.cli.options import (
-    CLUSTER_OPTIONS,
-    DATA_ROOT,
-    EDITION,
-    EDITIONS,
-    EXPERIMENT_RUNS,
-    FACTORIES,
-    JSON,
-    MEASURING_JOBS,
-    NONCE,
-    OUT,
-    REPLAY,
-    RUN,
-    STORE,
-    STRICT,
-    STUDY,
-    STUDY_OVERRIDES,
-    TEMPLATES,
-    THRESHOLD,
-    TRUST_LOGGED,
-    WAIVERS,
-    examples,
-)
+from fa_registry.cli.options import JSON, examples, takes
 from fa_registry.cli.tables import NO_BREAK, SHORT_ID, print_json, print_out, print_page, table
 from fa_registry.errors import IntegrityError
 from fa_registry.workflows import api
@@ -47,25 +24,7 @@ MOST_GROUPS = 200  # rows printed on a terminal; the page shows all
 
 
 @click.command()
-@STUDY
-@RUN
-@EXPERIMENT_RUNS
-@EDITION
-@EDITIONS
-@THRESHOLD
-@WAIVERS
-@STRICT
-@TRUST_LOGGED
-@REPLAY
-@NONCE
-@FACTORIES
-@MEASURING_JOBS
-@CLUSTER_OPTIONS
-@STUDY_OVERRIDES
-@OUT
-@TEMPLATES
-@DATA_ROOT
-@STORE
+@takes(api.audit)
 @click.option("--exit-zero", is_flag=True, help="Exit with code 0 regardless of the verdicts.")
 @JSON
 @examples(
@@ -75,28 +34,20 @@ MOST_GROUPS = 200  # rows printed on a terminal; the page shows all
     "audit --study digits --threshold D1=100 --waivers waivers.toml --json",
     "audit --run 4f1c… --run 90ab… --trust-logged",
 )
-def audit(exit_zero: bool, as_json: bool, thresholds: tuple[str, ...], **arguments: Any) -> None:
+def audit(exit_zero: bool, as_json: bool, **arguments: Any) -> None:
     """Recompute the metrics of runs, judge the runs, and write a report.
 
     Exit 0: no run fails (warnings are possible), 1: a run fails, 3: a verdict is INCOMPLETE, a run cannot be judged, or a file or
     metric differs from what was recorded.
     """
-    result = api.audit(thresholds=options.thresholds(thresholds), **arguments)
+    result = api.audit(**arguments)
     audited(result, as_json)
     sys.exit(0 if exit_zero else result.exit_code)
 
 
 @click.command(short_help="Recompute runs, or check an audit report or a bundle.")
 @click.argument("report_file", default="", metavar="[REPORT|BUNDLE]")
-@STUDY
-@RUN
-@STUDY_OVERRIDES
-@REPLAY
-@NONCE
-@FACTORIES
-@MEASURING_JOBS
-@click.option("--key", default="", metavar="PUBLIC", help="Public key (PEM file) that must have signed the bundle.")
-@STORE
+@takes(api.verify)
 @JSON
 @examples("verify --study digits", "verify reports/audit.json", "verify digits.fa.zip --key author.pub")
 def verify(report_file: str, as_json: bool, **arguments: Any) -> None:
@@ -127,16 +78,7 @@ def _files(result: Verification) -> str:
 
 @click.command(short_help="Render the pages of an audit again.")
 @click.argument("report_file", default="", metavar="[REPORT]")
-@click.option(
-    "--study",
-    default="",
-    metavar="NAME",
-    help="Use the newest audit of this study in the store.",
-    shell_complete=shell_completion.studies(),
-)
-@OUT
-@TEMPLATES
-@STORE
+@takes(api.report)
 @JSON
 @examples(
     "report",

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fa_registry.cli import options, shell_completion
-from fa_registry.cli.options import OUT, TEMPLATES, examples, of_many_runs
+from fa_registry.cli import shell_completion
+from fa_registry.cli.options import JSON, examples, takes
 from fa_registry.cli.tables import TerminalCell, print_json, print_out, print_page, table
-from fa_registry.protocol.builtin_editions import describe_edition
 from fa_registry.workflows import api
 
 if TYPE_CHECKING:
@@ -25,18 +24,15 @@ EXACT = "(exact)"
 
 @click.command(short_help="Show methods or runs side by side, paired by seed.")
 @click.argument("operands", nargs=-1, metavar="RUN|METHOD…", shell_complete=shell_completion.family("methods"))
-@of_many_runs(
-    click.option("--setting", default="", metavar="TEXT", help="Only settings whose name contains this text."),
-    OUT,
-    TEMPLATES,
-)
+@takes(api.compare)
+@JSON
 @examples(
     "compare dfa bp --study digits",
     "compare 4f1c0a2b 90ab12cd",
     "compare dfa 'dfa+pen λ=0.01' bp --experiment fa_registry --setting digits",
     "compare dfa bp --study digits --recompute --json",
 )
-def compare(operands: tuple[str, ...], thresholds: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
+def compare(operands: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
     """Show methods or single runs side by side, with paired differences.
 
     An operand is a method name as in an audit (all its seeds are compared), or the first characters of a run id. Operands are
@@ -45,7 +41,7 @@ def compare(operands: tuple[str, ...], thresholds: tuple[str, ...], as_json: boo
 
     Exit 0: all runs are intact, 3: a file or metric of a run differs from what was recorded.
     """
-    result = api.compare(*operands, thresholds=options.thresholds(thresholds), **arguments)
+    result = api.compare(*operands, **arguments)
     compared(result, as_json)
     sys.exit(result.exit_code)
 
@@ -55,6 +51,8 @@ def compare(operands: tuple[str, ...], thresholds: tuple[str, ...], as_json: boo
 
 def compared(result: CompareResult, as_json: bool) -> None:
     """Print the tables of a comparison and the path of its page, or print JSON without the figures."""
+    from fa_registry.protocol.builtin_editions import describe_edition
+
     context = result.context
     if as_json:
         names = ("title", "selection", "edition", "overrides", "integrity", "excluded", "remarks", "commands")

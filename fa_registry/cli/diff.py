@@ -49,7 +49,7 @@ def _text(side: DiffSide) -> str:
 def _sameness(difference: AuditDiff) -> str:
     if difference.a.digest == difference.b.digest:
         return f"identical: {difference.matched} runs, every record the same"
-    retrained = f"{difference.trained_again} of them under another run id"
+    retrained = f"{difference.trained_again} of these runs with another run id"
     return f"the same: {difference.matched} runs, {retrained}; no finding or metric differs"
 
 
@@ -141,7 +141,9 @@ def _summary(difference: AuditDiff) -> str:
     verdicts = sum(run.verdict_a != run.verdict_b for run in difference.runs)
     decided = sum(finding.decided for run in difference.runs for finding in run.findings)
     figures = sum(len(run.figures) for run in difference.runs)
-    retrained = f", {difference.trained_again} of them under another run id" if difference.trained_again else ""
+    retrained = (
+        f", {difference.trained_again} of the common runs have another run id" if difference.trained_again else ""
+    )
     return (
         f"different: {verdicts} verdicts, {decided} findings, {figures} metrics; {len(difference.runs)} of {difference.matched} "
         f"common runs changed{retrained}; {len(difference.only_a)} only in A, {len(difference.only_b)} only in B"

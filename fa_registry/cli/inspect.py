@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fa_registry.cli import shell_completion
-from fa_registry.cli.options import DATA_ROOT, JSON, STORE, examples
+from fa_registry.cli.options import JSON, examples, takes
 from fa_registry.cli.tables import SHORT_ID, print_json, print_out, table, text
 from fa_registry.errors import IntegrityError, UsageError
 from fa_registry.lint.base import LintFinding, LintReport
 from fa_registry.lint.runner import lint_paths, sarif
 from fa_registry.output_streams import has_reader
+from fa_registry.workflows.options import StoreLocation
 
 if TYPE_CHECKING:
     from fa_registry.workflows.forget import ForgettableRun
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from fa_registry.workflows.run_status import RunStatus
 
 BOUNDS = {"least": "at least", "above": "more than", "choices": "one of"}  # of an option: the text before the bound
+STORE, DATA_ROOT = takes(StoreLocation, only="store"), takes(StoreLocation, only="data_root")
 QUIET = 30.0  # seconds without a heartbeat after which `watch` shows it
 KINDS = ("method", "architecture", "dataset", "diagnostic", "study")
 ACTIONS = ("list", "where", "fetch", "check")
@@ -75,7 +77,7 @@ def _reported_with(finding: LintFinding) -> tuple[str, str, str]:
 
 
 def _summary(report: LintReport) -> str:
-    silenced = f"; {len(report.silenced)} silenced with a reason" if report.silenced else ""
+    silenced = f"; findings silenced with a reason: {len(report.silenced)}" if report.silenced else ""
     files = f"{report.files} file{'s' if report.files != 1 else ''}"
     if not report.findings:
         return f"no pitfall in {files}{silenced}"

@@ -6,76 +6,25 @@ from typing import Any
 
 import click
 
-from fa_registry.cli import options, shell_completion
-from fa_registry.cli.options import (
-    ARCHITECTURE,
-    DATA_ROOT,
-    DATASET,
-    DEVICE,
-    EXPERIMENT,
-    JSON,
-    MOST_THREADS,
-    PENALTY,
-    SEED,
-    SET,
-    STORE,
-    examples,
-)
+from fa_registry.cli import shell_completion
+from fa_registry.cli.options import JSON, examples, takes
 from fa_registry.cli.tables import print_json, print_out
+from fa_registry.option_table import build
+from fa_registry.workflows import api
+from fa_registry.workflows.options import CheckpointOptions, StoreLocation
 
-SPEC_FIELDS = ("method", "architecture", "dataset", "seed", "epochs", "penalty", "device")
+NOT_ADOPTED = "control study"  # options of a specification that an adopted run does not have
 
 
 @click.command(short_help="Create a run from a checkpoint that another program trained.")
 @click.argument("weights", metavar="WEIGHTS")
-@click.option(
-    "--method",
-    default="",
-    help="Method that trained the checkpoint, see `list methods`.",
-    shell_complete=shell_completion.family("methods"),
-)
-@ARCHITECTURE
-@DATASET
-@SEED
-@click.option("--epochs", default="", help="Number of epochs of the training; required.")
-@PENALTY
-@SET
-@click.option(
-    "--feedback", default="", metavar="FILE", help="Feedback B_1..B_L of the training. Without this file, Γ is N/A."
-)
-@click.option(
-    "--frozen-accuracy",
-    default="",
-    metavar="FRACTION",
-    help="Test accuracy (0..1) of the frozen control, if the store has no control of this setting. The value is not verified, "
-    "so the verdict is WARN at best.",
-)
-@click.option("--name", default="", help="Name of the new run in the store.")
-@click.option(
-    "--force", is_flag=True, help="Adopt the checkpoint again even if the store already has a run of this checkpoint."
-)
-@click.option(
-    "--strict",
-    is_flag=True,
-    help="Print the command of an audit that judges like the published code (FAIL if any rule fires). Nothing is judged now.",
-)
-@click.option(
-    "--threads",
-    type=click.IntRange(1, MOST_THREADS),
-    default=1,
-    show_default=True,
-    help="Number of CPU threads for the measurements.",
-)
-@DEVICE
-@EXPERIMENT
-@DATA_ROOT
-@STORE
+@takes(CheckpointOptions, StoreLocation, without=NOT_ADOPTED)
 @JSON
 @examples(
     "adopt dfa.pt --method dfa --seed 42 --epochs 100 --feedback B.pt --frozen-accuracy 0.64",
     "adopt final.safetensors --method bp --seed 1 --epochs 30 --set architecture.d_hidden=512",
 )
-def adopt(weights: str, settings: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
+def adopt(weights: str, as_json: bool, **arguments: Any) -> None:
     """Create a run from a checkpoint that another program trained.
 
     The command measures the checkpoint. Afterwards, `audit` judges the run like any other run.
@@ -89,11 +38,8 @@ def adopt(weights: str, settings: tuple[str, ...], as_json: bool, **arguments: A
     number from 0 or 1 (B.0, B.1, …).
     """
     from fa_registry.workflows.adopt import run_adopt
-    from fa_registry.workflows.options import StoreLocation, spec_fields
 
-    fields = spec_fields({name: arguments.pop(name) for name in SPEC_FIELDS}, options.settings(settings))
-    location = StoreLocation(*(arguments.pop(name) for name in ("store", "experiment", "data_root")))
-    result = run_adopt(weights, fields, location=location, **arguments)
+    result = run_adopt(weights, build(CheckpointOptions, arguments), build(StoreLocation, arguments))
     if as_json:
         print_json(result)
         return
@@ -113,16 +59,9 @@ def adopt(weights: str, settings: tuple[str, ...], as_json: bool, **arguments: A
 @click.argument("run", metavar="RUN")
 @click.option("--name", default="", help="Name of the registered model [made from method and setting].")
 @click.option(
-    "--alias",
-    "aliases",
-    multiple=True,
-    metavar="ALIAS",
-    help="Alias in addition to the alias of the verdict (pass, warn, …); repeatable.",
-)
-@click.option(
     "--edition",
     default="",
-    help="Edition whose verdict decides [the leading edition of the newest audit].",
+    help="Edition whose verdict decides whether the run is promoted [the leading edition of the newest audit].",
     shell_complete=shell_completion.editions(),
 )
 @click.option(
@@ -138,12 +77,10 @@ def adopt(weights: str, settings: tuple[str, ...], as_json: bool, **arguments: A
     metavar="NAME",
     help="With --override-reason: name of the person who decides [your login name].",
 )
-@DATA_ROOT
-@STORE
+@takes(StoreLocation, only="data_root store")
 @JSON
 @examples(
     "promote 4f1c…",
-    "promote 4f1c… --alias champion",
     "promote 4f1c… --name dfa-digits --edition 2026-05",
     'promote 4f1c… --override-reason "the negative control of our tutorial"',
 )
@@ -157,7 +94,6 @@ def promote(as_json: bool, **arguments: Any) -> None:
 
     A run with verdict FAIL or INCOMPLETE is promoted only with --override-reason.
     """
-    from fa_registry.workflows.options import StoreLocation
     from fa_registry.workflows.promote import run_promote
 
     location = StoreLocation(arguments.pop("store"), data_root=arguments.pop("data_root"))
@@ -178,20 +114,7 @@ def promote(as_json: bool, **arguments: Any) -> None:
 
 
 @click.command(short_help="Write a study's audit and runs into one file that can be verified.")
-@click.option(
-    "--study",
-    required=True,
-    metavar="NAME",
-    help="Study whose newest audit is written.",
-    shell_complete=shell_completion.studies(),
-)
-@click.option("--out", default="", metavar="FILE", help="Path of the bundle [NAME.fa.zip].")
-@click.option("--light", is_flag=True, help="Omit weights and feedback. Then metrics cannot be recomputed.")
-@click.option(
-    "--sign", default="", metavar="KEY", help="Sign the bundle with the private Ed25519 key in this PEM file."
-)
-@click.option("--licence", default="", metavar="SPDX", help="Licence of the content, e.g. CC-BY-4.0 [no licence].")
-@STORE
+@takes(api.bundle)
 @JSON
 @examples(
     "bundle --study digits", "bundle --study digits --out paper.fa.zip --sign key.pem", "bundle --study digits --light"
@@ -201,9 +124,9 @@ def bundle(as_json: bool, **arguments: Any) -> None:
 
     `fa-registry verify FILE` checks the file without a store. The same store always gives the same bytes.
     """
-    from fa_registry.workflows import bundle as bundles
+    from fa_registry.workflows.bundle import bundled_text
 
-    result = bundles.make_bundle(**arguments)
+    result = api.bundle(**arguments)
     if as_json:
         print_json(
             {
@@ -215,24 +138,20 @@ def bundle(as_json: bool, **arguments: Any) -> None:
             }
         )
     else:
-        print_out(*bundles.bundled_text(result))
+        print_out(*bundled_text(result))
 
 
 @click.command("import", short_help="Import the runs of a bundle into a store.")
 @click.argument("path", metavar="BUNDLE")
-@click.option("--key", default="", metavar="PUBLIC", help="Public key (PEM file) that must have signed the bundle.")
-@EXPERIMENT
-@STORE
+@takes(api.import_bundle)
 @JSON
 @examples("import digits.fa.zip", "import digits.fa.zip --key author.pub --experiment imported")
-def import_(path: str, key: str, experiment: str, store: str, as_json: bool) -> None:
+def import_(path: str, as_json: bool, **arguments: Any) -> None:
     """Import the runs of a bundle into a store, with unchanged specifications and files.
 
     Runs that are already in the store are not imported again.
     """
-    from fa_registry.workflows.bundle import import_into
-
-    result = import_into(path, experiment, store, key)
+    result = api.import_bundle(path, **arguments)
     if as_json:
         print_json(result)
     else:

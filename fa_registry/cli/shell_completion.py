@@ -59,6 +59,24 @@ def several(complete: Complete) -> Complete:
     return complete_last
 
 
+def completer(offered: str | tuple[str, ...], is_list: bool = False) -> Complete | None:
+    """Return the function that completes the values of an option.
+
+    Args:
+        offered: `studies`, `editions`, a plug-in kind, or words.
+        is_list: whether the value is several comma-separated names.
+    """
+    if not offered:
+        return None
+    if isinstance(offered, tuple):
+        complete = choices(*offered)
+    elif offered in SPECIAL:
+        complete = SPECIAL[offered]()
+    else:
+        complete = family(offered, "studies.executors" if offered == "executors" else "")
+    return several(complete) if is_list else complete
+
+
 def _shipped() -> tuple[str, ...]:
     from fa_registry.protocol.rules import shipped  # the editions are read for it
 
@@ -85,3 +103,6 @@ def _or_path(complete: Complete) -> Complete:
         return names or [CompletionItem(typed, type="file")]
 
     return complete_either
+
+
+SPECIAL: dict[str, Callable[[], Complete]] = {"studies": studies, "editions": editions}

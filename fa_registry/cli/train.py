@@ -3,71 +3,40 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fa_registry.cli import options, shell_completion
+from fa_registry.cli import shell_completion
 from fa_registry.cli.audit import audited
-from fa_registry.cli.options import (
-    ARCHITECTURE,
-    CLUSTER_OPTIONS,
-    DATA_ROOT,
-    DATASET,
-    DEVICE,
-    EDITION,
-    EDITIONS,
-    EXPERIMENT,
-    FORCE,
-    JOBS,
-    JSON,
-    KEEP_TRAINED,
-    METHOD,
-    MOST_THREADS,
-    OUT,
-    PENALTY,
-    SEED,
-    SET,
-    STOP_ON,
-    STORE,
-    STUDY_OVERRIDES,
-    TRAINING,
-    examples,
-)
+from fa_registry.cli.options import JSON, examples, takes
 from fa_registry.cli.tables import print_json, print_out, print_page, table
-from fa_registry.errors import UsageError
+from fa_registry.option_table import build
 from fa_registry.workflows import api
+from fa_registry.workflows.options import (
+    ExecutorOptions,
+    JudgingOptions,
+    RemeasureOptions,
+    ReportOutput,
+    RunSelector,
+    StoreLocation,
+    StudyOverrides,
+    TrainingOptions,
+)
 
 if TYPE_CHECKING:
     from fa_registry.workflows.dry_run import Plan, SettingPlan
     from fa_registry.workflows.study import StudyResult
 
+RUN = "jobs epochs seeds data scale device edition editions stop_on force keep_trained out store experiment data_root"
+# keys of a plan in JSON from releases that estimated times; programs may read them
+NO_TIMES = {"seconds": None, "seconds_left": None}
+NO_PLAN_TIMES = {**NO_TIMES, "seconds_by_jobs": None, "seconds_left_by_jobs": None, "probed": False, "waiting": 0.0}
+
 
 @click.command()
-@METHOD
-@ARCHITECTURE
-@DATASET
-@SEED
-@click.option("--epochs", default="100", show_default=True)
-@PENALTY
-@click.option(
-    "--control",
-    default="none",
-    show_default=True,
-    help="Control to train: none, frozen, shallow, or ladder_K (only the last K blocks are trained).",
-    shell_complete=shell_completion.choices("none", "frozen", "shallow", "ladder_"),
-)
-@SET
-@click.option("--study", default="", help="Tag the run as part of a study.", shell_complete=shell_completion.studies())
-@click.option(
-    "--threads",
-    type=click.IntRange(1, MOST_THREADS),
-    default=1,
-    show_default=True,
-    help="Number of CPU threads. The last bits of results depend on this number.",
-)
-@DEVICE
-@TRAINING
+@takes(api.train, without="executor")
 @JSON
 @examples(
     "train --method dfa --seed 7 --epochs 3",
@@ -75,12 +44,12 @@ if TYPE_CHECKING:
     "train --method bp --control frozen --seed 7",
     "train --method dfa --seed 7 --stop-on D1,D2 --edition 2026-05",
 )
-def train(settings: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
+def train(as_json: bool, **arguments: Any) -> None:
     """Train one configuration and log it as one run.
 
     If the store has a finished run of the configuration, nothing is trained.
     """
-    run = api.train(settings=options.settings(settings), **arguments)
+    run = api.train(**arguments)
     if as_json:
         print_json(
             {
@@ -102,49 +71,30 @@ def train(settings: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
 
 @click.command()
 @click.argument("name", default="digits", shell_complete=shell_completion.studies())
-@JOBS
-@CLUSTER_OPTIONS
-@STUDY_OVERRIDES
-@TRAINING
-@click.option(
-    "--dry-run",
-    is_flag=True,
-    help="Print which runs would be trained and an estimate of the time; train and write nothing.",
-)
-@click.option(
-    "--no-timing",
-    "no_probe",
-    is_flag=True,
-    help="With --dry-run: measure no training steps, and print no estimate of the time.",
-)
+@takes(api.study)
 @JSON
 @examples(
     "study digits --jobs 2",
     "study digits --epochs 3 --seeds 42",
     "study digits --stop-on D1",
-    "study paper-full --dry-run --no-timing",
+    "study paper-full --dry-run",
     "study paper --replace-dataset digits --scale 0.02 --jobs 2",
     "study my/study.toml --json",
     "study paper --store http://registry:5000 --executor ray --address head:6379 --memory 4GiB",
 )
-def study(name: str, as_json: bool, dry_run: bool, no_probe: bool, **arguments: Any) -> None:
+def study(name: str, as_json: bool, dry_run: bool, **arguments: Any) -> None:
     """Train the runs of a study that are not in the store yet.
 
     NAME is a built-in study, or the path of a study.toml or of its folder. Exit 0: all runs ended as requested, 1: a run failed,
     130: the study was stopped.
     """
-    if no_probe and not dry_run:
-        raise UsageError("--no-timing needs --dry-run")
-    result = api.study(name, dry_run=dry_run, no_probe=no_probe, **arguments)
+    result = api.study(name, dry_run=dry_run, **arguments)
     sys.exit((planned if dry_run else studied)(result, as_json))
 
 
 @click.command(short_help="Train the runs of a study that no other worker trains.")
 @click.argument("names", nargs=-1, required=True, metavar="STUDY…", shell_complete=shell_completion.studies())
-@JOBS
-@CLUSTER_OPTIONS
-@STUDY_OVERRIDES
-@TRAINING
+@takes(api.work)
 @JSON
 @examples(
     "worker digits",
@@ -162,17 +112,7 @@ def worker(names: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
 
 @click.command()
 @click.argument("name", default="digits", shell_complete=shell_completion.studies())
-@JOBS
-@STUDY_OVERRIDES
-@EDITION
-@EDITIONS
-@STOP_ON
-@EXPERIMENT
-@FORCE
-@KEEP_TRAINED
-@OUT
-@DATA_ROOT
-@STORE
+@takes(ExecutorOptions, StudyOverrides, JudgingOptions, TrainingOptions, ReportOutput, StoreLocation, only=RUN)
 @JSON
 @examples(
     "run digits",
@@ -182,7 +122,7 @@ def worker(names: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
     "run paper --replace-dataset digits --scale 0.02",
     "run digits --stop-on D1,D2",
 )
-def run(name: str, jobs: str, edition: str, editions: str, out: str, as_json: bool, **arguments: Any) -> None:
+def run(name: str, as_json: bool, **arguments: Any) -> None:
     """Train a study, audit its runs, and write the report.
 
     Exit 0: all runs ended as requested, even if verdicts fail or --stop-on ended runs. 1: the training of a run failed. 3: the
@@ -190,29 +130,15 @@ def run(name: str, jobs: str, edition: str, editions: str, out: str, as_json: bo
     """
     from fa_registry.workflows.audit import checked_audit, run_audit
     from fa_registry.workflows.editions import leading_edition
-    from fa_registry.workflows.options import (
-        JudgingOptions,
-        RemeasureOptions,
-        ReportOutput,
-        RunSelector,
-        StoreLocation,
-        as_list,
-        overrides,
-    )
     from fa_registry.workflows.study import checked_study, run_study
 
-    training = {option: arguments.pop(option) for option in ("stop_on", "force", "keep_trained")}
-    location = StoreLocation(*(arguments.pop(option) for option in ("store", "experiment", "data_root")))
-    selector = RunSelector(name, overrides=overrides(**arguments))
-    judging, measuring, pages = (
-        JudgingOptions(edition, as_list(editions)),
-        RemeasureOptions(jobs=jobs, device=arguments["device"]),
-        ReportOutput(out),
-    )
-    leading = leading_edition(selector, judging)
-    checked_study(selector, jobs, leading, training["stop_on"], "")
+    groups = (StoreLocation, TrainingOptions, ExecutorOptions, JudgingOptions, RemeasureOptions, ReportOutput)
+    location, training, execution, judging, measuring, pages = (build(group, arguments) for group in groups)
+    selector = RunSelector(name, overrides=build(StudyOverrides, arguments).by_name)
+    training = replace(training, edition=leading_edition(selector, judging))
+    checked_study(selector, training, execution)
     checked_audit(selector, judging, measuring, pages)  # find invalid options before training
-    result = run_study(selector, location, jobs, leading, **training)
+    result = run_study(selector, location, training, execution)
     code = studied(result, as_json=False, quiet=as_json)
     if result.stopped:
         sys.exit(code)
@@ -264,7 +190,8 @@ def studied(result: StudyResult, as_json: bool, quiet: bool = False) -> int:
 def planned(plan: Plan, as_json: bool) -> int:
     """Print which runs a study would train; return the exit code."""
     if as_json:
-        print_json(plan)
+        settings = [{**vars(setting), **NO_TIMES, "problem": "", "no_time": ""} for setting in plan.settings]
+        print_json({**vars(plan), "settings": settings, **NO_PLAN_TIMES})
         return plan.exit_code
     name = " ".join(part for part in ("study", plan.study, plan.twin) if part)
     print_out(f"{name}: {plan.title}")
@@ -273,28 +200,14 @@ def planned(plan: Plan, as_json: bool) -> int:
         f"{plan.runs - plan.complete} to train; edition {plan.edition}"
     )
     print_out(f"{len(plan.methods)} methods: {', '.join(plan.methods)}")
-    header = ["setting", "called", "methods", "seeds", "runs", "controls", "complete", "all", "to train"]
+    header = ["setting", "called", "methods", "seeds", "runs", "controls", "complete", "to train"]
     table(header, [_planned_row(setting) for setting in plan.settings], "")
-    if plan.seconds is not None:
-        from fa_registry.workflows.progress import duration
-
-        print_out(
-            f"estimated time with {plan.jobs} runs at a time: {duration(plan.seconds_by_jobs)} for all runs, "
-            f"{duration(plan.seconds_left_by_jobs)} for the runs to train; "
-            f"estimated time in one process: {duration(plan.seconds)} for all runs, {duration(plan.seconds_left)} for "
-            f"the runs to train"
-        )
-    for setting in plan.settings:
-        if setting.problem:
-            print_out(f"{setting.setting} cannot be run: {setting.problem}", err=True)
     for remark in plan.remarks:
         print_out(remark)
     return plan.exit_code
 
 
 def _planned_row(setting: SettingPlan) -> list[str]:
-    from fa_registry.workflows.progress import duration
-
     controls = ", ".join(f"{count} {name}" for name, count in setting.controls.items())
     return [
         setting.setting,
@@ -304,8 +217,7 @@ def _planned_row(setting: SettingPlan) -> list[str]:
         str(setting.runs),
         controls or "none",
         str(setting.complete),
-        duration(setting.seconds),
-        duration(setting.seconds_left),
+        str(setting.runs - setting.complete),
     ]
 
 

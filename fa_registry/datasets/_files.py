@@ -267,14 +267,12 @@ class ImageFiles(Dataset):
         format: Decoder of the files.
         transform: Normalisation and augmentation.
         package: Debian package with the files, or None.
-        is_cached: Whether decoded images are stored in a cache below the data root.
     """
 
     card: DatasetCard
     format: FileFormat
     transform: Transform = UNCHANGED
     package: Package | None = None
-    is_cached: bool = True
     same_for_every_seed = True
 
     def load(self, device: torch.device, root: Path | None = None, seed: int = 0) -> Splits:
@@ -305,4 +303,4 @@ class ImageFiles(Dataset):
             report(f"{self.card.name}: decoding")
             return self.format.decode(root, files)
 
-        return cached(root, self.card, decode, self.is_cached)
+        return cached(root, self.card, decode)

@@ -57,18 +57,17 @@ def cache_path(root: Path, name: str) -> Path:
     return root / FOLDER / f"{name}.safetensors"
 
 
-def cached(root: Path, card: DatasetCard, decode: Callable[[], RawImages], is_kept: bool = True) -> RawImages:
+def cached(root: Path, card: DatasetCard, decode: Callable[[], RawImages]) -> RawImages:
     """Return the images of a data set from the cache, or decode them and write the cache.
 
     Several processes may call this function at the same time: one process decodes, and the others wait. A cache file is always
-    complete, because it is written under a temporary name and then renamed. If the data root is read-only or `is_kept` is False,
-    the images are decoded on every call.
+    complete, because it is written under a temporary name and then renamed. If the data root is read-only, the images are
+    decoded on every call.
 
     Args:
         root: Data root.
         card: Description of the data set.
         decode: Function that decodes the images.
-        is_kept: Whether to write the cache.
 
     Raises:
         IntegrityError: If the cache or the decoded images do not agree with the card.
@@ -76,7 +75,7 @@ def cached(root: Path, card: DatasetCard, decode: Callable[[], RawImages], is_ke
     path = cache_path(root, card.name)
     if path.is_file():
         return read_cache(path, card)
-    if not is_kept or not root.is_dir() or not os.access(path.parent if path.parent.exists() else root, os.W_OK):
+    if not root.is_dir() or not os.access(path.parent if path.parent.exists() else root, os.W_OK):
         return _decoded(card, decode)
     try:
         path.parent.mkdir(exist_ok=True)

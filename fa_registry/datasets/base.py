@@ -113,6 +113,13 @@ class Dataset(abc.ABC):
                 other random numbers use a fixed seed of the data set, because runs with different seeds must be comparable.
         """
 
+    def absent(self) -> str:
+        """Return the reason why `load` cannot find the samples, or an empty string.
+
+        The method reads no samples, so an empty string is no proof that `load` succeeds.
+        """
+        return ""
+
 
 class DatasetFamily(Dataset):
     """Base class of data sets that differ in one argument and are named `name:argument`."""

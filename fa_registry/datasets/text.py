@@ -25,7 +25,7 @@ class Text(DatasetFamily):
 
     Attributes:
         path: Path of the file as the user wrote it, or an empty string for the family.
-        sha256: SHA-256 of the file.
+        sha256: SHA-256 of the file, or an empty string if there is no file at this path.
         windows: Number of windows.
     """
 
@@ -41,7 +41,7 @@ class Text(DatasetFamily):
         return DatasetCard(
             name=f"{NAME}:{self.path}" if self.path else NAME,
             line=f"bytes of the text file {self.path}" if self.path else "bytes of a UTF-8 text file (`text:PATH`)",
-            source=f"the file {self.path}, SHA-256 {self.sha256}" if self.path else "a file of the user",
+            source=self._source,
             licence="licence of the user's file; unknown to this package",
             splits=f"{train:,} train, {max(self.windows - train - 1, 0):,} test; windows of {LENGTH} bytes without overlap, the "
             f"first {TRAIN_SHARE:.0%} of the file for training",
@@ -55,20 +55,34 @@ class Text(DatasetFamily):
         )
 
     @property
+    def _source(self) -> str:
+        if not self.path:
+            return "a file of the user"
+        return f"the file {self.path}, {f'SHA-256 {self.sha256}' if self.sha256 else 'which is not on this machine'}"
+
+    @property
     def _train(self) -> int:
         return int(self.windows * TRAIN_SHARE)
 
     def of(self, argument: str) -> Dataset:
         """Return the data set of a file.
 
+        If there is no file at this path, the data set has no samples, and `load` raises the error. So an audit can list its runs.
+
         Args:
             argument: Path of the file, relative to the current folder.
 
         Raises:
-            UsageError: If there is no readable UTF-8 text with at least two windows at this path, or if it exceeds the memory.
+            UsageError: If the file is no readable UTF-8 text with at least two windows, or if it exceeds the memory.
         """
+        if argument and not os.path.exists(argument):
+            return Text(argument)
         content = _content(argument)
         return Text(argument, hashlib.sha256(content).hexdigest(), (len(content) - 1) // LENGTH)
+
+    def absent(self) -> str:
+        is_family = not self.path
+        return "" if is_family or self.sha256 else f"data set {NAME}:{self.path}: {EXAMPLE}, found no file"
 
     def load(self, device: torch.device, root: Path | None = None, seed: int = 0) -> Splits:
         """Return the windows of the file; target t of a window is the byte after input t.

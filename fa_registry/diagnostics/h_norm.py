@@ -35,8 +35,8 @@ class HiddenNorm(Diagnostic):
         quantities=("h_norm", "growth", "growth_init", "h_L", "growth_max", "growth_init_max"),
         unit="h_norm: unit of the state; growth, growth_init: ratio",
         range="0 to infinity",
-        cannot_tell="whether a large scale reduces the accuracy: with a LayerNorm before the head, the loss does not depend on the "
-        "scale",
+        cannot_tell="whether a large scale worsens the main metric: with a LayerNorm before the head, the loss does not depend on "
+        "the scale",
         source="arXiv 2606.21126, D1 (scale stability); growth since initialisation: this project",
     )
 

@@ -29,7 +29,7 @@ class Ladder(Diagnostic):
         quantities=("blocks_trained",),
         unit="blocks",
         range="0 to L; 0 for the control frozen, K for the control ladder_K, otherwise L",
-        cannot_tell="how much the blocks learned (see feature_drift); whether this helps (compare the accuracies of the controls "
+        cannot_tell="how much the blocks learned (see feature_drift); whether this helps (compare the main metrics of the controls "
         "ladder_0..ladder_L)",
         source="arXiv 2606.21126, ladder control; counting changed blocks from the weights: this project",
         when="final",

@@ -11,7 +11,13 @@ DECLARED: Known = MappingProxyType(
     {
         quantity.name: quantity
         for quantity in (
-            Metric("bridge_residual", "bridge residual", "mean of |V_φ − softmin V̄|", valued=True, where="site"),
+            Metric(
+                "bridge_residual",
+                "bridge residual",
+                "mean over samples of |V_φ − softmin V̄|, the error of the value network V_φ",
+                valued=True,
+                where="site",
+            ),
             Metric(
                 "costate_cosine",
                 "costate cosine",
@@ -28,7 +34,7 @@ DECLARED: Known = MappingProxyType(
                 where="epoch",
                 about="costate_cosine",
             ),
-            Metric("feature_drift/*", "", "relative distance of this parameter from its initial value", where="run"),
+            Metric("feature_drift/*", "", "relative distance of the parameter from its initial value", where="run"),
             Metric(
                 "feature_drift_blocks",
                 "drift of the blocks",
@@ -231,7 +237,7 @@ DECLARED: Known = MappingProxyType(
             Metric(
                 "nudge",
                 "nudge",
-                "change of the loss after a step along −c_l with a length relative to ‖h_l‖",
+                "change of the loss after a step along −c_l, with a step length relative to ‖h_l‖",
                 where="site",
             ),
             Metric(
@@ -243,7 +249,7 @@ DECLARED: Known = MappingProxyType(
             Metric(
                 "nudge_bp",
                 "nudge(bp)",
-                "control: nudge along the gradient instead of the credit; it must be negative",
+                "control: change of the loss after a step along the gradient instead of the credit; must be negative",
                 where="site",
             ),
             Metric(
@@ -253,11 +259,17 @@ DECLARED: Known = MappingProxyType(
                 "cos",
                 where="site",
             ),
-            Metric("rho_samples", "ρ per sample", "mean over samples of the ρ of one sample", "cos", where="site"),
+            Metric(
+                "rho_samples",
+                "ρ per sample",
+                "mean over samples of the correlation ρ, computed for each sample",
+                "cos",
+                where="site",
+            ),
             Metric(
                 "rho_defined",
                 "samples of ρ",
-                "number of samples with a defined ρ",
+                "number of samples for which ρ is defined",
                 unit="samples",
                 where="site",
                 about="rho_samples",
@@ -272,7 +284,7 @@ DECLARED: Known = MappingProxyType(
             Metric(
                 "rho_absolute_samples",
                 "ρ, absolute ε, per sample",
-                "mean over samples of the ρ of one sample, with the published ε",
+                "mean over samples of ρ, computed for each sample with the published ε",
                 "cos",
                 where="site",
             ),

@@ -25,6 +25,8 @@ class Headline:
         scale: margin per unit of the main metric, for example 100 percentage points per unit of accuracy.
         unit: unit of the margin, as text.
         digits: decimals of a margin in sentences.
+        step: stated values that round to the same multiple of it count as equal, in the unit of the margin. 0 means the share of
+            one test sample.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Headline:
     scale: float
     unit: str
     digits: int
+    step: float = 0.0
 
     @property
     def names(self) -> tuple[str, str, str]:
@@ -69,6 +72,13 @@ class Headline:
         """Position of a better value: above, or below."""
         return "above" if self.sign > 0 else "below"
 
+    def resolution(self, samples: int) -> float:
+        """Return the smallest difference of two values, in the unit of the margin, or 0 if it is not known.
+
+        One of `samples` test samples changes an accuracy by its share. A loss has no smallest difference, so `step` is returned.
+        """
+        return self.step or (self.scale / samples if samples else 0.0)
+
     def signed(self, margin: float) -> str:
         """Return a margin with its sign, in as many decimals as the thresholds of its unit need."""
         return f"{margin:+.{self.digits}f}"
@@ -97,7 +107,9 @@ class Headline:
 
 
 ACCURACY = Headline("accuracy", "frozen_accuracy", "margin_pp", 100.0, "pp", 2)
-TOKEN_LOSS = Headline("token_loss", "frozen_token_loss", "margin_nats", 1.0, "nats", 4)
+TOKEN_LOSS = Headline(
+    "token_loss", "frozen_token_loss", "margin_nats", 1.0, "nats", 4, step=0.05
+)  # the threshold of D3 in 2026-12:token
 HEADLINES: Mapping[str, Headline] = MappingProxyType({item.name: item for item in (ACCURACY, TOKEN_LOSS)})
 MARGINS: Mapping[str, Headline] = MappingProxyType({item.margin: item for item in HEADLINES.values()})
 

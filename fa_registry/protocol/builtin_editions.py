@@ -74,12 +74,12 @@ def file_of(name: str) -> Path:
 def claimed(name: str) -> str:
     """Return the built-in edition with which a reader may confuse `name`.
 
-    Return an empty string if there is no such edition. The comparison ignores the variant, case, blanks, invisible characters,
-    kinds of hyphens, and letters that look like digits.
+    Return an empty string if there is no such edition. The comparison ignores the variant after a colon, case, blanks, invisible
+    characters, kinds of hyphens, and letters that look like digits. So 2026-12-token is the name of 2026-12:token.
     """
     normalized = unicodedata.normalize("NFKD", name).translate(COLONS).partition(":")[0]
-    stems = {_skeleton(edition_name): edition_name for edition_name in digests() if ":" not in edition_name}
-    return stems.get(_skeleton(normalized), "")
+    names = {_skeleton(edition_name): edition_name for edition_name in digests()}
+    return names.get(_skeleton(normalized), "")
 
 
 def _skeleton(text: str) -> str:

@@ -9,7 +9,6 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from fa_registry.disk_spill import SpillFile
 from fa_registry.protocol.credit import judge_credit
 from fa_registry.protocol.edition_schema import CREDIT, LIMIT, SEEDS
 from fa_registry.protocol.evidence_rules import evidence, several_controls, superseded
@@ -63,11 +62,7 @@ def judge_all(
     Returns:
         One RunAudit per run, in the order of the records.
     """
-    return tuple(
-        SpillFile().spill_all(
-            _audit(case, group, edition, waivers) for case, group in _grouped(records, interim_analyses)
-        )
-    )
+    return tuple(_audit(case, group, edition, waivers) for case, group in _grouped(records, interim_analyses))
 
 
 def second_opinions(
@@ -91,8 +86,8 @@ def second_opinions(
     opinions = []
     for edition in editions:
         audits = (_audit(case, group, edition, waivers) for case, group in cases)
-        judgements = (Judgement(audit.record.run_id, audit.findings, audit.verdict) for audit in audits)
-        opinions.append(SecondOpinion(edition.reference, tuple(SpillFile().spill_all(judgements))))
+        judgements = tuple(Judgement(audit.record.run_id, audit.findings, audit.verdict) for audit in audits)
+        opinions.append(SecondOpinion(edition.reference, judgements))
     return tuple(opinions)
 
 

@@ -48,7 +48,7 @@ WARNED = {
     MEASURING: (MEASURING, "NOT MEASURED AGAIN", "every metric is recomputed from the recorded weights"),
     CREDIT_CHECK: (CREDIT, "NOT TOLD APART", "at the final weights, the credit differs from that of backpropagation"),
     TASK_CHECK: (TASK, "THIRD-PARTY TASK", "a built-in task computes the losses and the main metric"),
-    NETWORK_CHECK: (NETWORK, "LOOKS ANSWERS UP", "each output of the network depends only on its input image"),
+    NETWORK_CHECK: (NETWORK, "LOOKS ANSWERS UP", "each output of the network depends only on its input"),
 }
 MOST_SHARED = 0.01
 

@@ -130,8 +130,8 @@ class Margins:
         interval: Student's t interval of the differences, or None for fewer than two seeds.
         seeds: the seeds that count.
         notes: notes for the reader, for example which seeds were left out and why.
-        stated: whether the control of any seed is not proven or the author stated the frozen accuracy of any seed. In this case,
-            the difference is computed without pairing by seed, see `stated_difference`.
+        stated: whether the control of any seed is not proven or the author stated its main metric. In this
+            case, the difference is computed without pairing by seed, see `stated_difference`.
         other_set: whether the accuracy of any seed cannot be that of the complete test set.
         confidence: confidence level of the interval.
         by_seed: mapping from a seed to its margin.
@@ -210,9 +210,9 @@ class SeedGroup:
             *shortened(doubts),
         ]
         stated = any(reference.stated for reference in references.values())
-        one_sample = _one_sample(self.cases) if stated else None
+        resolution = headline.resolution(_common_samples(self.cases)) if stated else None
         values = {seed: reference.reading.value for seed, reference in references.items()}
-        margins = _estimated(headline, observed, values, notes, one_sample, look_confidence(self.look))
+        margins = _estimated(headline, observed, values, notes, resolution, look_confidence(self.look))
         counted_values = [observed[seed] for seed in margins.seeds]
         return dataclasses.replace(
             margins,
@@ -288,7 +288,7 @@ def _estimated(
     observed: dict[int, float],
     references: dict[int, float],
     notes: Sequence[str],
-    one_sample: float | None,
+    resolution: float | None,
     confidence: float,
 ) -> Margins:
     if not observed:
@@ -297,13 +297,11 @@ def _estimated(
     factor = headline.sign * headline.scale
     method_values = {seed: factor * observed[seed] for seed in seeds}
     control_values = {seed: factor * references[seed] for seed in seeds}
-    # one_sample is None if every reference was measured here, else the contribution of one test sample
-    if one_sample is None:
+    # resolution is None if every reference was measured here, else the difference below which stated values are equal
+    if resolution is None:
         difference = paired_difference(method_values, control_values, confidence)
     else:
-        difference = stated_difference(
-            method_values.values(), control_values.values(), headline.scale * one_sample, confidence
-        )
+        difference = stated_difference(method_values.values(), control_values.values(), resolution, confidence)
     remark = (difference.remark,) if difference.remark and difference.interval else ()
     mean, interval = difference.mean, difference.interval
     ends = (round(interval.low, 9), round(interval.high, 9)) if interval else None
@@ -312,15 +310,15 @@ def _estimated(
         ends,
         seeds,
         (*notes, *remark),
-        one_sample is not None,
+        resolution is not None,
         confidence=confidence,
         headline=headline,
     )
 
 
-def _one_sample(cases: Sequence[RunWithControl]) -> float:
-    """Return 1 / size of the test set, or 0 if the size is not recorded."""
-    return next((1 / samples for samples in map(_test_samples, cases) if samples), 0.0)
+def _common_samples(cases: Sequence[RunWithControl]) -> int:
+    """Return the size of the test set, or 0 if no run recorded it."""
+    return next(filter(None, map(_test_samples, cases)), 0)
 
 
 def _test_samples(case: RunWithControl) -> int:

@@ -160,7 +160,10 @@ def _located(name: str) -> tuple[Path, str | None]:
     if name in digests() and file_of(name) != file_of(stem):
         return file_of(name), None  # a variant with its own file
     if stem not in digests():
-        raise UnknownName("edition", stem, [edition for edition in digests() if ":" not in edition])
+        raise UnknownName("edition", name, digests())
+    if variant is not None and name not in digests():
+        variants = [edition.partition(":")[2] for edition in digests() if edition.startswith(f"{stem}:")]
+        raise UnknownName(f"variant of edition {stem}", variant, variants)
     return file_of(stem), variant
 
 

@@ -306,7 +306,7 @@ def _applicable(edition: Edition, frozen: float | None) -> tuple[Edition, list[s
 
 def _stability(network: nn.Module, batches: Sequence[Batch], first: Observation, layer: int) -> Reading:
     if len(batches) < 2:
-        return Reading(None, "stability needs at least 2 batches, found 1")
+        return Reading(None, "the stability across batches needs at least 2 batches, found 1")
     observations = (observed(network, *batch, "diagnose", double=False) for batch in batches[1:])
     mean_gradients = [observation.gradients[layer].double().mean(dim=0) for observation in (first, *observations)]
     return mean_pairwise_cosine(torch.stack(mean_gradients))  # (batches, features)

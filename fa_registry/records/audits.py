@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from fa_registry.disk_spill import SpilledFields
 from fa_registry.records.notebook_repr import NotebookRepr
 from fa_registry.records.readings import Reading
 from fa_registry.records.reproduction import Reproduction
@@ -126,14 +126,12 @@ class Verdict(NotebookRepr):
     """rules that fired, such as `D1`, and rules with a state, such as `D3 undecided`"""
 
 
-@dataclass(frozen=True)
-class RunAudit(NotebookRepr, SpilledFields):
+@dataclass(frozen=True, repr=False)
+class RunAudit(NotebookRepr):
     """One run with its findings and its verdict by the leading edition of the audit.
 
     An audit may use several editions; only the verdicts of the leading edition count.
     """
-
-    SPILLED_FIELDS = ("findings",)
 
     record: RunRecord
     """the run's specification and measurements"""
@@ -148,12 +146,13 @@ class RunAudit(NotebookRepr, SpilledFields):
     does not exist, and in reports of older releases
     """
 
+    def __repr__(self) -> str:
+        return f"RunAudit({self.record.name!r}: {self.verdict.label!r})"
+
 
 @dataclass(frozen=True)
-class Judgement(SpilledFields):
+class Judgement:
     """Findings and verdict of one run by an edition other than the leading edition."""
-
-    SPILLED_FIELDS = ("findings",)
 
     run_id: str
     """id of the run in the tracking store"""
@@ -323,7 +322,7 @@ class Replay:
     """the chosen runs, in the report's order"""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AuditReport(NotebookRepr):
     """Complete result of an audit: selection, edition and judged runs.
 
@@ -356,3 +355,12 @@ class AuditReport(NotebookRepr):
     """the runs that were replayed completely; null if logged values were trusted, and in reports of older releases"""
     schema: Literal[SCHEMA] = SCHEMA
     """version of this schema"""
+
+    @property
+    def verdict_counts(self) -> str:
+        """Number of runs per verdict as text, for example `2 PASS, 1 FAIL(D3)`."""
+        counts = Counter(run.verdict.label for run in self.runs)
+        return ", ".join(f"{count} {label}" for label, count in counts.items()) or "no run was judged"
+
+    def __repr__(self) -> str:
+        return f"AuditReport({self.title!r}, edition {self.edition.name}: {self.verdict_counts})"

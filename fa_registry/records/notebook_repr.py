@@ -1,19 +1,32 @@
-"""Display of records in a notebook, as HTML or plain text."""
+"""Display of records by `print` and in a notebook, as text or HTML."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
-WRITERS: dict[type, Callable[[Any], str]] = {}  # filled by reporting.notebook, which formats numbers
+
+class Writer(NamedTuple):
+    """Functions that return a record as HTML and as text."""
+
+    html: Callable[[Any], str]
+    text: Callable[[Any], str]
+
+
+WRITERS: dict[type, Writer] = {}  # filled by reporting.notebook, which formats numbers
 
 
 class NotebookRepr:
-    """Base class of records that a notebook can show as HTML.
+    """Base class of records with a form for `print` and for notebooks.
 
-    HTML is available only if the module reporting.notebook was imported. The modules for audits and comparisons import it.
+    These forms are available only if the module reporting.notebook was imported. The modules for audits and comparisons import
+    it. Without it, `str` returns the line of `repr`.
     """
 
     def _repr_html_(self) -> str | None:
         writer = WRITERS.get(type(self))
-        return writer(self) if writer else None
+        return writer.html(self) if writer else None
+
+    def __str__(self) -> str:
+        writer = WRITERS.get(type(self))
+        return writer.text(self) if writer else repr(self)

@@ -11,7 +11,6 @@ from functools import cached_property
 from typing import Annotated, Any, Literal, get_args
 
 from fa_registry import jsonio
-from fa_registry.disk_spill import SpilledFields
 from fa_registry.records import manifest_checks
 from fa_registry.records.notebook_repr import NotebookRepr
 from fa_registry.records.readings import NOT_CHECKED, NOT_ITS_GRADIENT, Reading, Series
@@ -264,11 +263,9 @@ class Conformance:
     """the architecture on which the method was checked"""
 
 
-@dataclass(frozen=True)
-class RunRecord(NotebookRepr, SpilledFields):
+@dataclass(frozen=True, repr=False)
+class RunRecord(NotebookRepr):
     """Run as an audit reads it from the store."""
-
-    SPILLED_FIELDS = ("measurements", "trajectory", "integrity", "digests", "feedback", "provenance", "by_site")
 
     run_id: str
     """id of the run in the tracking store"""
@@ -296,6 +293,9 @@ class RunRecord(NotebookRepr, SpilledFields):
     """metric (growth, gamma) → its readings by site at evenly spaced epochs; empty in older audits"""
     conformance: Conformance | None = None
     """whether the method matches its card; null if no audit checked this, and in older audits"""
+
+    def __repr__(self) -> str:
+        return f"RunRecord({self.name!r}, {self.status}, {self.run_id})"
 
     def __post_init__(self):
         manifest_checks.check("provenance", manifest_checks.PROVENANCE, self.provenance)

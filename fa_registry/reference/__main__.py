@@ -13,7 +13,7 @@ from fa_registry import methods
 from fa_registry.protocol.rules import Edition, shipped_editions
 from fa_registry.reference import CHECKOUT, filled
 from fa_registry.reference.architecture import architecture_reference
-from fa_registry.reference.commands import commands_reference
+from fa_registry.reference.commands import commands_reference, python_reference
 from fa_registry.reference.files import files_reference
 from fa_registry.reference.templates import templates_reference
 from fa_registry.workflows.editions import DEFAULT_EDITION
@@ -25,7 +25,7 @@ def readme_reference() -> str:
     """Return README.md with the current list of methods and table of editions."""
     listed = textwrap.fill(", ".join(f"`{name}`" for name in methods.CATALOG.names()) + ".", WIDTH)
     rows = [_row(edition) for edition in shipped_editions()]
-    return filled("README.md", listed, "\n".join(["| edition | judges by | from |", "|---|---|---|", *rows]))
+    return filled("README.md", listed, "\n".join(["| edition | title | source of the rules |", "|---|---|---|", *rows]))
 
 
 def _row(edition: Edition) -> str:
@@ -38,6 +38,7 @@ PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
     {
         "README.md": readme_reference,
         "docs/architecture.md": architecture_reference,
+        "docs/python-api.md": python_reference,
         "docs/reference-cli.md": commands_reference,
         "docs/reference-files.md": files_reference,
         "docs/reference-templates.md": templates_reference,
@@ -61,7 +62,9 @@ def main(arguments: list[str] | None = None) -> int:
     """
     parser = argparse.ArgumentParser(prog="python -m fa_registry.reference", description=__doc__)
     parser.add_argument("--write", action="store_true", help="write the pages instead of only listing the stale pages")
-    parser.add_argument("--folder", type=Path, default=CHECKOUT, help="the repository to check [that of this module]")
+    parser.add_argument(
+        "--folder", type=Path, default=CHECKOUT, help="the repository to check [the repository of this module]"
+    )
     options = parser.parse_args(arguments)
     stale_pages = stale(options.folder)
     for name in stale_pages:

@@ -16,10 +16,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     (
         "bundled_files",
         "deprecated_names",
-        "disk_spill",
         "errors",
         "interrupts",
         "jsonio",
+        "option_table",
         "output_streams",
         "parallel",
         "process_ownership",

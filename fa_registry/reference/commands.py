@@ -1,4 +1,4 @@
-"""Generator of docs/reference-cli.md, which describes all commands and options."""
+"""Generator of docs/reference-cli.md and of the table of option names in docs/python-api.md."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections.abc import Iterator
 import click
 
 from fa_registry.cli import main
+from fa_registry.option_table import merged
+from fa_registry.reference import filled
+from fa_registry.workflows import api
 
 INTRODUCTION = """# Reference: command line
 
@@ -30,6 +33,15 @@ def commands_reference() -> str:
         _command(name, subcommand, click.Context(subcommand, context, info_name=name)) for name, subcommand in commands
     ]
     return "".join(parts).rstrip("\n") + "\n"
+
+
+def python_reference() -> str:
+    """Return docs/python-api.md with the table of options whose name in Python differs."""
+    functions = filter(callable, vars(api).values())
+    options = merged(*(function.options for function in functions if hasattr(function, "options")))
+    rows = [(each.flag.partition("/")[0], each.name) for each in options if not each.hidden]
+    differing = sorted(f"| `{flag}` | `{name}` |" for flag, name in rows if flag[2:].replace("-", "_") != name)
+    return filled("docs/python-api.md", "\n".join(["| option | in Python |", "|---|---|", *differing]))
 
 
 def _command(name: str, command: click.Command, context: click.Context) -> str:

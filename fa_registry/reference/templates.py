@@ -112,7 +112,7 @@ def _filters() -> Iterator[str]:
     kinds = {mode(name): page for name, page in pages.items()}
     common = set.intersection(*(set(page.filters) for page in kinds.values()))
     jinja = JINJA_FILTERS
-    yield "| filter | output | where |"
+    yield "| filter | what it returns | templates that can use it |"
     yield "|---|---|---|"
     all_filters = {name: (function, kind) for kind, page in kinds.items() for name, function in page.filters.items()}
     for name, (function, kind) in sorted(all_filters.items()):

@@ -117,7 +117,7 @@ def _pass_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
         symbol = _symbol(runs)
         better = f"a smaller {symbol}" if _is_of_tokens(runs) else f"more {symbol}"
         text = f"Every rule of the verdict passes, but none of these rules requires {better} than frozen random blocks reach"
-        text = f"{text}. The {symbol} must not be reported as the {symbol} of trained depth"
+        text = f"{text}. The {symbol} must not be credited to the training of the blocks"
         yield claim("passes without depth", text, runs, runs)
         yield from depth_claims(runs)
         return
@@ -145,13 +145,14 @@ def _trained_blocks(runs: Sequence[RunAudit]) -> tuple[str, str]:
         (scalar_metric(run.record, "blocks_trained").value, len(site_row(run.record, "h_norm")) - 1) for run in runs
     ]
     if any(moved is None for moved, _ in counts):
-        return "trained depth", "trained depth; the number of blocks that moved is not known"
+        return "trained depth", "a network with trained blocks; it is not known how many blocks the training changed"
     moved, blocks = min(counts, key=lambda pair: pair[0] / max(pair[1], 1))
     if moved >= blocks:
-        return "trained depth", f"trained depth, {moved:.0f} of {blocks} blocks moved"
+        return "trained depth", f"a network with trained blocks; the training changed {moved:.0f} of {blocks} blocks"
     return (
         "trained part",
-        f"a network in which {moved:.0f} of {blocks} blocks moved, and not as the {_symbol(runs)} of trained depth",
+        f"a network in which the training changed only {moved:.0f} of {blocks} blocks, and not as the {_symbol(runs)} of a network "
+        "whose blocks are all trained",
     )
 
 
@@ -199,12 +200,12 @@ def _evidence_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
         ),
         (ADOPTED, "warn"): (
             "adopted",
-            "No claim about trained depth or about the effect of the training feedback is allowed for these weights",
+            "No claim about the training of the blocks or the effect of the feedback used in training is allowed for these weights",
         ),
-        (DUPLICATE, "warn"): ("superseded", "These metrics do not count for the method"),
+        (DUPLICATE, "warn"): ("superseded", "The metrics of this run do not count for the method"),
         (CODE, "not_applicable"): (
             "other code",
-            "No claim about these metrics is allowed, because these metrics could not be recomputed",
+            "No claim about the metrics of this run is allowed, because the metrics could not be recomputed",
         ),
     }
     touched: dict[tuple[str, str], list[RunAudit]] = {}
@@ -347,9 +348,11 @@ def _keeps_scale(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple
     within = f" within the limit of {compact(limit)}" if limit is not None else ""
     init_limits = [condition.threshold for condition in findings[0].further if condition.quantity in SINCE]
     if init_limits:
-        text = f"The stream keeps its scale from block to block{within} and, since initialisation, within {compact(init_limits[0])}"
+        since_init = f"within {compact(init_limits[0])} since initialisation"
+        text = f"The residual stream keeps its scale{within} from block to block, and {since_init}"
         return "keeps scale", f"{text}, so norms and gradients of the blocks can be compared{scale_text(runs)}"
-    text = f"The stream keeps its scale from block to block{within}; this edition does not judge the {label_of('growth_init_max')}"
+    not_judged = f"this edition does not judge the {label_of('growth_init_max')}"
+    text = f"The residual stream keeps its scale{within} from block to block; {not_judged}"
     return "keeps scale", f"{text}{scale_text(runs)}"
 
 
@@ -359,7 +362,7 @@ def _has_reference(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tup
     times = [ratio for finding in findings if (ratio := _times_floor(finding)) is not None]
     size = f", {label_of('g_norm_mean_ce_L')} {gradient}" if gradient else ""
     factor = f", {_range(times)} times its floor" if times else ""
-    share = f"; its {GAIN} is {gain}" if gain else f"; its {GAIN} is not known"
+    share = f"; the {GAIN} is {gain}" if gain else f"; the {GAIN} is not known"
     if _is_clear(runs[0], findings[0]):
         scale = f", so {GAMMA} compares the credit with a gradient of meaningful size" if _compares(runs[0]) else ""
         return "reference clear", f"The reference gradient is well above its floor{scale}{size}{factor}{share}"
@@ -406,29 +409,26 @@ def _clears(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[str,
     finding = findings[0]
     is_strict = finding.threshold is not None and finding.threshold > 0
     text = (
-        "beat frozen random blocks by the margin that"
+        f"The trained blocks beat frozen random blocks by the margin that {finding.rule} requires"
         if is_strict
-        else "are not worse than frozen random blocks by more than"
+        else f"The trained blocks are not worse than frozen random blocks by more than {finding.rule} allows"
     )
-    return "passes alone", (
-        f"The trained blocks {text} {finding.rule} {'requires' if is_strict else 'allows'}. This rule judges each seed separately, "
-        "uses no interval and supports no claim over seeds"
-    )
+    text = f"{text}. This rule judges each seed separately, uses no interval and supports no claim over seeds"
+    return "passes alone", text
 
 
 def _high_stability(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[str, str]:
     value = value_range(runs, lambda run: scalar_metric(run.record, "stability_mid"), "cos")
-    observation = (
-        f"disjoint batches have the same direction at the middle site{f', mean cosine {value}' if value else ''}"
-    )
+    cosine_text = f", mean cosine {value}" if value else ""
+    observation = f"gradients of disjoint batches have the same direction at the middle site{cosine_text}"
     if not any(has_gamma(run) for run in runs):
         return (
             "stability high",
-            f"The gradients are not evidence that is specific to each batch, because gradients of {observation}",
+            f"The gradients are not evidence that is specific to each batch, because {observation}",
         )
     return "stability high", (
-        f"{GAMMA} must not be interpreted as specific to each batch, because gradients of {observation}. Possibly, the credit is "
-        "aligned only with this shared direction"
+        f"{GAMMA} must not be interpreted as specific to each batch, because {observation}. It is possible that the credit "
+        "is aligned only with this shared direction"
     )
 
 

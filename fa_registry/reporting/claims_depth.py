@@ -48,8 +48,8 @@ def depth_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     if chance:
         headline = _headline(chance[0])
         text = (
-            f"The {headline.symbol} does not {headline.beats} chance, so no learning may be claimed, regardless of the frozen "
-            "blocks"
+            f"The {headline.symbol} does not {headline.beats} chance, so no learning may be claimed, regardless of the comparison "
+            "with frozen blocks"
         )
         yield claim("at chance", text, runs, chance)
     clears = _clear(runs)
@@ -86,8 +86,8 @@ def cleared_text(runs: Sequence[RunAudit]) -> str:
     finding = finding_with(clears[0], "CLEARS", quantities=DEPTH)
     over = [run for run in clears if _reference_id(run) not in ("", run.frozen_run_id)]
     reference_text = (
-        f"; the {_headline(clears[0]).symbol} to beat is that {LAST_BLOCK_WORDS}, because the last block learns from the exact "
-        "gradient"
+        f"; the trained blocks were compared with the {_headline(clears[0]).symbol} {LAST_BLOCK_WORDS}, because the last block "
+        "learns from the exact gradient"
         if over
         else ""
     )
@@ -215,7 +215,7 @@ def _why_level(finding: Finding) -> str:
     """Return the number of the interim analysis as text, or "" for the first audit."""
     if finding.look < 2:
         return ""
-    return f". The level is that of interim analysis {finding.look}, because earlier audits judged other sets of seeds"
+    return f". The confidence level is that of interim analysis {finding.look}, because earlier audits judged other sets of seeds"
 
 
 def _undecided(finding: Finding) -> str:
@@ -228,17 +228,17 @@ def _undecided(finding: Finding) -> str:
         )
     n_seeds = seeds_needed(finding)
     if finding.stated:  # more seeds do not narrow what one stated number leaves open
-        advice = "One frozen control per seed, trained here, would allow a comparison paired by seed"
+        advice = "One frozen control per seed, trained by fa_registry, would allow a comparison paired by seed"
     elif n_seeds is None:
         advice = (
-            f"With this mean and spread, not even {num(MOST_SEEDS)} seeds would decide this, because the mean is too close to the "
-            "limit"
+            f"With this mean and spread of the margin, not even {num(MOST_SEEDS)} seeds would decide this, because the mean is "
+            "too close to the limit"
         )
     else:
         advice = (
             f"A new study of {n_seeds} new seeds would decide this with {POWER:.0%} power at this mean and spread. Fix the number "
             "of seeds in advance. Do not keep adding seeds until the method passes, because optional stopping "
-            "inflates the error. Therefore each further set of seeds is judged at a higher level"
+            "inflates the error. Therefore each further set of seeds is judged at a higher confidence level"
         )
     requirement = (
         "beat frozen random blocks by the margin that the limit requires"
@@ -254,19 +254,19 @@ def _undecided(finding: Finding) -> str:
 
 def _stated(finding: Finding) -> str:
     margin = (
-        f"by {_margin(finding)}, 95 % interval {_ends(finding)} over {finding.seeds} seeds, not paired by seed"
+        f"the margin is {_margin(finding)}, 95 % interval {_ends(finding)} over {finding.seeds} seeds, not paired by seed"
         if finding.interval
-        else f"by the margin that {finding.rule} requires, with each seed judged separately"
+        else f"the margin is as large as {finding.rule} requires, with each seed judged separately"
     )
     headline = _judged(finding)
-    target, control_text = f"a {label_of(headline.frozen)} stated by the author", "trained here for each seed"
+    target, control_text = f"a {label_of(headline.frozen)} stated by the author", "trained by fa_registry for each seed"
     if finding.reference_run_id:
         target, control_text = (
-            f"the {headline.symbol} of a frozen control that is not proven",
-            "proven for each seed by the audit",
+            f"the {headline.symbol} of a frozen control that is not proven to be frozen",
+            "proven to be frozen for each seed by the audit",
         )
     return (
-        f"The {headline.symbol} of the trained blocks is {headline.better_side} {target}, {margin}. This does not show that "
+        f"The {headline.symbol} of the trained blocks is {headline.better_side} {target}; {margin}. This does not show that "
         f"the trained blocks beat frozen random blocks. A frozen control of the same setting, {control_text}, would decide this"
     )
 
@@ -276,7 +276,7 @@ def _last_block(finding: Finding) -> str:
     return (
         f"The trained blocks beat frozen random blocks{_interval(finding)}. However, the last block learns from the exact "
         "gradient, so its training is possibly the only cause, and depth utility of the other blocks must not be claimed. The "
-        f"control {CONTROL} by bp, which trains only the last block, would decide this for each seed"
+        f"control {CONTROL} by bp, which trains only the last block, would show this for each seed"
     )
 
 
@@ -347,15 +347,11 @@ def sampled(runs: Sequence[RunAudit]) -> str:
     estimate = sampling(runs)
     if estimate is None:
         return ""
-    over_seeds = (
-        f"with a 95 % interval of {ci(estimate.over_seeds)} over {estimate.seeds} seeds, and of "
-        if estimate.over_seeds
-        else "for one seed, with a 95 % interval of "
-    )
-    return (
-        f". The {ACCURACY.symbol} is {pct(estimate.accuracy)}, {over_seeds}{ci(estimate.over_samples)} from the sampling of "
-        f"{estimate.samples:,} test samples only (Wilson)"
-    )
+    value = f". The {ACCURACY.symbol} is {pct(estimate.accuracy)}"
+    of_samples = f"{ci(estimate.over_samples)} from the sampling of {estimate.samples:,} test samples only (Wilson)"
+    if estimate.over_seeds:
+        return f"{value}, with a 95 % interval of {ci(estimate.over_seeds)} over {estimate.seeds} seeds, and of {of_samples}"
+    return f"{value}, for one seed, with a 95 % interval of {of_samples}"
 
 
 def nearest_limit_text(runs: Sequence[RunAudit], finding: Finding) -> str:

@@ -140,7 +140,7 @@ def author_stated_runs(runs: Iterable[RunAudit], quantities: Sequence[str]) -> s
         return ""
     headline = headline_of(stated[0][0].record.measurements.scalars)
     if all(finding.reference_run_id for _, finding in stated):
-        return f"; the frozen control is not proven, so its {headline.symbol} counts only as stated by the author"
+        return f"; the frozen control is not proven to be frozen, so its {headline.symbol} counts only as stated by the author"
     return f"; the {label_of(headline.frozen)} is stated by the author, not measured here"
 
 
@@ -260,8 +260,8 @@ def _explanations(runs: Sequence[RunAudit], touched: Sequence[RunAudit]) -> Iter
     detail = f"; the {label_of('growth_max')} in one block is {growth}" if growth else ""
     small_text = f"small ({label_of('g_norm_mean_ce_L')} {gradient})" if gradient else "small"
     gamma_note = (
-        f" The {GAMMA} of this report is computed in float64 without this constant. It compares correct directions, but the "
-        "reference has no meaningful scale."
+        f" The {GAMMA} of this report is computed in float64 without a safety constant. This {GAMMA} compares correct directions, "
+        "but the reference has no meaningful scale."
         if any(has_gamma(run) for run in touched)
         else ""
     )
@@ -290,8 +290,8 @@ def _converged(runs: Sequence[RunAudit]) -> Iterator[Claim]:
         if touched:
             gain = value_range(touched, lambda run: last_site(run.record, "gain"), "num")
             share = f" ({gain} of the output error reaches the last site)" if gain else ""
-            text = "The reference gradient is small because the network has fitted its task, not because it collapsed: the "
-            yield claim("converged", f"{text}{GAIN} is healthy{share}{gamma_note}", runs, touched)
+            text = "The reference gradient is small because the network has fitted its task, not because the network collapsed"
+            yield claim("converged", f"{text}: the {GAIN} is healthy{share}{gamma_note}", runs, touched)
 
 
 def _noisy(runs: Sequence[RunAudit]) -> Iterator[Claim]:
@@ -331,13 +331,13 @@ def _length(run: RunAudit, end: int) -> Reading:
     return row[end] if row else Reading(None, "h_norm was not measured")
 
 
-# Claims about Γ: whether it exists, how it may be read, and at which sites it is specific to the training feedback.
+# Claims about Γ: whether it exists, how it may be read, and at which sites it is specific to the feedback used in training.
 
 
 SPECIFIC = "SPECIFIC"
 JUDGED = (SPECIFIC, NOT_SPECIFIC, TOO_SMALL)
 ALIGNED = "may be interpreted as alignment with the gradient at each site"
-NOT_SHOWN = "it is not shown that this alignment comes from the training feedback"
+NOT_SHOWN = "it is not shown that this alignment comes from the feedback used in training"
 THE_GRADIENT = f"the credit is the gradient itself at every site, so {GAMMA} = 1 is not evidence of alignment"
 
 
@@ -384,23 +384,23 @@ def _answer(runs: Sequence[RunAudit], with_gamma: Sequence[RunAudit]) -> tuple[s
         )
     if len(complete) < len(with_gamma):
         return None  # a run that broke off has a separate claim
-    size = _size(with_gamma)
+    gamma_text = _size(with_gamma)
     if with_state(with_gamma, NOT_SPECIFIC):
-        text = f"{size} must not be credited as a whole to the training feedback: at least one site fails the test"
+        text = f"{gamma_text} must not be credited as a whole to the feedback used in training: at least one site fails the test"
         return "not specific", f"{text}. {null_text}"
     if small_reason := _too_small(with_gamma):
-        return "too small", f"{size} is too small to count as alignment: {small_reason}. {null_text}"
+        return "too small", f"{gamma_text} is too small to count as alignment: {small_reason}. {null_text}"
     unproven = [run for run in with_gamma if run not in with_state(with_gamma, SPECIFIC)]
     passing = all(map(passes, with_gamma))
     if not unproven:
         return (
-            ("aligned by feedback", f"{size} {ALIGNED}, for the training feedback only. {null_text}")
+            ("aligned by feedback", f"{gamma_text} {ALIGNED}, for the feedback used in training only. {null_text}")
             if passing
-            else ("specific", f"{size} is specific to the training feedback. {null_text}")
+            else ("specific", f"{gamma_text} is specific to the feedback used in training. {null_text}")
         )
     reasons = "; ".join(filter(None, dict.fromkeys(map(_no_null, unproven))))
     reasons = f" ({reasons})" if reasons else ""
-    return ("aligned, null unknown", f"{size} {ALIGNED}; {NOT_SHOWN}{reasons}") if passing else None
+    return ("aligned, null unknown", f"{gamma_text} {ALIGNED}; {NOT_SHOWN}{reasons}") if passing else None
 
 
 def _size(runs: Sequence[RunAudit]) -> str:
@@ -424,12 +424,12 @@ def _too_small(runs: Sequence[RunAudit]) -> str:
     limits = [limit for run in runs for finding in run.findings if (limit := _least_gamma(finding)) is not None]
     if not limits:
         return ""
-    minimum_text = f"the smallest value that counts is {KINDS['cos'](max(limits))}"
+    minimum_text = f"the smallest {GAMMA} that counts is {KINDS['cos'](max(limits))}"
     if touched := with_state(runs, TOO_SMALL):
         return minimum_text + _of_seeds(touched, runs)
     gamma = _gamma_over_seeds(runs)
     return (
-        f"{minimum_text}, and the interval extends below this value"
+        f"{minimum_text}, and the confidence interval extends below this {GAMMA}"
         if gamma.interval and gamma.interval[0] < max(limits)
         else ""
     )
@@ -495,7 +495,7 @@ def _no_null(run: RunAudit) -> str:
     row = site_row(run.record, "gamma_null_p")
     if any(reading.value is not None for reading in row):
         return ""
-    return "; ".join(dict.fromkeys(reading.reason for reading in row)) or "no null of fresh draws was measured"
+    return "; ".join(dict.fromkeys(reading.reason for reading in row)) or "no fresh draws of feedback were measured"
 
 
 def _sites(run: RunAudit) -> Sites:
@@ -534,13 +534,13 @@ def _null_text(complete_runs: Sequence[RunAudit]) -> str:
         for (_, sites), runs in groups.items()
     ]
     ranked = [(sites, runs) for (_, sites), runs in groups.items() if sites.count]
-    return f"The measured value is above the value of fresh draws {'; '.join(reported)}{_multiplicity(ranked)}"
+    return f"The measured {GAMMA} is above the {GAMMA} of fresh draws of the feedback {'; '.join(reported)}{_multiplicity(ranked)}"
 
 
 def _where_above(sites: Sites, runs: Sequence[RunAudit]) -> str:
     """Return a text that lists the sites above and not above their null.
 
-    Example: `at sites 0, 1, 2, not at site 3 (23 of 99 fresh draws reach this value)`.
+    Example: `at sites 0, 1, 2, not at site 3 (23 of 99 fresh draws reach this Γ)`.
     """
     if not sites.reached and (sites.count or with_state(runs, SPECIFIC)):
         return "at every site that counts"
@@ -565,7 +565,7 @@ def _multiplicity(ranked: Sequence[tuple[Sites, Sequence[RunAudit]]]) -> str:
         return f" (all {max_sites} sites tested, each at {level})"
     draws = min((count for count in map(_draws, runs_reached) if isinstance(count, int)), default=None)
     is_too_few = draws is not None and max_sites / (draws + 1) > limit
-    draws_note = f"; {draws} draws are too few to distinguish one of {max_sites} sites" if is_too_few else ""
+    draws_note = f"; {draws} fresh draws are too few to distinguish one of {max_sites} sites" if is_too_few else ""
     return f" (Holm's procedure over the {max_sites} sites tested in each seed, at {level}{draws_note})"
 
 
@@ -590,10 +590,10 @@ def count_draws_reaching(ranks: Sequence[float], draws: object) -> str:
         draws: The recorded number of draws of the null.
 
     Returns:
-        For example `1 of 20 fresh draws reach this value`; the text has no count if `draws` is not an integer.
+        For example `1 of 20 fresh draws reach this Γ`; the text has no count if `draws` is not an integer.
     """
     if not isinstance(draws, int) or not ranks:
-        return "fresh draws reach this value"
+        return "fresh draws reach this Γ"
     low, high = (round(rank * (draws + 1)) - 1 for rank in (min(ranks), max(ranks)))
     count = f"{low}" if low == high else f"between {low} and {high}"
-    return f"{count} of {draws} fresh draws reach this value"
+    return f"{count} of {draws} fresh draws reach this Γ"

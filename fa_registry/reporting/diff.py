@@ -59,15 +59,15 @@ class DiffSide:
     """One of the two compared audits."""
 
     title: str
-    """of the audit"""
+    """title of the audit"""
     selection: str
     """which runs were selected, as text"""
     edition: str
-    """the leading edition, as people read it"""
+    """the leading edition, as text for the reader"""
     runs: int
-    """how many were judged"""
+    """how many runs were judged"""
     digest: str
-    """SHA-256 of the report's canonical JSON; two audits with one digest are identical"""
+    """SHA-256 of the report's canonical JSON; two audits with the same digest are identical"""
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,9 @@ class Change:
     what: str
     """what changed"""
     before: str
-    """in A, empty if A has none; a long value as its SHA-256"""
+    """the value in A; its SHA-256 if the value is long; empty if A has no value"""
     after: str
-    """in B, empty if B has none; a long value as its SHA-256"""
+    """the value in B; its SHA-256 if the value is long; empty if B has no value"""
 
 
 @dataclass(frozen=True)
@@ -87,11 +87,11 @@ class FigureChange:
     """A metric that differs between A and B."""
 
     name: str
-    """a scalar, or `quantity[site]`"""
+    """name of the metric, or `name[site]` for a metric by site"""
     before: Reading
-    """in A"""
+    """value in A"""
     after: Reading
-    """in B"""
+    """value in B"""
 
 
 @dataclass(frozen=True)
@@ -99,15 +99,15 @@ class FindingChange:
     """A finding of the leading edition on one run that differs between A and B."""
 
     rule: str
-    """of the rule"""
+    """code of the rule"""
     title: str
-    """of the rule"""
+    """title of the rule"""
     decided: bool
-    """whether its outcome or its state changed, or one finding is missing; otherwise only a value or a limit changed"""
+    """true if the outcome or state changed, or A or B lacks the finding; false if only a value or limit changed"""
     before: Finding | None
-    """in A, null for none"""
+    """the finding in A; null if A has none"""
     after: Finding | None
-    """in B, null for none"""
+    """the finding in B; null if B has none"""
 
 
 @dataclass(frozen=True)
@@ -115,17 +115,17 @@ class RuleChange:
     """A rule of the leading edition whose limits or outcomes differ between A and B."""
 
     rule: str
-    """of the rule"""
+    """code of the rule"""
     title: str
-    """of the rule"""
+    """title of the rule"""
     required_a: tuple[str, ...]
-    """its limits in A, as text"""
+    """limits of the rule in A, as text"""
     required_b: tuple[str, ...]
-    """its limits in B, as text"""
+    """limits of the rule in B, as text"""
     outcomes_a: Mapping[str, int]
-    """outcome in A → how many runs, of those in both audits"""
+    """outcome in A → number of runs with this outcome, among the runs in both audits"""
     outcomes_b: Mapping[str, int]
-    """outcome in B → how many runs, of those in both audits"""
+    """outcome in B → number of runs with this outcome, among the runs in both audits"""
     moved: tuple[str, ...]
     """run ids in B of the runs whose outcome changed"""
 
@@ -135,17 +135,17 @@ class RunName:
     """A run that is in only one of the two audits."""
 
     run_id: str
-    """in the tracking store"""
+    """id of the run in the tracking store"""
     name: str
-    """of the run"""
+    """name of the run"""
     method: str
-    """of the run"""
+    """method of the run"""
     setting: str
-    """of the run"""
+    """setting of the run"""
     seed: int
-    """of the run"""
+    """seed of the run"""
     verdict: str
-    """by the leading edition, as people read it"""
+    """verdict of the leading edition, as text for the reader"""
 
 
 @dataclass(frozen=True)
@@ -153,27 +153,27 @@ class RunChange:
     """A run that is in both audits and differs between A and B."""
 
     run_id_a: str
-    """in A"""
+    """id of the run in A"""
     run_id_b: str
-    """in B"""
+    """id of the run in B"""
     matched: How
-    """by run id, or by specification if it was retrained"""
+    """how the runs were matched: by run id, or by specification if the run was retrained"""
     method: str
-    """of the run"""
+    """method of the run"""
     setting: str
-    """of the run"""
+    """setting of the run"""
     seed: int
-    """of the run"""
+    """seed of the run"""
     verdict_a: Verdict
-    """by the leading edition of A"""
+    """verdict of the leading edition of A"""
     verdict_b: Verdict
-    """by the leading edition of B"""
+    """verdict of the leading edition of B"""
     findings: tuple[FindingChange, ...]
-    """of the leading editions, that differ"""
+    """findings of the leading editions that differ between A and B"""
     figures: tuple[FigureChange, ...]
-    """that are not equal"""
+    """metrics that differ between A and B"""
     changes: tuple[Change, ...]
-    """everything else that is not equal"""
+    """all other values that differ between A and B"""
 
 
 @dataclass(frozen=True)
@@ -181,25 +181,25 @@ class AuditDiff:
     """All changes from audit A to audit B."""
 
     a: DiffSide
-    """the audit before"""
+    """audit A, the earlier audit"""
     b: DiffSide
-    """the audit after"""
+    """audit B, the later audit"""
     same: bool
     """whether there is no change"""
     matched: int
-    """how many runs are in both"""
+    """how many runs are in both audits"""
     trained_again: int
-    """those of them that have another run id"""
+    """how many of the runs in both audits have another run id in B"""
     report: tuple[Change, ...]
-    """changes of the selection and of what applies to all runs"""
+    """changes of the selection, and of values that apply to all runs"""
     rules: tuple[RuleChange, ...]
-    """by rule"""
+    """changes of each rule"""
     runs: tuple[RunChange, ...]
-    """by run, those that changed"""
+    """the runs that changed, with their changes"""
     only_a: tuple[RunName, ...]
-    """runs that are in A alone"""
+    """runs that are only in A"""
     only_b: tuple[RunName, ...]
-    """runs that are in B alone"""
+    """runs that are only in B"""
     schema: Literal[SCHEMA] = SCHEMA
     """version of the records"""
 

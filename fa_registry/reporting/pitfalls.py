@@ -159,12 +159,12 @@ def norm_of_samples(context: PitfallContext) -> Answered:
         return AVOIDED, "recomputed from the checkpoint with one L₂ norm per sample: the metrics agree"
     ratios = list(_step_ratios(context))
     if not ratios:
-        return UNKNOWN, f"{TRUSTED}; the run has no change of the loss along the gradient that could check the norms"
+        return UNKNOWN, f"{TRUSTED}; the run recorded no step along the gradient with which the norms could be checked"
     by_fit = sorted(ratios, key=lambda pair: _off(pair[1]))
     (site, ratio), (farthest, worst) = by_fit[0], by_fit[-1]
     evidence = f"a step along the gradient changes the loss by {num(ratio, 2)} times the value that ‖h‖·‖g‖ predicts at site {site}"
     if len(by_fit) > 1:
-        evidence += f", which fits best, and {num(worst, 2)} times at site {farthest}, which fits worst"
+        evidence = f"{evidence}, which fits best, and {num(worst, 2)} times at site {farthest}, which fits worst"
     if _off(ratio) <= NEAR:
         return AVOIDED, f"{evidence}, as expected with one L₂ norm per sample"
     if _off(ratio) >= FAR:
@@ -202,7 +202,7 @@ def unclamped_cosine(context: PitfallContext) -> Answered:
     if not gradient or not credit:
         return UNKNOWN, f"{TRUSTED}; {absence('norm_ratio' if gradient else 'g_norm', context.row('norm_ratio'))}"
     site, smallest_norm = min((*credit, *gradient), key=lambda pair: pair[1])
-    evidence = f"the smallest median norm in a cosine is {sci(smallest_norm)}, at site {site}"
+    evidence = f"the smallest median norm of a vector in a cosine is {sci(smallest_norm)}, at site {site}"
     if smallest_norm >= CLAMP * HEADROOM:
         return AVOIDED, f"{evidence}, far above {compact(CLAMP)}: a clamp would not have changed the median cosine"
     return UNKNOWN, f"{evidence}, where a clamp at {compact(CLAMP)} would change Γ; {TRUSTED}"
@@ -226,7 +226,7 @@ def no_underflow(context: PitfallContext) -> Answered:
 
 
 def own_feedback(context: PitfallContext) -> Answered:
-    """Answer item 4: Γ is specific to the training feedback.
+    """Answer item 4: Γ is specific to the feedback used in training.
 
     The pitfall is a Γ that is not larger than Γ with newly drawn random feedback.
     """
@@ -238,12 +238,12 @@ def own_feedback(context: PitfallContext) -> Answered:
     site, (worst,) = max(ranks, key=lambda pair: pair[1])
     draws = context.convention("gamma_null_draws")
     evidence = (
-        f"compared with {draws or 'its'} fresh draws of the feedback, the largest p-value of {len(ranks)} sites is {num(worst)}, "
+        f"compared with {draws or 'the'} fresh draws of the feedback, the largest p-value of {len(ranks)} sites is {num(worst)}, "
         f"at site {site}"
     )
     if worst <= LEVEL:
         return AVOIDED, f"{evidence}: Γ is specific to this feedback"
-    return VIOLATED, f"{evidence}: {count_draws_reaching([worst], draws)}; not distinguished at {compact(LEVEL)}"
+    return VIOLATED, f"{evidence}: {count_draws_reaching([worst], draws)}; not significant at level {compact(LEVEL)}"
 
 
 def every_aggregation(context: PitfallContext) -> Answered:
@@ -278,7 +278,7 @@ def no_single_site(context: PitfallContext) -> Answered:
     if len(pairs) < 2:
         return (
             UNKNOWN,
-            f"Γ has a value at {len(pairs)} of the sites 1..L that are not exact by construction, so no site can be left out",
+            f"Γ has a value at {len(pairs)} of the sites 1..L that are not exact by construction: too few to leave one out",
         )
     site, share = _carried(pairs)
     mean = sum(value for _, value in pairs) / len(pairs)
@@ -290,10 +290,10 @@ def no_single_site(context: PitfallContext) -> Answered:
         return VIOLATED, f"{evidence}: this site dominates the mean"
     first, of_all = _carried(all_pairs)
     if of_all <= HALF:
-        return AVOIDED, f"{evidence}, and no other site changes it more"
+        return AVOIDED, f"{evidence}, and no other site changes this mean more"
     return AVOIDED, (
-        f"{evidence}, and no other site changes it more. With site 0, as in gamma_all_mean_mean, site {first} dominates the mean "
-        f"({pct(of_all, 0)} of its value)"
+        f"{evidence}, and no other site changes this mean more. With site 0, as in gamma_all_mean_mean, site {first} "
+        f"dominates the mean ({pct(of_all, 0)} of its value)"
     )
 
 
@@ -341,20 +341,16 @@ def per_sample_gradients(context: PitfallContext) -> Answered:
     pairs = list(known_sites(context.row("g_norm"), context.row("g_norm_mean_ce")))
     reduction = context.convention("gradient_reduction")
     if not pairs:
-        return (
-            UNKNOWN,
-            "‖g_l‖ per sample or ‖g_l‖ of the mean loss was not measured: it is not known which one is reported",
-        )
+        return UNKNOWN, "‖g_l‖ per sample or ‖g_l‖ of the mean loss was not measured: it is not known which is reported"
     if not isinstance(samples, int) or reduction is None:
         return UNKNOWN, "the run did not record how its gradients were reduced"
     wrong_sites = [
         site for site, (sample_norm, mean) in pairs if abs(sample_norm - samples * mean) > 1e-4 * abs(sample_norm)
     ]
     if reduction == "sum" and not wrong_sites:
-        return (
-            AVOIDED,
+        return AVOIDED, (
             f"‖g_l‖ per sample and ‖g_l‖ of the mean loss are recorded; at every site they differ by the factor "
-            f"{samples}, as expected for a mean over {samples} samples",
+            f"{samples}, as expected for a mean over {samples} samples"
         )
     if wrong_sites:
         return (
@@ -365,45 +361,46 @@ def per_sample_gradients(context: PitfallContext) -> Answered:
     return VIOLATED, f"gradients were reduced by {reduction}: the per-sample values depend on the batch"
 
 
-def accuracy_of_test_set(context: PitfallContext) -> Answered:
-    """Answer item 9: the accuracy was measured on the whole test set.
+def metric_of_test_set(context: PitfallContext) -> Answered:
+    """Answer item 9: the main metric was measured on the whole test set.
 
-    The pitfall is an accuracy on the eval batch.
+    The pitfall is a metric on the eval batch. A loss, unlike an accuracy, does not show the number of samples.
     """
-    accuracy = context.scalar(ACCURACY.name)
+    headline = headline_of(context.run.record.measurements.scalars)
+    metric, is_accuracy = context.scalar(headline.name), headline == ACCURACY
     counts = [context.convention(name) for name in ("test_samples", "eval_samples")]
-    if accuracy.value is None:
-        return UNKNOWN, f"accuracy: {accuracy.reason}"
+    if metric.value is None:
+        return UNKNOWN, f"{headline.symbol}: {metric.reason}"
     if not all(isinstance(count, int) and count > 0 for count in counts):
         return UNKNOWN, "the run did not record the sizes of its test set and eval batch"
     test, batch = counts
-    correct, by_batch = (accuracy.value * count for count in (test, batch))
-    if not whole(correct):
-        return (
-            VIOLATED,
-            f"{num(accuracy.value, 6)} does not correspond to a whole number of correct samples out of {num(test)} test samples",
+    correct, by_batch = (metric.value * count for count in (test, batch))
+    if is_accuracy and not whole(correct):
+        return VIOLATED, (
+            f"{num(metric.value, 6)} does not correspond to a whole number of correct samples out of {num(test)} test samples"
         )
     if test == batch:
         return AVOIDED, f"the eval batch is the whole test set of {num(test)} samples"
-    if not whole(by_batch):
-        return (
-            AVOIDED,
+    if is_accuracy and not whole(by_batch):
+        return AVOIDED, (
             f"{num(round(correct))} of {num(test)} test samples are correct; this share is no whole number of samples "
-            f"in an eval batch of {batch}",
+            f"in an eval batch of {batch}"
         )
     if context.verified:
-        return AVOIDED, f"recomputed on all {num(test)} test samples: {num(round(correct))} are correct"
-    return (
-        UNKNOWN,
-        f"{num(accuracy.value, 4)} corresponds to a whole number of correct samples, "
-        f"both of {num(test)} and of {batch} samples; {TRUSTED}",
+        correct_text = f": {num(round(correct))} are correct" if is_accuracy else ""
+        return AVOIDED, f"recomputed on all {num(test)} test samples{correct_text}"
+    if not is_accuracy:
+        return UNKNOWN, f"the {headline.symbol} does not show on how many samples it was measured; {TRUSTED}"
+    return UNKNOWN, (
+        f"{num(metric.value, 4)} corresponds to a whole number of correct samples, "
+        f"both of {num(test)} and of {batch} samples; {TRUSTED}"
     )
 
 
 def own_control(context: PitfallContext) -> Answered:
     """Answer item 10: the frozen control has the same setting, seed and data.
 
-    If the author only states the accuracy of a frozen control, this is a violation, because the setting, seed and data of this
+    If the author only states the main metric of a frozen control, this is a violation, because the setting, seed and data of this
     control are not recorded.
     """
     control = context.sources.frozen.runs.get(context.run.frozen_run_id)
@@ -412,15 +409,17 @@ def own_control(context: PitfallContext) -> Answered:
         if differing:
             return VIOLATED, f"the frozen control {control.run_id[:8]} differs from the run in {', '.join(differing)}"
         if context.run.frozen_doubt:
-            return (
-                UNKNOWN,
-                f"the frozen control {control.run_id[:8]} is not proven to be frozen: {context.run.frozen_doubt}",
+            return UNKNOWN, (
+                f"the frozen control {control.run_id[:8]} is not proven to be frozen: {context.run.frozen_doubt}"
             )
-        return AVOIDED, "its frozen control has the same setting, seed and data"
+        return AVOIDED, "the run's frozen control has the same setting, seed and data"
     if context.run.frozen_run_id:
         return UNKNOWN, f"the frozen control {context.run.frozen_run_id[:8]} is not part of this report"
-    if context.scalar(headline_of(context.run.record.measurements.scalars).frozen).value is not None:
-        return VIOLATED, "the frozen accuracy is stated by the author: setting, seed and data are not recorded"
+    headline = headline_of(context.run.record.measurements.scalars)
+    if context.scalar(headline.frozen).value is not None:
+        return VIOLATED, (
+            f"the frozen {headline.symbol} is stated by the author: setting, seed and data are not recorded"
+        )
     return UNKNOWN, context.run.frozen_doubt or NO_CONTROL
 
 
@@ -483,7 +482,7 @@ def _nothing_left_out(context: PitfallContext, seeds: str) -> Answered:
 
 def _left_out(report: AuditReport, choice: SelectionSummary) -> Iterator[str]:
     if choice.others:
-        yield f"runs of study {choice.study} with other specifications that were not audited: {choice.others}"
+        yield f"runs of study {choice.study} that were not audited, because their specifications are different: {choice.others}"
     if choice.superseded and choice.unaudited is None:  # else they are listed one by one
         yield f"older runs of the same specifications, not used because a newer run exists: {choice.superseded}"
     if report.excluded:
@@ -532,9 +531,9 @@ def _tried_neighbour(context: PitfallContext, other_runs: Sequence[OtherRun]) ->
     for other in other_runs:
         if differing := differing_numbers(context.spec, other.spec):
             counts = other.finished and other.run_id not in judged and other.spec.seed not in judged_seeds
-            line = f"also tried with {describe_difference(differing)}: {_other(other, False)}"
+            line = f"the method was also trained with {describe_difference(differing)}: {_other(other, False)}"
             (hidden if counts else tried).append(line)
-    return hidden, [*tried[:SHOWN], *([f"{len(tried) - SHOWN} more also tried"] if len(tried) > SHOWN else [])]
+    return hidden, [*tried[:SHOWN], *([f"{len(tried) - SHOWN} more such runs"] if len(tried) > SHOWN else [])]
 
 
 def _other(other: OtherRun, is_repeat: bool) -> str:
@@ -556,7 +555,7 @@ def eval_mode(context: PitfallContext) -> Answered:
     return UNKNOWN, TRUSTED
 
 
-# title, lint rule, and the function that answers for one run; in the order of protocol.md, numbered from 1
+# title, where {} is the main metric, lint rule, and the function that answers for one run; in the order of protocol.md
 QUESTIONS: tuple[tuple[str, str, Question], ...] = (
     ("norm(-1), the L₋₁ norm of the whole tensor, used instead of the norm of each sample", "FA001", norm_of_samples),
     ("a cosine clamped at 1e-8, which is too small if a norm is below 1e-8", "FA002", unclamped_cosine),
@@ -570,8 +569,8 @@ QUESTIONS: tuple[tuple[str, str, Question], ...] = (
         saved_feedback,
     ),
     ("per-sample and mean-reduced gradients confused", "FA008", per_sample_gradients),
-    ("accuracy of the eval batch instead of the test set", "FA009", accuracy_of_test_set),
-    ("frozen control of another setting, or a frozen accuracy stated by hand", "", own_control),
+    ("{} of the eval batch instead of the test set", "FA009", metric_of_test_set),
+    ("frozen control of another setting, or a frozen {} stated by hand", "", own_control),
     ("seeds chosen after the fact or differing between methods", "", same_seeds),
     ("BatchNorm or dropout in training mode while measuring", "FA012", eval_mode),
 )
@@ -580,8 +579,9 @@ QUESTIONS: tuple[tuple[str, str, Question], ...] = (
 def pitfalls(group: Group, sources: Sources) -> tuple[Pitfall, ...]:
     """Return all items of the checklist for the runs of one method in one setting."""
     contexts = [PitfallContext(run, group.runs, sources) for run in group.runs]
+    symbol = headline_of(group.runs[0].record.measurements.scalars).symbol
     return tuple(
-        Pitfall(number, title, lint, _answers(contexts, question))
+        Pitfall(number, title.format(symbol), lint, _answers(contexts, question))
         for number, (title, lint, question) in enumerate(QUESTIONS, 1)
     )
 

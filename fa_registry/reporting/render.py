@@ -129,7 +129,8 @@ def _as_values_allow(report: AuditReport) -> Iterator[None]:
     try:
         yield
     except UNCALCULABLE as error:
-        reason = f"values of the report cannot be rendered, so they cannot be measured values: {type(error).__name__}: {error}"
+        cause = f"{type(error).__name__}: {error}"
+        reason = f"the report contains values that no measurement can produce, so it cannot be rendered: {cause}"
         raise InvalidFields(
             f"audit of {report.selection}", [f"{reason}. Nothing was written; audit the runs of the report again"]
         ) from error

@@ -224,8 +224,8 @@ def _why_changed(edition: EditionReference) -> str:
     if edition.shipped is None:
         return "the report is from a release that did not record on which edition this edition is based"
     if not edition.based_on:
-        return "it shares no rule with a built-in edition"
-    return f"it is a user-supplied file, and differs from {edition.based_on} in {len(edition.differences)} points"
+        return "this edition shares no rule with a built-in edition"
+    return f"this edition is a user-supplied file, and differs from {edition.based_on} in {len(edition.differences)} points"
 
 
 def _value(value: Scalar | None) -> str:

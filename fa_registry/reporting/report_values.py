@@ -35,7 +35,7 @@ from fa_registry.reporting.view_models import (
 )
 from fa_registry.statistics import CONFIDENCE, level_text
 
-BY_AUTHOR = f"the {label_of('frozen_accuracy')} is stated by the author, so it is not paired by seed"
+BY_AUTHOR = "the {} is stated by the author, so it is not paired by seed"
 NOT_PROVEN = "the metrics or training of the frozen control are not proven, so the control is not paired by seed"
 NO_CONTROL = "no frozen control of the same setting and seed"
 Columns = tuple[Metric, ...]  # of a table of one number a run
@@ -219,8 +219,12 @@ def figure_estimate(runs: Sequence[RunAudit], quantity: Metric, frozen: Frozen, 
     stated = [run for run in runs if quantity.name in COMPARED_WITH_CONTROL and frozen.stated(run)]
     if estimate.low.value is None or not stated:
         return estimate
-    reason = Reading(None, NOT_PROVEN if stated[0].frozen_doubt else BY_AUTHOR)
+    reason = Reading(None, NOT_PROVEN if stated[0].frozen_doubt else _by_author(stated[0]))
     return dataclasses.replace(estimate, low=reason, high=reason)
+
+
+def _by_author(run: RunAudit) -> str:
+    return BY_AUTHOR.format(label_of(headline_of(run.record.measurements.scalars).frozen))
 
 
 def control_rows(runs: Iterable[RunAudit], frozen: Frozen) -> tuple[ControlRow, ...]:
@@ -241,7 +245,7 @@ def _control_row(run: RunAudit, frozen: Frozen) -> ControlRow:
         state = "stated"
     elif run.frozen_run_id:
         state = control.integrity.state if control else "not part of this report"
-    doubt = run.frozen_doubt or (BY_AUTHOR if state == "stated" else NO_CONTROL if state == "absent" else "")
+    doubt = run.frozen_doubt or (_by_author(run) if state == "stated" else NO_CONTROL if state == "absent" else "")
     checks = control.integrity.checks if control else ()
     return ControlRow(
         seed=run.record.spec.seed,

@@ -156,8 +156,8 @@ def stated_difference(
     Args:
         a: measured values.
         b: stated values.
-        resolution: one sample of the test set, in the unit of the values. Stated values that round to the same multiple of
-            `resolution` count as equal.
+        resolution: smallest difference of two values in their unit, such as one sample of the test set. Stated values that
+            round to the same multiple of `resolution` count as equal.
         confidence: confidence level of the interval.
 
     Raises:

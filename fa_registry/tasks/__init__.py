@@ -3,12 +3,15 @@
 A task defines the loss, the error at the outputs, the main metric, and the conversion of targets to rows of the outputs' shape.
 """
 
+import math
 from collections.abc import Mapping
+from typing import Any
 
+import torch
 from torch import Tensor
 
-from fa_registry.errors import PluginError, UsageError
-from fa_registry.metrics import ACCURACY, DECLARED, HEADLINES
+from fa_registry.errors import PluginError, RegistryError, UsageError, join_names
+from fa_registry.metrics import DECLARED
 from fa_registry.plugin_registry import Catalog
 from fa_registry.records import Reading
 from fa_registry.tasks.base import NO_CLASSES, NO_TOKENS, Task, TaskCard
@@ -27,8 +30,14 @@ __all__ = [
     "task_of",
 ]
 
-# Built-in metrics that a task computes.
-OF_TASKS = (*HEADLINES, "accuracy_train", "perplexity", "bits_per_token")
+# Built-in metrics that a task computes, with their smallest and largest possible value.
+RANGES: Mapping[str, tuple[float, float]] = {
+    "accuracy": (0, 1),
+    "accuracy_train": (0, 1),
+    "token_loss": (0, math.inf),
+    "perplexity": (1, math.inf),
+    "bits_per_token": (0, math.inf),
+}
 CATALOG = Catalog("tasks", "task", Task, card=TaskCard)
 
 
@@ -41,10 +50,14 @@ def task_of(targets: Tensor, name: str = "") -> Task:
 
     Raises:
         UnknownName: no task has this name.
+        PluginError: the card of the task has another name. Such a task could pass for a built-in task.
         UsageError: the name is empty and no built-in task takes targets of this dtype.
     """
     if name:
-        return CATALOG.get(name)
+        task = CATALOG.get(name)
+        if task.card.name != name:
+            raise PluginError(f"task {name!r}: expected this name on its card, found {task.card.name!r}")
+        return task
     for builtin in CATALOG.builtin_names():
         task = CATALOG.get(builtin)
         if task.takes(targets):
@@ -52,21 +65,54 @@ def task_of(targets: Tensor, name: str = "") -> Task:
     raise UsageError(f"expected integer class numbers or floating-point target values, found {targets.dtype} targets")
 
 
-def reported_metrics(task: Task, metrics: Mapping[str, Reading]) -> dict[str, Reading]:
-    """Return metrics that a task computed.
+def reported_metrics(task: Task, function: str, *arguments: Any) -> dict[str, Reading]:
+    """Call a function of a task and return the metrics that it computes.
+
+    Args:
+        function: `evaluate` or `train_metrics`.
+        arguments: arguments of the function.
 
     Raises:
-        PluginError: if a third-party task returned a metric that a built-in diagnostic measures, or an accuracy outside 0 to 1.
+        PluginError: if a third-party task raises an exception, or if it returns something else than metrics. The exception is also
+            raised if `evaluate` does not return the main metric of the card.
     """
-    reserved = sorted(name for name in metrics if name in DECLARED and name not in OF_TASKS)
-    accuracy = metrics.get(ACCURACY.name)
-    if reserved:
+    subject = f"task {task.card.name!r}: {function}"
+    try:
+        metrics = getattr(task, function)(*arguments)
+    except Exception as error:
+        if isinstance(error, RegistryError | torch.OutOfMemoryError) or CATALOG.location(task.card.name).is_builtin:
+            raise
+        raise PluginError(f"{subject} raised {type(error).__name__}: {error}") from error
+    if not isinstance(metrics, Mapping):
+        found = "None" if metrics is None else f"a {type(metrics).__name__}"
+        raise PluginError(f"{subject}: expected a mapping from metric names to Readings, found {found}")
+    for name, reading in metrics.items():
+        if problem := _problem(name, reading):
+            raise PluginError(f"{subject}: {problem}")
+    if function == "evaluate" and task.card.headline and task.card.headline not in metrics:
         raise PluginError(
-            f"task {task.card.name!r} returned built-in metrics that only diagnostics measure: {', '.join(reserved)}"
+            f"{subject}: expected the main metric {task.card.headline!r} of the card, found {join_names(metrics) or 'none'}"
         )
-    if accuracy is not None and accuracy.value is not None and not 0 <= accuracy.value <= 1:
-        raise PluginError(f"task {task.card.name!r}: expected an accuracy from 0 to 1, found {accuracy.value!r}")
     return dict(metrics)
+
+
+def _problem(name: object, reading: object) -> str:
+    """Return why a task must not report this metric, or an empty string."""
+    if not isinstance(name, str) or not name:
+        return f"expected the name of a metric as text, found {name!r}"
+    if name in DECLARED and name not in RANGES:
+        return f"expected no built-in metrics that only diagnostics measure, found {name}"
+    if not isinstance(reading, Reading):
+        return f"{name}: expected a Reading, as Reading.of returns it, found a {type(reading).__name__}"
+    if reading.value is None:
+        return ""
+    if isinstance(reading.value, bool) or not isinstance(reading.value, float | int):
+        return f"{name}: expected a Python number, as in Reading.of, found a {type(reading.value).__name__}"
+    low, high = RANGES.get(name, (-math.inf, math.inf))
+    if not low <= reading.value <= high:
+        expected = f"a value from {low:g} to {high:g}" if high < math.inf else f"at least {low:g}"
+        return f"{name}: expected {expected}, found {reading.value!r}"
+    return ""
 
 
 # For code that has labels but no data set, such as a third-party method.

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.errors import PluginError, UsageError
+from fa_registry.metrics import HEADLINES
 from fa_registry.records import Reading, Scalar
 from fa_registry.token_axes import gradient_vectors, state_vectors
 
@@ -54,6 +55,9 @@ class TaskCard:
             raise PluginError(
                 f"the card of task {self.name!r}: positions: expected {expected}, found {self.positions!r}"
             )
+        if self.headline not in ("", *HEADLINES):
+            expected = " or ".join(HEADLINES)
+            raise PluginError(f"the card of task {self.name!r}: headline: expected {expected}, found {self.headline!r}")
 
 
 class Task(abc.ABC):

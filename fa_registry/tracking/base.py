@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fa_registry.disk_spill import SpilledFields
+from fa_registry.option_table import option
 
 if TYPE_CHECKING:
     from fa_registry.tracking.mlflow_views import View
@@ -18,6 +18,34 @@ CLOCKS_APART = 3600.0  # seconds by which the clocks of two machines may differ 
 MOST_POINTS = (
     30  # of a metric in a store's tables: its chart looks the same, and 33 metrics of a run need only one request
 )
+
+
+@dataclass(frozen=True)
+class RetentionOptions:
+    """Options that select which optional data of a run are stored.
+
+    The initial weights can also be computed from the specification; see trainer_state.kept_epochs for the training states.
+    """
+
+    checkpoint_every: int = option(
+        0,
+        "Also store the initial weights and the weights of every Nth epoch [0: only the final weights].",
+        bounds=(0, None),
+        metavar="N",
+    )
+    keep_states: int = option(
+        0,
+        "Also store K training states per run, so an audit can replay K epochs [the study's keep_states, else 0].",
+        bounds=(0, None),
+        metavar="K",
+    )
+    points: int = option(
+        MOST_POINTS,
+        "Number of points per metric in MLflow's charts (0: one per epoch). The file series.parquet has every epoch.",
+        "--max-chart-points",
+        bounds=(0, None),
+        metavar="N",
+    )
 
 
 @dataclass(frozen=True)
@@ -55,7 +83,7 @@ class DatasetReference:
 
 
 @dataclass(frozen=True)
-class StoredRun(SpilledFields):
+class StoredRun:
     """Run as the store records it.
 
     Attributes:
@@ -65,8 +93,6 @@ class StoredRun(SpilledFields):
         params: mapping from parameter name to value as text.
         deleted: whether the run was deleted but can still be restored.
     """
-
-    SPILLED_FIELDS = ("tags", "metrics", "params")
 
     run_id: str
     name: str

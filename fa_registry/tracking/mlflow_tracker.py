@@ -51,7 +51,6 @@ from mlflow.utils.credentials import get_default_host_creds
 from mlflow.utils.rest_utils import http_request
 
 from fa_registry import jsonio, process_ownership
-from fa_registry.disk_spill import SpillFile
 from fa_registry.errors import StoreError
 from fa_registry.safe_files import copy_into, existing_file_in, folder_size, join_safely
 from fa_registry.text_safety import LONGEST, name_problem
@@ -307,7 +306,7 @@ class MlflowTracker(Tracker):
         candidates = self._pages(self._experiment_ids(experiment), " and ".join(terms), most=most)
         # a pattern matches too much: LIKE knows wildcards and ignores case
         matching = (run for run in candidates if tags.items() <= run.tags.items() and run.run_id.startswith(start))
-        return SpillFile().spill_all(islice(matching, most or None))
+        return list(islice(matching, most or None))
 
     def history(self, run_id: str, keys: Iterable[str]) -> list[Point]:
         """Return points as Tracker.history does, with one query per metric."""

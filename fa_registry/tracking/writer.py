@@ -19,7 +19,7 @@ from fa_registry.errors import RegistryError
 from fa_registry.interrupts import deferred_interrupts
 from fa_registry.records import RunSpec
 from fa_registry.tracking import lease, schema
-from fa_registry.tracking.base import MOST_POINTS, DatasetReference, Point, Tracker
+from fa_registry.tracking.base import DatasetReference, Point, RetentionOptions, Tracker
 from fa_registry.tracking.series_parquet import write_series
 from fa_registry.tracking.store_errors import AWAY, WAITED_FOR, StoreRefusal
 from fa_registry.training.checkpoint import content_digest, save_tensors
@@ -32,23 +32,6 @@ from fa_registry.training.trainer import Trainer
 from fa_registry.training.trainer_state import full_state, kept_epochs
 
 LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class RetentionOptions:
-    """Options that select which optional data of a run are stored.
-
-    Attributes:
-        checkpoint_every: store the initial weights and the weights after every n-th epoch; 0 stores only the final weights. The
-            initial weights can also be computed from the specification.
-        points: number of points per metric in the store's tables, evenly spaced over the epochs; 0 means one point per epoch.
-            series.parquet contains all epochs in any case.
-        states: number of training states from which an audit can replay one epoch; see trainer_state.kept_epochs.
-    """
-
-    checkpoint_every: int = 0
-    points: int = MOST_POINTS
-    states: int = 0
 
 
 @dataclass(frozen=True)
@@ -129,7 +112,7 @@ class RunWriter:
         self._keep = keep
         # an audit expects the points of every epoch of a run with an open end
         self._shown = range(sys.maxsize) if open_end else schema.shown_epochs(setup.spec.epochs, keep.points)
-        self._kept_after = kept_epochs(keep.states, setup.spec.epochs)
+        self._kept_after = kept_epochs(keep.keep_states, setup.spec.epochs)
         self._origin = origin
         cards = (diagnostic.card for diagnostic in diagnostics.CATALOG.members().values())
         self._charts = schema.charts(metric for card in cards for metric in card.described)
@@ -239,7 +222,7 @@ class RunWriter:
             save_tensors(self._folder / schema.step_checkpoint(early.step), early.tensors)
         chain = trainer.chain.digests
         self._sealed |= {"no_epoch_chain": OLDER_FILE} if chain is None else {schema.EPOCH_CHAIN: chain}
-        if self._keep.states:
+        if self._keep.keep_states:
             written_epochs = [
                 epoch for epoch in self._kept_after if (self._folder / schema.after_kept_state(epoch)).exists()
             ]

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fa_registry import architectures, datasets, diagnostics, methods, tasks
+from fa_registry.datasets import random_targets
+from fa_registry.plugin_registry import Catalog
 from fa_registry.records import RunSpec
 
 Code = Mapping[str, Mapping[str, Any]]  # `methods/dfa` → {version} if built-in, else {package, version, digest}
@@ -41,7 +43,8 @@ def fingerprint(spec: RunSpec) -> dict[str, dict[str, Any]]:
     Returns:
         Mapping from `methods/NAME`, `architectures/NAME`, `datasets/NAME` and `diagnostics/NAME` to version or source digest. It
         contains the method, architecture and data set of `spec` and every installed diagnostic. `tasks/NAME` is included only for a
-        third-party task, because older releases, which had no tasks, recorded none.
+        third-party task, because older releases, which had no tasks, recorded none. For the same reason, the data set that
+        `random_targets` permutes is included only if it is third-party.
 
     Raises:
         UnknownName: if one of these plug-ins is not installed.
@@ -52,15 +55,20 @@ def fingerprint(spec: RunSpec) -> dict[str, dict[str, Any]]:
         f"methods/{spec.method}": methods.CATALOG.code(spec.method, method.card),
         f"architectures/{spec.architecture}": architectures.CATALOG.code(spec.architecture, architecture.card),
         f"datasets/{spec.dataset}": datasets.CATALOG.code(spec.dataset.partition(":")[0], data.card),
-        **_task_code(data.card.task),
+        **_third_party_code(spec.dataset, data.card.task),
         **measuring_code(),
     }
 
 
-def _task_code(name: str) -> dict[str, dict[str, Any]]:
-    if not name or tasks.CATALOG.location(name).is_builtin:
-        return {}
-    return {f"tasks/{name}": tasks.CATALOG.code(name, None)}
+def _third_party_code(dataset: str, task: str) -> dict[str, dict[str, Any]]:
+    """Return the entries of a third-party task and of a third-party data set under `random_targets`."""
+    family, _, source = dataset.partition(":")
+    used = {"datasets": source if family == random_targets.NAME else "", "tasks": task}
+    return {
+        f"{kind}/{name}": CATALOGS[kind].code(name.partition(":")[0], None)
+        for kind, name in used.items()
+        if name and not CATALOGS[kind].location(name.partition(":")[0]).is_builtin
+    }
 
 
 def measuring_code() -> dict[str, dict[str, Any]]:
@@ -88,19 +96,36 @@ def runs_others_code(spec: RunSpec) -> bool:
 
 
 def packages_of(spec: RunSpec) -> frozenset[str]:
-    """Return the third-party packages of the method, architecture and data set.
+    """Return the third-party packages of the method, architecture, data set and task.
 
-    The function does not import these packages.
+    The function does not import these packages. Only an import shows the task of a data set. So for a third-party data set, the
+    packages of all third-party tasks are included.
 
     Raises:
         UnknownName: if the method, the architecture or the data set is not installed.
     """
-    plugins = (
+    plugins = plugins_of(spec)
+    if any(catalog is datasets.CATALOG and not catalog.location(name).is_builtin for catalog, name in plugins):
+        plugins |= {(tasks.CATALOG, name) for name in tasks.CATALOG.third_party()}
+    return frozenset(catalog.location(name).package for catalog, name in plugins) - {""}
+
+
+def plugins_of(spec: RunSpec, code: Code | None = None) -> set[tuple[Catalog, str]]:
+    """Return the plug-ins that train `spec`, as catalogs and names, without an import.
+
+    Args:
+        spec: the specification.
+        code: the fingerprint that is recorded with the run. It names the third-party task, if there is one.
+    """
+    family, _, source = spec.dataset.partition(":")
+    data_sets = [family, source.partition(":")[0]] if family == random_targets.NAME else [family]
+    recorded_tasks = [key.partition("/")[2] for key in code or {} if key.startswith("tasks/")]
+    return {
         (methods.CATALOG, spec.method),
         (architectures.CATALOG, spec.architecture),
-        (datasets.CATALOG, spec.dataset.partition(":")[0]),
-    )
-    return frozenset(catalog.location(name).package for catalog, name in plugins) - {""}
+        *((datasets.CATALOG, name) for name in data_sets),
+        *((tasks.CATALOG, name) for name in recorded_tasks),
+    }
 
 
 def fingerprint_changes(recorded: Code | None, installed: Code) -> tuple[str, ...]:

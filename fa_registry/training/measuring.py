@@ -23,7 +23,7 @@ from fa_registry.diagnostics.gamma import NOT_CREDITED
 from fa_registry.diagnostics.gamma import NUMBERS as OF_GAMMA
 from fa_registry.diagnostics.gamma_null import NAMES as OF_NULL
 from fa_registry.errors import PluginError, RegistryError
-from fa_registry.metrics import AGGREGATES, DECLARED, REFERENCE_CHECK, SPREAD
+from fa_registry.metrics import AGGREGATES, DECLARED, REFERENCE_CHECK, SPREAD, TOKEN_LOSS
 from fa_registry.records import (
     SHARED_SAMPLES,
     Measurements,
@@ -291,13 +291,11 @@ def check_first_credits(setup: RunSetup) -> None:
 
 def test_metrics(setup: RunSetup) -> dict[str, Reading]:
     """Return the task's metrics on the whole test set, first the main metric."""
-    metrics = reported_metrics(
-        setup.task, setup.task.evaluate(setup.network, setup.splits.test_images, setup.splits.test_labels)
-    )
-    headline = metrics.get(setup.task.card.headline)
-    if setup.splits.entropy_rate is not None and headline is not None:
-        excess = headline.value is not None
-        metrics["excess_nats"] = Reading(headline.value - setup.splits.entropy_rate) if excess else headline
+    splits = setup.splits
+    metrics = reported_metrics(setup.task, "evaluate", setup.network, splits.test_images, splits.test_labels)
+    loss = metrics.get(TOKEN_LOSS.name)
+    if splits.entropy_rate is not None and loss is not None:
+        metrics["excess_nats"] = loss if loss.value is None else Reading(loss.value - splits.entropy_rate)
     return metrics
 
 

@@ -103,6 +103,10 @@ class LoadedModel:
     spec: RunSpec
     card: ModelCard
 
+    def __repr__(self) -> str:
+        weights = sum(parameter.numel() for parameter in self.network.parameters())
+        return f"LoadedModel({self.card.run_name!r}, {weights:,} parameters)"
+
 
 def fill_folder(folder: Path, files: Mapping[str, Path]) -> dict[str, str]:
     """Copy files into the folder and return name → SHA-256 of each copy.

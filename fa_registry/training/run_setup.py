@@ -27,7 +27,7 @@ from fa_registry.methods.base import Method, MethodCard, NetworkShape
 from fa_registry.network_mode import eval_mode
 from fa_registry.records import RunSpec
 from fa_registry.seeding import generator
-from fa_registry.tasks import Task, task_of
+from fa_registry.tasks import Task, reported_metrics, task_of
 from fa_registry.token_axes import features
 from fa_registry.training.code_fingerprint import fingerprint
 from fa_registry.training.devices import products
@@ -137,6 +137,7 @@ def build_setup_from_splits(spec: RunSpec, device: torch.device, card: DatasetCa
     Raises:
         InvalidFields: if method or architecture do not take the task, if network or feedback exceed the memory, or if an option of
             the architecture is invalid.
+        PluginError: if a third-party task breaks its contract.
     """
     method, task = methods.CATALOG.get(spec.method), task_of(splits.train_labels, card.task)
     if problems := task_problems(method.card, architectures.CATALOG.get(spec.architecture).card, task):
@@ -146,9 +147,11 @@ def build_setup_from_splits(spec: RunSpec, device: torch.device, card: DatasetCa
     if problems := _feedback_too_large(spec, method, shape):
         raise InvalidFields(f"method {spec.method}", problems)
     feedback = method.feedback(shape, spec.method_options, generator(spec.seed, "feedback"))
+    network = to_device(network, device)
     if not tasks.CATALOG.location(task.card.name).is_builtin:
         check_output_error(task, shape.classes, splits.test_labels[:CHECKED_SAMPLES])
-    network = to_device(network, device)
+        eval_batch = splits.test_images[:EVAL_SAMPLES], splits.test_labels[:EVAL_SAMPLES]
+        reported_metrics(task, "evaluate", network, *eval_batch)  # a wrong result is found before the training
     norms = _state_norms(network, task, splits.test_images[:EVAL_SAMPLES], splits.test_labels[:EVAL_SAMPLES])
     return RunSetup(spec, device, card, splits, network, method, feedback.to(device), norms)
 
@@ -207,6 +210,15 @@ def too_large(spec: RunSpec, card: DatasetCard) -> list[str]:
     count = weight_count(spec, card)
     subject = f"architecture_options: {spec.architecture} would have {count:,} weights, whose training needs"
     return _beyond(torch.device("cpu"), count * BYTES_A_WEIGHT, subject)
+
+
+def unusable(spec: RunSpec) -> list[str]:
+    """Return the problems of a run that are known before its data are loaded.
+
+    The data may be absent, or the network may exceed this machine's memory.
+    """
+    dataset = datasets.get(spec.dataset)
+    return [*filter(None, [dataset.absent()]), *too_large(spec, dataset.card)]
 
 
 def weight_count(spec: RunSpec, card: DatasetCard) -> int:

@@ -171,9 +171,9 @@ def _check_together(values: dict[str, Any]) -> list[str]:
         if owner in values:
             problems += _check_options(values, field, NAMES[owner], values[owner])
     if "dataset" in values:
-        samples = datasets.get(values["dataset"]).card.train_samples
-        size = values.get("batch_size", Recipe.batch_size)
-        if size > samples:
+        dataset, size = datasets.get(values["dataset"]), values.get("batch_size", Recipe.batch_size)
+        samples = dataset.card.train_samples
+        if size > samples and not dataset.absent():
             problems.append(
                 f"batch_size: {size} is larger than the training data ({values['dataset']} has {samples} training samples)"
             )

@@ -172,7 +172,7 @@ class Trainer:
         self.chain.extend()
         return {
             "loss_train": Reading.of(loss),
-            **reported_metrics(task, task.train_metrics(score)),
+            **reported_metrics(task, "train_metrics", score),
             "penalty": Reading.of(penalty),
         }
 

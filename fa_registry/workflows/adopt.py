@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fa_registry import datasets, jsonio
+from fa_registry import datasets, jsonio, tasks
 from fa_registry.errors import IntegrityError, InvalidFields, UsageError, shortened
+from fa_registry.metrics import ACCURACY, symbol_of
 from fa_registry.records import Measurements, Reading, RunSpec
 from fa_registry.text_safety import name_problem
 from fa_registry.tracking import schema
@@ -21,10 +22,10 @@ from fa_registry.training.checkpoint_import import MOST_BYTES, SAFETENSORS, load
 from fa_registry.training.devices import device_of, on_device, pinned_threads
 from fa_registry.training.loop import EpochRow, TrainingOutcome, has_diverged
 from fa_registry.training.measuring import measure, with_final
-from fa_registry.training.run_setup import BYTES, RunSetup, build_setup, too_large, weight_count
+from fa_registry.training.run_setup import BYTES, RunSetup, build_setup, unusable, weight_count
 from fa_registry.training.specs import parse_spec, run_name
 from fa_registry.workflows.conformance import code_changes
-from fa_registry.workflows.options import StoreLocation
+from fa_registry.workflows.options import CheckpointOptions, StoreLocation
 from fa_registry.workflows.stores import open_tracker
 from fa_registry.workflows.training import finished_run, headline
 
@@ -54,36 +55,21 @@ class Adoption:
     judge: str = ""
 
 
-def run_adopt(
-    weights: str,
-    fields: Mapping[str, Any],
-    feedback: str = "",
-    frozen_accuracy: str = "",
-    name: str = "",
-    location: StoreLocation = StoreLocation(),
-    threads: int = 1,
-    force: bool = False,
-    strict: bool = False,
-) -> Adoption:
+def run_adopt(weights: str, options: CheckpointOptions, location: StoreLocation = StoreLocation()) -> Adoption:
     """Measure a checkpoint and log it as one run, without judging the run.
 
     Args:
         weights: Path of the checkpoint.
-        fields: Fields of the run specification, as typed on the command line.
-        feedback: Path of the feedback state, or an empty string.
-        frozen_accuracy: Accuracy of a frozen control that another program trained, as a fraction of the test set.
-        name: Name of the run. The default is the name that `train` would use.
-        force: Whether to log a new run even if the store already contains the run.
-        strict: Whether `judge` in the result contains the option --strict.
 
     Raises:
         InvalidFields: Arguments are invalid; the error lists all of them.
         UsageError: The store contains the run, but with another feedback state or frozen accuracy.
     """
+    name, feedback, strict = options.name, options.feedback, options.strict
     problems: list[str] = []
-    method, seed = (str(fields.get(field, "")) for field in ("method", "seed"))
-    spec = _read("", lambda: parse_spec(fields), problems)
-    problems += [*_never_adopted(spec), *too_large(spec, datasets.get(spec.dataset).card)] if spec else []
+    method, seed = (str(typed) for typed in (options.method, options.seed))
+    spec = _read("", lambda: parse_spec(options.fields), problems)
+    problems += [*_never_adopted(spec), *unusable(spec)] if spec else []
     problems += [f"name: {name_problem(name)}"] if name and name_problem(name) else []
     problems += [] if isinstance(strict, bool) else [f"strict: expected True or False, found {strict!r}"]
     limit = _most_bytes(spec) if spec and not problems else MOST_BYTES
@@ -91,13 +77,14 @@ def run_adopt(
     feedback_state = _read(
         "feedback: ", lambda: _read_feedback(Path(feedback), method, seed, limit) if feedback else None, problems
     )
-    frozen_value = _read("frozen_accuracy: ", lambda: _fraction(frozen_accuracy), problems)
+    frozen_value = _read("frozen_accuracy: ", lambda: _fraction(options.frozen_accuracy), problems)
+    problems += _no_accuracy(spec) if spec and options.frozen_accuracy is not None else []
     if problems:
         raise InvalidFields("adopt", problems)
     spec = dataclasses.replace(spec, weights=jsonio.file_digest(Path(weights).resolve()))
     feedback_digest = jsonio.file_digest(Path(feedback).resolve()) if feedback else ""
     tracker = open_tracker(location.store, location.experiment)
-    existing = None if force else finished_run(tracker, spec)
+    existing = None if options.force else finished_run(tracker, spec)
     if existing and not code_changes(tracker, existing, spec):
         _check_same(tracker, existing, feedback_digest, frozen_value)
         return Adoption(
@@ -105,7 +92,7 @@ def run_adopt(
         )
     feedback_name = Path(feedback).name if feedback else ""
     origin = Origin(name or run_name(spec), Path(weights).name, spec.weights, feedback_name, feedback_digest)
-    with on_device(str(fields.get("device", ""))), pinned_threads(threads):
+    with on_device(options.device), pinned_threads(options.threads):
         setup = build_setup(spec, device_of(spec.device_class), location.root)
         absent = load_foreign_weights(setup, tensors, feedback_state)
         measured = measure(setup, absent)
@@ -158,6 +145,18 @@ def _never_adopted(spec: RunSpec) -> list[str]:
             "records the accuracy of a frozen control"
         )
     return problems
+
+
+def _no_accuracy(spec: RunSpec) -> list[str]:
+    """Return the problem if the main metric of the data set's task is not the accuracy."""
+    task = datasets.get(spec.dataset).card.task
+    headline = tasks.CATALOG.get(task).card.headline if task else ""
+    if headline in ("", ACCURACY.name):
+        return []
+    return [
+        f"frozen_accuracy: expected no frozen accuracy, because the main metric of {spec.dataset} is the {symbol_of(headline)}; "
+        "train the control with `fa-registry train --control frozen`"
+    ]
 
 
 def _most_bytes(spec: RunSpec) -> int:

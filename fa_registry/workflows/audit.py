@@ -35,7 +35,7 @@ from fa_registry.records import (
     Verdict,
     Waiver,
 )
-from fa_registry.reporting.notebook import report_html
+from fa_registry.reporting import notebook  # noqa: F401 (the display of the report)
 from fa_registry.reporting.pages.form import inline_assets, placeholder_form
 from fa_registry.reporting.pages.notes import Notes, not_judged_text
 from fa_registry.reporting.render import rendered, renderer
@@ -70,7 +70,7 @@ LOG = logging.getLogger(__name__)
 WAIVERS = "waivers.toml"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AuditResult:
     """Result of `run_audit`.
 
@@ -89,7 +89,13 @@ class AuditResult:
     page: str = ""
 
     def _repr_html_(self) -> str:
-        return report_html(self.report)
+        return self.report._repr_html_() or ""
+
+    def __repr__(self) -> str:
+        return f"AuditResult({self.report!r}, exit_code={self.exit_code}, report={str(self.pages[0])!r})"
+
+    def __str__(self) -> str:
+        return f"{self.report}\nreport: {self.pages[0]}"
 
     def frame(self) -> pd.DataFrame:
         """Return a pandas frame with one row per judged run; see `dataframes.audit_frame`."""
@@ -229,7 +235,6 @@ def build_report(
             gaps.append(gap)
         else:
             records.append(with_conformance(run.record))
-    specs = [run.record.spec for run in remeasured if run.record]
     leading, *other_editions = editions
     interim_analyses, _ = previous_seed_sets(records, selection.runs)
     judged = judge_all(records, leading, waivers, interim_analyses)
@@ -241,7 +246,7 @@ def build_report(
         runs=judged,
         excluded=(*selection.excluded, *gaps),
         remarks=(
-            *packages_remark(specs),
+            *packages_remark([run.record for run in remeasured if run.record]),
             *selection.remarks,
             *duplicate_remarks(records),
             *replay_remark(remeasured),

@@ -9,10 +9,9 @@ from urllib.parse import parse_qs, urlsplit
 
 from fa_registry.errors import StoreError, UnknownName
 from fa_registry.studies import executors
-from fa_registry.studies.executors.base import Capacity, JobResources
+from fa_registry.studies.executors.base import Capacity, ClusterOptions, JobResources
 from fa_registry.text_safety import escape_control
 from fa_registry.tracking.store import sqlite_path
-from fa_registry.workflows.options import Cluster
 
 MOST_CPUS = 1024
 SIZE = re.compile(r"(\d{1,6}(?:\.\d{1,3})?) ?([KMGT]i?B)")
@@ -25,7 +24,7 @@ ONE_MACHINE = (
 )
 
 
-def asked_resources(executor: str, cluster: Cluster, device: str, problems: list[str]) -> JobResources:
+def asked_resources(executor: str, cluster: ClusterOptions, device: str, problems: list[str]) -> JobResources:
     """Return the resources that each job requests; append errors to `problems`.
 
     Args:
@@ -38,13 +37,17 @@ def asked_resources(executor: str, cluster: Cluster, device: str, problems: list
         address=str(cluster.address),
         cpus=_number(
             "cpus_per_run",
-            cluster.cpus or 1,
+            cluster.cpus_per_run or 1,
             MOST_CPUS,
             f"a whole number up to {MOST_CPUS}, or a fraction such as 0.5",
             problems,
         ),
         gpus=_number(
-            "gpus_per_run", cluster.gpus or 0, 1, "a fraction of one GPU such as 0.125, or 1 for one GPU", problems
+            "gpus_per_run",
+            cluster.gpus_per_run or 0,
+            1,
+            "a fraction of one GPU such as 0.125, or 1 for one GPU",
+            problems,
         ),
         memory=_bytes(str(cluster.memory), problems),
     )

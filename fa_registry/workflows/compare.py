@@ -12,7 +12,7 @@ from fa_registry.errors import IntegrityError, InvalidFields, NothingSelected, U
 from fa_registry.protocol.grouping import Group, groups
 from fa_registry.records import AuditReport, Exclusion, RunAudit
 from fa_registry.reporting.labels import group_label
-from fa_registry.reporting.notebook import comparison_html
+from fa_registry.reporting.notebook import COMPARISON
 from fa_registry.reporting.pages.comparison import CompareContext, compare_context
 from fa_registry.reporting.render import render_comparison
 from fa_registry.tracking import schema
@@ -55,7 +55,7 @@ class Operand:
     runs: tuple[StoredRun, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CompareResult:
     """Result of `run_compare`.
 
@@ -72,7 +72,13 @@ class CompareResult:
     in_mlflow: str = ""
 
     def _repr_html_(self) -> str:
-        return comparison_html(self.context)
+        return COMPARISON.html(self.context)
+
+    def __repr__(self) -> str:
+        return f"CompareResult({self.context.title!r}, exit_code={self.exit_code}, page={str(self.page)!r})"
+
+    def __str__(self) -> str:
+        return f"{COMPARISON.text(self.context)}\npage: {self.page}"
 
 
 def run_compare(

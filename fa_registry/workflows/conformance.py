@@ -7,6 +7,7 @@ can write them. For the same reason, an audit keeps its own outcomes in memory a
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from fa_registry import architectures, jsonio, methods
-from fa_registry.disk_spill import replace_fields
 from fa_registry.errors import IntegrityError, InvalidFields, PluginError, RegistryError, UnknownName
 from fa_registry.plugin_registry import source_digest
 from fa_registry.records import Check, Conformance, RunRecord, RunSpec
@@ -61,7 +61,7 @@ def with_conformance(record: RunRecord) -> RunRecord:
     The installed method is checked again. If this is not possible, the outcome in the run's files is used, but a recorded
     success counts only as `stated`.
     """
-    return replace_fields(record, conformance=_conformance(record))
+    return dataclasses.replace(record, conformance=_conformance(record))
 
 
 def _conformance(record: RunRecord) -> Conformance:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from fa_registry import bundled_files, datasets, provenance
+from fa_registry.datasets.text import Text
 from fa_registry.errors import RegistryError, StoreError, UnknownName, UsageError
 from fa_registry.safe_files import RECORD
 from fa_registry.studies import study
@@ -299,6 +300,8 @@ def _load(name: str) -> str:
     dataset = datasets.CATALOG.get(name)
     if dataset.card.files:
         return data.state(data.overview(name)[0])
+    if isinstance(dataset, Text):
+        return "any UTF-8 text file: use `text:PATH` with the path of your file"
     if not dataset.card.sha256:
         return "synthetic: generated when it is used"
     splits = dataset.load(torch.device("cpu"))

@@ -1,21 +1,187 @@
-"""Dataclasses of options that several commands share, for example RunSelector and JudgingOptions."""
+"""Options of the commands and Python functions: each option is declared once, in a group.
+
+To add an option, add a field to the group. The options of a cluster are declared in `studies.executors.base`, those of stored data
+in `tracking.base`.
+"""
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fa_registry import process_ownership
-from fa_registry.errors import UsageError
+from fa_registry.errors import InvalidFields, UsageError
+from fa_registry.option_table import MISSING, nested, option
+from fa_registry.studies import study_variants
+from fa_registry.studies.executors import CATALOG
+from fa_registry.studies.executors.base import SILENCE, ClusterOptions
+from fa_registry.tracking.base import RetentionOptions
 
 if TYPE_CHECKING:
     from fa_registry.studies.study import Study, StudyFile
 
 AUTO = "auto"
+MOST_THREADS = 1024
+
+
+def settings(pairs: Iterable[str]) -> dict[str, str]:
+    """Return the values of the `--set name=value,…` options by name.
+
+    Raises:
+        InvalidFields: an option is not of the form NAME=VALUE.
+    """
+    split = [pair.partition("=") for text in pairs for pair in text.split(",") if pair]
+    problems = [f"--set {name}: expected NAME=VALUE" for name, separator, _ in split if not separator]
+    if problems:
+        raise InvalidFields("settings", problems)
+    return {name: value for name, _, value in split}
+
+
+def thresholds(pairs: Iterable[str]) -> dict[str, float]:
+    """Return the thresholds of the `--threshold RULE=NUMBER` options by rule code.
+
+    Raises:
+        InvalidFields: an option is not of the form RULE=NUMBER, or a rule occurs twice.
+    """
+    limits: dict[str, float] = {}
+    problems = []
+    for pair in pairs:
+        rule, _, number = pair.partition("=")
+        try:
+            value = float(number)
+        except ValueError:
+            value = math.nan
+        if not rule.strip() or not math.isfinite(value):
+            problems.append(f"--threshold {pair}: expected RULE=NUMBER, e.g. D1=100")
+        elif rule.strip() in limits:
+            problems.append(f"--threshold {pair}: {rule.strip()} is given twice")
+        limits[rule.strip()] = value
+    if problems:
+        raise InvalidFields("thresholds", problems)
+    return limits
+
+
+device_option = partial(
+    option,
+    AUTO,
+    "Device: auto, cuda, cuda:N or cpu; auto uses CUDA if CUDA is available.",
+    completes=("auto", "cuda", "cpu"),
+)
+threads_option = partial(option, 1, bounds=(1, MOST_THREADS))
+edition_option = partial(
+    option,
+    "",
+    "Edition (rules) to judge by: a name, or the path of a .toml file [the study's edition].",
+    completes="editions",
+)
+executor_option = partial(
+    option,
+    "",
+    f"Executor: {', '.join(CATALOG.builtin_names())}, or the name of a plug-in [chosen for this machine].",
+    metavar="NAME",
+    completes="executors",
+)
+# the commands that recompute runs, and those that only do so on request
+measuring_jobs = partial(
+    option,
+    0,
+    "Number of processes that recompute runs in parallel [one per core, if this saves time].",
+    metavar="N",
+)
+
+
+@dataclass(frozen=True)
+class SpecOptions:
+    """Specification of one run, as the user typed it."""
+
+    method: str = option("", "Method (credit rule), see `list methods`.", completes="methods")
+    architecture: str = option("resmlp", "Network, see `list architectures`.", completes="architectures")
+    dataset: str = option("digits", "Data set, see `list datasets`.", completes="datasets")
+    seed: int | str = option("", "Seed of the run, an integer; required.")
+    epochs: int | str = option(100, "Number of epochs.")
+    penalty: float | str = option(0, "Strength λ of the residual penalty; 0: no penalty.")
+    control: str = option(
+        "none",
+        "Control to train: none, frozen, shallow, or ladder_K (only the last K blocks are trained).",
+        completes=("none", "frozen", "shallow", "ladder_"),
+    )
+    settings: Mapping[str, Any] = option(
+        None,
+        "New values of recipe fields (learning_rate=…) and of options (architecture.d_hidden=…, method.…).",
+        "--set",
+        python='New values of recipe fields and of options by name, for example {"learning_rate": 0.1, '
+        '"architecture.d_hidden": 128}.',
+        pairs=settings,
+        metavar="NAME=VALUE,…",
+    )
+    study: str = option("", "Tag the run as part of a study.", completes="studies")
+    threads: int = threads_option("Number of CPU threads. The last bits of results depend on this number.")
+    device: str = device_option()
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Fields of a run specification, with options grouped by method and architecture."""
+        names = ("method", "architecture", "dataset", "seed", "epochs", "penalty", "control", "device")
+        raw: dict[str, Any] = {name: getattr(self, name) for name in names}
+        raw |= {"method_options": {}, "architecture_options": {}}
+        for name, value in self.settings.items():
+            owner, dot, option_name = name.partition(".")
+            if dot and f"{owner}_options" in raw:
+                raw[f"{owner}_options"][option_name] = value
+            else:
+                raw[name] = value
+        return raw
+
+
+@dataclass(frozen=True)
+class CheckpointOptions(SpecOptions):
+    """Specification and origin of a checkpoint that another program trained."""
+
+    method: str = option("", "Method that trained the checkpoint, see `list methods`.", completes="methods")
+    epochs: int | str = option("", "Number of epochs of the training; required.")
+    threads: int = threads_option("Number of CPU threads for the measurements.")
+    feedback: str = option("", "Feedback B_1..B_L of the training. Without this file, Γ is N/A.", metavar="FILE")
+    frozen_accuracy: str = option(
+        "",
+        "Test accuracy (0..1) of the frozen control, if the store has no control of this setting. The value is not verified, "
+        "so the verdict is WARN at best.",
+        metavar="FRACTION",
+    )
+    name: str = option("", "Name of the new run in the store.")
+    force: bool = option(False, "Adopt the checkpoint again even if the store already has a run of this checkpoint.")
+    strict: bool = option(
+        False,
+        "Print the command of an audit that judges like the published code (FAIL if any rule fires). Nothing is judged now.",
+    )
+
+
+@dataclass(frozen=True)
+class StudyOverrides:
+    """Values that replace those in a study's file, for training and for selecting runs."""
+
+    epochs: int | str = option("", "Number of epochs, instead of the number in the study.")
+    seeds: tuple[Any, ...] = option((), "Seeds, instead of the seeds in the study.", is_list=True, metavar="S,S,…")
+    data: str = option(
+        "",
+        f"Replace the study's image data set: {study_variants.RULE}.",
+        "--replace-dataset",
+        metavar="NAME",
+        completes="datasets",
+    )
+    scale: float | str = option(
+        "", f"Scale the study's number of epochs: {study_variants.SCALING}. Not with --epochs.", metavar="F"
+    )
+    device: str = device_option()
+
+    @property
+    def by_name(self) -> dict[str, Any]:
+        """The values by field name, as `studies.study.load_study` takes them."""
+        return {**vars(self), "seeds": list(self.seeds)}
 
 
 @dataclass(frozen=True)
@@ -25,16 +191,27 @@ class RunSelector:
     The file of the study is read only once, at the first access.
 
     Attributes:
-        study: the name of a built-in study, or the path of a study.toml or of its folder.
-        experiment: name of an MLflow experiment.
-        run_ids: ids of single runs, or the first characters of ids.
         overrides: values that replace those in the study's file, see studies.study.load_study.
     """
 
-    study: str = ""
-    experiment: str = ""
-    run_ids: tuple[str, ...] = ()
-    overrides: Mapping[str, Any] = field(default_factory=dict)
+    study: str = option(
+        "",
+        "Select all runs of a study, according to its current study.toml.",
+        python="Select all runs of a study: the name of a built-in study, or the path of a study.toml or of its folder.",
+        metavar="NAME",
+        completes="studies",
+    )
+    experiment: str = option("", "Select all runs of an experiment.")
+    run_ids: tuple[str, ...] = option(
+        (),
+        "Select one run; repeatable.",
+        "--run",
+        python="Select single runs by their ids, or the first characters of ids.",
+        is_list=True,
+        repeats=True,
+        metavar="ID",
+    )
+    overrides: Mapping[str, Any] = nested(StudyOverrides, lambda overrides: overrides.by_name)
 
     @property
     def ways(self) -> list[str]:
@@ -77,39 +254,87 @@ class RunSelector:
 
 
 @dataclass(frozen=True)
-class JudgingOptions:
-    """Options that decide how runs are judged: editions, thresholds and waivers.
+class TrainingOptions:
+    """Options of training: stop rules, stored data, time limits, and runs that the store already has."""
 
-    Attributes:
-        edition: the only edition to judge by. If `edition` and `editions` are empty, the study's edition is used.
-        editions: several editions to judge by, instead of `edition`; see editions.chosen_editions.
-        thresholds: rule code → threshold that replaces the threshold of the leading edition.
-        waivers: path of a waiver file. If empty, the file that the study names is used, if the study names one.
-        strict: whether to judge by the edition of the published code, rules.STRICT. Then no other edition may be given.
-    """
-
-    edition: str = ""
-    editions: tuple[str, ...] = ()
-    thresholds: Mapping[str, float] = field(default_factory=dict)
-    waivers: str = ""
-    strict: bool = False
+    edition: str = edition_option()
+    stop_on: tuple[str, ...] = option(
+        (),
+        "End a run at the first epoch at which one of these rules fires. The run then has the status stopped_early.",
+        is_list=True,
+        metavar="RULE,…",
+    )
+    keep: RetentionOptions = nested(RetentionOptions)
+    silence: int | str = option(
+        SILENCE,
+        "Kill a worker process that finishes no epoch for this many seconds (0: never).",
+        "--hang-timeout",
+        metavar="SECONDS",
+    )
+    lease: int | str = option(
+        process_ownership.LEASE,
+        "Seconds without a heartbeat after which a run on another machine counts as abandoned and may be retrained.",
+        "--heartbeat-timeout",
+        metavar="SECONDS",
+    )
+    force: bool = option(False, "Retrain runs that are already complete.")
+    keep_trained: bool = option(
+        False,
+        "Keep finished runs although they were trained with other code than the installed code.",
+        "--accept-old-code",
+    )
 
 
 @dataclass(frozen=True)
-class Cluster:
-    """Resources that an executor requests from a cluster, as the user typed them.
+class ExecutorOptions:
+    """Executor of many jobs, and what it requests from a cluster."""
 
-    Attributes:
-        address: address of the cluster.
-        cpus: number of CPU cores for one run.
-        gpus: fraction of one GPU for one run. If empty, 1/8 is requested for runs that train on a GPU.
-        memory: memory for one run, e.g. `4GiB`. If empty, no memory is reserved.
-    """
+    jobs: int | str = option(
+        0,
+        "Number of simultaneous runs: on a CPU one process per run [one per core], on a GPU all in one process [8].",
+        metavar="N",
+    )
+    executor: str = executor_option()
+    cluster: ClusterOptions = nested(ClusterOptions)
 
-    address: str = ""
-    cpus: str | float = 1
-    gpus: str | float = ""
-    memory: str | int = ""
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """Options for a study that is only planned."""
+
+    dry_run: bool = option(False, "Print which runs would be trained; train and write nothing.")
+    no_probe: bool = option(False, "No effect; no training step is timed.", "--no-timing", hidden=True)
+
+
+@dataclass(frozen=True)
+class JudgingOptions:
+    """Options that decide how runs are judged: editions, thresholds and waivers."""
+
+    edition: str = edition_option()
+    editions: tuple[str, ...] = option(
+        (),
+        "Several editions to judge by. If the study's edition is one of them, it is the leading edition.",
+        is_list=True,
+        metavar="E,E,…",
+        completes="editions",
+    )
+    thresholds: Mapping[str, float] = option(
+        None,
+        "Change the threshold of a rule of the leading edition, which is then marked as modified. Repeatable.",
+        "--threshold",
+        python="Mapping from a rule to a number that replaces its threshold in the leading edition, which is then marked as "
+        "modified.",
+        pairs=thresholds,
+        metavar="RULE=NUMBER",
+    )
+    waivers: str = option(
+        "",
+        "TOML file of waivers: findings that are not counted, with reasons [the file that the study names].",
+        metavar="FILE",
+    )
+    strict: bool = option(
+        False, "Judge like the published code: FAIL if any rule fires. Short for --edition 2026-05:strict."
+    )
 
 
 @dataclass(frozen=True)
@@ -117,25 +342,34 @@ class RemeasureOptions:
     """Options that decide whether and how the metrics of runs are recomputed.
 
     Attributes:
-        trust_logged: whether to use the logged metrics without recomputing them. File digests are still checked.
-        jobs: number of processes that recompute runs. 0 means one process per core, if this saves time.
-        replay: which training steps are replayed: `auto`, `all`, `off`, or a number of steps of every run.
         device: GPU that recomputes runs that were trained on a GPU, e.g. `cuda:1`.
         executor: executor that recomputes the runs. If empty, the runs are recomputed on this machine.
-        cluster: resources to request from the executor's cluster.
-        factories: trusted functions that build the models of user-supplied loops, see workflows.user_loops.
-        nonce: hexadecimal digits that determine which runs `auto` replays completely. If empty, a random nonce is used.
         whole: ids of the runs to replay completely, or None if these runs were not chosen yet.
     """
 
-    trust_logged: bool = False
-    jobs: str | int = 0
-    replay: str | int = AUTO
-    device: str = AUTO
-    executor: str = ""
-    cluster: Cluster = Cluster()
-    factories: tuple[str, ...] = ()
-    nonce: str = ""
+    trust_logged: bool = option(False, "Judge the logged metrics without recomputing them.")
+    jobs: str | int = measuring_jobs()
+    replay: str | int = option(
+        AUTO,
+        "Training steps to replay. auto: all steps of one run per group and of every frozen control, 8 steps of each "
+        "remaining run; all: all steps of every run; N: the first N steps of every run; off: none.",
+        metavar="N|auto|all|off",
+    )
+    nonce: str = option(
+        "", "Nonce of an earlier audit, to replay the same runs completely [a new random nonce].", metavar="HEX"
+    )
+    factories: tuple[str, ...] = option(
+        (),
+        "Trusted function that builds the model of a user-supplied training loop, to recompute the runs of this loop; repeatable.",
+        "--factory",
+        python="Trusted functions that build the models of user-supplied loops, to recompute the metrics of their runs.",
+        is_list=True,
+        repeats=True,
+        metavar="PACKAGE.MODULE:FUNCTION",
+    )
+    executor: str = executor_option()
+    cluster: ClusterOptions = nested(ClusterOptions)
+    device: str = device_option()
     whole: frozenset[str] | None = None
 
 
@@ -143,18 +377,41 @@ LOGGED = RemeasureOptions(trust_logged=True)
 
 
 @dataclass(frozen=True)
+class RecomputeOptions:
+    """Whether a command that uses logged metrics recomputes them first."""
+
+    recompute: bool = option(
+        False,
+        "Recompute the metrics of every run first, or use the logged metrics [--trust-logged].",
+        "--recompute/--trust-logged",
+        python="Recompute the metrics of every run first, instead of using the logged metrics.",
+    )
+    jobs: int | str = measuring_jobs()
+    device: str = device_option()
+
+    @property
+    def measuring(self) -> RemeasureOptions:
+        return RemeasureOptions(not self.recompute, self.jobs, device=self.device)
+
+
+@dataclass(frozen=True)
+class ComparisonOptions(RecomputeOptions):
+    """Options of the command `compare`."""
+
+    setting: str = option("", "Only settings whose name contains this text.", metavar="TEXT")
+
+
+@dataclass(frozen=True)
 class StoreLocation:
-    """Location of runs and of data sets.
+    """Location of runs and of data sets."""
 
-    Attributes:
-        store: MLflow tracking URI.
-        experiment: name of the experiment for new runs.
-        data_root: folder with the files of data sets.
-    """
-
-    store: str = ""
-    experiment: str = ""
-    data_root: str = ""
+    store: str = option(
+        "",
+        "MLflow tracking URI of the store [MLFLOW_TRACKING_URI, else sqlite:///mlflow.db].",
+        metavar="URI",
+    )
+    experiment: str = option("", "MLflow experiment in which new runs are created [fa_registry].")
+    data_root: str = option("", "Folder that contains the files of the data sets.")
 
     @property
     def root(self) -> Path | None:
@@ -163,19 +420,50 @@ class StoreLocation:
 
 @dataclass(frozen=True)
 class ReportOutput:
-    """Folder in which pages are written, and the user's templates.
+    """Folder in which pages are written, and the user's templates."""
 
-    Attributes:
-        out: output folder.
-        templates: folder of the user's templates. A template replaces the built-in template with the same file name.
-    """
-
-    out: str = "reports"
-    templates: str = ""
+    out: str = option("reports", "Folder to which the pages are written.")
+    templates: str = option(
+        "",
+        "Folder of your templates. Each replaces the built-in template with the same file name. Templates run in a sandbox.",
+        metavar="DIR",
+    )
 
     @property
     def own_templates(self) -> Path | None:
         return Path(self.templates) if self.templates else None
+
+
+@dataclass(frozen=True)
+class AnalysisOutput(ReportOutput):
+    """Folder in which the results of analyses are written."""
+
+    out: str = option("reports/analyses", "Folder for the JSON, CSV and PNG files.")
+
+
+@dataclass(frozen=True)
+class AuditSource:
+    """The audit in a store whose pages are rendered again."""
+
+    study: str = option("", "Use the newest audit of this study in the store.", metavar="NAME", completes="studies")
+
+
+@dataclass(frozen=True)
+class BundleOptions:
+    """Content of a bundle."""
+
+    study: str = option(MISSING, "Study whose newest audit is written.", metavar="NAME", completes="studies")
+    out: str = option("", "Path of the bundle [NAME.fa.zip].", metavar="FILE")
+    light: bool = option(False, "Omit weights and feedback. Then metrics cannot be recomputed.")
+    sign: str = option("", "Sign the bundle with the private Ed25519 key in this PEM file.", metavar="KEY")
+    licence: str = option("", "Licence of the content, e.g. CC-BY-4.0 [no licence].", metavar="SPDX")
+
+
+@dataclass(frozen=True)
+class SignerOptions:
+    """The expected signer of a bundle."""
+
+    key: str = option("", "Public key (PEM file) that must have signed the bundle.", metavar="PUBLIC")
 
 
 def checked_pages(pages: ReportOutput, problems: list[str]) -> None:
@@ -207,36 +495,3 @@ def _try_writing(out: Path) -> None:
         raise UsageError(f"expected a folder, found the file {existing_folder}; name another folder") from error
     except OSError as error:
         raise UsageError(f"{out} cannot be written to: {error.strerror}; name another folder") from error
-
-
-def as_list(names: Any) -> tuple[Any, ...]:
-    """Return a tuple of names or numbers.
-
-    Args:
-        names: a comma-separated string, a single value, or an iterable of values.
-    """
-    if isinstance(names, str):
-        return tuple(name.strip() for name in names.split(",") if name.strip())
-    return tuple(names) if isinstance(names, Iterable) else (names,)
-
-
-def overrides(epochs: Any = "", seeds: Any = (), device: str = "", data: str = "", scale: Any = "") -> dict[str, Any]:
-    """Return the values that replace those in a study's file, by field name."""
-    return {"epochs": epochs, "seeds": list(as_list(seeds)), "device": device, "data": data, "scale": scale}
-
-
-def spec_fields(fields: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a run specification, with options grouped by method and architecture.
-
-    Args:
-        fields: fields of the specification by name.
-        settings: additional fields, or options such as `architecture.d_hidden` or `method.NAME`, by name.
-    """
-    raw: dict[str, Any] = {**fields, "method_options": {}, "architecture_options": {}}
-    for name, value in settings.items():
-        owner, dot, option = name.partition(".")
-        if dot and f"{owner}_options" in raw:
-            raw[f"{owner}_options"][option] = value
-        else:
-            raw[name] = value
-    return raw

@@ -6,8 +6,7 @@ import dataclasses
 import getpass
 import re
 import shlex
-import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -192,7 +191,6 @@ def _reference(edition: str) -> EditionReference:
 def run_promote(
     run: str,
     name: str = "",
-    aliases: Sequence[str] = (),
     edition: str = "",
     despite: str | None = None,
     author: str = "",
@@ -206,7 +204,6 @@ def run_promote(
     Args:
         run: run id, or the first characters of it.
         name: name of the registered model. If empty, the name is made from method and setting.
-        aliases: aliases to set in addition to the alias of the verdict.
         edition: edition whose verdict decides whether the run may be promoted. If empty, this is the leading edition of the
             newest audit.
         despite: reason to promote a run whose verdict is FAIL or INCOMPLETE.
@@ -219,13 +216,12 @@ def run_promote(
         IntegrityError: a file or a metric differs from what was recorded.
         StoreError: the store cannot be used.
     """
-    check_text(name, aliases, despite)
+    check_text(name, despite)
     tracker = open_tracker(location.store, create=False, write=True)
     stored = tracker.get(expand_run_id(tracker, run))
     check_finished(stored)
     audit_run_id, opinions = verdicts_by_edition(tracker, stored, edition)
     deciding = opinions[0]
-    check_aliases(aliases, deciding)
     reason = check_override(stored, deciding, despite, author)
     record = verified(tracker, stored, location.root)  # slow, therefore after the cheap checks
     card = _card(record, opinions, audit_run_id, reason)
@@ -242,7 +238,7 @@ def run_promote(
     is_alias_taken = existing_version and any(
         main_alias in registered.aliases for registered in versions
     )  # no version has the alias if an earlier promotion was killed
-    new_aliases = tuple(dict.fromkeys([*([] if is_alias_taken else [main_alias, *origin_aliases]), *aliases]))
+    new_aliases = () if is_alias_taken else tuple(dict.fromkeys([main_alias, *origin_aliases]))
     for alias in new_aliases:
         registry.set_alias(version, alias)
     return Promotion(
@@ -341,33 +337,25 @@ def _tags(card: ModelCard, spec: RunSpec) -> dict[str, str]:
     return {tag: value for tag, value in tags.items() if value}
 
 
-# Checks before anything is written: whether a run may be promoted, and under which name and aliases.
+# Checks before anything is written: whether a run may be promoted, and under which name.
 
 
 NAME = re.compile(
     r"[A-Za-z0-9][\w.+=() -]{0,199}", re.ASCII
 )  # MLflow refuses / and :, its queries cannot escape a quote
-ALIAS = re.compile(r"[\w-]{1,200}", re.ASCII)
-RESERVED = re.compile(r"latest|v\d+", re.IGNORECASE)  # names that MLflow reserves
 ADOPTED = "adopted"  # the alias of a run that was trained elsewhere
-VERDICT_ALIASES = ("pass", "warn", "fail", "incomplete", "control", ADOPTED)
 NEEDS_REASON = ("fail", "incomplete")  # missing evidence is never a pass
 SPEAKS_AGAINST = ("fail", "error", "not_applicable")
 MAX_REASON = 1000  # characters, so that a description that begins with it has space for the verdict too
 
 
-def check_text(name: str, aliases: Sequence[str], despite: str | None) -> None:
-    """Raise InvalidFields if the name, an alias or the reason is invalid for any run."""
+def check_text(name: str, despite: str | None) -> None:
+    """Raise InvalidFields if the name or the reason is invalid for any run."""
     problems = []
     if name and not NAME.fullmatch(name):
         problems.append(
             f"name: expected at most 200 letters, digits, spaces and _.+=()-, beginning with a letter or digit, found {name!r}"
         )
-    for alias in aliases:
-        if not ALIAS.fullmatch(alias) or RESERVED.fullmatch(alias):
-            problems.append(
-                f"alias: expected letters, digits, _ and -, but no reserved name such as latest or v3, found {alias!r}"
-            )
     if despite is not None and not despite.strip():
         problems.append("despite: expected a reason, found none")
     if despite and len(despite) > MAX_REASON:
@@ -439,26 +427,6 @@ def check_override(run: StoredRun, opinion: Opinion, reason: str | None, author:
     return PromotionOverride(reason.strip(), author or _user())
 
 
-def check_aliases(aliases: Sequence[str], deciding: Opinion) -> None:
-    """Raise InvalidFields if an alias names a verdict that is not the model's verdict.
-
-    If the deciding edition is not built in, all names of verdicts are refused as aliases.
-    """
-    verdict, is_user_edition = deciding.verdict, provenance_of(deciding.edition) != SHIPPED
-    false_aliases = [
-        alias
-        for alias in aliases
-        if alias.lower() in VERDICT_ALIASES and (is_user_edition or alias.lower() != verdict.outcome)
-    ]
-    if false_aliases:
-        by_edition = f" by {describe_edition(deciding.edition)}" if is_user_edition else ""
-        problems = [
-            f"alias: {alias!r} is a verdict, but the verdict of this run is {verdict.label}{by_edition}"
-            for alias in false_aliases
-        ]
-        raise InvalidFields("promote", problems)
-
-
 def verdict_alias(deciding: Opinion, adopted: bool = False) -> str:
     """Return the alias for a verdict, e.g. `pass`.
 
@@ -472,7 +440,7 @@ def verdict_alias(deciding: Opinion, adopted: bool = False) -> str:
     outcome = ADOPTED if adopted and outcome not in NEEDS_REASON else outcome
     if provenance_of(edition) == SHIPPED:
         return outcome
-    name = re.sub(r"[^a-z0-9_]+", "-", _ascii(edition.name)).strip("-")[:100]
+    name = re.sub(r"[^a-z0-9_]+", "-", edition.name.lower()).strip("-")[:100]
     return "-".join(part for part in (outcome, name, edition.digest[:DIGEST]) if part)
 
 
@@ -485,11 +453,7 @@ def model_name(spec: RunSpec, setting: str) -> str:
 
 
 def _slug(label: str) -> str:
-    return re.sub(r"[^a-z0-9.]+", "-", _ascii(label)).strip("-.")
-
-
-def _ascii(label: str) -> str:
-    return unicodedata.normalize("NFKD", label).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9.]+", "-", label.lower()).strip("-.")
 
 
 def _user() -> str:

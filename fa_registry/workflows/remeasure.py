@@ -16,7 +16,6 @@ from torch import Tensor
 
 from fa_registry import diagnostics
 from fa_registry.diagnostics.base import Diagnostic
-from fa_registry.disk_spill import SpillFile
 from fa_registry.errors import IntegrityError, Interrupted, RegistryError
 from fa_registry.parallel import usable_cores
 from fa_registry.plugin_registry import IMPORTED
@@ -177,8 +176,7 @@ def _each(
 ) -> list[RemeasuredRun]:
     """Recompute all runs, in groups that import the same third-party packages; workers call `job`."""
     if measuring.trust_logged:
-        spill_file = SpillFile()
-        return [_laid(remeasure_one(tracker, run, measuring, data_root), run, spill_file) for run in runs]
+        return [remeasure_one(tracker, run, measuring, data_root) for run in runs]
     groups: dict[frozenset[str], list[int]] = {frozenset(): []}
     for index, run in enumerate(runs):
         groups.setdefault(_packages(tracker, run, bool(measuring.factories)), []).append(index)
@@ -345,14 +343,15 @@ def _run(
 ) -> list[RemeasuredRun]:
     """Recompute the runs in `processes` workers, which `run_all` (e.g. `run_jobs`) starts."""
     results: dict[int, RemeasuredRun] = {}
-    spill_file = SpillFile()
     title = f"recomputing {len(runs)} runs" + (f", {processes} at a time" if processes > 1 else "")
     with Progress(title, [run.name for run in runs], lambda outcome: outcome.text) as progress:
 
         def receive(event: JobEvent) -> None:
             progress.show(event)
             if event.kind == "done":
-                results[event.index] = _laid(event.value, runs[event.index], spill_file)
+                results[event.index] = dataclasses.replace(
+                    event.value, run=runs[event.index]
+                )  # the worker returned a copy
             elif event.kind == "failed":  # the worker ended without a result
                 error = event.value.strip().splitlines()[-1]
                 results[event.index] = _broken(tracker, runs[event.index], error, event.value)
@@ -361,14 +360,6 @@ def _run(
     if len(results) < len(runs):
         raise Interrupted("stopped while runs were recomputed; no run was judged")
     return [results[index] for index in range(len(runs))]
-
-
-def _laid(outcome: RemeasuredRun, run: StoredRun, spill_file: SpillFile) -> RemeasuredRun:
-    """Return the result after its large fields were written to the spill file."""
-    if outcome.record:
-        spill_file.spill(outcome.record)
-    # the worker returned a copy of `run` that is completely in memory
-    return dataclasses.replace(outcome, run=run)
 
 
 def replay_remark(results: Sequence[RemeasuredRun]) -> Iterator[str]:

@@ -15,12 +15,11 @@ from fa_registry.errors import Interrupted, InvalidFields, UnknownName
 from fa_registry.interrupts import deferred_interrupts
 from fa_registry.metrics import ACCURACY, HEADLINES, Headline
 from fa_registry.parallel import usable_cores
-from fa_registry.process_ownership import LEASE
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import SCHEMA, RunSpec
 from fa_registry.reporting.text.filters import markdown_text
 from fa_registry.studies import executors
-from fa_registry.studies.executors.base import ENDS, SILENCE, Capacity, JobEvent, JobResources
+from fa_registry.studies.executors.base import ENDS, Capacity, JobEvent, JobResources
 from fa_registry.studies.executors.local import stop_on_signal
 from fa_registry.studies.study import Study
 from fa_registry.tasks import task_of
@@ -29,9 +28,8 @@ from fa_registry.tracking.base import StoredRun
 from fa_registry.tracking.lease import HeartbeatMonitor, LeaseHolder, sign
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import runs_by_spec
-from fa_registry.tracking.writer import RetentionOptions
 from fa_registry.training.devices import MOST_PROCESSES, on_device
-from fa_registry.training.run_setup import too_large
+from fa_registry.training.run_setup import unusable
 from fa_registry.training.specs import run_name, setting_label, whole_number
 from fa_registry.workflows.cleanup import close_zombies
 from fa_registry.workflows.cluster_options import asked_resources, check_reach
@@ -39,7 +37,7 @@ from fa_registry.workflows.conformance import cached_conformance, code_changes, 
 from fa_registry.workflows.coordination import StopTagPoller, stopped_by_tag, wait_for_others
 from fa_registry.workflows.data import make_ready
 from fa_registry.workflows.editions import headline_problem, load_or_name
-from fa_registry.workflows.options import Cluster, RunSelector, StoreLocation
+from fa_registry.workflows.options import ExecutorOptions, RunSelector, StoreLocation, TrainingOptions
 from fa_registry.workflows.progress import Progress
 from fa_registry.workflows.rule_monitor import UNWATCHED, MonitoredRules, checked_watch
 from fa_registry.workflows.stores import in_browser, mlflow_page, mlflow_run_in_progress, open_tracker
@@ -103,55 +101,38 @@ class StudyResult:
 def run_study(
     selector: RunSelector,
     location: StoreLocation = StoreLocation(),
-    jobs: str | int = 0,
-    edition: str = "",
-    stop_on: str = "",
-    keep: RetentionOptions = RetentionOptions(),
-    force: bool = False,
-    keep_trained: bool = False,
-    executor: str = "",
-    silence: str | int = SILENCE,
-    lease: str | int = LEASE,
+    training: TrainingOptions = TrainingOptions(),
+    execution: ExecutorOptions = ExecutorOptions(),
     joins: bool = False,
-    cluster: Cluster = Cluster(),
 ) -> StudyResult:
     """Train the specifications of a study that have no finished run and that no other worker is training.
 
     Args:
         selector: the study, with overrides.
         location: the store, the experiment and the folder of data sets.
-        jobs: number of simultaneous runs. 0 means one run per core, or several runs in one process on a GPU.
-        edition: edition whose rules are checked during training. If empty, the study's edition is used.
-        stop_on: comma-separated codes of the rules that end a run, e.g. `D1,D2`.
-        keep: which weights, training states and metric points are stored.
-        force: train all specifications, even if the store has finished runs.
-        keep_trained: keep finished runs that were trained with other code, instead of training them again.
-        executor: name of an executor in studies.executors.CATALOG. If empty, `default_executor` chooses it.
-        silence: a run in a separate process is ended if it completes no epoch in this number of seconds. 0 means never.
-        lease: a run on another machine counts as abandoned if it has no heartbeat for this number of seconds.
         joins: run as one of many workers: begin with a random specification, log no run for the study itself, and do not
             wait for the runs of other workers.
-        cluster: resources to request from the executor's cluster.
 
     Raises:
         InvalidFields: lists all invalid arguments.
         Interrupted: a person stopped the study.
     """
-    study, resources, watch = checked_study(selector, jobs, edition, stop_on, executor, silence, lease, cluster)
-    keep = replace(keep, states=keep.states or study.keep_states)
+    study, resources, watch = checked_study(selector, training, execution)
+    force, lease = training.force, int(training.lease)
+    keep = replace(training.keep, keep_states=training.keep.keep_states or study.keep_states)
     tracker, launcher_run = open_tracker(location.store, location.experiment), "" if joins else mlflow_run_in_progress()
-    result, todo, attempts = _already_there(study, tracker, watch, force, keep_trained)
+    result, todo, attempts = _already_there(study, tracker, watch, force, training.keep_trained)
     make_ready({spec.dataset for spec in todo}, location.root)
     if launcher_run:
-        tracker.adopt(launcher_run, f"study {study.name}", _study_tags(study) | sign(0, int(lease)), {})
+        tracker.adopt(launcher_run, f"study {study.name}", _study_tags(study) | sign(0, lease), {})
     if not todo:
         return _nothing_to_train(study, result, tracker, launcher_run)
     if text := stopped_by_tag(tracker, study.name):
         raise Interrupted(text)
-    if text := kept_text(todo, keep.states):
+    if text := kept_text(todo, keep.keep_states):
         LOG.info("study %s: %s", study.name, text)
     tracker.check_place()
-    training = [
+    jobs = [
         TrainingJob(
             spec,
             tracker.uri,
@@ -161,13 +142,13 @@ def run_study(
             watch=watch,
             conformance=cached_conformance(spec, tracker.uri),
             device=selector.device,
-            lease=int(lease),
+            lease=lease,
             known=ended_among(attempts.get(spec.identity, ())),
             yields=not force,
         )
         for spec in (_rotated_specs(todo) if joins else todo)
     ]
-    _train(training, study, result, resources, executor, tracker, launcher_run, joins)
+    _train(jobs, study, result, resources, execution.executor, tracker, launcher_run, joins)
     return _compared(tracker, result)
 
 
@@ -317,37 +298,30 @@ def _marks(study: Study) -> dict[str, str]:
 
 
 def checked_study(
-    selector: RunSelector,
-    jobs: str | int,
-    edition: str,
-    stop_on: str,
-    executor: str,
-    silence: str | int = SILENCE,
-    lease: str | int = LEASE,
-    cluster: Cluster = Cluster(),
+    selector: RunSelector, training: TrainingOptions, execution: ExecutorOptions
 ) -> tuple[Study, JobResources, MonitoredRules]:
     """Return the study, the resources for training, and the rules to check during training.
 
-    The arguments are the same as those of `run_study`. In the returned resources, `at_once` is 0 if the number of simultaneous
-    runs depends on the machine or the cluster.
+    In the returned resources, `at_once` is 0 if the number of simultaneous runs depends on the machine or the cluster.
 
     Raises:
         InvalidFields: lists all invalid arguments.
     """
+    edition = training.edition
     problems: list[str] = []
     processes, study, watch = 0, None, UNWATCHED
     try:
-        processes = whole_number(jobs, least=0, most=MOST_PROCESSES)
+        processes = whole_number(execution.jobs, least=0, most=MOST_PROCESSES)
     except ValueError as error:
         problems.append(f"jobs: {error}")
-    silence_seconds = parse_seconds("silence", silence, problems)
-    parse_lease(lease, problems)
-    resources = asked_resources(executor, cluster, selector.device, problems)
+    silence_seconds = parse_seconds("silence", training.silence, problems)
+    parse_lease(training.lease, problems)
+    resources = asked_resources(execution.executor, execution.cluster, selector.device, problems)
     try:
         study = selector.as_asked
-        problems += _too_large(study)
+        problems += _unusable(study)
         # an unknown edition must be reported before hours of training
-        watch = checked_watch(edition or study.edition, stop_on, problems)
+        watch = checked_watch(edition or study.edition, ",".join(training.stop_on), problems)
         study_edition = load_or_name(study.edition, problems) if edition else watch.edition
         problems += without_frozen(study, study_edition) + other_task(study, study_edition) if study_edition else []
     except InvalidFields as error:
@@ -359,11 +333,9 @@ def checked_study(
     return study, replace(resources, at_once=processes, silence=silence_seconds), watch
 
 
-def _too_large(study: Study) -> list[str]:
+def _unusable(study: Study) -> list[str]:
     first_specs = [specs[0] for specs in study.settings.values()]
-    return list(
-        dict.fromkeys(text for spec in first_specs for text in too_large(spec, datasets.get(spec.dataset).card))
-    )
+    return list(dict.fromkeys(text for spec in first_specs for text in unusable(spec)))
 
 
 def _train_all(

@@ -12,18 +12,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from fa_registry import architectures, datasets, diagnostics, jsonio, methods
+from fa_registry import diagnostics, jsonio
 from fa_registry.diagnostics.base import Diagnostic, Measured
-from fa_registry.disk_spill import replace_fields
 from fa_registry.errors import Interrupted, RegistryError
-from fa_registry.plugin_registry import IMPORTED, Catalog, Location, source_digest
+from fa_registry.plugin_registry import IMPORTED, Location, source_digest
 from fa_registry.protocol.integrity import compare, with_checks
-from fa_registry.records import Check, Integrity, Measurements, RunRecord, RunSpec
+from fa_registry.records import Check, Integrity, Measurements, RunRecord
 from fa_registry.studies.executors.base import JobEvent
 from fa_registry.studies.executors.local import stop_on_signal
 from fa_registry.studies.worker_processes import run_in_subprocess, supervise
 from fa_registry.tracking.base import StoredRun
+from fa_registry.training.code_fingerprint import plugins_of
 from fa_registry.training.measuring import without_built_in
+from fa_registry.workflows.conformance import sealed_code
 
 SUBJECT = "third-party metrics"
 CARDS_SECONDS = 600.0  # limit for importing all third-party diagnostics
@@ -89,7 +90,7 @@ def with_third_party(record: RunRecord, logged: Measurements, extra: Measurement
             )
         ),
     )
-    return replace_fields(record, measurements=measurements, integrity=integrity)
+    return dataclasses.replace(record, measurements=measurements, integrity=integrity)
 
 
 def third_party_part(measurements: Measurements) -> Measurements:
@@ -126,10 +127,10 @@ def _cards_there() -> str:
     return jsonio.canonical({f"diagnostics/{name}": member.card for name, member in usable_members().items()})
 
 
-def packages_remark(specs: Iterable[RunSpec]) -> Iterator[str]:
+def packages_remark(records: Iterable[RunRecord]) -> Iterator[str]:
     """Yield one remark per third-party package whose code an audit of these runs imported."""
     modules = dict(IMPORTED)
-    for location in _locations(specs):
+    for location in _locations(records):
         modules.setdefault((location.package, location.version), location.module)
     for (package, version), module in sorted(modules.items()):
         try:
@@ -139,16 +140,11 @@ def packages_remark(specs: Iterable[RunSpec]) -> Iterator[str]:
         yield f"Code of another package was imported: {package} {version}, SHA-256 of its files {digest}."
 
 
-def _locations(specs: Iterable[RunSpec]) -> Iterator[Location]:
+def _locations(records: Iterable[RunRecord]) -> Iterator[Location]:
     """Yield the locations of the third-party plug-ins of these runs, and of all third-party diagnostics."""
-    plugins: set[tuple[Catalog, str]] = set()
-    for spec in specs:
-        plugins |= {
-            (methods.CATALOG, spec.method),
-            (architectures.CATALOG, spec.architecture),
-            (datasets.CATALOG, spec.dataset.partition(":")[0]),
-        }
-    plugins |= {(diagnostics.CATALOG, name) for name in diagnostics.CATALOG.third_party()}
+    plugins = {(diagnostics.CATALOG, name) for name in diagnostics.CATALOG.third_party()}
+    for record in records:
+        plugins |= plugins_of(record.spec, sealed_code(record.provenance))
     for catalog, name in plugins:
         with suppress(RegistryError):  # a plug-in that is not installed was not imported
             location = catalog.location(name)

@@ -23,7 +23,8 @@ from fa_registry.errors import InvalidFields, UsageError, unknown_name_text
 from fa_registry.metrics import ACCURACY, HEADLINES, TOKEN_LOSS, Headline, label_of
 from fa_registry.records import Measurements, Reading, RunSpec
 from fa_registry.text_safety import name_problem
-from fa_registry.tracking.writer import RetentionOptions, RunWriter
+from fa_registry.tracking.base import RetentionOptions
+from fa_registry.tracking.writer import RunWriter
 from fa_registry.training.frozen import blocks_to_freeze, frozen_blocks, frozen_control
 from fa_registry.training.input_validation import Checks
 from fa_registry.training.loop import EpochRow, TrainingOutcome, has_diverged
@@ -72,7 +73,8 @@ class TrackedRun:
         self.done = 0
 
     @property
-    def _headline(self) -> Headline:
+    def headline(self) -> Headline:
+        """The main metric of the run's task: the accuracy, or the loss per token."""
         return HEADLINES[self._task.task.card.headline]
 
     @property
@@ -132,16 +134,16 @@ class TrackedRun:
         checks.fractions(test_accuracy=test_accuracy)
         given = {ACCURACY: test_accuracy, TOKEN_LOSS: test_loss}
         checks.problems += [
-            f"{label_of(other.name)}: expected the {label_of(self._headline.name)}, the main metric of this run"
+            f"{label_of(other.name)}: expected the {label_of(self.headline.name)}, the main metric of this run"
             for other, value in given.items()
-            if value is not None and other != self._headline
+            if value is not None and other != self.headline
         ]
         checks.problems += [unknown_name_text("metric", name, FIGURES) for name in figures if name not in FIGURES]
         checks.limits(**{name: value for name, value in figures.items() if name in FIGURES and not _is_number(value)})
         checks.finish()
         reported = {name: Reading.of(value) for name, value in figures.items()}
-        if given[self._headline] is not None:
-            reported[self._headline.name] = Reading.of(float(given[self._headline]))
+        if given[self.headline] is not None:
+            reported[self.headline.name] = Reading.of(float(given[self.headline]))
         row = EpochRow(self.done + 1, self._measured(reported, self.done + 1))
         self._receive(row)
         self.done = row.epoch
@@ -179,7 +181,7 @@ class TrackedRun:
             elif status == "complete" and self.done != spec.epochs:
                 status = "stopped_early"
             reported = {
-                name: reading for name, reading in last.scalars.items() if name in (*FIGURES, self._headline.name)
+                name: reading for name, reading in last.scalars.items() if name in (*FIGURES, self.headline.name)
             }
             final = self._task.with_conventions(self._measured(reported, None, MOMENTS), self._source)
             self._writer.complete(TrainingOutcome(status, self.done, final, stepping="a loop of its author's own"))
@@ -212,7 +214,7 @@ class TrackedRun:
         if self._objection and self._objection not in self._logged:
             self._logged.append(self._objection)
             LOG.warning("%s", self._objection)
-        headline = self._headline.name
+        headline = self.headline.name
         reported = {headline: Reading(None, NOT_GIVEN.format(label_of(headline))), **reported}
         return dataclasses.replace(measurements, scalars=dict(sorted({**measurements.scalars, **reported}.items())))
 
@@ -302,7 +304,7 @@ def track(
     rule = UserCreditRule("track", model, None if frozen else credit, fresh, DRAWS)
     tracker = open_tracker(store, experiment)
     rows = EpochJournal(registry_folder(tracker.uri) / "own_loops", spec, resume)
-    keep = RetentionOptions(checkpoint_every, RetentionOptions().points if epochs else 0)
+    keep = RetentionOptions(checkpoint_every, points=RetentionOptions().points if epochs else 0)
     freezing = frozen_control(network, frozen) if control else None
     return TrackedRun(
         setup, network, rule, lambda: RunWriter(tracker, setup, study, keep=keep, open_end=not epochs), rows, freezing

@@ -16,11 +16,11 @@ from fa_registry.metrics import headline_of, table
 from fa_registry.process_ownership import LEASE
 from fa_registry.records import RunSpec
 from fa_registry.studies import executors
-from fa_registry.studies.executors.base import ENDS, SILENCE, JobEvent, JobResources
+from fa_registry.studies.executors.base import ENDS, ClusterOptions, JobEvent, JobResources
 from fa_registry.studies.executors.local import stop_on_signal
 from fa_registry.text_safety import name_problem
 from fa_registry.tracking import schema
-from fa_registry.tracking.base import StoredRun, Tracker, newest_first
+from fa_registry.tracking.base import RetentionOptions, StoredRun, Tracker, newest_first
 from fa_registry.tracking.lease import (
     LONGEST,
     SHORTEST,
@@ -33,12 +33,12 @@ from fa_registry.tracking.lease import (
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.resume_upload import KeptState
 from fa_registry.tracking.store_errors import refused
-from fa_registry.tracking.writer import RetentionOptions, RunWriter
+from fa_registry.tracking.writer import RunWriter
 from fa_registry.training.code_fingerprint import FIRST, fingerprint, runs_others_code
 from fa_registry.training.devices import device_of, on_device
 from fa_registry.training.loop import EpochRow, TrainingOutcome, train_epochs
 from fa_registry.training.resume import ResumeFile
-from fa_registry.training.run_setup import RunSetup, build_setup, check_room, too_large
+from fa_registry.training.run_setup import RunSetup, build_setup, check_room, unusable
 from fa_registry.training.specs import parse_spec, run_name, whole_number
 from fa_registry.training.trainer import Trainer
 from fa_registry.training.trainer_state import kept_bytes, kept_epochs
@@ -48,7 +48,7 @@ from fa_registry.workflows.conformance import cached_conformance, code_changes, 
 from fa_registry.workflows.coordination import StopTagPoller, StudySnapshot, stopped_by_tag, wait_for_others
 from fa_registry.workflows.data import make_ready
 from fa_registry.workflows.editions import study_edition
-from fa_registry.workflows.options import Cluster, StoreLocation
+from fa_registry.workflows.options import SpecOptions, StoreLocation, TrainingOptions
 from fa_registry.workflows.progress import Progress, joined
 from fa_registry.workflows.rule_monitor import UNWATCHED, Monitor, MonitoredRules, checked_watch, fired_text
 from fa_registry.workflows.stores import in_browser, mlflow_page, mlflow_run_in_progress, open_tracker, registry_folder
@@ -401,54 +401,37 @@ class TrainResult:
 
 
 def run_train(
-    fields: Mapping[str, Any],
+    options: SpecOptions,
     location: StoreLocation = StoreLocation(),
-    study: str = "",
-    edition: str = "",
-    stop_on: str = "",
-    threads: int = 1,
-    keep: RetentionOptions = RetentionOptions(),
-    force: bool = False,
-    keep_trained: bool = False,
+    training: TrainingOptions = TrainingOptions(),
     executor: str = "",
-    silence: str | int = SILENCE,
-    lease: str | int = LEASE,
 ) -> TrainResult:
     """Train one specification, if the store has no finished run of it.
 
     If the finished run was trained with other code, the specification is trained again, except with `keep_trained`.
 
     Args:
-        fields: fields of the run specification, as the user typed them.
         location: the store, the experiment and the folder of data sets.
-        study: name of the study for the run's tag.
-        edition: edition whose rules are checked during training. If empty, the study's edition is used.
-        stop_on: comma-separated codes of the rules that end the run, e.g. `D1,D2`.
-        threads: number of CPU threads.
-        keep: which weights, training states and metric points are stored.
-        force: train even if the store has a finished run.
-        keep_trained: keep a finished run that was trained with other code.
         executor: name of an executor in studies.executors.CATALOG. If empty, `default_executor` chooses it.
-        silence: seconds without a finished epoch after which a run in a separate process is ended; 0 means never.
-        lease: seconds without a heartbeat after which a run on another machine counts as abandoned.
 
     Raises:
         InvalidFields: lists all invalid arguments. Nothing was written.
         RegistryError: training failed. The message contains the traceback.
     """
-    spec, watch, resources = _checked(fields, edition, stop_on, study, executor, silence, threads, lease)
+    study, keep, force = options.study, training.keep, training.force
+    spec, watch, resources = _checked(options, training, executor)
     tracker = open_tracker(location.store, location.experiment)
     attempts = [] if force else tracker.search({schema.TAG_SPEC: spec.identity})
     existing_run = newest_finished(attempts, spec, watch)
     changed = code_changes(tracker, existing_run, spec) if existing_run else ()
-    log_code_changes({run_name(spec): changed} if changed else {}, keep_trained)
-    if existing_run and (keep_trained or not changed):
+    log_code_changes({run_name(spec): changed} if changed else {}, training.keep_trained)
+    if existing_run and (training.keep_trained or not changed):
         return _there(tracker, existing_run, changed)
     if text := study and stopped_by_tag(tracker, study):
         raise Interrupted(text)
     tracker.check_place()
     make_ready([spec.dataset], location.root)
-    if text := kept_text([spec], keep.states):
+    if text := kept_text([spec], keep.keep_states):
         LOG.info("%s %s", run_name(spec), text)
     job = TrainingJob(
         spec,
@@ -456,13 +439,13 @@ def run_train(
         experiment_id=tracker.experiment_id,
         study=study,
         adopt=mlflow_run_in_progress(),
-        threads=threads,
+        threads=options.threads,
         keep=keep,
         data_root=location.data_root,
         watch=watch,
         conformance=cached_conformance(spec, tracker.uri),
-        device=str(fields.get("device", "")),
-        lease=int(lease),
+        device=options.device,
+        lease=int(training.lease),
         known=ended_among(attempts),
         yields=not force,
     )
@@ -498,34 +481,28 @@ def _trained_by(executor: str, job: TrainingJob, resources: JobResources, tracke
 
 
 def _checked(
-    fields: Mapping[str, Any],
-    edition: str,
-    stop_on: str,
-    study: str,
-    executor: str,
-    silence: str | int,
-    threads: int,
-    lease: str | int,
+    options: SpecOptions, training: TrainingOptions, executor: str
 ) -> tuple[RunSpec, MonitoredRules, JobResources]:
     """Return the specification, the rules to check and the resources; raise one error for all problems."""
+    study, stop_on = options.study, ",".join(training.stop_on)
     problems = [f"study: {name_problem(study)}"] if study and name_problem(study) else []
-    resources = asked_resources(executor, Cluster(), str(fields.get("device", "")), problems)
-    silence_seconds = parse_seconds("silence", silence, problems)
-    parse_lease(lease, problems)
+    resources = asked_resources(executor, ClusterOptions(), options.device, problems)
+    silence_seconds = parse_seconds("silence", training.silence, problems)
+    parse_lease(training.lease, problems)
     spec = None
     try:
-        spec = parse_spec(fields)
+        spec = parse_spec(options.fields)
     except InvalidFields as error:
         problems += error.problems
-    problems += too_large(spec, datasets.get(spec.dataset).card) if spec else []
-    watch = checked_watch(edition or study_edition(study), stop_on, problems)
+    problems += unusable(spec) if spec else []
+    watch = checked_watch(training.edition or study_edition(study), stop_on, problems)
     if spec and watch.wish and not watch.of(spec.control).wish:
         problems.append(
             f"stop_on: expected no rule, because the {spec.control} control is never judged; found {stop_on}"
         )
     if problems or spec is None:
         raise InvalidFields("run specification", problems)
-    return spec, watch, replace(resources, device=spec.device_class, threads=threads, silence=silence_seconds)
+    return spec, watch, replace(resources, device=spec.device_class, threads=options.threads, silence=silence_seconds)
 
 
 def parse_seconds(name: str, typed: str | int, problems: list[str], lower: int = 0, upper: int | None = None) -> int:

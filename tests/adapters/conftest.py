@@ -1,4 +1,4 @@
-"""Lightning and transformers import torchvision, which fails beside a CPU torch until its operators are declared."""
+"""Lightning and transformers import torchvision, which fails with a CPU torch until its operators are declared."""
 
 import fa_registry
 

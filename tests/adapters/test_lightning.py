@@ -10,6 +10,7 @@ import fa_registry
 from fa_registry.errors import InvalidFields
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from tests.own_models.test_tokens import Decoder, X, Y, loss_per_token
 from tests.workflows.test_track import Residual, record_of
 
 pytestmark = [
@@ -41,15 +42,32 @@ class Module(lightning.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
+class TokenModule(Module):
+    """A decoder that logs its test loss per token."""
+
+    def __init__(self):
+        super().__init__()
+        self.network = Decoder()
+
+    def training_step(self, batch, index):
+        loss = nn.functional.cross_entropy(self.network(batch[0]).flatten(0, 1), batch[1].flatten())
+        self.log("train_loss", loss, on_epoch=True, on_step=False)
+        return loss
+
+    def validation_step(self, batch, index):
+        self.log("val_loss", loss_per_token(self.network))
+
+
 def data():
     x = torch.randn(16, 5, generator=torch.Generator().manual_seed(1))
     return x, torch.arange(16) % 3
 
 
-def fit(module, **options):
+def fit(module, samples=None, **options):
     from fa_registry.adapters.lightning import LightningCallback
 
-    callback = LightningCallback(model=lambda module: module.network, eval=data(), method="mine", seed=7, **options)
+    samples = samples or data()
+    callback = LightningCallback(model=lambda module: module.network, eval=samples, method="mine", seed=7, **options)
     quiet = {
         "logger": False,
         "enable_checkpointing": False,
@@ -57,7 +75,7 @@ def fit(module, **options):
         "enable_model_summary": False,
     }
     trainer = lightning.Trainer(max_epochs=2, accelerator="cpu", callbacks=[callback], num_sanity_val_steps=0, **quiet)
-    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*data()), batch_size=16)
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*samples), batch_size=16)
     trainer.fit(module, loader, loader)
     return callback
 
@@ -78,6 +96,20 @@ def test_a_fit_is_the_run_of_the_same_loop_written_by_hand(workplace):
     for name in ("h_L", "g_L", "accuracy"):
         assert list(theirs.trajectory[name]) == list(ours.trajectory[name]), name
     assert [reading.value is not None for reading in theirs.trajectory["loss_train"]][1:] == [True, True]
+
+
+@pytest.mark.parametrize("options", [{}, {"test_loss": "val_loss"}, {"test_loss": "another"}])
+def test_a_fit_on_tokens_reports_its_test_loss_per_token(workplace, options):
+    torch.manual_seed(0)
+    module = TokenModule()
+    record = record_of(fit(module, (X, Y), **options))
+    assert record.status == "complete" and "accuracy" not in record.measurements.scalars
+    final = record.measurements.scalars["token_loss"]
+    if "another" in options.values():  # a name that the module does not log
+        assert final.value is None and "no test loss per token was given" in final.reason
+        return
+    assert final.value == pytest.approx(loss_per_token(module.network))
+    assert [reading.value is not None for reading in record.trajectory["token_loss"]] == [False, True, True]
 
 
 def test_a_fit_that_breaks_is_a_failed_run_with_what_it_had(workplace):

@@ -80,3 +80,49 @@ def test_a_training_is_a_run_with_its_epochs(workplace, tmp_path, evaluates):
     assert record.measurements.sites["h_norm"] == record_of(run).measurements.sites["h_norm"]
     known = [reading.value is not None for reading in record.trajectory["accuracy"]]
     assert known == ([False, True, True] if evaluates == "epoch" else [False, False, False])
+
+
+def test_a_language_model_reports_its_test_loss_per_token(workplace, tmp_path):
+    """A GPT-2-shaped model, made from a config without a download; it shifts its labels by one position."""
+    from fa_registry.adapters.transformers import TransformersCallback
+
+    shape = {"n_embd": 8, "n_layer": LAYERS, "n_head": 2, "n_positions": 8, "vocab_size": TOKENS}
+    torch.manual_seed(0)
+    gpt = transformers.GPT2LMHeadModel(transformers.GPT2Config(**shape, use_cache=False))
+    x, _ = data()
+    arguments = transformers.TrainingArguments(
+        str(tmp_path / "out"),
+        num_train_epochs=2,
+        per_device_train_batch_size=4,
+        eval_strategy="epoch",
+        logging_strategy="epoch",
+        save_strategy="no",
+        report_to=[],
+        use_cpu=True,
+        disable_tqdm=True,
+    )
+    callback = TransformersCallback(
+        model=lambda model: fa_registry.adapt(
+            model,
+            sites=[f"transformer.h.{block}" for block in range(LAYERS)],
+            skip="inside",
+            readout="transformer.ln_f",
+            inputs=lambda x: {"input_ids": x},
+            output=lambda out: out.logits,
+            state=lambda out: out[0] if isinstance(out, tuple) else out,
+        ),
+        eval=(x[:, :-1], x[:, 1:].contiguous()),
+        method="mine",
+    )
+    labels = x.clone()
+    labels[:, 0] = -100  # never predicted; the Trainer would count it, and eval_loss would be 5/6 of the loss per token
+    rows = [{"input_ids": tokens, "labels": label} for tokens, label in zip(x, labels, strict=True)]
+    transformers.Trainer(gpt, arguments, train_dataset=rows, eval_dataset=rows, callbacks=[callback]).train()
+    gpt.eval()
+    with torch.no_grad():
+        expected = torch.nn.functional.cross_entropy(gpt(x[:, :-1]).logits.flatten(0, 1), x[:, 1:].flatten()).item()
+    record = record_of(callback)
+    assert record.status == "complete" and "accuracy" not in record.measurements.scalars
+    assert record.measurements.scalars["token_loss"].value == pytest.approx(expected, rel=1e-4)
+    assert [reading.value is not None for reading in record.trajectory["token_loss"]] == [False, True, True]
+    assert [reading.value is not None for reading in record.trajectory["loss_train"]] == [False, True, True]

@@ -19,7 +19,7 @@ CARDS: Mapping[str, Mapping[str, Any]] = {
     "methods/fa": {"exact_sites": "last"},
     "methods/dfa": {"exact_sites": "none"},
 }
-LIMITS = {"D1": 50.0, "D2": 1.28e-5, "D2.gain": 1e-4, "D2.fidelity": 0.99, "D3": 2.0}  # whatever it is calibrated to
+LIMITS = {"D1": 50.0, "D2": 1.28e-5, "D2.gain": 1e-4, "D2.fidelity": 0.99, "D3": 2.0}  # regardless of its calibration
 OURS = load_edition("2026-11", LIMITS)
 EXACT = "the credit is exact by construction at every site"
 AGGREGATES = tuple(
@@ -68,7 +68,7 @@ def measured(
 def run(method: str, seed: int = 42, status: str = "complete", lines: Mapping | None = None, **given: Any) -> RunRecord:
     """A run whose id and name are `dfa-42`. given: figures of `measured`, and under `spec` fields of its RunSpec.
 
-    lines: quantity → its values by epoch.
+    lines: metric → its values by epoch.
     """
     changes = given.pop("spec", {})
     if method == "bp":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from itertools import combinations
 
@@ -9,7 +10,7 @@ import pytest
 
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import Waiver
-from tests.analyses.builders import AGGREGATES, EXACT, SEEDS, analysed, controlled, row, run, shown, values
+from tests.analyses.builders import AGGREGATES, EXACT, SEEDS, analysed, controlled, number, row, run, shown, values
 
 PUBLISHED = (  # settings.md §4, seed 42: accuracy, Γ, growth, ‖g_L‖; EP left out as in the published ablation of five
     ("bp", 0.615, 1.0, 4.0, 3.7e-4),
@@ -225,7 +226,7 @@ def test_the_published_fa_is_carried_by_an_exact_site_that_does_not_count():
     """Γ = .016 .072 −.085 .997 by block input: the last is exact by construction, and its mean is .25 only through it."""
     analysis = analysed("aggregation", [run("fa", sites={"gamma": (0.016, 0.072, -0.085, 0.997)})])
     assert [cells["counts"].text for cells in analysis.table("sites").rows] == [
-        "only in the aggregates over all sites",
+        "only in the aggregates over sites 0..L",
         "yes",
         "yes",
         "exact by construction",
@@ -243,3 +244,18 @@ def test_runs_of_unequal_depth_have_the_sites_they_have():
     table = analysed("aggregation", [deep, shallow]).table("sites")
     assert values(row(table, site=1.0), "gamma") == pytest.approx([0.2])
     assert values(row(table, site=2.0), "gamma") == [0.1]
+
+
+@pytest.mark.parametrize(("loss", "expected"), [(2.30, "accepts"), (2.31, "rejects"), ("lost", "cannot judge")])
+def test_a_loss_per_token_rejects_what_is_not_below_that_of_guessing(loss, expected):
+    """ln 10 = 2.303."""
+    records = [of_tokens(run("dfa"), loss)]
+    analysis = analysed("ablation", records, "2026-12:token")
+    assert row(analysis.tables[0], method="dfa")["loss per token"].text == expected
+    assert "loss per token is at least ln V" in analysis.remarks[0] and "accuracy" not in repr(analysis.tables)
+
+
+def of_tokens(record, loss):
+    scalars = {name: value for name, value in record.measurements.scalars.items() if name != "accuracy"}
+    measured = dataclasses.replace(record.measurements, scalars={**scalars, "token_loss": number(loss)})
+    return dataclasses.replace(record, measurements=measured)

@@ -1,4 +1,4 @@
-"""First fires by hand: an epoch, never, or why it cannot be said; and their order over runs."""
+"""First fires by hand: an epoch, never, or the reason why it is unknown; and their order over runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Methods keep names that tell them apart, and means that hide no broken run."""
+"""Methods keep names that distinguish them, and means that hide no broken run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_options_are_part_of_the_label():
     assert labels == ["ep", "ep (alpha=1,beta=0.5)"]
 
 
-def test_two_methods_of_one_name_and_setting_are_told_apart():
+def test_two_methods_of_one_name_and_setting_are_distinguished():
     """Credit normalisation is part of a method, not of its setting."""
     plain = run("dfa")
     other = run("dfa", 1, spec={"recipe": replace(plain.spec.recipe, credit_norm="none")})
@@ -62,7 +62,7 @@ def test_scales_of_any_size_have_a_mean(values):
     assert math.isclose(math.log10(cell.reading.value), sum(map(math.log10, values)) / 2, rel_tol=1e-12, abs_tol=1e-9)
 
 
-def test_a_number_beyond_arithmetic_is_said_and_does_not_overflow():
+def test_a_number_beyond_arithmetic_is_reported_and_does_not_overflow():
     cell = mean("nudge", *(run("dfa", seed, nudge=1e200) for seed in SEEDS))
     assert cell.reading.reason == "no arithmetic mean exists for values from 1e+200 to 1e+200"
 
@@ -115,7 +115,7 @@ def test_every_analysis_says_what_it_asks_who_asked_first_and_in_which_units(nam
     [[], [frozen()], [run("dfa")], [run("bp", growth="lost", g="lost", accuracy="lost")]],
     ids=["nothing", "controls alone", "one run", "nothing measured"],
 )
-def test_little_to_look_at_is_said_and_breaks_nothing(name, records):
+def test_little_data_is_reported_and_breaks_nothing(name, records):
     analysis = analysed(name, records)
     assert jsonio.decode(Analysis, jsonio.encode(analysis)) == analysis
     if not any(record.spec.control == "none" for record in records):
@@ -159,13 +159,17 @@ def of(*records):
     return analysed("ladder", records)
 
 
-def rung(count, accuracy, seed=42, method="dfa", **changes):
+def ladder_run(count, accuracy, seed=42, method="dfa", **changes):
     return run(method, seed, accuracy=accuracy, spec={"control": f"ladder_{count}", **changes})
 
 
-def test_rungs_rise_from_the_foot_to_the_method():
+def test_ladder_runs_rise_from_zero_trained_blocks_to_the_method():
     analysis = of(
-        *(made for seed in (1, 2) for made in (rung(0, 0.3, seed), rung(1, 0.4, seed), run("dfa", seed, accuracy=0.6)))
+        *(
+            made
+            for seed in (1, 2)
+            for made in (ladder_run(0, 0.3, seed), ladder_run(1, 0.4, seed), run("dfa", seed, accuracy=0.6))
+        )
     )
     assert [row["trained"].reading.value for row in analysis.rows] == [0.0, 1.0, 2.0]
     assert [row["accuracy"].reading.value for row in analysis.rows] == pytest.approx([0.3, 0.4, 0.6])
@@ -174,34 +178,39 @@ def test_rungs_rise_from_the_foot_to_the_method():
     assert analysis.remarks == ()
 
 
-def test_the_frozen_control_is_the_foot_where_no_rung_0_was_run():
-    analysis = of(frozen(accuracy=0.3), rung(1, 0.4), run("dfa", accuracy=0.6))
+def test_the_frozen_control_is_zero_trained_blocks_where_no_ladder_0_was_run():
+    analysis = of(frozen(accuracy=0.3), ladder_run(1, 0.4), run("dfa", accuracy=0.6))
     assert [row["of"].text for row in analysis.rows] == ["frozen", "dfa ladder 1", "dfa"]
     assert [row["of"].text for row in of(frozen(accuracy=0.3), run("dfa")).rows] == [
         "frozen",
         "dfa",
-    ]  # rung 1 stays open
-    both = of(frozen(accuracy=0.1), rung(0, 0.3), rung(1, 0.4), run("dfa", accuracy=0.6))
+    ]  # one trained block stays open
+    both = of(frozen(accuracy=0.1), ladder_run(0, 0.3), ladder_run(1, 0.4), run("dfa", accuracy=0.6))
     assert values(row(both.tables[0], trained=0.0), "accuracy") == [0.3]
 
 
-@pytest.mark.parametrize(("blocks", "said"), [(10**15, 1e15), ("many", 2.0)])
-def test_a_number_of_blocks_that_nobody_has_is_not_counted_up_to(blocks, said):
-    """Of a report that somebody sent. Looking for 10^15 rungs would not end, and neither would the suite."""
+@pytest.mark.parametrize(("blocks", "expected"), [(10**15, 1e15), ("many", 2.0)])
+def test_a_number_of_blocks_that_no_network_has_is_not_counted_up_to(blocks, expected):
+    """A report from another person. A search for 10^15 ladder controls would not end, and neither would the suite."""
     options = {"architecture_options": {"num_blocks": blocks}}
-    analysis = of(rung(0, 0.3, **options), run("dfa", spec=options, sites={"gamma": (0.1, 0.2)}))
-    assert [row["blocks"].reading.value for row in analysis.rows if row["of"].text == "dfa"] == [said]
+    analysis = of(ladder_run(0, 0.3, **options), run("dfa", spec=options, sites={"gamma": (0.1, 0.2)}))
+    assert [row["blocks"].reading.value for row in analysis.rows if row["of"].text == "dfa"] == [expected]
 
 
 def test_the_foot_of_a_penalised_ladder_has_no_penalty():
     analysis = of(
-        rung(0, 0.3), rung(1, 0.4, penalty=0.1), rung(1, 0.9), run("dfa", accuracy=0.6, spec={"penalty": 0.1})
+        ladder_run(0, 0.3),
+        ladder_run(1, 0.4, penalty=0.1),
+        ladder_run(1, 0.9),
+        run("dfa", accuracy=0.6, spec={"penalty": 0.1}),
     )
     assert [row["accuracy"].reading.value for row in analysis.rows] == [0.3, 0.4, 0.6]
 
 
-def test_rungs_of_another_method_or_setting_are_not_its_own():
-    analysis = of(rung(1, 0.4, method="fa"), rung(1, 0.4, epochs=9), frozen(accuracy=0.3, epochs=9), run("dfa"))
+def test_ladder_runs_of_another_method_or_setting_are_not_its_own():
+    analysis = of(
+        ladder_run(1, 0.4, method="fa"), ladder_run(1, 0.4, epochs=9), frozen(accuracy=0.3, epochs=9), run("dfa")
+    )
     assert [row["of"].text for row in analysis.rows] == ["dfa"]
     assert values(analysis.rows[0], "gain") == [
         "no run with the same seed and without trained blocks: neither ladder_0 nor frozen"

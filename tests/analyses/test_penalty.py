@@ -119,7 +119,7 @@ def test_a_seed_trained_twice_counts_once():
     assert cell.n == 2 and cell.reading.value == pytest.approx(0.45)  # the newest run of seed 1, not the mean of both
 
 
-def test_a_ratio_beyond_all_numbers_is_said():
+def test_a_ratio_beyond_all_numbers_is_reported():
     runs = [run("dfa", h_L=1e-300), run("dfa", h_L=1e300, spec={"penalty": 0.1})]
     cells = row(analysed("penalty", runs).table("differences"), method="dfa")
     assert values(cells, "h_L") == ["outside the range of float64: 10 to the power of 600"]

@@ -45,7 +45,7 @@ def test_a_floor_has_its_open_end_below():
 
 
 def test_the_outcome_alone_has_a_wider_range_than_the_label():
-    """D3 fails dfa whatever D1 says, so that D1's limit moves its flag and not its outcome."""
+    """D3 fails dfa regardless of D1, so that D1's limit moves its flag and not its outcome."""
     runs = controlled(run("bp", growth=4.0), run("dfa", growth=700.0, accuracy=0.3))
     d1 = limits_of(runs)["D1"]
     assert values(d1, "low", "high", "outcome_low") == [4.0, 700.0, 4.0]
@@ -129,7 +129,7 @@ def test_the_observed_values_are_listed_with_their_runs():
 
 
 def invented(seed):
-    """Runs of five methods whose figures lie on both sides of every threshold, some of them equal, lost or infinite."""
+    """Runs of five methods whose metrics are on both sides of every threshold, some of them equal, lost or infinite."""
     draw = random.Random(seed)
 
     def figure(low, high):
@@ -182,7 +182,7 @@ def test_judging_again_inside_and_just_outside_proves_every_range(edition, seed)
 
 
 def test_runs_beyond_the_nearest_edge_are_not_judged_again(monkeypatch):
-    """Whatever theirs is, a nearer one is known; runs at the very same value count all."""
+    """Regardless of theirs, a nearer one is known; runs at the very same value count all."""
     far = [run("fa", seed, growth=700.0 + seed) for seed in range(3, 9)]
     near = [run("dfa", seed, growth=600.0) for seed in (1, 2)]
     asked = []

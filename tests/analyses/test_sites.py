@@ -1,4 +1,4 @@
-"""The margin over the frozen control on each network, by hand."""
+"""The margin over the frozen control on each network, calculated by hand."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def batch(*shape: int) -> tuple[Tensor, Tensor]:
     return torch.randn(*shape, generator=generator, dtype=torch.float64), torch.arange(shape[0]) % CLASSES
 
 
-def twin(model: Model, x: Tensor, y: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+def plain_passes(model: Model, x: Tensor, y: Tensor) -> tuple[list[Tensor], list[Tensor]]:
     """States and gradients by plain autograd, h + f(h) written out: no hook, nothing in place."""
     model.eval()
     states = [model.embed(x)]

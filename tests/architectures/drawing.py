@@ -20,7 +20,7 @@ def normal(*shape: int, seed: int = 1) -> torch.Tensor:
 
 
 def assert_drawn_from_its_generator_alone(plugin: Architecture, shape: tuple[int, ...], **options: Any) -> None:
-    """One seed one network, two seeds two, whatever the global generator does, which stays where it was."""
+    """One seed one network, two seeds two, regardless of the global generator, which stays where it was."""
     torch.manual_seed(1)
     before = torch.get_rng_state()
     first = build(plugin, shape, **options).state_dict()

@@ -1,4 +1,4 @@
-"""adapt: states and gradients at every site equal autograd through an untouched twin."""
+"""adapt: states and gradients at every site equal autograd through an untouched copy."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import fa_registry
 from fa_registry.architectures import adapt
 from fa_registry.diagnostics import observe, run_forward_backward
 from fa_registry.errors import InvalidFields, UsageError
-from tests.architectures.adapted_models import SEED, STEPS, WIDTH, Branch, Model, batch, build, twin
+from tests.architectures.adapted_models import SEED, STEPS, WIDTH, Branch, Model, batch, build, plain_passes
 from tests.architectures.drawing import CLASSES, normal
 from tests.architectures.plain_models import DEPTH, PLAIN, SHAPE, autograd_figures, pair
 
 
 def assert_figures(model: Model, skip: str, x: Tensor, y: Tensor, readout: str = "norm") -> None:
     seen = observe(adapt(model, skip=skip, readout=readout), x, y, double=False)
-    states, gradients = twin(model, x, y)
+    states, gradients = plain_passes(model, x, y)
     for site in range(len(model.blocks) + 1):
         for found, expected in ((seen.hidden, states), (seen.gradients, gradients)):
             torch.testing.assert_close(
@@ -29,7 +29,7 @@ def assert_figures(model: Model, skip: str, x: Tensor, y: Tensor, readout: str =
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
 @pytest.mark.parametrize("skip", ["outside", "inside"])
-def test_states_and_gradients_are_those_of_an_untouched_twin(skip, depth):
+def test_states_and_gradients_are_those_of_an_untouched_copy(skip, depth):
     assert_figures(build(skip, depth), skip, *batch(5, 4))
 
 
@@ -56,7 +56,7 @@ def test_an_activation_in_place_after_the_last_state_changes_no_figure(skip):
     x, y = batch(5, 4)
     seen = observe(adapt(model, skip=skip, readout="norm"), x, y, double=False)
     model.norm = nn.ReLU()
-    states, gradients = twin(model, x, y)
+    states, gradients = plain_passes(model, x, y)
     assert (states[-1] < 0).any()
     for site in range(3):
         torch.testing.assert_close(seen.hidden[site], states[site].detach(), rtol=1e-12, atol=1e-12)
@@ -108,7 +108,7 @@ def test_token_states_are_seen_at_the_class_token(skip, readout, depth):
     model = build(skip, depth, norm=readout == "norm", finish=lambda tokens: tokens[:, 0])
     x, y = batch(5, 7, 4)
     seen = observe(adapt(model, skip=skip, readout=readout), x, y, double=False)
-    states, gradients = twin(model, x, y)
+    states, gradients = plain_passes(model, x, y)
     for site in range(depth + 1):
         torch.testing.assert_close(seen.hidden[site], states[site][:, 0].detach(), rtol=1e-12, atol=1e-12)
         torch.testing.assert_close(seen.gradients[site], gradients[site][:, 0], rtol=1e-12, atol=1e-12)
@@ -129,7 +129,7 @@ def test_map_states_are_seen_as_their_mean(skip, depth):
     model.embed = nn.Conv2d(2, WIDTH, 1)
     x, y = batch(5, 2, 4, 3)
     seen = observe(adapt(model.double(), skip=skip), x, y, double=False)
-    states, gradients = twin(model, x, y)
+    states, gradients = plain_passes(model, x, y)
     for site in range(depth + 1):
         torch.testing.assert_close(seen.hidden[site], states[site].mean((2, 3)).detach(), rtol=1e-12, atol=1e-12)
         torch.testing.assert_close(seen.gradients[site], gradients[site].sum((2, 3)), rtol=1e-12, atol=1e-12)
@@ -151,7 +151,7 @@ def test_the_wrong_declaration_is_caught_at_every_depth(skip, readout, depth):
 
 
 def test_an_exploded_branch_does_not_hide_the_skip():
-    """h is lost beside f in float32; the float64 pass of the measurement still tells them apart."""
+    """h is lost next to f in float32; the float64 pass of the measurement still distinguishes them."""
     model = build("outside", 2)
     for block in model.blocks:
         block.branch = lambda x, block=block: 1e9 * block.linear(x)
@@ -180,7 +180,7 @@ class Overwriting(Branch):
 
 
 @pytest.mark.parametrize("site", [0, 1])
-def test_a_branch_that_overwrites_the_skip_beside_it_is_refused(site):
+def test_a_branch_that_overwrites_the_skip_next_to_it_is_refused(site):
     """The clone it is handed would save the stream that the model itself loses."""
     model = build("outside", 2)
     model.blocks[site] = Overwriting().double()
@@ -331,7 +331,7 @@ def test_what_a_model_needs_is_suggested():
 
 def test_all_that_is_wrong_with_a_call_is_named_at_once():
     with pytest.raises(InvalidFields) as refused:
-        adapt(build("outside", 2), sites=["nowhere"], skip="beside", readout="nobody", output="logits")
+        adapt(build("outside", 2), sites=["nowhere"], skip="outer", readout="missing", output="logits")
     assert [problem.split(":")[0] for problem in refused.value.problems] == ["skip", "sites", "readout", "output"]
 
 
@@ -345,7 +345,7 @@ def test_no_hook_stays_behind_even_after_an_error():
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "text"),
     [
         ({"sites": ["blocks.7"]}, "found blocks.7; known: embed"),
         ({"readout": "nowhere"}, "found nowhere; known: embed"),
@@ -354,8 +354,8 @@ def test_no_hook_stays_behind_even_after_an_error():
     ],
     ids=str,
 )
-def test_names_that_do_not_exist_are_refused_at_once(options, words):
-    with pytest.raises(UsageError, match=words):
+def test_names_that_do_not_exist_are_refused_at_once(options, text):
+    with pytest.raises(UsageError, match=text):
         adapt(build("outside", 2), **options)
 
 

@@ -136,7 +136,7 @@ def test_all_that_does_not_fit_is_named_at_once():
 
 @pytest.mark.parametrize("patch", [3, 5, 16])
 def test_a_patch_that_does_not_tile_the_image_is_refused(patch):
-    """Before any run is made, by whatever asks for a specification."""
+    """Before any run is made, for every caller that asks for a specification."""
     expected = f"architecture_options: patch: expected a divisor of the image size 8×8, found {patch}"
     with pytest.raises(InvalidFields, match=expected):
         tiny_spec(architecture="vit_mini", dataset="digits_centred", architecture_options={"patch": patch})

@@ -100,7 +100,7 @@ def test_everything_is_measured_in_small():
     assert "32 × 32" in card_lines(found)[0] and len(card_lines(found)) == 5
 
 
-def test_the_table_is_in_words_of_a_card():
+def test_the_table_has_the_text_of_a_card():
     spread = {"median": 0.3, "low": 0.2, "high": 0.4}
     rates = {"side": 8192, "fp32": 5e13, "tf32": 4e14, "bandwidth": 4e12}
     lines = card_lines(Card.of({**rates, "flop": 8e8, "moved": 4e7, "floor": 2.6e-5, "share": spread}))
@@ -115,11 +115,11 @@ def test_the_shape_is_read_off_the_task():
 
 
 def test_each_product_is_in_its_own_precision(monkeypatch):
-    heard = []
-    monkeypatch.setattr(torch, "mm", lambda *given, out: heard.append(torch.backends.cuda.matmul.fp32_precision))
+    received = []
+    monkeypatch.setattr(torch, "mm", lambda *given, out: received.append(torch.backends.cuda.matmul.fp32_precision))
     works = card._at_best(4, CPU)
     works["fp32"](), works["tf32"]()
-    assert heard == REPEATS * ["ieee"] + REPEATS * ["tf32"]
+    assert received == REPEATS * ["ieee"] + REPEATS * ["tf32"]
 
 
 ALONE, THREADS = PUBLISHED[1], PUBLISHED[CORES]
@@ -171,13 +171,13 @@ def test_what_is_compared_no_longer_is_left_out_of_a_record():
     assert EndToEnd.of(kept) == EndToEnd.timed(CLOCK)
 
 
-@pytest.mark.parametrize(("published", "words"), [(24.0, "met"), (23.0, "MISSED")])
-def test_every_aim_is_said_met_or_missed(published, words):
+@pytest.mark.parametrize(("published", "text"), [(24.0, "met"), (23.0, "MISSED")])
+def test_every_aim_is_reported_met_or_missed(published, text):
     lines = end_to_end_lines(EndToEnd.timed({**CLOCK, ALONE: [published] * 3}))
-    said = [line.rpartition(": ")[2] for line in lines if "target" in line]
-    assert said == [
+    outcomes = [line.rpartition(": ")[2] for line in lines if "target" in line]
+    assert outcomes == [
         "met",
-        words,
+        text,
         "MISSED",
         "MISSED",
         "MISSED",

@@ -112,7 +112,7 @@ def test_a_changed_record_changes_the_page(made, module):
 
 
 @pytest.mark.parametrize("module", MADE, ids=lambda module: module.__name__)
-def test_what_was_not_measured_is_said_and_nothing_claimed_of_it(made, module, monkeypatch, tmp_path):
+def test_what_was_not_measured_is_reported_and_nothing_claimed_of_it(made, module, monkeypatch, tmp_path):
     monkeypatch.setattr(module, "MEASURED", tmp_path / "none.json")
     page = performance.render()
     assert f"Not measured yet: `python -m {module.__name__} --record`" in page and AIMS[module] not in page
@@ -148,7 +148,7 @@ def test_both_shares_of_the_limit_are_judged(kept):
     assert "at the 87 GFLOP/s of one product" in performance.render()
 
 
-def test_words_that_hold_figures_take_them_from_the_records(made):
+def test_text_with_numbers_takes_them_from_the_records(made):
     costly = {"bp": 10, "dfa": 11, "ep": 125}
     made(operations, stamp() | {"counts": costly})
     text = performance.render()
@@ -158,7 +158,7 @@ def test_words_that_hold_figures_take_them_from_the_records(made):
     assert "times the operations of bp in a step" not in performance.render()
 
 
-def test_a_missed_share_is_said(made, kept):
+def test_a_missed_share_is_reported(made, kept):
     measured = json.loads(readme.MEASURED.read_text(encoding="utf-8"))
     changed = copy.deepcopy(measured)
     changed["bench"]["overheads"][0] |= {"measuring_share": 0.079, "tracking_share": 0.031}

@@ -1,4 +1,4 @@
-"""The baseline is fair: it computes what ours computes."""
+"""The baseline is fair: it computes what the package computes."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_every_layers_figures_are_those_that_ours_measures(task_published_epoch)
     }.items():
         for site, (reading, value) in enumerate(zip(ours.sites[name], theirs, strict=True)):
             if value is not None and reading.value is not None:
-                # torch's median is the lower of the two in the middle, ours their mean
+                # torch's median is the lower of the two in the middle, the package's their mean
                 assert value == pytest.approx(reading.value, rel=2e-2, abs=1e-4), (name, site)
     assert sum(reading.value is not None for reading in ours.sites["gamma"]) >= task_published_epoch.blocks
 

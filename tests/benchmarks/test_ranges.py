@@ -128,13 +128,13 @@ SCENES = {
 
 
 @pytest.mark.parametrize("scene", SCENES)
-def test_the_figure_is_drawn_from_its_twin_the_same_every_time(scene):
+def test_the_figure_is_drawn_from_its_dataframe_the_same_every_time(scene):
     frame = numbers(analysed(controlled(*SCENES[scene])), ())
     image = png(draw, frame)
     assert image.startswith(b"\x89PNG") and image == png(draw, frame)
 
 
-def test_the_twin_shows_fidelity_by_its_distance_from_1_and_another_number_is_another_picture():
+def test_the_dataframe_has_fidelity_by_its_distance_from_1_and_another_number_is_another_picture():
     frame = numbers(analysed(controlled(run("bp", 1, fidelity=0.9), run("bp", 2, fidelity=0.8)), OURS), ())
     ends = frame[frame["quantity"] == "fidelity"].iloc[0]
     assert (ends["low"], ends["high"], ends["threshold"]) == pytest.approx((0.1, 0.2, 0.01))
@@ -195,7 +195,7 @@ def test_measuring_steps_runs_and_prints_every_ratio():
     assert "target dfa / published" in text and text.count("of which dfa reaches") == text.count("target ≥ 70%: ") == 2
 
 
-def test_a_missed_target_is_said():
+def test_a_missed_target_is_reported():
     cost = TrackingCost(points=30, seconds_per_epoch=0.001, seconds_per_run=0.1)
     found = Overhead("digits", 12, 12, 0.1, 0.03, 0.01, 0.0, 0.01, 0.01, cost)
     text = "\n".join(overhead_lines(found))

@@ -46,7 +46,7 @@ from tests.builders import measurements
 from tests.builders import record as a_record
 
 
-def test_what_is_told_is_kept_only_where_asked(tmp_path, capsys):
+def test_what_is_reported_is_kept_only_where_asked(tmp_path, capsys):
     path, parser = tmp_path / "found.json", argparse.ArgumentParser()
     add_options(parser, path)
     tell({"value": 3}, ["a line"], parser.parse_args([]), path)
@@ -124,7 +124,7 @@ def test_what_is_not_recorded_yet_has_no_row(monkeypatch, tmp_path):
     assert "published loop" not in page and "logged runs" not in page and "digits: environment" in page
 
 
-def test_every_aim_stands_beside_what_was_measured(monkeypatch, tmp_path):
+def test_every_aim_is_shown_next_to_what_was_measured(monkeypatch, tmp_path):
     measured = json.loads(readme.MEASURED.read_text())
     measured["seconds"] = {name: 2 * most for name, most in readme.SECONDS.items()} | {"environment": 1.0}
     measured["bench"]["step"]["ratio"]["dfa / published"] = spread(0.1)
@@ -342,13 +342,13 @@ def test_what_has_a_record_of_its_own_is_not_measured_for_readme(made, capsys):
     assert {"step", "overheads"} < set(found) and "end_to_end" not in found and not made
 
 
-def test_all_is_measured_and_said_unless_told_otherwise(made, capsys):
+def test_all_is_measured_and_reported_by_default(made, capsys):
     bench.main([])
     text = capsys.readouterr().out
     assert made == ["two cores"] and "\nepochs\n" in text and "one thread, in CPU seconds" in text
     assert text.rstrip().endswith("target ≤ 300 s: met")
 
 
-@pytest.mark.parametrize(("seconds", "said"), [(299.0, "met"), (301.0, "MISSED")])
-def test_taking_too_long_is_said(seconds, said):
-    assert bench.took(seconds) == f"{seconds:.0f} s by the clock, target ≤ 300 s: {said}"
+@pytest.mark.parametrize(("seconds", "expected"), [(299.0, "met"), (301.0, "MISSED")])
+def test_taking_too_long_is_reported(seconds, expected):
+    assert bench.took(seconds) == f"{seconds:.0f} s by the clock, target ≤ 300 s: {expected}"

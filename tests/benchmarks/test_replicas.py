@@ -47,7 +47,7 @@ def test_stacked_replicas_take_the_steps_of_separate_ones():
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_every_replica_reads_its_own_indices(device):
-    """On a card the first steps warm up, and the last are replayed, on a stream of their own."""
+    """On a card the first steps warm up, and the last are replayed, on a separate stream."""
     task = build_setup(tiny_spec(device=device), torch.device(device))
     plain = dataclasses.replace(task, splits=dataclasses.replace(task.splits, augment=middle))
     stacked = StackedDfa([Trainer(plain)] * 2)
@@ -76,7 +76,7 @@ def test_unrolled_steps_are_the_single_ones():
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_all_ways_run_and_are_told_apart(device):
+def test_all_ways_run_and_are_distinguished(device):
     found = compare_ways(
         lambda seed: Trainer(build_setup(tiny_spec(seed=seed, device=device), torch.device(device))), 2, 16, 1
     )

@@ -1,4 +1,4 @@
-"""The list of verbs, and what the shell completes: asked as bash, zsh and fish ask."""
+"""The list of commands, and what the shell completes: asked as bash, zsh and fish ask."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fa_registry.studies import executors, study
 from fa_registry.workflows.plugin_list import CATALOGS, FAMILIES
 
 
-def test_every_verb_stands_in_one_group_on_one_whole_line():
+def test_every_command_is_in_one_group_on_one_whole_line():
     text = CliRunner().invoke(main, ["--help"], prog_name="fa-registry", terminal_width=80).output
     assert max(map(len, text.splitlines())) <= 80
     listed = [line.split()[0] for line in text.partition("Train:")[2].splitlines() if line.startswith("  ")]
@@ -25,17 +25,17 @@ def test_every_verb_stands_in_one_group_on_one_whole_line():
 
 
 def offered(line: str, shell: str = "bash") -> list[str]:
-    """What a shell is told after this line, the last word of which is being typed."""
-    words = line.split(" ")
-    env = {"_FA_REGISTRY_COMPLETE": f"{shell}_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
-    env |= {"COMP_CWORD": words[-1]} if shell == "fish" else {}
+    """What a shell receives after this line, the last word of which is being typed."""
+    arguments = line.split(" ")
+    env = {"_FA_REGISTRY_COMPLETE": f"{shell}_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(arguments) - 1)}
+    env |= {"COMP_CWORD": arguments[-1]} if shell == "fish" else {}
     answer = CliRunner().invoke(main, [], env=env, prog_name="fa-registry")
     lines = answer.stdout.splitlines()
     return lines[1::3] if shell == "zsh" else [entry.split(",", 1)[1].split("\t")[0] for entry in lines]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_verbs_and_names_are_completed_in_every_shell(shell):
+def test_commands_and_names_are_completed_in_every_shell(shell):
     assert offered("fa-registry ver", shell) == ["verify"]
     assert offered("fa-registry train --method d", shell) == [
         name for name in methods.CATALOG.names() if name.startswith("d")
@@ -73,8 +73,8 @@ def test_a_path_is_completed_where_a_study_or_an_edition_may_be_a_file():
 
 def test_the_help_of_executor_names_every_one():
     help_of = CliRunner().invoke(main, ["study", "--help"]).output
-    words = help_of.partition("--executor NAME")[2].partition("--address")[0]
-    assert [name for name in executors.CATALOG.names() if name not in words] == []
+    arguments = help_of.partition("--executor NAME")[2].partition("--address")[0]
+    assert [name for name in executors.CATALOG.names() if name not in arguments] == []
 
 
 def test_the_help_of_info_names_every_kind():

@@ -1,4 +1,4 @@
-"""What the command line makes of an error that a verb did not expect."""
+"""What the command line makes of an error that a command did not expect."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from fa_registry.cli import main
 
 
 @pytest.mark.parametrize(
-    ("number", "words"),
+    ("number", "text"),
     [(errno.ENOSPC, "Free some disk space"), (errno.EACCES, "readable and writable"), (errno.EIO, "Check the disk")],
 )
-def test_a_disk_that_refuses_is_a_sentence(number, words, monkeypatch):
+def test_a_disk_that_refuses_is_a_sentence(number, text, monkeypatch):
     def refuse(*given):
         raise OSError(number, os.strerror(number), "page.html")
 
@@ -26,7 +26,7 @@ def test_a_disk_that_refuses_is_a_sentence(number, words, monkeypatch):
         f"the disk reports an error: {os.strerror(number)} (page.html); data that were written before are kept"
         in result.stderr
     )
-    assert words in result.stderr
+    assert text in result.stderr
 
 
 def test_another_error_of_the_system_is_a_fault_of_ours_and_shows_itself(monkeypatch):

@@ -60,7 +60,7 @@ def test_a_finding_has_its_state_outcome_and_numbers(result):
 def test_the_table_has_every_column_rule_and_difference(result, capsys):
     compared(result, as_json=False)
     printed = capsys.readouterr().out
-    for words in (
+    for text in (
         "verdict",
         "D1 scale stability",
         "required ",
@@ -69,7 +69,7 @@ def test_the_table_has_every_column_rule_and_difference(result, capsys):
         "Paired by seed",
         "bp − fa",
     ):
-        assert words in printed
+        assert text in printed
     assert "page: reports/compare.html" in printed
 
 
@@ -108,14 +108,14 @@ def printed(capsys):
     return show
 
 
-def test_identical_and_the_same_are_told_apart(printed):
+def test_identical_and_the_same_are_distinguished(printed):
     audit = make_report(DFA)
     text = printed(audit, audit)
     assert "A: before: digits, first audit" in text and "B: after/audit.json: " in text
     assert text.endswith("identical: 2 runs, every record the same\n")
     again = make_report([dataclasses.replace(one, run_id=one.run_id[::-1]) for one in DFA])
     assert printed(audit, again).endswith(
-        "the same: 2 runs, 2 of them under another run id; no finding or metric differs\n"
+        "the same: 2 runs, 2 of these runs with another run id; no finding or metric differs\n"
     )
 
 
@@ -176,7 +176,7 @@ def collector():
     gc.set_threshold(*before)
 
 
-def test_a_verb_is_not_held_up_by_searches_for_cycles(collector):
+def test_a_command_is_not_held_up_by_searches_for_cycles(collector):
     gc.set_threshold(700)
     assert CliRunner().invoke(main, ["diff", "none.json", "none.json"]).exit_code == 2
     assert gc.get_threshold()[0] == NEW_OBJECTS_BETWEEN_COLLECTIONS

@@ -111,7 +111,7 @@ def test_an_audit_fits_the_terminal_and_two_variants_are_two(printed, columns):
     assert text.count(report.runs[0].record.setting) == 1  # above the rows that share it
 
 
-def test_seeds_are_told_apart_only_where_their_verdicts_differ(printed):
+def test_seeds_are_distinguished_only_where_their_verdicts_differ(printed):
     report = variants()
     text = printed(80, lambda: audited(AuditResult(report, (Path("index.html"),), "", 1), as_json=False))
     (line,) = [line for line in text.splitlines() if line.startswith("by seed: ")]
@@ -131,7 +131,7 @@ def test_nothing_is_printed_but_by_the_one_who_looks_at_the_signs_of_names():
         "reference/__main__.py",
         "testing/__main__.py",
         "reporting/files/schemas.py",
-    }  # names of ours
+    }  # names of the package
     calls = re.compile(r"\b(click\.s?echo|print|Console|sys\.std(out|err)\.write)\(")
     found = {
         path.relative_to(PACKAGE).as_posix()

@@ -17,6 +17,7 @@ from fa_registry.deprecated_names import NAMES
 
 # Public names of documented modules, and commands with their options, as commit 9d8cfb8 had them.
 BEFORE = json.loads(Path(__file__).with_name("public_names.json").read_text(encoding="utf-8"))
+REMOVED = {"promote": {"--alias"}}  # CHANGELOG names the replacement
 PAIRS = [(module, old, new) for module, names in NAMES.items() for old, new in names.items()]
 
 
@@ -61,7 +62,7 @@ def test_a_module_that_never_was_is_unknown():
 
 
 @pytest.mark.parametrize("module", [*NAMES])
-def test_what_nobody_named_is_unknown(module):
+def test_what_was_not_named_is_unknown(module):
     if "adapters" in module:
         fa_registry.torchvision()
     with pytest.raises(AttributeError):
@@ -80,7 +81,7 @@ def test_every_public_name_of_before_can_be_imported(module):
 @pytest.mark.parametrize("command", sorted(BEFORE["cli"]))
 def test_every_command_of_before_takes_every_option_of_before(command):
     context = click.Context(main)
-    for option in BEFORE["cli"][command]:
+    for option in set(BEFORE["cli"][command]) - REMOVED.get(command, set()):
         _, found, arguments = main.resolve_command(context, [command, option])
         known = {name for parameter in found.params for name in (*parameter.opts, *parameter.secondary_opts)}
         assert arguments[0] in known, (command, option)

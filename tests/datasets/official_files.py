@@ -29,7 +29,7 @@ def classes(samples: int, count: int = 10) -> list[int]:
 
 
 def shrunk(plugin: ImageFiles, root: Path, train: int = TRAIN) -> ImageFiles:
-    """`plugin`, expecting the files that lie below root now."""
+    """`plugin`, expecting the files that are below root now."""
     files = []
     for source in plugin.card.files:
         packed = (root / source.path).read_bytes()

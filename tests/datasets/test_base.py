@@ -172,7 +172,7 @@ def test_the_source_may_have_an_argument_and_gives_the_card():
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "text"),
     [
         ("random_targets", "unknown data set of random_targets:NAME ''; known: cifar10, "),
         ("random_targets:random_targets:digits", "unknown data set of random_targets:NAME 'random_targets:digits'"),
@@ -180,6 +180,6 @@ def test_the_source_may_have_an_argument_and_gives_the_card():
         ("random_targets:teacher_student:3", "unknown α of teacher_student '3'"),
     ],
 )
-def test_a_source_that_is_none_is_refused_with_the_choices(name, words):
-    with pytest.raises(UnknownName, match=words):
+def test_a_source_that_is_none_is_refused_with_the_choices(name, text):
+    with pytest.raises(UnknownName, match=text):
         datasets.get(name)

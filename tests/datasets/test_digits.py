@@ -72,7 +72,7 @@ def test_every_test_canvas_holds_its_whole_digit(splits, scans):
 
 
 def test_offsets_are_uniform_over_the_25_places(splits):
-    """A marker at the digit's own corner tells the true offset, whatever the digit's empty border."""
+    """A marker at the digit's own corner shows the true offset, regardless of the digit's empty border."""
     marked = torch.zeros(1437 * STREAMS, 1, 16, 16)
     marked[:, :, 4, 4] = 1
     canvases = splits.augment(marked, torch.Generator().manual_seed(SEED))

@@ -413,7 +413,7 @@ def test_a_full_disk_loses_no_more_than_the_cache(tmp_path, raw, monkeypatch, ca
     assert cached(tmp_path, card, lambda: raw) is raw and cache_path(tmp_path, "mnist").is_file()
 
 
-def test_whoever_shares_the_data_root_may_read_the_cache(tmp_path, raw):
+def test_another_user_who_shares_the_data_root_may_read_the_cache(tmp_path, raw):
     before = os.umask(0o027)
     try:
         cached(tmp_path, dataclasses.replace(mnist.CARD, train_samples=len(raw.train_labels)), lambda: raw)

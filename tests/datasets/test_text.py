@@ -28,7 +28,7 @@ def written(folder: Path, content: bytes, name: str = "mine.txt") -> str:
 
 
 def numbered(windows: int, rest: int = 1) -> bytes:
-    """Text in which the bytes of a window can be told from those of every other window: `000000\\n000001\\n…`."""
+    """Text in which the bytes of a window differ from those of every other window: `000000\\n000001\\n…`."""
     lines = "".join(f"{number:06d}\n" for number in range(windows * LENGTH // 7 + 20))
     return lines.encode()[: windows * LENGTH + rest]
 
@@ -139,8 +139,19 @@ def _fifo(folder: Path) -> str:
 def test_a_bad_file_is_one_clear_error(tmp_path, kind):
     make, message = BAD[kind]
     with pytest.raises(UsageError, match=message) as caught:
-        datasets.get(f"text:{make(tmp_path)}")
+        datasets.get(f"text:{make(tmp_path)}").load(CPU)
     assert str(caught.value).startswith("data set text") and "\n" not in str(caught.value)
+
+
+def test_without_a_file_the_card_says_so(tmp_path):
+    gone = datasets.get(f"text:{tmp_path / 'none.txt'}")
+    assert gone.card.sha256 == "" and gone.card.classes == 256 and "not on this machine" in gone.card.source
+    assert (
+        gone.absent()
+        == f"data set {gone.card.name}: expected text:PATH with the path of a UTF-8 text file, found no file"
+    )
+    assert datasets.CATALOG.get("text").absent() == datasets.get("digits").absent() == ""
+    assert datasets.get(f"text:{written(tmp_path, numbered(20))}").absent() == ""
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
@@ -224,7 +235,7 @@ def test_a_bad_file_ends_the_command_before_training(workplace, dataset, message
     (workplace / "empty.txt").touch()
     (workplace / "binary.txt").write_bytes(bytes(range(255, 127, -1)) * 20)
     arguments = ("train", "--dataset", dataset, "--architecture", "causal_transformer", "--method", "bp")
-    result = CliRunner().invoke(main, [*arguments, "--epochs", "1", "--device", "cpu"])
+    result = CliRunner().invoke(main, [*arguments, "--seed", "1", "--epochs", "1", "--device", "cpu"])
     assert result.exit_code == 2, result.output
     assert isinstance(result.exception, SystemExit) and "Traceback" not in result.output
     assert message in result.stderr and result.stderr.count("data set text") == 1

@@ -25,7 +25,7 @@ def raw():
 def one_by_one(images: torch.Tensor, draw: torch.Generator) -> torch.Tensor:
     """The published per-sample path: PIL image → RandomCrop(32, padding=4) → flip → ToTensor → Normalize.
 
-    The draws are made as ours are, all tops, all lefts, all flips; what is compared is what is done with them.
+    The draws are made as in the package, all tops, all lefts, all flips; what is compared is what is done with them.
     """
     torchvision_datasets()
     from torchvision.transforms import functional

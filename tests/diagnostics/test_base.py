@@ -115,7 +115,7 @@ def test_a_card_describes_what_it_only_names_by_itself():
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "text"),
     [
         ({"source": ""}, "fields: source"),
         ({"cannot_tell": "", "unit": ""}, "fields: unit, cannot_tell"),
@@ -123,8 +123,8 @@ def test_a_card_describes_what_it_only_names_by_itself():
         ({"needs_credit": ("other",)}, r"needs_credit \(lists 'other', which `quantities` does not contain\)"),
     ],
 )
-def test_an_incomplete_card_is_refused_with_what_it_lacks(changes, words):
-    with pytest.raises(PluginError, match=f"the card of diagnostic 'mine' .*{words}"):
+def test_an_incomplete_card_is_refused_with_what_it_lacks(changes, text):
+    with pytest.raises(PluginError, match=f"the card of diagnostic 'mine' .*{text}"):
         DiagnosticCard(**{**CARD, **changes})
 
 
@@ -247,12 +247,12 @@ def test_what_a_card_says_needs_the_credit_is_what_is_lost_with_the_feedback_fil
         for name in table
         if table[name] != other[name]
     }
-    of_nobody = {
+    without_readers = {
         "bridge_residual",
         "costate_cosine",
         "costate_cosine_mean",
     }  # N/A here before and after, but for another reason
-    assert lost | of_nobody == {quantity for card in cards() for quantity in card.needs_credit}
+    assert lost | without_readers == {quantity for card in cards() for quantity in card.needs_credit}
     for name in lost:
         found = gone.sites[name] if name in gone.sites else (gone.scalars[name],)
         assert {reading.reason for reading in found} == {"the file is gone"}, name

@@ -83,7 +83,7 @@ def test_samples_without_a_direction_are_left_out_and_counted():
     ],
     ids=["zero gradient", "zero credit", "nan gradient", "inf gradient", "noise", "no feedback"],
 )
-def test_there_is_no_gamma_and_the_reason_is_said(changes, reason):
+def test_there_is_no_gamma_and_the_reason_is_reported(changes, reason):
     measured = GAMMA.measure(observation(**changes))
     for name in GAMMA.card.names:
         assert measured.sites[name][0].value is None, name
@@ -269,7 +269,7 @@ def test_a_draw_that_takes_too_many_operations_is_made_as_often_as_published():
 
 
 def test_draws_are_taken_in_parts_and_each_counts_once():
-    """Whatever their number is divided by: the last part is shorter."""
+    """For every divisor of their number: the last part is shorter."""
     asked = []
 
     def fresh(index):

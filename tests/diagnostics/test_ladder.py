@@ -58,7 +58,7 @@ def test_reasons_and_no_blocks():
 @pytest.mark.parametrize(
     ("method", "control", "expected"),
     [("bp", "none", 3), ("bp", "frozen", 0), ("bp", "shallow", 0), ("fa", "none", 3)]
-    + [(method, f"ladder_{rung}", rung) for method in ("bp", "dfa") for rung in range(4)],
+    + [(method, f"ladder_{trained_blocks}", trained_blocks) for method in ("bp", "dfa") for trained_blocks in range(4)],
 )
 def test_every_control_trains_the_blocks_it_says(method, control, expected):
     options = {"d_hidden": 8, "num_blocks": 3}

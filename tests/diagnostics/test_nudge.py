@@ -96,7 +96,7 @@ def test_samples_without_a_direction_are_left_out():
     ],
     ids=["zero credit", "nan credit", "no credit", "flat loss"],
 )
-def test_there_is_no_nudge_and_the_reason_is_said(changes, reason):
+def test_there_is_no_nudge_and_the_reason_is_reported(changes, reason):
     measured = PLUGIN.measure(one_site(**{"states": STATES, "gradients": SLOPES, "credits": CREDITS, **changes}))
     for name in ("nudge", "nudge_rms"):
         assert measured.sites[name][0].reason == reason, name

@@ -56,17 +56,17 @@ def test_error_is_softmax_minus_onehot():
     assert seen.error.tolist() == [[0.5, -0.5]]
 
 
-def test_the_credit_rule_is_told_states_gradients_error_and_onehot():
+def test_the_credit_rule_receives_states_gradients_error_and_onehot():
     network = scaling_network([1.0], torch.eye(2, dtype=torch.float64))
     images = torch.tensor([[0.5, 0.5], [1.0, 0.0]], dtype=torch.float64)
-    told = []
+    received = []
 
     def rule(hidden, gradients, error, onehot):
-        told.extend([hidden, gradients, error, onehot])
+        received.extend([hidden, gradients, error, onehot])
         return [2 * gradient for gradient in gradients]
 
     seen = observe(network, images, torch.tensor([1, 0]), rule, exact=(False, True))
-    hidden, gradients, error, onehot = told
+    hidden, gradients, error, onehot = received
     assert not any(tensor.requires_grad for tensor in (*hidden, *gradients, error, onehot))
     assert onehot.tolist() == [[0.0, 1.0], [1.0, 0.0]]
     assert torch.equal(hidden[1], 2 * images)

@@ -1,4 +1,4 @@
-"""ρ: against a NumPy twin where the loss is linear; its controls; and every reason why there is none."""
+"""ρ: against a NumPy reference where the loss is linear; its controls; and every reason why there is none."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def uneven(kind: str, count: int) -> list[torch.Tensor]:
     return [credit * torch.tensor(sizes).reshape(-1, *[1] * (credit.dim() - 1)) for credit in tilted(kind, count)]
 
 
-def twin(task, credit: np.ndarray, gradient: np.ndarray) -> tuple[float, float]:
+def reference(task, credit: np.ndarray, gradient: np.ndarray) -> tuple[float, float]:
     """Pooled and mean per-sample correlation of c·v with g·v, which is what ρ is where the loss is linear."""
     shape = (len(gradient), DIRECTIONS, gradient[0].size)
     drawn = torch.randn(shape, generator=stream(task, STREAM)).double().numpy()
@@ -58,8 +58,8 @@ def test_where_the_loss_is_linear_it_is_the_correlation_of_the_two_products(kind
     looked_at = count if kind == "vectors" else min(count, SAMPLES_OF_POSITIONS)
     credits = uneven(kind, count)
     for site, gradient in enumerate(gradients(kind, count)):
-        pooled, each = twin(task, credits[site].numpy()[:looked_at], gradient[:looked_at])
-        assert count == 1 or abs(pooled - each) > 0.01  # else one could stand for the other unseen
+        pooled, each = reference(task, credits[site].numpy()[:looked_at], gradient[:looked_at])
+        assert count == 1 or abs(pooled - each) > 0.01  # otherwise one could replace the other unseen
         assert row(measured, "rho")[site] == pytest.approx(pooled, abs=1e-9), f"site {site}"
         assert row(measured, "rho_samples")[site] == pytest.approx(each, abs=1e-9), f"site {site}"
         assert row(measured, "rho_absolute")[site] == pytest.approx(pooled, abs=1e-7), f"site {site}"
@@ -138,7 +138,7 @@ def test_the_change_is_taken_from_each_samples_own_loss():
     ],
     ids=["zero credit", "nan credit", "inf credit", "no credit", "zero states", "inf states"],
 )
-def test_there_is_no_rho_and_the_reason_is_said(changes, reason):
+def test_there_is_no_rho_and_the_reason_is_reported(changes, reason):
     given = {"states": STATES, "gradients": SLOPES, "credits": SLOPES, **changes}
     measured = PLUGIN.measure(one_site(**given))
     absolute = reason if "states" not in changes or "inf" in str(changes) else ""

@@ -1,4 +1,4 @@
-"""What stands on the project's pages for people: code blocks, commands, links."""
+"""What is on the project's pages for people: code blocks, commands, links."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def commands(page: Path) -> Iterator[list[str]]:
     lines = [line for block in blocks(page) if block.language in ("", "sh") for line in block.text.splitlines()]
     text = prose(page)
     for line in [*lines, *INDENTED.findall(text), *INLINE.findall(text)]:
-        yield from _words(line)
+        yield from _split_command(line)
 
 
-def _words(line: str) -> Iterator[list[str]]:
+def _split_command(line: str) -> Iterator[list[str]]:
     for part in re.split(r" && | > |;| \| ", line):
         if PROGRAM.match(part):
             yield shlex.split(part, comments=True)

@@ -1,4 +1,4 @@
-"""Python on a page compiles; what is marked as running runs; what is said to be a file is that file."""
+"""Python on a page compiles; what is marked as running runs; a block that is named as a file equals that file."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def test_it_runs(block, workplace, undrawn):
 
 
 @pytest.mark.parametrize("block", FILES, ids=lambda block: block.mark)
-def test_it_is_the_file_that_it_is_said_to_be(block):
+def test_it_is_the_file_that_the_page_names(block):
     assert block.text == (ROOT / block.mark.removeprefix("file: ")).read_text(encoding="utf-8")
 
 
-def test_whoever_searches_for_the_error_of_torchvision_finds_what_to_call():
+def test_a_search_for_the_error_of_torchvision_finds_what_to_call():
     text = (ROOT / "docs/own-model.md").read_text(encoding="utf-8")
     assert f"operator torchvision::{OPERATORS[0]} does not exist" in text
     assert any("fa_registry.torchvision()" in block.text for block in RUNNABLE if block.page == "docs/own-model.md")
@@ -69,7 +69,7 @@ OWN_METHOD = "python -m fa_registry.testing orthogonal_dfa --architecture resmlp
 def conformance(capsys) -> dict[str, str]:
     """property → outcome, as the page's own command prints them."""
     main(OWN_METHOD.split()[3:])
-    return {words[1]: words[0] for words in map(str.split, capsys.readouterr().out.splitlines())}
+    return {columns[1]: columns[0] for columns in map(str.split, capsys.readouterr().out.splitlines())}
 
 
 def test_the_method_of_the_page_is_what_the_page_says_of_it(tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""Every command on a page is one that exists: verbs, options, arguments, entry points, make targets and modules."""
+"""Every command on a page is one that exists: commands, options, arguments, entry points, make targets and modules."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))
 ENTRIES = yaml.safe_load((ROOT / "MLproject").read_text())["entry_points"]
 
 
-def refusal(words: Sequence[str]) -> str:
+def refusal(parts: Sequence[str]) -> str:
     """Why the command line would refuse these words; empty where it would not. Whether files exist is not asked."""
-    program, *arguments = words
+    program, *arguments = parts
     if program.rpartition("/")[2] == "fa-registry":
         return _refused_by_click(arguments)
-    if words[:2] == ["mlflow", "run"]:
+    if parts[:2] == ["mlflow", "run"]:
         return _refused_by_mlproject(arguments)
     if program == "make":
         return "" if set(arguments) <= TARGETS else f"no such target: {arguments}"
@@ -34,13 +34,13 @@ def refusal(words: Sequence[str]) -> str:
 def _refused_by_click(arguments: Sequence[str]) -> str:
     if not arguments or arguments[0].isupper() or "[OPTIONS]" in arguments:  # a usage line, and no command
         return ""
-    verb = main.commands.get(arguments[0])
-    if verb is None:
+    command = main.commands.get(arguments[0])
+    if command is None:
         return "" if arguments[0] in ("--help", "--version") else f"no such verb: {arguments[0]}"
     given = [word for word in arguments[1:] if word != "--help"]
-    context = click.Context(verb, info_name=arguments[0])
+    context = click.Context(command, info_name=arguments[0])
     try:
-        _, rest, _ = verb.make_parser(context).parse_args(given)
+        _, rest, _ = command.make_parser(context).parse_args(given)
     except click.UsageError as error:
         return error.format_message()
     return f"unexpected: {rest}" if rest else ""
@@ -57,17 +57,17 @@ def _refused_by_mlproject(arguments: Sequence[str]) -> str:
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_command_of_a_page_exists(page):
-    refused = {" ".join(words): why for words in commands(page) if (why := refusal(words))}
+    refused = {" ".join(parts): why for parts in commands(page) if (why := refusal(parts))}
     assert refused == {}
 
 
 def test_the_pages_have_commands_of_every_kind():
-    programs = {words[0].rpartition("/")[2] for page in PAGES for words in commands(page)}
+    programs = {parts[0].rpartition("/")[2] for page in PAGES for parts in commands(page)}
     assert {"fa-registry", "mlflow", "make", "python"} <= programs
 
 
 @pytest.mark.parametrize(
-    "words",
+    "parts",
     [
         ["fa-registry", "adit"],
         ["fa-registry", "audit", "--studies", "digits"],
@@ -80,5 +80,5 @@ def test_the_pages_have_commands_of_every_kind():
     ],
     ids=" ".join,
 )
-def test_a_wrong_command_is_noticed(words):
-    assert refusal(words)
+def test_a_wrong_command_is_noticed(parts):
+    assert refusal(parts)

@@ -87,7 +87,7 @@ def test_its_output_can_be_read_in_light_and_dark(executed, tmp_path, body):
 
 
 def test_a_method_from_its_skeleton_to_its_form(tmp_path):
-    """As own_method.sh has it, but for pip, which would change this environment: the metadata is written beside the package."""
+    """As own_method.sh has it, but for pip, which would change this environment: the metadata is written next to the package."""
     commands = [
         line.split("#")[0].split()
         for line in (EXAMPLES / "own_method.sh").read_text().splitlines()
@@ -95,15 +95,20 @@ def test_a_method_from_its_skeleton_to_its_form(tmp_path):
     ]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(EXAMPLES.parent), str(tmp_path / "my_rule")])}
     environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])
-    for words in commands:
-        if words[0] == "pip":
+    for arguments in commands:
+        if arguments[0] == "pip":
             information = tmp_path / "my_rule" / "my_rule-0.1.0.dist-info"
             information.mkdir()
             (information / "METADATA").write_text("Metadata-Version: 2.1\nName: my_rule\nVersion: 0.1.0\n")
             (information / "entry_points.txt").write_text("[fa_registry.methods]\nmy_rule = my_rule.method:PLUGIN\n")
             continue
         ended = subprocess.run(
-            ["sh", "-c", " ".join(words)], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600
+            ["sh", "-c", " ".join(arguments)],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=600,
         )
-        assert ended.returncode == 0, f"{words}: {ended.stdout}{ended.stderr}"
+        assert ended.returncode == 0, f"{arguments}: {ended.stdout}{ended.stderr}"
     assert list((tmp_path / "reports" / "forms").glob("my-rule-*.html"))

@@ -1,4 +1,4 @@
-"""docs/many-machines.md: each way to start workers, as it stands there, on a store that is a server; its machines are processes."""
+"""docs/many-machines.md: each way to start workers, as written there, on a store that is a server; processes replace machines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Debian's chromium as the browser tests start it: without a sandbox of its own, and calling nobody."""
+"""Debian's chromium as the browser tests start it: without its own sandbox, and without network calls."""
 
 from __future__ import annotations
 

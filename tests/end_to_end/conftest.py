@@ -1,4 +1,4 @@
-"""Whole commands in processes of their own, as a user starts them."""
+"""Whole commands in separate processes, as a user starts them."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def shell(command, workplace):
 
 
 def with_closed_output(folder, environment, *arguments: str) -> int:
-    """The exit code of a command whose standard output and error nobody has read from the beginning."""
+    """The exit code of a command whose standard output and error were never read."""
     read, write = os.pipe()
     os.close(read)
     try:
@@ -96,8 +96,8 @@ def test_every_kind_of_output_ends_quietly_with_the_commands_own_exit_code(shell
 
 
 @pytest.mark.long
-def test_watch_ends_when_nobody_reads_it(command, workplace):
-    """It would go on as long as a run is at work, for nobody."""
+def test_watch_ends_when_its_output_is_not_read(command, workplace):
+    """It would continue as long as a run is at work, without a reader."""
     tracker = MlflowTracker(f"sqlite:///{workplace / 'mlflow.db'}")
     tracker.create("at work", {schema.TAG_KIND: "run", schema.TAG_STATUS: "running"}, {})
     assert with_closed_output(workplace, command.environment, "watch", "--json") == 0

@@ -58,7 +58,7 @@ CONFIGURATIONS = {
 
 
 def command(folder: Path, *arguments: str, **environment: str) -> str:
-    """The command line in a process of its own that starts with these variables; returns what it printed."""
+    """The command line in a separate process that starts with these variables; returns what it printed."""
     variables = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment}
     program = [sys.executable, "-m", "fa_registry", *arguments]
     done = subprocess.run(program, cwd=folder, env=variables, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""Ctrl-C on a study with two workers: exit 130, nothing left running, and the same command goes on."""
+"""Ctrl-C on a study with two workers: exit 130, nothing left running, and the same command resumes."""
 
 from __future__ import annotations
 

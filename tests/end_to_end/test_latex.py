@@ -96,7 +96,7 @@ CITING = r"""\documentclass{article}
 
 @pytest.mark.parametrize("made", [scenes.small_report, scenes.full_report])
 def test_what_a_form_cites_is_read_by_bibtex_without_a_warning(made, tmp_path):
-    """With the cards as they are shipped today: each of them, whatever the scene's runs rest on."""
+    """With the cards as they are shipped today: each of them, regardless of what the scene's runs rest on."""
     report = made()
     shipped = {
         f"{family}/{name}": jsonio.encode(catalog.get(name).card)
@@ -124,7 +124,7 @@ def test_what_a_form_cites_is_read_by_bibtex_without_a_warning(made, tmp_path):
 
 
 def looked_at(name: str) -> dict:
-    """A diagnostic's card, of a quantity that every edition judges."""
+    """A diagnostic's card, of a metric that every edition judges."""
     return {**jsonio.encode(diagnostics.CATALOG.get(name).card), "quantities": ["growth"]}
 
 

@@ -35,7 +35,7 @@ def mlflow_run(command, monkeypatch, capfd):
 
 
 def all_runs(workplace):
-    """Those of ours; beside them one row at most, named after what was launched last: MLflow itself still needs it then."""
+    """Those of the package, and at most one more row, named after what was launched last: MLflow itself still needs it then."""
     runs = MlflowTracker(f"sqlite:///{workplace / 'mlflow.db'}").search({})
     launched = [run for run in runs if run.tags[schema.TAG_KIND] == schema.LAUNCH]
     assert len(launched) <= 1 and all(run.name.startswith("mlflow run: ") for run in launched)
@@ -44,7 +44,7 @@ def all_runs(workplace):
 
 @pytest.mark.long
 def test_the_line_a_form_prints_trains_the_same_specification_once(command, workplace):
-    """In the experiment of ours, with a name; started again it leaves nothing, as the run is there."""
+    """In the package's experiment, with a name; started again it leaves nothing, as the run is there."""
     spec = parse_spec(
         {
             "method": "dfa",
@@ -58,10 +58,10 @@ def test_the_line_a_form_prints_trains_the_same_specification_once(command, work
             "device": "cpu",
         }
     )
-    words = shlex.split(line(spec))
-    assert words[:3] == ["mlflow", "run", "."]
+    arguments = shlex.split(line(spec))
+    assert arguments[:3] == ["mlflow", "run", "."]
     for _ in range(2):
-        ended = command(words[0], *words[1:], cwd=ROOT)
+        ended = command(arguments[0], *arguments[1:], cwd=ROOT)
         assert ended.returncode == 0, ended.stderr
         (run,) = all_runs(workplace)
         assert run.tags[schema.TAG_SPEC] == spec.identity and run.experiment == schema.EXPERIMENT
@@ -70,7 +70,7 @@ def test_the_line_a_form_prints_trains_the_same_specification_once(command, work
 
 
 @pytest.mark.long
-def test_an_experiment_that_somebody_names_gets_the_run_that_mlflow_started(mlflow_run, workplace):
+def test_an_experiment_that_the_user_names_gets_the_run_that_mlflow_started(mlflow_run, workplace):
     succeeded, printed = mlflow_run("train", {"method": "dfa", "seed": "7", "epochs": "1"}, "mine")
     assert succeeded, printed
     (run,) = all_runs(workplace)
@@ -83,8 +83,8 @@ def test_an_experiment_that_somebody_names_gets_the_run_that_mlflow_started(mlfl
 def test_wrong_parameters_are_all_named_and_no_run_is_left(mlflow_run, workplace):
     succeeded, printed = mlflow_run("train", {"method": "dfaa", "epochs": "notafloat", "penalty": "-1"})
     assert not succeeded
-    for words in ("did you mean 'dfa'", "found 'notafloat'", "penalty: expected at least 0", "seed: missing"):
-        assert words in printed
+    for arguments in ("did you mean 'dfa'", "found 'notafloat'", "penalty: expected at least 0", "seed: missing"):
+        assert arguments in printed
     assert all_runs(workplace) == []
 
 
@@ -99,13 +99,13 @@ def test_main_trains_audits_and_reports(mlflow_run, workplace):
     assert {(run.state, run.experiment) for run in all_runs(workplace)} == {("FINISHED", schema.EXPERIMENT)}
 
 
-def test_every_entry_point_is_a_verb_with_those_options():
+def test_every_entry_point_is_a_command_with_those_options():
     entries = yaml.safe_load((ROOT / "MLproject").read_text())["entry_points"]
     assert set(entries) == {"main", "train", "study", "audit", "verify", "report", "test"}
     for name, entry in entries.items():
-        words = entry["command"].split()
-        assert words[0] == "python"
+        arguments = entry["command"].split()
+        assert arguments[0] == "python"
         if name != "test":
-            options = {option for parameter in main.commands[words[3]].params for option in parameter.opts}
-            assert {word for word in words if word.startswith("--")} <= options
+            options = {option for parameter in main.commands[arguments[3]].params for option in parameter.opts}
+            assert {word for word in arguments if word.startswith("--")} <= options
         assert all(f"{{{parameter}}}" in entry["command"] for parameter in entry.get("parameters", {}))

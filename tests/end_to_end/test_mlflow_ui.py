@@ -80,9 +80,9 @@ class Site:
         return found
 
 
-def done(*words: str) -> str:
+def done(*arguments: str) -> str:
     """What the command printed, which must have gone well."""
-    ended = call(*words)
+    ended = call(*arguments)
     assert ended.exit_code == 0, ended.output
     return ended.stdout
 
@@ -178,7 +178,7 @@ def test_of_more_runs_than_mlflow_loads_at_once_every_method_is_a_group(site, pa
 
 @pytest.mark.browser
 def test_the_runs_of_an_experiment_have_the_way_to_the_view_above_them(site, page):
-    """Whoever opens MLflow's pages without an address: one click."""
+    """A user who opens MLflow's pages without an address: one click."""
     page.goto(f"{site.experiment}/runs")
     with page.expect_popup() as opened:
         page.get_by_role("link", name="seen", exact=True).click()
@@ -223,7 +223,7 @@ def test_the_chart_of_h_norm_by_epoch_has_the_logged_values(site, page):
     assert drawn["x"] == list(range(7)) and "h_norm" in drawn["metricKey"]
     points = page.locator(".js-plotly-plot .scatterlayer .point")
     expect(points.nth(6)).to_be_attached()
-    # charts are grouped by quantity, one a site
+    # charts are grouped by metric, one per site
     expect(page.locator("body")).to_contain_text(re.compile(r"h_norm\s*\(4\)"))
     for place in range(4):
         expect(page.get_by_text(f"site_0{place}", exact=True).first).to_be_visible()
@@ -275,7 +275,7 @@ def test_the_note_says_the_verdict_and_its_link_opens_the_form(site, page):
     expect(form.get_by_role("heading", level=1)).to_have_text("dfa")
     expect(form.get_by_text("What may be claimed").first).to_be_visible()
     assert form.locator("a:not([href^='#']):not([href^='http'])").count() == 0
-    # where the store lies on this machine is nobody's business
+    # the page must not show where the store is on this machine
     opened.value.get_by_text("Path: file").first.evaluate("node => { node.style.visibility = 'hidden' }")
     picture(opened.value, "form")
 
@@ -292,22 +292,22 @@ def test_the_studys_note_leads_to_the_whole_audit_in_the_viewer(site, page):
 
 @pytest.fixture(scope="module")
 def registered(site, tmp_path_factory):
-    """(run, version): trained, audited and promoted through the server, so that nothing of the run lies where its client is."""
+    """(run, version): trained, audited and promoted through the server, so that nothing of the run is where its client is."""
     store = ("--store", site.address)
-    named = ("--name", "tutorial", "--alias", "champion", "--override-reason", REASON, "--author", "A. Nother")
+    named = ("--name", "tutorial", "--override-reason", REASON, "--author", "A. Nother")
     with working_in(tmp_path_factory.mktemp("client")):
         done(*TRAIN.split(), *store)
         found = MlflowTracker(site.address).search({schema.TAG_KIND: "run"})
         (run,) = (run for run in found if run.experiment == "registered")
         done("audit", "--run", run.run_id, "--edition", "2026-05", "--exit-zero", *store)
         done("promote", run.run_id, *named, *store)
-    return run, ModelRegistry(site.address).find("models:/tutorial@champion")
+    return run, ModelRegistry(site.address).find("models:/tutorial@incomplete")
 
 
 def test_a_server_takes_the_version_and_gives_it_back(site, registered):
     run, version = registered
     assert version.source.startswith("mlflow-artifacts:/") and version.run_id == run.run_id
-    loaded = fa_registry.load_model("models:/tutorial@champion", site.address)
+    loaded = fa_registry.load_model("models:/tutorial@incomplete", site.address)
     trained = load_tensors(MlflowTracker(site.address).artifact(run.run_id, schema.FINAL))
     assert all(value.equal(trained[name]) for name, value in loaded.network.state_dict().items())
     assert loaded.card.despite.reason == REASON
@@ -319,6 +319,6 @@ def test_the_version_shows_its_card_its_tags_and_its_alias(site, registered, pag
     page.goto(f"{site.address}/#/models/tutorial/versions/1")
     page.get_by_text("Promoted despite INCOMPLETE").first.wait_for()
     page.get_by_text(version.tags[models.TAG_WEIGHTS]).first.wait_for()
-    for shown in (f"by A. Nother: {REASON}", models.TAG_WEIGHTS, verdict_tag("2026-05"), run.name, "champion"):
+    for shown in (f"by A. Nother: {REASON}", models.TAG_WEIGHTS, verdict_tag("2026-05"), run.name, "incomplete"):
         assert page.get_by_text(shown).count() >= 1, shown
     picture(page, "version")

@@ -1,6 +1,6 @@
 """The written pages in a real browser: nothing runs, nothing leaves, and they can be read, used and printed by anyone.
 
-The audit has every state there is, and hostile text wherever foreign text is shown.
+The audit has every state there is, and hostile text wherever third-party text is shown.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SCREEN = {"width": 1280, "height": 800}
 INDEX, FORM = "full/index.html", "full/forms/fa-*.html"
 PAGES = [INDEX, FORM, "full/forms/drtp-*.html", "small/index.html", "small/forms/dfa-*.html"]
 UNFOLD = "() => document.querySelectorAll('details').forEach(one => one.open = true)"
-# Everything that Tab must reach as the page stands: what is folded away is not there yet.
+# Everything that Tab must reach as the page is shown first: what is folded away is not there yet.
 REACHABLE = """() => [...document.querySelectorAll('a[href], summary, [tabindex="0"]')]
     .filter(one => one.checkVisibility({contentVisibilityAuto: true}))"""
 FOCUSED = f"""() => {{
@@ -148,7 +148,7 @@ def test_on_a_phone_the_method_stays_while_the_audit_table_scrolls(opened):
 
 @pytest.mark.parametrize("name", ["full/forms/bp-*.html", FORM, "full/forms/drtp-*.html", "small/forms/dfa-*.html"])
 def test_a_form_is_read_in_six_screens_and_answers_in_the_first(opened, name):
-    """bp passes, fa fails, drtp and the older dfa are incomplete: the rest is folded, and what may be claimed stands on top."""
+    """bp passes, fa fails, drtp and the older dfa are incomplete: the rest is folded, and what may be claimed is on top."""
     page = opened(name, viewport=SCREEN)
     assert page.evaluate("document.documentElement.scrollHeight") <= 6 * SCREEN["height"]
     answer = page.locator(".claims li").first

@@ -1,4 +1,4 @@
-"""A method in a package of its own: installed, listed, checked, trained, audited and reported without a line changed here."""
+"""A method in a third-party package: installed, listed, checked, trained, audited and reported without a line changed here."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ def test_it_is_trained_audited_and_reported(with_package, workplace):
     assert ended.returncode in (0, 1), ended.stderr  # 1: an audit that found something
     runs = json.loads(ended.stdout)["report"]["runs"]
     (entry,) = (run for run in runs if run["record"]["spec"]["method"] == NAME)
-    assert entry["record"]["integrity"]["state"] == "verified"  # measured again from its files, bit by bit
+    assert entry["record"]["integrity"]["state"] == "verified"  # recomputed from its files, bit by bit
     (control,) = (run for run in runs if run is not entry)
     assert entry["frozen_run_id"] == control["record"]["run_id"]
     (form,) = (workplace / "reports" / "forms").glob("orthogonal-dfa-*.html")
     page = form.read_text(encoding="utf-8")
-    for words in (NAME, "Doe 2026", "@misc{doe2026orthogonal,", entry["verdict"]["label"]):
-        assert words in page
+    for text in (NAME, "Doe 2026", "@misc{doe2026orthogonal,", entry["verdict"]["label"]):
+        assert text in page
     assert NAME in (workplace / "reports" / "index.html").read_text(encoding="utf-8")

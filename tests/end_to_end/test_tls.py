@@ -21,7 +21,7 @@ OPENSSL = "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext
 
 @contextmanager
 def tls(server: str, folder: Path) -> Iterator[tuple[str, Path]]:
-    """The address of nginx in front of `server`, and the certificate, which nobody trusts who is not told to."""
+    """The address of nginx in front of `server`, and the certificate, which only configured clients trust."""
     port, certificate, key = free_port(), folder / "tls.pem", folder / "tls.key"
     made = [needed("openssl"), *OPENSSL.split(), "-keyout", key, "-out", certificate]
     subprocess.run(made, check=True, stderr=subprocess.DEVNULL, timeout=SECONDS)
@@ -39,7 +39,7 @@ def tls(server: str, folder: Path) -> Iterator[tuple[str, Path]]:
     settings = folder / "nginx.conf"
     settings.write_text(f"pid {folder}/nginx.pid; events {{}}\nhttp {{ access_log off;\n{block}\n}}\n")
     command = [needed("nginx"), "-p", folder, "-c", settings, "-e", folder / "nginx.log"]
-    subprocess.run(command, check=True, timeout=SECONDS)  # it listens when this ends, and goes on by itself
+    subprocess.run(command, check=True, timeout=SECONDS)  # it listens when this ends, and continues by itself
     try:
         yield f"https://localhost:{port}", certificate
     finally:
@@ -56,7 +56,7 @@ def test_a_run_is_trained_through_nginx_by_who_trusts_its_certificate_alone(tmp_
     ):
         with pytest.raises(fa_registry.RegistryError, match="certificate verify failed"):
             fa_registry.train(**wanted, store=address)
-        for told in ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"):
-            monkeypatch.setenv(told, str(certificate))
+        for variable in ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"):
+            monkeypatch.setenv(variable, str(certificate))
         run = fa_registry.train(**wanted, store=address)
-    assert run.page.startswith(address), "its view was made, for which the server told its version"
+    assert run.page.startswith(address), "its view was made, for which the server reported its version"

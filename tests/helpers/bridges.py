@@ -1,4 +1,4 @@
-"""What the tests of the two bridges share: what one step tells a method, and a loss's slope by differences."""
+"""What the tests of the two bridges share: what one step passes to a method, and a loss's slope by differences."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.helpers.numpy_resmlp import Arrays
 
 
 def seen(task: RunSetup, images: torch.Tensor, labels: torch.Tensor, seed: int = 0) -> CreditInputs:
-    """What a step told the method, with a fresh generator; every gradient it left behind is cleared."""
+    """The inputs that a step passed to the method, with a fresh generator; every gradient it left behind is cleared."""
     inputs = local_credit_step(task.network, task.method, task.feedback, images, labels, 0.0, "none").seen
     for module in (task.network, task.feedback):
         module.zero_grad(set_to_none=True)
@@ -23,7 +23,7 @@ def seen(task: RunSetup, images: torch.Tensor, labels: torch.Tensor, seed: int =
 
 
 def fresh(inputs: CreditInputs, seed: int = 0) -> CreditInputs:
-    """The same inputs with a generator that starts anew."""
+    """The same inputs with a generator that starts again."""
     return CreditInputs(**{**vars(inputs), "generator": torch.Generator().manual_seed(seed)})
 
 

@@ -1,7 +1,7 @@
 """Hand-made tasks in float64 whose every figure has a closed form, for vectors, tokens and maps.
 
 Sample i shows one large feature t_i and is labelled y_i ≠ t_i, so that softmax is saturated to the last bit and the loss is
-*linear*: ℓ = z_t − z_y. Its gradient at the pooled top is d_i = e_t − e_y exactly, whatever is done to the state within reason.
+*linear*: ℓ = z_t − z_y. Its gradient at the pooled top is d_i = e_t − e_y exactly, for every reasonable change of the state.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def pull(count: int) -> np.ndarray:
 
 
 def lifted(rows: np.ndarray, kind: str) -> np.ndarray:
-    """States whose pooled vectors are `rows` (N, CLASSES): the other tokens, and what a map has beside its mean, are not zero."""
+    """States whose pooled vectors are `rows` (N, CLASSES): the other tokens, and a map's deviations from its mean, are not zero."""
     if kind == "vectors":
         return rows
     if kind == "tokens":

@@ -7,15 +7,15 @@ from pathlib import Path
 
 from fa_registry import process_ownership
 
-NOBODY = 2**30
+FREE_PID = 2**30
 
 
 def killed_tag() -> str:
-    return process_ownership.process_tag().replace(f":{os.getpid()}:", f":{NOBODY}:")
+    return process_ownership.process_tag().replace(f":{os.getpid()}:", f":{FREE_PID}:")
 
 
 def killed_mark() -> str:
-    return process_ownership.owner_suffix().replace(f".{os.getpid():x}.", f".{NOBODY:x}.")
+    return process_ownership.owner_suffix().replace(f".{os.getpid():x}.", f".{FREE_PID:x}.")
 
 
 def left_folder(prefix: str, parent: Path) -> Path:

@@ -1,4 +1,4 @@
-"""Python code in a process of its own, with a bound on its memory: what a hostile file costs is measured there."""
+"""Python code in a separate process, with a bound on its memory: what a hostile file costs is measured there."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run_limited(setup: str, code: str) -> Ended:
     """Run `setup`, then `code`, whose memory is measured. AssertionError if the process does not end by itself.
 
     Args:
-        setup: imports and whatever else is not to be measured.
+        setup: imports and everything else that is not to be measured.
         code: prints what the test asks for.
     """
     text = f"{HEAD}\n{setup}\nbefore = peak()\n{code}\n{TAIL}"

@@ -1,4 +1,4 @@
-"""Comparing one method with its NumPy twin: gradients of a step, then three AdamW steps of the real trainer."""
+"""Comparing one method with its NumPy reference: gradients of a step, then three AdamW steps of the real trainer."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from tests.helpers.tiny_tasks import double, tiny_task
 
 SAMPLES = 23  # no divisor in common with any width here
 OPTIONS = {"d_hidden": 16, "num_blocks": 3, "w2_std": 0.5}
-Twin = Callable[[Arrays, Arrays, np.ndarray, np.ndarray, float, str], Arrays]  # weights, feedback, x, y, penalty, norm
+Reference = Callable[
+    [Arrays, Arrays, np.ndarray, np.ndarray, float, str], Arrays
+]  # weights, feedback, x, y, penalty, norm
 
 
 def arrays(module: torch.nn.Module) -> Arrays:
     return {name: tensor.detach().numpy().copy() for name, tensor in module.state_dict().items()}
 
 
-def twin_task(
+def reference_task(
     method: str, penalty: float, credit_norm: str, **options: Scalar
 ) -> tuple[RunSetup, torch.Tensor, torch.Tensor]:
     """A float64 task with weights that are no special case: every bias and LayerNorm is perturbed. options: the method's."""
@@ -38,10 +40,12 @@ def twin_task(
     return task, task.splits.test_images[:SAMPLES], task.splits.test_labels[:SAMPLES]
 
 
-def check_step(method: str, twin: Twin, penalty: float, credit_norm: str, **options: Scalar) -> None:
-    """Every parameter's gradient after one step equals the twin's to 1e-9."""
-    task, images, labels = twin_task(method, penalty, credit_norm, **options)
-    expected = twin(arrays(task.network), arrays(task.feedback), images.numpy(), labels.numpy(), penalty, credit_norm)
+def check_step(method: str, reference: Reference, penalty: float, credit_norm: str, **options: Scalar) -> None:
+    """Every parameter's gradient after one step equals the reference's to 1e-9."""
+    task, images, labels = reference_task(method, penalty, credit_norm, **options)
+    expected = reference(
+        arrays(task.network), arrays(task.feedback), images.numpy(), labels.numpy(), penalty, credit_norm
+    )
     if task.method.end_to_end:
         backprop_step(task.network, images, labels, penalty)
     else:
@@ -55,13 +59,15 @@ def check_step(method: str, twin: Twin, penalty: float, credit_norm: str, **opti
         )
 
 
-def check_optimiser(method: str, twin: Twin, penalty: float, credit_norm: str) -> None:
-    """Weights after three steps of the trainer equal the twin's under AdamW written out."""
-    task, images, labels = twin_task(method, penalty, credit_norm)
+def check_optimiser(method: str, reference: Reference, penalty: float, credit_norm: str) -> None:
+    """Weights after three steps of the trainer equal the reference's under AdamW written out."""
+    task, images, labels = reference_task(method, penalty, credit_norm)
     weights, feedback = arrays(task.network), arrays(task.feedback)
     trainer, optimiser = Trainer(task), AdamW(task.spec.recipe.learning_rate, task.spec.recipe.weight_decay)
     for _ in range(3):
         trainer.step(images, labels)
-        weights = optimiser.step(weights, twin(weights, feedback, images.numpy(), labels.numpy(), penalty, credit_norm))
+        weights = optimiser.step(
+            weights, reference(weights, feedback, images.numpy(), labels.numpy(), penalty, credit_norm)
+        )
     for name, found in arrays(task.network).items():
         assert found == pytest.approx(weights[name], rel=1e-7, abs=1e-9), name

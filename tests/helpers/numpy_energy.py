@@ -50,7 +50,7 @@ def scaling_inputs(factors: list[float], residual: bool = True) -> tuple[CreditI
     losses = sample_losses(outputs, labels)
     gradients = list(torch.autograd.grad(losses.sum(), hidden))
     network.requires_grad_(False)
-    told = CreditInputs(
+    inputs = CreditInputs(
         [state.detach() for state in hidden],
         output_error(outputs, labels).detach(),
         labels,
@@ -59,4 +59,4 @@ def scaling_inputs(factors: list[float], residual: bool = True) -> tuple[CreditI
         losses=losses.detach(),
         network=network,
     )
-    return told, gradients
+    return inputs, gradients

@@ -1,4 +1,4 @@
-"""A GELU perceptron told site and sample, in NumPy from its equations, its pull-back of an output gradient, and the value net V."""
+"""A GELU perceptron conditioned on site and sample, in NumPy: its equations, its pull-back of a gradient, and the value net V."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ def pulled_back(w: Arrays, prefix: str, x: np.ndarray, dy: np.ndarray) -> np.nda
     return dx
 
 
-def value_rows(f: Arrays, net: str, h: np.ndarray, site: int, told: np.ndarray, weight: float) -> np.ndarray:
+def value_rows(f: Arrays, net: str, h: np.ndarray, site: int, conditioning: np.ndarray, weight: float) -> np.ndarray:
     """(h / scale of the site, embedding of t = site/L, weight · s)"""
     scales = f[f"{net}.scales"]
-    return rows(h / scales[site], site / (len(scales) - 1), weight * told)
+    return rows(h / scales[site], site / (len(scales) - 1), weight * conditioning)
 
 
-def values(f: Arrays, net: str, h: np.ndarray, site: int, told: np.ndarray, weight: float = 10) -> np.ndarray:
-    return value(f, f"{net}.net.layers", value_rows(f, net, h, site, told, weight))[:, 0]
+def values(f: Arrays, net: str, h: np.ndarray, site: int, conditioning: np.ndarray, weight: float = 10) -> np.ndarray:
+    return value(f, f"{net}.net.layers", value_rows(f, net, h, site, conditioning, weight))[:, 0]
 
 
-def slope(f: Arrays, h: np.ndarray, site: int, told: np.ndarray, weight: float = 10) -> np.ndarray:
+def slope(f: Arrays, h: np.ndarray, site: int, conditioning: np.ndarray, weight: float = 10) -> np.ndarray:
     """∂V/∂h."""
-    at = value_rows(f, "value", h, site, told, weight)
+    at = value_rows(f, "value", h, site, conditioning, weight)
     return pulled_back(f, "value.net.layers", at, np.ones((len(h), 1)))[:, : h.shape[1]] / f["value.scales"][site]

@@ -85,11 +85,13 @@ def norm(c: np.ndarray, kind: str, held: int = 1) -> np.ndarray:
     return c / held / (np.sqrt((c * c).mean(axis=1, keepdims=True)) / held + 1e-6)
 
 
-CreditTwin = Callable[[list[np.ndarray], np.ndarray, np.ndarray], list[np.ndarray]]  # (states, error, g_L) -> c_0..c_L
+CreditReference = Callable[
+    [list[np.ndarray], np.ndarray, np.ndarray], list[np.ndarray]
+]  # (states, error, g_L) -> c_0..c_L
 
 
 def local_gradients(
-    w: Arrays, x: np.ndarray, y: np.ndarray, credit: CreditTwin, penalty: float, kind: str, held: int = 1
+    w: Arrays, x: np.ndarray, y: np.ndarray, credit: CreditReference, penalty: float, kind: str, held: int = 1
 ) -> Arrays:
     """∂(Σ_l J_l + mean CE of the head)/∂w of credit.md §2; held: see norm."""
     states, branches, error = forward(w, x, y)

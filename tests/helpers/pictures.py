@@ -26,7 +26,7 @@ PICTURES = (
 
 
 class Blank(RenderedFigure):
-    """A picture that nobody made: one white pixel, and a word for paper."""
+    """A synthetic picture: one white pixel, and a word for paper."""
 
     def vector(self, kind: str) -> bytes:
         return b"blank"

@@ -36,7 +36,7 @@ class Postgres:
 
     @property
     def place(self) -> dict[str, str]:
-        """The environment that tells its clients where it is."""
+        """The environment that gives its clients its address."""
         return {"PGHOST": str(self.folder), "PGUSER": OWN}
 
     def begin(self) -> None:

@@ -1,4 +1,4 @@
-"""The published training loops once more, from their description (arXiv 2606.21126; no code of theirs was at hand): plain torch.
+"""The published training loops once more, from their description (arXiv 2606.21126; none of their code was at hand): plain torch.
 
 Three networks under the published state-dict names, and one loop for bp, fa, dfa and the frozen control: autograd on losses that
 are written out, an optimiser and a cosine schedule for embedding, head and every block. Nothing of fa_registry is in here.
@@ -169,7 +169,7 @@ def _backprop(network: Net, optimisers: list, images: Tensor, labels: Tensor, _:
 
 
 def _local(network: Net, optimisers: list, images: Tensor, labels: Tensor, rule: Credits) -> None:
-    """One pass for the states and the error, then stem, blocks and head each forward again, descending on a loss of its own."""
+    """One pass for the states and the error, then stem, blocks and head each forward again, descending on its own loss."""
     with torch.no_grad():
         hidden = [network.stem(images)]
         for block in network.blocks:

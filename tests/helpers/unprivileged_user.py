@@ -1,4 +1,4 @@
-"""What a store says to somebody who may not write to it. Root may write anywhere, so root's powers are given up first."""
+"""What a store reports to a user who may not write to it. Root may write anywhere, so root's powers are given up first."""
 
 from __future__ import annotations
 

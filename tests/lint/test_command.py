@@ -1,4 +1,4 @@
-"""The verb: what it prints and what it exits with."""
+"""The command: what it prints and what it exits with."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.lint.samples import CLAMPED_COSINE, NEGATIVE_NORM, PITFALLS, notebook
 
 @pytest.fixture
 def lint(tmp_path, monkeypatch):
-    """Runs the verb in an empty folder."""
+    """Runs the command in an empty folder."""
     monkeypatch.chdir(tmp_path)
     return lambda *arguments: CliRunner().invoke(main, ["lint", *arguments])
 
@@ -42,7 +42,7 @@ def test_clean_code_exits_0(lint, tmp_path):
 def test_a_silenced_finding_exits_0_and_is_counted(lint, tmp_path):
     (tmp_path / "a.py").write_text(NEGATIVE_NORM.replace("norm(-1)", "norm(-1)  # fa: ok FA001 meant so"))
     result = lint(".")
-    assert (result.exit_code, result.stdout) == (0, "no pitfall in 1 file; 1 silenced with a reason\n")
+    assert (result.exit_code, result.stdout) == (0, "no pitfall in 1 file; findings silenced with a reason: 1\n")
 
 
 @pytest.mark.parametrize("choice", [("--ignore", "FA001"), ("--select", "FA002")])
@@ -280,7 +280,7 @@ def test_a_section_of_pyproject_says_the_same_and_what_is_typed_goes_before_it(l
 
 
 @pytest.mark.parametrize(
-    ("section", "words"),
+    ("section", "text"),
     [
         ('ignore = ["FA999"]', "ignore: unknown rule"),
         ('ignored = ["FA001"]', "ignored: expected one of the keys select, ignore, exclude with a list of texts"),
@@ -288,11 +288,11 @@ def test_a_section_of_pyproject_says_the_same_and_what_is_typed_goes_before_it(l
         ("select = [", "pyproject.toml"),
     ],
 )
-def test_a_section_that_is_none_is_a_sentence(lint, tmp_path, section, words):
+def test_a_section_that_is_none_is_a_sentence(lint, tmp_path, section, text):
     (tmp_path / "a.py").write_text(BOTH)
     (tmp_path / "pyproject.toml").write_text(f"[tool.fa-registry.lint]\n{section}\n")
     result = lint("a.py")
-    assert result.exit_code == 2 and words in result.stderr, result.stderr
+    assert result.exit_code == 2 and text in result.stderr, result.stderr
 
 
 def test_a_project_without_the_section_is_linted_as_ever(lint, tmp_path):
@@ -301,13 +301,13 @@ def test_a_project_without_the_section_is_linted_as_ever(lint, tmp_path):
     assert lint("a.py").exit_code == 1
 
 
-def test_findings_of_one_rule_in_one_file_are_told_once_with_their_lines(lint, tmp_path):
+def test_findings_of_one_rule_in_one_file_are_reported_once_with_their_lines(lint, tmp_path):
     (tmp_path / "a.py").write_text("import torch\nx.norm(-1)\ny.norm(-1)\nz.norm(-1)\n")
     lines = lint("a.py").stdout.splitlines()
     assert [line.split(": ")[0] for line in lines[:3]] == ["a.py:2:1", "a.py:3:1", "a.py:4:1"]
     assert lines[3].startswith("    why: ") and lines[4].startswith("    fix: ") and len(lines) == 6
 
 
-def test_the_hook_for_pre_commit_is_the_verb():
+def test_the_hook_for_pre_commit_is_the_command():
     (hook,) = yaml.safe_load((Path(__file__).parents[2] / ".pre-commit-hooks.yaml").read_text())
     assert hook["entry"] == "fa-registry lint" and set(hook["types_or"]) == {"python", "jupyter"}

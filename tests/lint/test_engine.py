@@ -94,7 +94,7 @@ def test_columns_count_characters_and_findings_come_in_order():
     ]
 
 
-def test_a_file_that_does_not_parse_is_a_finding_beside_the_others(tmp_path):
+def test_a_file_that_does_not_parse_is_a_finding_in_addition_to_the_others(tmp_path):
     (tmp_path / "broken.py").write_text("x = 1\ndef (\n")
     (tmp_path / "good.py").write_text(NEGATIVE_NORM)
     report = lint_paths([str(tmp_path)])
@@ -236,7 +236,7 @@ def test_a_constant_of_the_module_counts_if_it_is_set_once(text, value):
     assert syntax.number(found.args[0]) == value
 
 
-def test_bad_escapes_warn_nobody():
+def test_bad_escapes_raise_no_warning():
     assert Syntax('import torch\nx = "\\d"\n').tree.body  # warnings are errors in this suite
 
 

@@ -227,7 +227,7 @@ def test_a_name_that_no_file_can_have_is_of_no_file(unfriendly, name):
 
 
 @pytest.mark.parametrize("form", [[], ["--json"], ["--sarif"]])
-def test_a_folder_of_such_files_is_told_of_without_a_traceback(unfriendly, form):
+def test_a_folder_of_such_files_is_reported_without_a_traceback(unfriendly, form):
     ended = subprocess.run(
         [sys.executable, "-m", "fa_registry", "lint", ".", *form],
         capture_output=True,

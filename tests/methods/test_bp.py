@@ -1,4 +1,4 @@
-"""bp: the card's claims and the reference twin."""
+"""bp: the card's claims and the reference implementation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.helpers import numpy_checks
 from tests.helpers.numpy_resmlp import Arrays, branch_back, forward, head_back, linear_back
 
 
-def bp_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: float, kind: str) -> Arrays:
+def bp_reference(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: float, kind: str) -> Arrays:
     """∂(mean CE + λ Σ_l mean_i ||f_l||²)/∂w, the chain rule by hand."""
     states, branches, error = forward(w, x, y)
     grads: Arrays = {}
@@ -25,13 +25,13 @@ def bp_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: 
 
 
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
-def test_step_equals_the_twin(penalty):
-    numpy_checks.check_step("bp", bp_twin, penalty, "rms")
+def test_step_equals_the_reference(penalty):
+    numpy_checks.check_step("bp", bp_reference, penalty, "rms")
 
 
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
-def test_optimiser_equals_the_twin(penalty):
-    numpy_checks.check_optimiser("bp", bp_twin, penalty, "rms")
+def test_optimiser_equals_the_reference(penalty):
+    numpy_checks.check_optimiser("bp", bp_reference, penalty, "rms")
 
 
 def test_credit_is_the_gradient_it_was_given():

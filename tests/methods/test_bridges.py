@@ -34,7 +34,7 @@ def test_time_is_embedded_at_two_frequencies():
 
 
 class Echo(torch.nn.Module):
-    def forward(self, states, times, told):
+    def forward(self, states, times, conditioning):
         return states[:, :1]
 
 
@@ -43,9 +43,9 @@ def test_every_time_finds_the_scale_of_its_site(blocks):
     """l/L and (l−1)/L + 1/L round differently in float32, and neither may fall to the site below."""
     net = ValueNet(NetworkShape((4,) * (blocks + 1), 3), "error", 1.0, 3, torch.Generator().manual_seed(0))
     net.net, net.scales = Echo(), torch.arange(1.0, blocks + 2)
-    times, told = torch.linspace(0, 1, blocks + 1), torch.zeros(blocks + 1, 3)
-    assert torch.equal(net(torch.ones(blocks + 1, 4), times, told), 1 / net.scales)
-    assert torch.equal(net(torch.ones(blocks, 4), times[:-1] + 1 / blocks, told[:-1]), 1 / net.scales[1:])
+    times, conditioning = torch.linspace(0, 1, blocks + 1), torch.zeros(blocks + 1, 3)
+    assert torch.equal(net(torch.ones(blocks + 1, 4), times, conditioning), 1 / net.scales)
+    assert torch.equal(net(torch.ones(blocks, 4), times[:-1] + 1 / blocks, conditioning[:-1]), 1 / net.scales[1:])
 
 
 BRIDGES = ("state_bridge", "credit_bridge")
@@ -105,17 +105,17 @@ def test_what_is_padded_does_not_leak(bridge):
 
 @pytest.mark.parametrize("bridge", BRIDGES)
 def test_a_wider_padding_gives_the_same_credit(bridge):
-    """A net with 5 more columns, whatever they hold, asked with 5 more zeros."""
+    """A net with 5 more columns, with any values, called with 5 more zeros."""
     case = case_of(bridge, "small_cnn")
     net = case.feedback if bridge == "state_bridge" else case.feedback.value.net
     inputs, layer = case.inputs(), first_layer(case, bridge)
-    states, times, told = all_sites(
+    states, times, conditioning = all_sites(
         inputs, case.feedback.conditioning_signal(inputs) if bridge == "state_bridge" else inputs.error
     )
 
     def slopes(rows: Tensor) -> Tensor:
         rows = rows.detach().requires_grad_()
-        return torch.autograd.grad(net(rows, times, told).square().sum(), rows)[0]
+        return torch.autograd.grad(net(rows, times, conditioning).square().sum(), rows)[0]
 
     before = slopes(states)
     drawn = torch.randn(len(layer.weight), 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -131,7 +131,7 @@ class Unmoved(nn.Module):
     def conditioning_signal(self, inputs):
         return inputs.error
 
-    def forward(self, states, times, told):
+    def forward(self, states, times, conditioning):
         return states
 
 
@@ -145,7 +145,7 @@ class LossOfTheAverage(nn.Module):
     def conditioning_signal(self, inputs):
         return inputs.error
 
-    def forward(self, states, times, told):
+    def forward(self, states, times, conditioning):
         logits = self.network.out_head(states)
         return sample_losses(logits, self.labels.repeat(len(states) // len(self.labels)))
 
@@ -175,7 +175,7 @@ def test_the_state_bridge_learns_what_the_readout_pools():
         pooled = case.network.pool(inputs.hidden[-1])
 
         class Knows(Unmoved):
-            def forward(self, states, times, told, pooled=pooled):
+            def forward(self, states, times, conditioning, pooled=pooled):
                 return pooled.repeat(len(states) // len(pooled), 1)
 
         assert case.method.feedback_loss(Knows(), inputs).item() == 0.0
@@ -209,19 +209,21 @@ def test_the_value_reads_states_in_units_of_their_averages(architecture):
     assert case.feedback.value.scales.tolist() == pytest.approx(expected, rel=1e-9)
 
 
-def state_bridge_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: float, kind: str) -> Arrays:
+def state_bridge_reference(
+    w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: float, kind: str
+) -> Arrays:
     """c_l = ∂CE(head(G(h_l, l/L, e)), y)/∂h_l with e held."""
 
     def credit(states, error, top_gradient):
         credits = []
         for site, h in enumerate(states):
-            told = rows(h, site / (len(states) - 1), error)
-            predicted = value(feedback, "layers", told)
+            inputs = rows(h, site / (len(states) - 1), error)
+            predicted = value(feedback, "layers", inputs)
             z = linear(w, "out_head", layer_norm(w, "out_ln", predicted))
             p = np.exp(z - z.max(axis=1, keepdims=True))
             believed = p / p.sum(axis=1, keepdims=True) - np.eye(z.shape[1])[y]
             credits.append(
-                pulled_back(feedback, "layers", told, head_back(w, {}, predicted, believed))[:, : h.shape[1]]
+                pulled_back(feedback, "layers", inputs, head_back(w, {}, predicted, believed))[:, : h.shape[1]]
             )
         return credits
 
@@ -230,11 +232,11 @@ def state_bridge_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray,
 
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
 @pytest.mark.parametrize("credit_norm", ["none", "rms"])
-def test_step_equals_the_twin(penalty, credit_norm):
-    numpy_checks.check_step("state_bridge", state_bridge_twin, penalty, credit_norm)
+def test_step_equals_the_reference(penalty, credit_norm):
+    numpy_checks.check_step("state_bridge", state_bridge_reference, penalty, credit_norm)
 
 
-def loss_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray) -> float:
+def loss_reference(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray) -> float:
     """mean over samples and sites of ‖G − h_L‖² / (‖h_L‖² + 1e-6)."""
     states, _, error = forward(w, x, y)
     top, depth = states[-1], len(states) - 1
@@ -242,17 +244,17 @@ def loss_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray) -> floa
     return float(np.mean([(miss**2).sum(axis=1) / ((top**2).sum(axis=1) + 1e-6) for miss in errors]))
 
 
-def test_the_loss_and_its_gradient_equal_the_twins():
-    task, images, labels = numpy_checks.twin_task("state_bridge", 0.0, "none")
+def test_the_loss_and_its_gradient_equal_the_reference():
+    task, images, labels = numpy_checks.reference_task("state_bridge", 0.0, "none")
     weights, feedback = numpy_checks.arrays(task.network), numpy_checks.arrays(task.feedback)
 
-    def twin(moved: Arrays) -> float:
-        return loss_twin(weights, moved, images.numpy(), labels.numpy())
+    def reference(moved: Arrays) -> float:
+        return loss_reference(weights, moved, images.numpy(), labels.numpy())
 
     loss = PLUGIN.feedback_loss(task.feedback, seen(task, images, labels))
-    assert loss.item() == pytest.approx(twin(feedback), rel=1e-12)
+    assert loss.item() == pytest.approx(reference(feedback), rel=1e-12)
     loss.backward()
-    found, expected = slopes(twin, feedback, task.feedback)
+    found, expected = slopes(reference, feedback, task.feedback)
     assert found == pytest.approx(expected, rel=1e-7)
 
 
@@ -266,7 +268,7 @@ class Tail(torch.nn.Module):
     def conditioning_signal(self, inputs):
         return inputs.error
 
-    def forward(self, states, times, told):
+    def forward(self, states, times, conditioning):
         sites = len(self.network.blocks) + 1
         predicted = []
         for site, (state, time) in enumerate(zip(states.chunk(sites), times.chunk(sites), strict=True)):
@@ -288,20 +290,20 @@ def test_a_perfect_predictor_is_backpropagation(architecture):
     assert PLUGIN.feedback_loss(case.feedback, inputs).item() == pytest.approx(0.0, abs=1e-25)
 
 
-@pytest.mark.parametrize(("conditioning", "told"), [("error", 10), ("target", 10), ("none", 0)])
-def test_two_hidden_layers_of_256_on_state_time_and_what_is_told(conditioning, told):
+@pytest.mark.parametrize(("conditioning", "size"), [("error", 10), ("target", 10), ("none", 0)])
+def test_two_hidden_layers_of_256_on_state_time_and_conditioning(conditioning, size):
     shape = NetworkShape((7, 7, 7), 10)
     state = PLUGIN.feedback(shape, {"conditioning": conditioning}, torch.Generator().manual_seed(0)).state_dict()
     shapes = {name: tuple(value.shape) for name, value in state.items() if name.endswith("weight")}
-    assert list(shapes.values()) == [(256, 7 + 4 + told), (256, 256), (7, 256)]
+    assert list(shapes.values()) == [(256, 7 + 4 + size), (256, 256), (7, 256)]
     for weight in (state[name] for name in shapes):
         assert weight.abs().max().item() <= weight.shape[1] ** -0.5
         assert weight.var().item() == pytest.approx(1 / (3 * weight.shape[1]), rel=0.06)  # of U(±1/√inputs)
 
 
 @pytest.mark.parametrize("conditioning", ["error", "target", "none"])
-def test_what_is_told_is_what_the_option_says(conditioning):
-    task, images, labels = numpy_checks.twin_task("state_bridge", 0.0, "none")
+def test_the_conditioning_is_what_the_option_says(conditioning):
+    task, images, labels = numpy_checks.reference_task("state_bridge", 0.0, "none")
     inputs = seen(task, images, labels)
     task.feedback.conditioning = conditioning
     expected = {"error": inputs.error, "target": torch.eye(10)[labels].double(), "none": torch.empty(len(labels), 0)}

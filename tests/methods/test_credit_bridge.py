@@ -1,4 +1,4 @@
-"""credit_bridge: the reference twin of credit and losses, warm-up, moving average, and the toy LQ task."""
+"""credit_bridge: the reference implementation of credit and losses, warm-up, moving average, and the toy LQ task."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ DEFAULTS = {name: option.default for name, option in PLUGIN.card.options.items()
 OTHERS = {"temperature": 0.5, "noise": 0.3, "draws": 3, "gradient_weight": 0.25, "thinning": 2, "condition_scale": 2.0}
 
 
-def credit_bridge_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: float, kind: str) -> Arrays:
+def credit_bridge_reference(
+    w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: float, kind: str
+) -> Arrays:
     """c_l = ∂V(h_l, l/L, e)/∂h_l; in the first fifth of the training DFA's."""
 
     def credit(states, error, top_gradient):
@@ -42,19 +44,19 @@ def credit_bridge_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray
 
 @pytest.mark.parametrize("progress", [0.0, 0.19, 0.2, 1.0])
 @pytest.mark.parametrize(("penalty", "credit_norm"), [(0.0, "none"), (0.05, "none"), (0.0, "rms"), (0.05, "rms")])
-def test_step_equals_the_twin(progress, penalty, credit_norm):
-    task, images, labels = numpy_checks.twin_task("credit_bridge", penalty, credit_norm)
+def test_step_equals_the_reference(progress, penalty, credit_norm):
+    task, images, labels = numpy_checks.reference_task("credit_bridge", penalty, credit_norm)
     apart(task)
     task.feedback.progress.fill_(progress)
     weights, feedback = numpy_checks.arrays(task.network), numpy_checks.arrays(task.feedback)
-    expected = credit_bridge_twin(weights, feedback, images.numpy(), labels.numpy(), penalty, credit_norm)
+    expected = credit_bridge_reference(weights, feedback, images.numpy(), labels.numpy(), penalty, credit_norm)
     local_credit_step(task.network, task.method, task.feedback, images, labels, penalty, credit_norm)
     for name, parameter in task.network.named_parameters():
         largest = np.abs(expected[name]).max()
         assert parameter.grad.numpy() == pytest.approx(expected[name], rel=1e-9, abs=1e-9 * largest), name
 
 
-def residuals_twin(w: Arrays, f: Arrays, x: np.ndarray, y: np.ndarray, thinning: int, o: dict) -> list[np.ndarray]:
+def residuals_reference(w: Arrays, f: Arrays, x: np.ndarray, y: np.ndarray, thinning: int, o: dict) -> list[np.ndarray]:
     """V(h_l) − softmin_k V̄(h_{l+1} + σξ_k) of the samples i ≡ l modulo `thinning`, l < L; at L V(h_L) − ℓ of all."""
     states, _, error = forward(w, x, y)
     weight, temperature = o["condition_scale"], o["temperature"]
@@ -73,9 +75,9 @@ def residuals_twin(w: Arrays, f: Arrays, x: np.ndarray, y: np.ndarray, thinning:
     return [*found, values(f, "value", states[-1], len(chosen), error, weight) - losses]
 
 
-def loss_twin(w: Arrays, f: Arrays, x: np.ndarray, y: np.ndarray, o: dict) -> float:
+def loss_reference(w: Arrays, f: Arrays, x: np.ndarray, y: np.ndarray, o: dict) -> float:
     states, _, error = forward(w, x, y)
-    *below, top = residuals_twin(w, f, x, y, min(o["thinning"], len(states) - 1), o)
+    *below, top = residuals_reference(w, f, x, y, min(o["thinning"], len(states) - 1), o)
     found = slope(f, states[-1], len(states) - 1, error, o["condition_scale"])
     mismatch = (((found - head_back(w, {}, states[-1], error)) * f["value.scales"][-1]) ** 2).sum(axis=1)
     return float(np.mean(np.concatenate(below) ** 2) + np.mean(top**2) + o["gradient_weight"] * np.mean(mismatch))
@@ -86,8 +88,8 @@ def generator_of(seed: int) -> torch.Generator:
 
 
 def bridged(options: dict):
-    """The twins' task under other options of the method."""
-    task, images, labels = numpy_checks.twin_task("credit_bridge", 0.0, "none")
+    """The references' task under other options of the method."""
+    task, images, labels = numpy_checks.reference_task("credit_bridge", 0.0, "none")
     shape = NetworkShape((16,) * 4, 10)
     return (
         replace(task, feedback=PLUGIN.feedback(shape, {**DEFAULTS, **options}, generator_of(7)).double()),
@@ -106,33 +108,33 @@ def apart(task) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, OTHERS])
-def test_the_loss_and_its_gradient_equal_the_twins(options):
+def test_the_loss_and_its_gradient_equal_the_reference(options):
     task, images, labels = bridged(options)
     apart(task)
     weights, feedback = numpy_checks.arrays(task.network), numpy_checks.arrays(task.feedback)
 
-    def twin(moved: Arrays) -> float:
-        return loss_twin(weights, moved, images.numpy(), labels.numpy(), {**DEFAULTS, **options})
+    def reference(moved: Arrays) -> float:
+        return loss_reference(weights, moved, images.numpy(), labels.numpy(), {**DEFAULTS, **options})
 
     loss = PLUGIN.feedback_loss(task.feedback, seen(task, images, labels))
-    assert loss.item() == pytest.approx(twin(feedback), rel=1e-12)
+    assert loss.item() == pytest.approx(reference(feedback), rel=1e-12)
     loss.backward()
-    found, expected = slopes(twin, feedback, task.feedback)  # the differences hold V̄, and so the softmin, as it is
+    found, expected = slopes(reference, feedback, task.feedback)  # the differences hold V̄, and so the softmin, as it is
     assert found == pytest.approx(expected, rel=1e-6)
     assert all(parameter.grad is None for parameter in task.feedback.average.parameters())
     assert all(parameter.grad is None for parameter in task.network.parameters())
 
 
-def test_bridge_residuals_equal_the_twins_at_every_site_and_sample():
-    task, images, labels = numpy_checks.twin_task("credit_bridge", 0.0, "none")
+def test_bridge_residuals_equal_the_reference_at_every_site_and_sample():
+    task, images, labels = numpy_checks.reference_task("credit_bridge", 0.0, "none")
     apart(task)
     inputs = seen(task, images, labels)
     found = PLUGIN.bridge_residuals(task.feedback, inputs)
     weights, feedback = numpy_checks.arrays(task.network), numpy_checks.arrays(task.feedback)
-    expected = residuals_twin(weights, feedback, images.numpy(), labels.numpy(), 1, DEFAULTS)
+    expected = residuals_reference(weights, feedback, images.numpy(), labels.numpy(), 1, DEFAULTS)
     assert len(found) == len(expected) == 4
-    for residual, twin in zip(found, expected, strict=True):
-        assert residual.detach().numpy() == pytest.approx(twin, rel=1e-10, abs=1e-12)
+    for residual, reference in zip(found, expected, strict=True):
+        assert residual.detach().numpy() == pytest.approx(reference, rel=1e-10, abs=1e-12)
 
 
 @pytest.mark.parametrize(("warmup", "progress", "warming"), [(0.2, 0.19, True), (0.2, 0.2, False), (0.5, 0.4, True)])
@@ -163,7 +165,7 @@ def test_a_step_moves_the_average_and_notes_the_progress(ema):
 @pytest.mark.parametrize("thinning", [1, 2, 3, 4])
 def test_thinning_keeps_the_mean(thinning):
     """Over as many shifts of the batch as `thinning`, every sample teaches at every site once."""
-    task, images, labels = numpy_checks.twin_task("credit_bridge", 0.0, "none")
+    task, images, labels = numpy_checks.reference_task("credit_bridge", 0.0, "none")
     task.feedback.options = {**DEFAULTS, "thinning": thinning, "noise": 0.0, "gradient_weight": 0.0}
     samples = 12  # a multiple of 1, 2, 3
     losses = []
@@ -176,7 +178,7 @@ def test_thinning_keeps_the_mean(thinning):
 
 
 def test_a_batch_smaller_than_the_thinning_still_teaches():
-    task, images, labels = numpy_checks.twin_task("credit_bridge", 0.0, "none")
+    task, images, labels = numpy_checks.reference_task("credit_bridge", 0.0, "none")
     assert PLUGIN.feedback_loss(task.feedback, seen(task, images[:1], labels[:1])).isfinite()
 
 
@@ -216,7 +218,7 @@ class LossToCome(torch.nn.Module):
     def conditioning_signal(self, inputs):
         return inputs.onehot
 
-    def forward(self, states, times, told):
+    def forward(self, states, times, conditioning):
         sites = len(self.network.blocks) + 1
         logits = [self.network.logits_from(site, state) for site, state in enumerate(states.chunk(sites))]
         return torch.cat([sample_losses(one, self.labels) for one in logits])

@@ -1,4 +1,4 @@
-"""dfa and drtp: distribution of B, c_0 from B_1, and their reference twins."""
+"""dfa and drtp: distribution of B, c_0 from B_1, and their reference implementations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.helpers import numpy_checks
 from tests.helpers.numpy_resmlp import Arrays, local_gradients
 
 
-def dfa_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: float, kind: str) -> Arrays:
+def dfa_reference(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: float, kind: str) -> Arrays:
     """c_l = e B_lᵀ; c_0 uses B_1."""
 
     def credit(states, error, top_gradient):
@@ -24,7 +24,7 @@ def dfa_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty:
     return local_gradients(w, x, y, credit, penalty, kind)
 
 
-def drtp_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: float, kind: str) -> Arrays:
+def drtp_reference(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: float, kind: str) -> Arrays:
     """c_l = onehot(y) B_lᵀ: row y of B_lᵀ; c_0 uses B_1."""
 
     def credit(states, error, top_gradient):
@@ -33,20 +33,20 @@ def drtp_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty
     return local_gradients(w, x, y, credit, penalty, kind)
 
 
-TWINS = {"dfa": dfa_twin, "drtp": drtp_twin}
+REFERENCES = {"dfa": dfa_reference, "drtp": drtp_reference}
 
 
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
 @pytest.mark.parametrize("credit_norm", ["none", "rms"])
-@pytest.mark.parametrize("method", TWINS)
-def test_step_equals_the_twin(method, penalty, credit_norm):
-    numpy_checks.check_step(method, TWINS[method], penalty, credit_norm)
+@pytest.mark.parametrize("method", REFERENCES)
+def test_step_equals_the_reference(method, penalty, credit_norm):
+    numpy_checks.check_step(method, REFERENCES[method], penalty, credit_norm)
 
 
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
-@pytest.mark.parametrize("method", TWINS)
-def test_optimiser_equals_the_twin(method, penalty):
-    numpy_checks.check_optimiser(method, TWINS[method], penalty, "rms")
+@pytest.mark.parametrize("method", REFERENCES)
+def test_optimiser_equals_the_reference(method, penalty):
+    numpy_checks.check_optimiser(method, REFERENCES[method], penalty, "rms")
 
 
 def test_feedback_has_variance_one_over_classes():

@@ -1,4 +1,4 @@
-"""dni: the reference twins of credit and loss, the bootstrapped target, and what a net is told."""
+"""dni: the reference implementations of credit and loss, the bootstrapped target, and the inputs of a net."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from tests.helpers.tiny_tasks import tiny_spec
 
 def predicted(feedback: Arrays, states: list[np.ndarray], y: np.ndarray, classes: int) -> list[np.ndarray]:
     """ĝ_l = M_l(LN(h_l), onehot(y)) for l < L; LN without weights."""
-    told = [np.hstack([standardise(state)[0], np.eye(classes)[y]]) for state in states[:-1]]
-    return [value(feedback, f"nets.{site}", rows) for site, rows in enumerate(told)]
+    inputs = [np.hstack([standardise(state)[0], np.eye(classes)[y]]) for state in states[:-1]]
+    return [value(feedback, f"nets.{site}", rows) for site, rows in enumerate(inputs)]
 
 
-def dni_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: float, kind: str) -> Arrays:
+def dni_reference(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: float, kind: str) -> Arrays:
     """c_l = ĝ_l, c_L = g_L."""
 
     def credit(states, error, top_gradient):
@@ -37,11 +37,11 @@ def dni_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty:
 
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
 @pytest.mark.parametrize("credit_norm", ["none", "rms"])
-def test_step_equals_the_twin(penalty, credit_norm):
-    numpy_checks.check_step("dni", dni_twin, penalty, credit_norm)
+def test_step_equals_the_reference(penalty, credit_norm):
+    numpy_checks.check_step("dni", dni_reference, penalty, credit_norm)
 
 
-def loss_twin(w: Arrays, feedback: Arrays, held: Arrays, x: np.ndarray, y: np.ndarray) -> float:
+def loss_reference(w: Arrays, feedback: Arrays, held: Arrays, x: np.ndarray, y: np.ndarray) -> float:
     """Σ_l Σ_i ‖ĝ_l − t_l‖² / Σ_i ‖t_l‖², t_l = ĝ_{l+1} (I + ∂f_{l+1}/∂h_l) with the ĝ of the `held` nets, ĝ_L = g_L."""
     states, _, error = forward(w, x, y)
     guesses = predicted(held, states, y, error.shape[1])
@@ -51,20 +51,20 @@ def loss_twin(w: Arrays, feedback: Arrays, held: Arrays, x: np.ndarray, y: np.nd
 
 
 @pytest.mark.parametrize("hidden", [0, 12])
-def test_the_loss_and_its_gradient_equal_the_twins(hidden):
-    task, images, labels = numpy_checks.twin_task("dni", 0.0, "none")
+def test_the_loss_and_its_gradient_equal_the_reference(hidden):
+    task, images, labels = numpy_checks.reference_task("dni", 0.0, "none")
     widths = NetworkShape((16,) * 4, 10)
     feedback = PLUGIN.feedback(widths, options(hidden=hidden), torch.Generator().manual_seed(1)).double()
     weights, drawn = numpy_checks.arrays(task.network), numpy_checks.arrays(feedback)
 
-    def twin(moved: Arrays) -> float:
-        return loss_twin(weights, moved, drawn, images.numpy(), labels.numpy())
+    def reference(moved: Arrays) -> float:
+        return loss_reference(weights, moved, drawn, images.numpy(), labels.numpy())
 
     task = dataclasses.replace(task, feedback=feedback)
     loss = PLUGIN.feedback_loss(feedback, seen(task, images, labels))
-    assert loss.item() == pytest.approx(twin(drawn), rel=1e-12)
+    assert loss.item() == pytest.approx(reference(drawn), rel=1e-12)
     loss.backward()
-    found, expected = slopes(twin, drawn, feedback)
+    found, expected = slopes(reference, drawn, feedback)
     assert found == pytest.approx(
         expected, rel=1e-6
     )  # targets are small, so a central difference of the ratio is curved
@@ -75,8 +75,8 @@ def options(**changes) -> dict:
     return {name: option.default for name, option in PLUGIN.card.options.items()} | changes
 
 
-class Told(nn.Module):
-    """A net that answers with what it is told to."""
+class FixedAnswer(nn.Module):
+    """A net with a fixed answer."""
 
     def __init__(self, answer: torch.Tensor):
         super().__init__()
@@ -91,26 +91,28 @@ def test_exact_predictions_are_the_one_fixed_point_of_the_bootstrap(residual):
     """Nets that answer g_l have no loss; doubling M_l alone costs ‖g_l‖²/‖g_l‖² = 1 at its own site, and below it 1/4."""
     inputs, gradients = scaling_inputs([0.3, -0.4, 0.2], residual)
     state = PLUGIN.feedback(NetworkShape((2,) * 4, 2), options(), torch.Generator())
-    exact = [Told(gradient) for gradient in gradients[:-1]]
+    exact = [FixedAnswer(gradient) for gradient in gradients[:-1]]
     costs = []
     for doubled in (None, 0, 1, 2):
-        state.nets = nn.ModuleList(Told(2 * one.answer) if site == doubled else one for site, one in enumerate(exact))
+        state.nets = nn.ModuleList(
+            FixedAnswer(2 * one.answer) if site == doubled else one for site, one in enumerate(exact)
+        )
         costs.append(PLUGIN.feedback_loss(state, inputs).item())
     assert costs == pytest.approx([0.0, 1.0, 1.25, 1.25], abs=1e-12)
 
 
-@pytest.mark.parametrize(("conditioning", "told"), [("label", 4), ("none", 0)])
+@pytest.mark.parametrize(("conditioning", "size"), [("label", 4), ("none", 0)])
 @pytest.mark.parametrize("hidden", [0, 30])
-def test_nets_see_the_state_and_what_the_option_says(conditioning, told, hidden):
+def test_nets_see_the_state_and_what_the_option_says(conditioning, size, hidden):
     shape = NetworkShape((7, 5, 6), 4)
     drawn = PLUGIN.feedback(shape, options(conditioning=conditioning, hidden=hidden), torch.Generator())
     shapes = [tuple(value.shape) for name, value in drawn.state_dict().items() if name.endswith("weight")]
-    wide = [(hidden, 7 + told), (7, hidden), (hidden, 5 + told), (5, hidden)]
-    assert shapes == (wide if hidden else [(7, 7 + told), (5, 5 + told)])
+    wide = [(hidden, 7 + size), (7, hidden), (hidden, 5 + size), (5, hidden)]
+    assert shapes == (wide if hidden else [(7, 7 + size), (5, 5 + size)])
 
 
 def test_labels_change_the_credit_only_where_it_is_conditioned_on_them():
-    task, images, labels = numpy_checks.twin_task("dni", 0.0, "none")
+    task, images, labels = numpy_checks.reference_task("dni", 0.0, "none")
     inputs = seen(task, images, labels)
     other = dataclasses.replace(inputs, onehot=inputs.onehot.roll(1, dims=1))
     for conditioning in ("label", "none"):
@@ -138,12 +140,12 @@ def test_a_batch_without_any_gradient_has_a_finite_loss():
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "text"),
     [
         ({"conditioning": "labels"}, "conditioning: expected one of label, none, found 'labels'"),
         ({"hidden": -1}, "hidden: expected at least 0, found -1"),
     ],
 )
-def test_options_out_of_range_are_refused(changes, words):
-    with pytest.raises(InvalidFields, match=words):
+def test_options_out_of_range_are_refused(changes, text):
+    with pytest.raises(InvalidFields, match=text):
         tiny_spec(method="dni", method_options=changes)

@@ -1,4 +1,4 @@
-"""dtp: the reference twins of credit and inverse loss, and what an exact inverse makes of the credit."""
+"""dtp: the reference implementations of credit and inverse loss, and what an exact inverse makes of the credit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def invert(feedback: Arrays, block: int, state: np.ndarray) -> np.ndarray:
     return value(feedback, f"nets.{block - 1}", state)
 
 
-def dtp_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: float, kind: str) -> Arrays:
+def dtp_reference(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: float, kind: str) -> Arrays:
     """t_L = h_L − η̂ g_L; t_{l-1} = h_{l-1} + inv_l(t_l) − inv_l(h_l); c_l = (h_l − t_l)/η̂."""
 
     def credit(states, error, top_gradient):
@@ -39,11 +39,11 @@ def dtp_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty:
 
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
 @pytest.mark.parametrize("credit_norm", ["none", "rms"])
-def test_step_equals_the_twin(penalty, credit_norm):
-    numpy_checks.check_step("dtp", dtp_twin, penalty, credit_norm)
+def test_step_equals_the_reference(penalty, credit_norm):
+    numpy_checks.check_step("dtp", dtp_reference, penalty, credit_norm)
 
 
-def loss_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray) -> float:
+def loss_reference(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray) -> float:
     """Σ_l mean_i ‖inv_l(h̃ + f_l(h̃)) − h̃‖², h̃ = h_{l-1} + σξ; ξ drawn site by site from a generator of seed 0."""
     states, branches, _ = forward(w, x, y)
     stream, total = torch.Generator().manual_seed(0), 0.0
@@ -55,17 +55,17 @@ def loss_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray) -> floa
     return float(total)
 
 
-def test_the_inverse_loss_and_its_gradient_equal_the_twins():
-    task, images, labels = numpy_checks.twin_task("dtp", 0.0, "none")
+def test_the_inverse_loss_and_its_gradient_equal_the_reference():
+    task, images, labels = numpy_checks.reference_task("dtp", 0.0, "none")
     weights, feedback = numpy_checks.arrays(task.network), numpy_checks.arrays(task.feedback)
 
-    def twin(moved: Arrays) -> float:
-        return loss_twin(weights, moved, images.numpy(), labels.numpy())
+    def reference(moved: Arrays) -> float:
+        return loss_reference(weights, moved, images.numpy(), labels.numpy())
 
     loss = PLUGIN.feedback_loss(task.feedback, seen(task, images, labels))
-    assert loss.item() == pytest.approx(twin(feedback), rel=1e-12)
+    assert loss.item() == pytest.approx(reference(feedback), rel=1e-12)
     loss.backward()
-    found, expected = slopes(twin, feedback, task.feedback)
+    found, expected = slopes(reference, feedback, task.feedback)
     assert found == pytest.approx(expected, rel=1e-7)
     assert all(parameter.grad is None for parameter in task.network.parameters())
 
@@ -136,13 +136,13 @@ def test_weights_are_uniform_in_one_over_root_fan_in():
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "text"),
     [
         ({"target_step": 0}, "target_step: expected more than 0, found 0"),
         ({"sigma": -0.1}, "sigma: expected at least 0, found -0.1"),
         ({"hidden": 0}, "hidden: expected at least 1, found 0"),
     ],
 )
-def test_options_out_of_range_are_refused(changes, words):
-    with pytest.raises(InvalidFields, match=words):
+def test_options_out_of_range_are_refused(changes, text):
+    with pytest.raises(InvalidFields, match=text):
         tiny_spec(method="dtp", method_options=changes)

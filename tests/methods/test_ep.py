@@ -1,4 +1,4 @@
-"""ep: the reference twins of both contrasts, the energy's own parameter gradient, and what credits are once states are at rest."""
+"""ep: the reference implementations of both contrasts, the energy's parameter gradient, and the credits at states of rest."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.helpers.tiny_tasks import tiny_spec
 BETA, STEPS, STEP_SIZE = 0.5, 20, 0.1  # the card's defaults
 
 
-def parameter_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: float, kind: str) -> Arrays:
+def parameter_reference(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: float, kind: str) -> Arrays:
     """Δθ_l ∝ (ε_l^β/β) ∂f_l(h_{l-1}^β)/∂θ, ε^β normed; the penalty at the forward pass, the embedding by c_0 = −ε_0^β/β."""
     states, _, _ = forward(w, x, y)
     nudged = relaxed(w, states, y, BETA, STEPS, STEP_SIZE)
@@ -42,7 +42,7 @@ def parameter_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, pe
     return grads
 
 
-def state_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: float, kind: str) -> Arrays:
+def state_reference(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: float, kind: str) -> Arrays:
     """c_l = −(h_l^β − h_l^0)/β, h^β relaxed from the forward pass h^0."""
 
     def credit(states, error, top_gradient):
@@ -55,13 +55,13 @@ def state_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalt
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
 @pytest.mark.parametrize("credit_norm", ["none", "rms"])
 @pytest.mark.parametrize("contrast", CONTRASTS)
-def test_step_equals_the_twin(contrast, credit_norm, penalty):
-    twin = {"parameter": parameter_twin, "state": state_twin}[contrast]
-    numpy_checks.check_step("ep", twin, penalty, credit_norm, contrast=contrast)
+def test_step_equals_the_reference(contrast, credit_norm, penalty):
+    reference = {"parameter": parameter_reference, "state": state_reference}[contrast]
+    numpy_checks.check_step("ep", reference, penalty, credit_norm, contrast=contrast)
 
 
 def test_the_parameters_contrast_is_the_default():
-    numpy_checks.check_step("ep", parameter_twin, 0.0, "rms")
+    numpy_checks.check_step("ep", parameter_reference, 0.0, "rms")
 
 
 @pytest.mark.parametrize("architecture", ["resmlp", "small_cnn", "mlp"])
@@ -91,7 +91,7 @@ def energy_gradient(case: NetworkCase, states: list[torch.Tensor], names: list[s
 
 def test_a_control_and_process_noise_are_what_they_are_under_every_method():
     """A kept block has no gradient; the blocks' second run, at the nudged states, draws no noise."""
-    task = numpy_checks.twin_task("ep", 0.05, "rms")[0]
+    task = numpy_checks.reference_task("ep", 0.05, "rms")[0]
     trainable_parameters(task.network, "ladder_1")
     images, labels = task.eval_batch
     local_credit_step(task.network, PLUGIN, task.feedback, images, labels, 0.05, "rms")
@@ -186,7 +186,7 @@ def single(inputs: CreditInputs) -> CreditInputs:
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "text"),
     [
         ({"contrast": "energy"}, "contrast: expected one of parameter, state, found 'energy'"),
         ({"beta": 0}, "beta: expected more than 0, found 0"),
@@ -194,6 +194,6 @@ def single(inputs: CreditInputs) -> CreditInputs:
         ({"step_size": -1}, "step_size: expected more than 0, found -1"),
     ],
 )
-def test_options_out_of_range_are_refused(changes, words):
-    with pytest.raises(InvalidFields, match=words):
+def test_options_out_of_range_are_refused(changes, text):
+    with pytest.raises(InvalidFields, match=text):
         tiny_spec(method="ep", method_options=changes)

@@ -1,4 +1,4 @@
-"""fa: distribution of B, exact top site, the reference twin, and FA ≡ DFA."""
+"""fa: distribution of B, exact top site, the reference implementation, and FA ≡ DFA."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.helpers import numpy_checks
 from tests.helpers.numpy_resmlp import Arrays, local_gradients
 
 
-def fa_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: float, kind: str) -> Arrays:
+def fa_reference(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: float, kind: str) -> Arrays:
     """c_L = g_L, c_{l-1} = c_l B_l, normalised as those of the mean loss."""
 
     def credit(states, error, top_gradient):
@@ -26,13 +26,13 @@ def fa_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: 
 
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
 @pytest.mark.parametrize("credit_norm", ["none", "rms"])
-def test_step_equals_the_twin(penalty, credit_norm):
-    numpy_checks.check_step("fa", fa_twin, penalty, credit_norm)
+def test_step_equals_the_reference(penalty, credit_norm):
+    numpy_checks.check_step("fa", fa_reference, penalty, credit_norm)
 
 
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
-def test_optimiser_equals_the_twin(penalty):
-    numpy_checks.check_optimiser("fa", fa_twin, penalty, "rms")
+def test_optimiser_equals_the_reference(penalty):
+    numpy_checks.check_optimiser("fa", fa_reference, penalty, "rms")
 
 
 def test_feedback_has_variance_one_over_width():

@@ -1,4 +1,4 @@
-"""forward_forward: the reference twin, the slopes against autograd's, which label is shown, and what is refused."""
+"""forward_forward: the reference implementation, the slopes against autograd's, which label is shown, and what is refused."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def labelled(x: np.ndarray, label: np.ndarray, classes: int = 10) -> np.ndarray:
     return shown
 
 
-def forward_forward_twin(
+def forward_forward_reference(
     w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: float, kind: str
 ) -> Arrays:
     """c_l = (2/D)(σ(G⁻ − θ) h⁻ − σ(θ − G⁺) h⁺), h⁺ under y, h⁻ under the wrong class of the largest error."""
@@ -59,13 +59,13 @@ def forward_forward_twin(
 
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
 @pytest.mark.parametrize("credit_norm", ["none", "rms"])
-def test_step_equals_the_twin(penalty, credit_norm):
-    numpy_checks.check_step("forward_forward", forward_forward_twin, penalty, credit_norm)
+def test_step_equals_the_reference(penalty, credit_norm):
+    numpy_checks.check_step("forward_forward", forward_forward_reference, penalty, credit_norm)
 
 
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
-def test_optimiser_equals_the_twin(penalty):
-    numpy_checks.check_optimiser("forward_forward", forward_forward_twin, penalty, "rms")
+def test_optimiser_equals_the_reference(penalty):
+    numpy_checks.check_optimiser("forward_forward", forward_forward_reference, penalty, "rms")
 
 
 @pytest.mark.parametrize("threshold", [0.3, 1.0, 4.0])
@@ -154,14 +154,14 @@ def test_it_learns_and_its_opposite_does_not():
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "text"),
     [
         ({"threshold": 0}, "method_options: threshold: expected more than 0, found 0"),
         ({"threshold": "high"}, "method_options: threshold: expected a number, found 'high'"),
         ({"theta": 1}, "method_options: unknown option of forward_forward 'theta'"),
     ],
 )
-def test_options_that_cannot_be_are_refused(options, words):
+def test_options_that_cannot_be_are_refused(options, text):
     with pytest.raises(InvalidFields) as caught:
         tiny_spec(method="forward_forward", method_options=options)
-    assert len(caught.value.problems) == 1 and caught.value.problems[0].startswith(words)
+    assert len(caught.value.problems) == 1 and caught.value.problems[0].startswith(text)

@@ -1,4 +1,4 @@
-"""kolen_pollack: the reference twin, B's step equal to W's, the decay of their difference, and controls that keep B still."""
+"""kolen_pollack: the reference implementation, B's step equal to W's, the decay of their difference, and controls with fixed B."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from tests.helpers.numpy_resmlp import AdamW, Arrays
 from tests.helpers.tiny_tasks import RAW, double, tiny_task
 
 
-def kolen_pollack_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: float, kind: str) -> Arrays:
+def kolen_pollack_reference(
+    w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: float, kind: str
+) -> Arrays:
     return replaced_gradients(w, stored(w, feedback), x, y, penalty, kind)
 
 
@@ -29,20 +31,20 @@ def feedback_gradients(w: Arrays, grads: Arrays) -> Arrays:
 
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
 @pytest.mark.parametrize("credit_norm", ["none", "rms"])
-def test_step_equals_the_twin(penalty, credit_norm):
-    numpy_checks.check_step("kolen_pollack", kolen_pollack_twin, penalty, credit_norm)
+def test_step_equals_the_reference(penalty, credit_norm):
+    numpy_checks.check_step("kolen_pollack", kolen_pollack_reference, penalty, credit_norm)
 
 
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
-def test_weights_and_feedback_learn_as_the_twin(penalty):
-    """Three steps of the trainer: each twin has an AdamW of its own, and B's is fed with ∇W."""
-    task, images, labels = numpy_checks.twin_task("kolen_pollack", penalty, "rms")
+def test_weights_and_feedback_learn_as_the_reference(penalty):
+    """Three steps of the trainer: each reference has its own AdamW, and B's is fed with ∇W."""
+    task, images, labels = numpy_checks.reference_task("kolen_pollack", penalty, "rms")
     weights, feedback = numpy_checks.arrays(task.network), numpy_checks.arrays(task.feedback)
     recipe = task.spec.recipe
     trainer, for_w, for_b = Trainer(task), *(AdamW(recipe.learning_rate, recipe.weight_decay) for _ in range(2))
     for _ in range(3):
         trainer.step(images, labels)
-        grads = kolen_pollack_twin(weights, feedback, images.numpy(), labels.numpy(), penalty, "rms")
+        grads = kolen_pollack_reference(weights, feedback, images.numpy(), labels.numpy(), penalty, "rms")
         weights, feedback = for_w.step(weights, grads), for_b.step(feedback, feedback_gradients(weights, grads))
     for module, expected in ((task.network, weights), (task.feedback, feedback)):
         for name, found in numpy_checks.arrays(module).items():

@@ -1,4 +1,4 @@
-"""pepita: the reference twin, the published distribution of F, and what a modulated input does to a linear network."""
+"""pepita: the reference implementation, the published distribution of F, and what a modulated input does to a linear network."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.helpers.tiny_tasks import tiny_spec, trained
 OPTIONS = {"scale": 0.05}
 
 
-def pepita_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: float, kind: str) -> Arrays:
+def pepita_reference(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: float, kind: str) -> Arrays:
     """c_l = h_l(x) − h_l(x + F e)."""
 
     def credit(states, error, top_gradient):
@@ -35,13 +35,13 @@ def pepita_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penal
 
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
 @pytest.mark.parametrize("credit_norm", ["none", "rms"])
-def test_step_equals_the_twin(penalty, credit_norm):
-    numpy_checks.check_step("pepita", pepita_twin, penalty, credit_norm)
+def test_step_equals_the_reference(penalty, credit_norm):
+    numpy_checks.check_step("pepita", pepita_reference, penalty, credit_norm)
 
 
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
-def test_optimiser_equals_the_twin(penalty):
-    numpy_checks.check_optimiser("pepita", pepita_twin, penalty, "rms")
+def test_optimiser_equals_the_reference(penalty):
+    numpy_checks.check_optimiser("pepita", pepita_reference, penalty, "rms")
 
 
 @pytest.mark.parametrize("scale", [0.05, 2.0])
@@ -85,7 +85,7 @@ def test_without_an_error_there_is_no_credit():
 
 def test_a_step_leaves_no_gradient_on_the_credits_pass():
     """The second pass is no part of the objective: the embedding learns from c_0 at the clean image alone."""
-    task, images, labels = numpy_checks.twin_task("pepita", 0.0, "none")
+    task, images, labels = numpy_checks.reference_task("pepita", 0.0, "none")
     sums = local_credit_step(task.network, task.method, task.feedback, images, labels, 0.0, "none")
     with torch.no_grad():
         zero = task.method.credits(task.feedback, sums.seen)[0]
@@ -104,17 +104,17 @@ def test_it_trains_the_network_it_was_published_on():
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "text"),
     [
         ({"scale": 0}, "method_options: scale: expected more than 0, found 0"),
         ({"scale": "wide"}, "method_options: scale: expected a number, found 'wide'"),
         ({"scal": 1}, "method_options: unknown option of pepita 'scal' (did you mean 'scale'?)"),
     ],
 )
-def test_options_that_cannot_be_are_refused(options, words):
+def test_options_that_cannot_be_are_refused(options, text):
     with pytest.raises(InvalidFields) as caught:
         tiny_spec(method="pepita", method_options=options)
-    assert len(caught.value.problems) == 1 and caught.value.problems[0].startswith(words)
+    assert len(caught.value.problems) == 1 and caught.value.problems[0].startswith(text)
 
 
 def test_noise_in_the_second_pass_is_refused_by_its_card():

@@ -1,4 +1,4 @@
-"""predictive_coding: the reference twins of both forms, and what the errors are once the states are at rest."""
+"""predictive_coding: the reference implementations of both forms, and what the errors are once the states are at rest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.helpers.tiny_tasks import tiny_spec
 STEPS, STEP_SIZE = 20, 0.05  # the card's defaults
 
 
-def predictive_coding_twin(
+def predictive_coding_reference(
     w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: float, kind: str
 ) -> Arrays:
     """c_l = −ε_l of the relaxed states."""
@@ -29,7 +29,7 @@ def predictive_coding_twin(
     return local_gradients(w, x, y, credit, penalty, kind)
 
 
-def fixed_twin(w: Arrays, x: np.ndarray, y: np.ndarray, steps: int, step_size: float) -> Arrays:
+def fixed_reference(w: Arrays, x: np.ndarray, y: np.ndarray, steps: int, step_size: float) -> Arrays:
     """c_l ← c_l + η(c_{l+1} J_{l+1} − c_l) from zero, J_{l+1} at the forward pass, g_L above the last."""
 
     def credit(states, error, top_gradient):
@@ -44,8 +44,8 @@ def fixed_twin(w: Arrays, x: np.ndarray, y: np.ndarray, steps: int, step_size: f
 
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
 @pytest.mark.parametrize("credit_norm", ["none", "rms"])
-def test_step_equals_the_twin(penalty, credit_norm):
-    numpy_checks.check_step("predictive_coding", predictive_coding_twin, penalty, credit_norm)
+def test_step_equals_the_reference(penalty, credit_norm):
+    numpy_checks.check_step("predictive_coding", predictive_coding_reference, penalty, credit_norm)
 
 
 def feedback(**changes) -> torch.nn.Module:
@@ -54,9 +54,9 @@ def feedback(**changes) -> torch.nn.Module:
 
 
 @pytest.mark.parametrize(("steps", "step_size"), [(3, 1.0), (7, 0.3)])
-def test_fixed_prediction_equals_its_twin(steps, step_size):
-    task, images, labels = numpy_checks.twin_task("predictive_coding", 0.0, "none")
-    expected = fixed_twin(numpy_checks.arrays(task.network), images.numpy(), labels.numpy(), steps, step_size)
+def test_fixed_prediction_equals_its_reference(steps, step_size):
+    task, images, labels = numpy_checks.reference_task("predictive_coding", 0.0, "none")
+    expected = fixed_reference(numpy_checks.arrays(task.network), images.numpy(), labels.numpy(), steps, step_size)
     state = feedback(fixed_prediction=True, steps=steps, step_size=step_size)
     local_credit_step(task.network, task.method, state, images, labels, 0.0, "none")
     for name, parameter in task.network.named_parameters():
@@ -91,13 +91,13 @@ def test_at_rest_the_credit_is_the_gradient_at_the_relaxed_states(residual):
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "text"),
     [
         ({"steps": 0}, "steps: expected at least 1, found 0"),
         ({"step_size": 0}, "step_size: expected more than 0, found 0"),
         ({"fixed_prediction": "perhaps"}, "fixed_prediction: expected true or false, found 'perhaps'"),
     ],
 )
-def test_options_out_of_range_are_refused(changes, words):
-    with pytest.raises(InvalidFields, match=words):
+def test_options_out_of_range_are_refused(changes, text):
+    with pytest.raises(InvalidFields, match=text):
         tiny_spec(method="predictive_coding", method_options=changes)

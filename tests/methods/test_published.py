@@ -177,7 +177,7 @@ def both(task: RunSetup, architecture: str, trained: str) -> tuple[dict[str, Ten
 
 
 def furthest(ours: dict[str, Tensor], theirs: Net) -> float:
-    """The largest distance of a parameter from its twin, in units of the twin's largest entry.
+    """The largest distance of a parameter from its reference, in units of the reference's largest entry.
 
     Not of the keys' biases: a softmax does not see them, so their gradient is 0 but for rounding, which AdamW magnifies.
     """

@@ -1,6 +1,6 @@
 """Signs of the weights carry the error back: usf by one magnitude, brsf by magnitudes drawn each step, frsf by those drawn once.
 
-Each against its reference twin; usf has a state without tensors, and all read the signs from the weights as they are now.
+Each against its reference implementation; usf has a state without tensors, and all read the signs from the weights as they are now.
 """
 
 from __future__ import annotations
@@ -22,37 +22,37 @@ from tests.helpers.numpy_resmlp import AdamW, Arrays
 from tests.helpers.tiny_tasks import RAW, tiny_task
 
 
-def usf_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: float, kind: str) -> Arrays:
+def usf_reference(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: float, kind: str) -> Arrays:
     """B = sign(W)/√out."""
     weights = {name: w[f"{name}.weight"] for name in layers(w)}
     back = {name: np.sign(weight) / np.sqrt(weight.shape[0]) for name, weight in weights.items()}
     return replaced_gradients(w, back, x, y, penalty, kind)
 
 
-def drawn_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: float, kind: str) -> Arrays:
+def drawn_reference(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: float, kind: str) -> Arrays:
     """B = |M| ⊙ sign(W), of brsf and frsf."""
     back = {name: np.abs(m) * np.sign(w[f"{name}.weight"]) for name, m in stored(w, feedback).items()}
     return replaced_gradients(w, back, x, y, penalty, kind)
 
 
-TWINS = {"usf": usf_twin, "brsf": drawn_twin, "frsf": drawn_twin}
+REFERENCES = {"usf": usf_reference, "brsf": drawn_reference, "frsf": drawn_reference}
 
 
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
 @pytest.mark.parametrize("credit_norm", ["none", "rms"])
-@pytest.mark.parametrize("method", TWINS)
-def test_step_equals_the_twin(method, penalty, credit_norm):
-    numpy_checks.check_step(method, TWINS[method], penalty, credit_norm)
+@pytest.mark.parametrize("method", REFERENCES)
+def test_step_equals_the_reference(method, penalty, credit_norm):
+    numpy_checks.check_step(method, REFERENCES[method], penalty, credit_norm)
 
 
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
 @pytest.mark.parametrize("method", ["usf", "frsf"])
-def test_optimiser_equals_the_twin(method, penalty):
+def test_optimiser_equals_the_reference(method, penalty):
     """Over three steps the signs are those of the weights at each step, and frsf's M is the one drawn before the first."""
-    numpy_checks.check_optimiser(method, TWINS[method], penalty, "rms")
+    numpy_checks.check_optimiser(method, REFERENCES[method], penalty, "rms")
 
 
-@pytest.mark.parametrize("method", TWINS)
+@pytest.mark.parametrize("method", REFERENCES)
 def test_an_option_it_does_not_have_is_refused(method):
     with pytest.raises(InvalidFields, match=f"method_options: unknown option of {method} 'scale'"):
         parse_spec({**RAW, "method": method, "method_options": {"scale": 1}})
@@ -92,15 +92,17 @@ def test_every_layer_carries_an_error_back_by_one_magnitude_and_the_signs_of_now
 
 
 def test_every_step_uses_the_magnitudes_drawn_after_the_last():
-    """Three trainer steps against the twin, which draws the same normals in the order of the layers and scales them by 1/√out."""
-    task, images, labels = numpy_checks.twin_task("brsf", 0.05, "rms")
+    """Three trainer steps against the reference, which draws the same normals in the order of the layers, scaled by 1/√out."""
+    task, images, labels = numpy_checks.reference_task("brsf", 0.05, "rms")
     weights, feedback = numpy_checks.arrays(task.network), numpy_checks.arrays(task.feedback)
     trainer, optimiser = Trainer(task), AdamW(task.spec.recipe.learning_rate, task.spec.recipe.weight_decay)
     draw = torch.Generator()
     draw.set_state(trainer.generators["method"].get_state())
     for _ in range(3):
         trainer.step(images, labels)
-        weights = optimiser.step(weights, drawn_twin(weights, feedback, images.numpy(), labels.numpy(), 0.05, "rms"))
+        weights = optimiser.step(
+            weights, drawn_reference(weights, feedback, images.numpy(), labels.numpy(), 0.05, "rms")
+        )
         for name in layers(weights):
             size = weights[f"{name}.weight"].shape
             normal = torch.empty(size, dtype=torch.float64).normal_(generator=draw).numpy()

@@ -1,4 +1,4 @@
-"""weight_fa: distribution of B, the reference twin, FA ≡ DFA at one hidden block, and the chained step against local credits."""
+"""weight_fa: distribution of B, the reference implementation, FA ≡ DFA at one hidden block, chained step against local credits."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ SETTINGS = [
 ]
 
 
-def weight_fa_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: float, kind: str) -> Arrays:
+def weight_fa_reference(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: float, kind: str) -> Arrays:
     return replaced_gradients(w, stored(w, feedback), x, y, penalty, kind)
 
 
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
 @pytest.mark.parametrize("credit_norm", ["none", "rms"])
-def test_step_equals_the_twin(penalty, credit_norm):
-    numpy_checks.check_step("weight_fa", weight_fa_twin, penalty, credit_norm)
+def test_step_equals_the_reference(penalty, credit_norm):
+    numpy_checks.check_step("weight_fa", weight_fa_reference, penalty, credit_norm)
 
 
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
-def test_optimiser_equals_the_twin(penalty):
-    numpy_checks.check_optimiser("weight_fa", weight_fa_twin, penalty, "rms")
+def test_optimiser_equals_the_reference(penalty):
+    numpy_checks.check_optimiser("weight_fa", weight_fa_reference, penalty, "rms")
 
 
 def test_feedback_has_variance_one_over_out():

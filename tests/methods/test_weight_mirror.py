@@ -1,4 +1,4 @@
-"""weight_mirror: the reference twins of a step and of mirroring, the noise it settles at, and its options."""
+"""weight_mirror: the reference implementations of a step and of mirroring, the noise it settles at, and its options."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from tests.helpers.tiny_tasks import RAW, tiny_spec, tiny_task
 DEFAULTS = {"mirror_rate": 0.01, "mirror_batch": 128}
 
 
-def weight_mirror_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: float, kind: str) -> Arrays:
+def weight_mirror_reference(
+    w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: float, kind: str
+) -> Arrays:
     return replaced_gradients(w, stored(w, feedback), x, y, penalty, kind)
 
 
@@ -35,20 +37,20 @@ def mirrored(w: Arrays, feedback: Arrays, noise: Arrays) -> Arrays:
 
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
 @pytest.mark.parametrize("credit_norm", ["none", "rms"])
-def test_step_equals_the_twin(penalty, credit_norm):
-    numpy_checks.check_step("weight_mirror", weight_mirror_twin, penalty, credit_norm)
+def test_step_equals_the_reference(penalty, credit_norm):
+    numpy_checks.check_step("weight_mirror", weight_mirror_reference, penalty, credit_norm)
 
 
-def test_weights_and_mirrors_follow_the_twin():
+def test_weights_and_mirrors_follow_the_reference():
     """Three trainer steps; the mirror sees the weights after the optimiser has moved them."""
-    task, images, labels = numpy_checks.twin_task("weight_mirror", 0.05, "rms")
+    task, images, labels = numpy_checks.reference_task("weight_mirror", 0.05, "rms")
     weights, feedback = numpy_checks.arrays(task.network), numpy_checks.arrays(task.feedback)
     trainer, optimiser = Trainer(task), AdamW(task.spec.recipe.learning_rate, task.spec.recipe.weight_decay)
     draw = torch.Generator()
     draw.set_state(trainer.generators["method"].get_state())
     for _ in range(3):
         trainer.step(images, labels)
-        grads = weight_mirror_twin(weights, feedback, images.numpy(), labels.numpy(), 0.05, "rms")
+        grads = weight_mirror_reference(weights, feedback, images.numpy(), labels.numpy(), 0.05, "rms")
         weights = optimiser.step(weights, grads)
         sizes = {name: (128, weights[f"{name}.weight"].shape[1]) for name in layers(weights)}
         drawn = {name: torch.empty(size, dtype=torch.float64).normal_(generator=draw) for name, size in sizes.items()}

@@ -1,4 +1,4 @@
-"""A small network whose subclasses are unusual in one way each, and what the tests say of how it is measured."""
+"""A small network whose subclasses are unusual in one way each, and the tests' statements about how it is measured."""
 
 from __future__ import annotations
 

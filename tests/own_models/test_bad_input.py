@@ -98,7 +98,7 @@ class Unused(Net):
 
 
 def test_a_loss_that_does_not_depend_on_a_site():
-    """Backward it cannot be told from a detached state, and is refused; forward its gradient is zero, and there is no Γ."""
+    """Backward it looks the same as a detached state, and is refused; forward its gradient is zero, and there is no Γ."""
 
     def equations(model: Net, x: Tensor, state: Callable) -> Tensor:
         h = state(model.b(state(model.a(x).clamp(min=0))))
@@ -163,7 +163,7 @@ def test_a_wrong_backward_pass_of_float32_is_found():
 
 
 class NormInFloat32(Net):
-    """As decoders do: the norm computes in float32, whatever the weights are."""
+    """As decoders do: the norm computes in float32, regardless of the weights."""
 
     def forward(self, x: Tensor) -> Tensor:
         h = self.b(functional.relu(self.a(x)))
@@ -255,7 +255,7 @@ class FirstRowsHonest(torch.autograd.Function):
 
 
 class HonestAtZero(torch.autograd.Function):
-    """The identity, whose backward pass lies only where the state is exactly zero, as a ReLU leaves it."""
+    """The identity, whose backward pass exists only where the state is exactly zero, as a ReLU leaves it."""
 
     @staticmethod
     def forward(ctx, h: Tensor) -> Tensor:

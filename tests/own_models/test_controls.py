@@ -87,7 +87,7 @@ class FeedbackLinear(nn.Module):
 
 
 class Custom(nn.Module):
-    """Style 3: a residual network of layers with a backward pass of their own."""
+    """Style 3: a residual network of layers with their own backward pass."""
 
     sites = ("layers.0", "layers.1")
     between = ("layers.0.weight", "layers.1.weight")
@@ -255,7 +255,7 @@ class Tied(nn.Module):
     def forward(self, x):
         masked, inside = (self.masked * self.mask).t(), self.inside.t()  # computed early, and only viewed early
         h = self.position.repeat(len(x), 1)
-        h += F.pad(x, (0, WIDTH - x.shape[1])) @ self.before  # the state lies where a copy of a parameter was
+        h += F.pad(x, (0, WIDTH - x.shape[1])) @ self.before  # the state is where a copy of a parameter was
         h = self.begin(h) @ inside @ masked
         h = self.finish(self.normed(self.shared(h)))
         return F.linear(h @ self.behind, self.shared.weight)[:, :CLASSES]
@@ -329,7 +329,7 @@ def test_of_a_module_that_is_called_several_times_the_numbered_calls_bound_the_i
 
 
 @pytest.mark.parametrize(
-    ("first", "last", "words"),
+    ("first", "last", "text"),
     [
         (
             "layer",
@@ -345,9 +345,9 @@ def test_of_a_module_that_is_called_several_times_the_numbered_calls_bound_the_i
         ("layers", "late", r"unknown module 'layers' \(did you mean 'layer'\?\)"),
     ],
 )
-def test_sites_that_bound_no_interval_are_refused(batch, first, last, words):
+def test_sites_that_bound_no_interval_are_refused(batch, first, last, text):
     model = Recurrent()
-    with pytest.raises(UsageError, match=words), frozen_control(model, sites=(first, last), x=batch[0]):
+    with pytest.raises(UsageError, match=text), frozen_control(model, sites=(first, last), x=batch[0]):
         raise AssertionError("it was frozen")
     assert all(weight.requires_grad for weight in model.parameters())
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
@@ -395,15 +395,15 @@ def test_a_compiled_model_is_frozen_by_its_own_names(batch):
 
 
 @pytest.mark.parametrize(
-    ("known", "words"),
+    ("known", "text"),
     [
         ({}, r"found none, and the model has no \.blocks.*blocks=, or pass sites= and a batch x="),
         ({"blocks": ["W", "nowhere"]}, "found nowhere; known: stem, head, first, last"),
         ({"sites": Functions.sites}, "x: expected a batch for one call of the model"),
     ],
 )
-def test_names_that_are_none_and_sites_without_a_batch_are_refused(known, words):
-    with pytest.raises(UsageError, match=words), frozen_control(Functions(), **known):
+def test_names_that_are_none_and_sites_without_a_batch_are_refused(known, text):
+    with pytest.raises(UsageError, match=text), frozen_control(Functions(), **known):
         raise AssertionError("it was frozen")
 
 
@@ -423,7 +423,7 @@ def test_a_loop_that_writes_gradients_or_weights_by_hand_is_no_control(batch):
         model.scale = nn.Parameter(model.scale.detach() + 1)
 
 
-def test_a_loop_without_a_graph_is_told_what_to_write(batch):
+def test_the_error_for_a_loop_without_a_graph_says_what_to_write(batch):
     """Bare parameters belong to no layer whose output could be given a graph."""
     model = Functions()
     with pytest.raises(RuntimeError) as failed, frozen_control(model, ["W"]):

@@ -232,7 +232,7 @@ def passes_of(case: Case, gradient: str, objection: str | None, samples: int | N
 
 @pytest.mark.parametrize(("style", "gradient"), [("called", "backward"), ("custom", "backward"), ("custom", "forward")])
 def test_the_check_takes_sixteen_passes_and_three_plain_ones(style, gradient):
-    """Two plain passes find out whether the model repeats itself, the third is what rounding is told by.
+    """Two plain passes find out whether the model repeats itself, the third measures the rounding.
 
     In the middle of a training they are of SAMPLES samples; of a model that is refuted all are repeated with the whole batch.
     """
@@ -268,7 +268,7 @@ def test_no_relu_makes_the_check_object():
 @pytest.mark.parametrize("gradient", ["backward", "forward"])
 @pytest.mark.parametrize("wrong", [False, True])
 def test_a_state_on_a_kink_is_left_out_of_the_comparison(gradient, wrong):
-    """Half of a sample's state is within a step of the kink of the ReLU that follows: there a difference tells nothing."""
+    """Half of a sample's state is within a step of the kink of the ReLU that follows: there a difference shows nothing."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, CLASSES)).double()
     x, y = torch.randn(8, 8, dtype=torch.float64), torch.arange(8) % CLASSES

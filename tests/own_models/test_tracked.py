@@ -48,9 +48,9 @@ def test_no_epoch_shows_a_gradient_that_is_none(workplace, caplog):
         assert "reference_check" not in epoch.sites  # epochs 1, 2 and 3 rest on the check of epoch 0
         for name in ON_GRADIENT:
             assert set(rows(epoch, name)) == {None}, name
-    # the end is checked anew, and may find other numbers, but each sentence is logged once
-    told = [record.message for record in caplog.records if "backward pass is not its gradient" in record.message]
-    assert told and len(told) == len(set(told))
+    # the end is checked again, and may find other numbers, but each sentence is logged once
+    warnings = [record.message for record in caplog.records if "backward pass is not its gradient" in record.message]
+    assert warnings and len(warnings) == len(set(warnings))
 
 
 def test_the_last_epoch_has_the_true_gradient_of_the_model_as_it_is_then(workplace):

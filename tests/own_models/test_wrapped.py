@@ -164,7 +164,7 @@ def test_gradient_checkpointing_is_measured():
 
 @REENTRANT_WARNS
 def test_reentrant_checkpointing_is_refused_with_advice():
-    """Its states lie on no graph that can be differentiated for them."""
+    """Its states are on no graph that can be differentiated for them."""
     with pytest.raises(InvalidFields, match="(?s)detached or unused.*use_reentrant=True.*gradient='forward'"):
         measure(Checkpointed(True))
 

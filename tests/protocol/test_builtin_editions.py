@@ -12,6 +12,7 @@ from fa_registry.protocol.builtin_editions import (
     claimed,
     describe_edition,
     digests,
+    file_of,
     nearest,
     provenance_of,
     verdict_mark,
@@ -48,7 +49,7 @@ def own(tmp_path, *replacements, edition="2026-11"):
     return load_edition(str(path))
 
 
-def told(edition):
+def differences_of(edition):
     return {
         (difference.rule, difference.field): (difference.shipped, difference.this)
         for difference in edition.reference.differences
@@ -64,7 +65,7 @@ def test_every_shipped_edition_is_itself_and_differs_from_nothing():
 
 def test_an_overridden_threshold_is_a_difference_to_the_edition_itself():
     edition = load_edition("2026-11", {"D1": 100, "D2.gain": 0.5})
-    assert told(edition) == {("D1", "threshold"): (50.0, 100.0), ("D2", "also gain threshold"): (1e-2, 0.5)}
+    assert differences_of(edition) == {("D1", "threshold"): (50.0, 100.0), ("D2", "also gain threshold"): (1e-2, 0.5)}
     assert describe_edition(edition.reference) == "2026-11" and verdict_mark(edition.reference) == "modified edition"
 
 
@@ -120,7 +121,7 @@ def test_added_and_removed_rules_and_the_editions_own_fields_are_differences(tmp
     path = tmp_path / "lenient.toml"
     path.write_text(OWN.replace("title =", 'based_on = "2026-11"\ntitle =', 1).replace(
         "fail_if", 'strict = true\nlabels = { fail = "NO" }\nfail_if'), encoding="utf-8")  # fmt: skip
-    found = told(load_edition(str(path)))
+    found = differences_of(load_edition(str(path)))
     assert found[("", "fail_if")] == ("(D1 and D2) or (D3)", "(X1)")
     assert found[("", "strict")] == (False, True) and found[("", "labels.fail")] == (None, "NO")
     assert found[("X1", "rule")] == (None, "loss: loss_train, scalar, fires above 9.0")
@@ -139,7 +140,7 @@ def test_an_edition_that_shares_nothing_has_rules_of_its_own(tmp_path):
 
 def test_a_changed_word_is_a_difference(tmp_path):
     mine = own(tmp_path, ('fired = "EXPLODED"', 'fired = "GREW"'))
-    assert told(mine) == {("D1", "fired"): ("EXPLODED", "GREW")}
+    assert differences_of(mine) == {("D1", "fired"): ("EXPLODED", "GREW")}
 
 
 def test_a_reference_is_what_its_digest_says_whatever_it_calls_itself():
@@ -161,6 +162,17 @@ def test_a_reference_is_what_its_digest_says_whatever_it_calls_itself():
 )
 def test_other_names_are_nobodys(name):
     assert claimed(name) == ""
+
+
+@pytest.mark.parametrize("name", ["2026-12-token", "2026 12 TOKEN", "2O26-12_token", "2026-12token", "2026‑12–token"])
+def test_a_variant_is_also_claimed_without_its_colon(tmp_path, name):
+    assert claimed(name) == "2026-12:token"
+    path = tmp_path / "mine.toml"
+    text = file_of("2026-12:token").read_text(encoding="utf-8")
+    path.write_text(text.replace('name = "2026-12:token"', f'name = "{name}"'), encoding="utf-8")
+    with pytest.raises(InvalidFields, match="can be mistaken for the built-in edition 2026-12:token"):
+        load_edition(str(path))
+    assert provenance_of(EditionReference(name, "t", "s", "0" * 64)) == "foreign"
 
 
 def test_every_name_of_an_edition_or_variant_is_claimed():

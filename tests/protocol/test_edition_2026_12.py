@@ -50,7 +50,7 @@ def test_either_growth_fires_the_rule_and_both_are_needed_to_clear_it(growth, si
     assert (finding.outcome, finding.quantity) == (outcome, shown)
 
 
-def test_a_missing_growth_is_named_beside_the_one_that_is_known():
+def test_a_missing_growth_is_named_next_to_the_one_that_is_known():
     finding = findings(growth=1.5, growth_init=None)[0]
     assert finding.sentence.endswith("observed 1.5, but growth since init is N/A: not measured")
 

@@ -1,4 +1,4 @@
-"""Edition 2026-12:token: a built-in file of its own, and D3 in nats per token, where less is better."""
+"""Edition 2026-12:token: a separate built-in file, and D3 in nats per token, where less is better."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def test_a_scale_that_is_not_finite_explodes_and_a_gradient_that_is_not_finite_i
     assert [finding.outcome for finding in audit.findings] == ["fail", "not_applicable", "pass"]
 
 
-def test_runs_are_judged_in_the_order_given_each_beside_its_own_control():
+def test_runs_are_judged_in_the_order_given_each_with_its_control():
     runs = over_seeds({7: 0.9, 1: 0.9}, {1: 0.5, 7: 0.6})
     audits = judge_all([runs[2], runs[0], runs[3], runs[1]], PUBLISHED)
     assert [audit.record.run_id for audit in audits] == ["f1", "r7", "f7", "r1"]

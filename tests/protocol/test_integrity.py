@@ -32,8 +32,8 @@ def test_the_last_bit_is_a_mismatch_with_both_numbers():
     assert (difference.logged, difference.recomputed) == (Reading(0.9), Reading(0.9000000000000001))
 
 
-def test_all_differences_are_kept_where_the_words_name_five():
-    """And they stay beside a check that differs, whose words push the figures' aside."""
+def test_all_differences_are_kept_where_the_text_names_five():
+    """And they stay next to a check that differs, whose text replaces the metrics'."""
     integrity = compare(taken(gain=0.75, g_norm=1.0), taken(gain=0.5, g_norm=2.0))
     places = [(difference.quantity, difference.site) for difference in integrity.differences]
     assert places == [(name, site) for name in ("g_norm", "g_norm_mean_ce", "gain") for site in range(3)]
@@ -62,7 +62,7 @@ def test_another_configuration_has_a_tolerance_and_beyond_it_cannot_tell(changed
 
 @pytest.mark.parametrize("name", ["instruction_set", "math_library", "fingerprint"])
 def test_a_recorded_setting_that_differs_is_another_configuration(name):
-    """A fingerprint tells it where no setting does; bits are demanded of a run that recorded none of them."""
+    """A fingerprint shows it where no setting does; bits are demanded of a run that recorded none of them."""
     there, here = ({**HERE, name: value} for value in ("one", "other"))
     assert compare(taken(there, accuracy=0.9), taken(here, accuracy=0.91)).state == "unverifiable"
     assert compare(taken(there, accuracy=0.9), taken(there, accuracy=0.9000001)).state == "mismatch"
@@ -132,7 +132,7 @@ def test_elsewhere_what_passes_through_zero_may_lie_apart_by_so_much(name, apart
     assert compare(before, after).state == state
 
 
-def test_a_check_that_differs_makes_a_mismatch_and_is_told_first():
+def test_a_check_that_differs_makes_a_mismatch_and_is_reported_first():
     before = Integrity("verified", ("every recomputed metric agrees, bit-equal",))
     after = with_checks(
         before, (Check("figures", "agrees"), Check("feedback", "differs", "B_01 is no draw of seed 42"))

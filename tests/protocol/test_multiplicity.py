@@ -1,4 +1,4 @@
-"""Several methods in one audit are several chances, and page one says so."""
+"""Several methods in one audit are several chances, and page one states that."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SEEDS = (1, 2, 3)
 
 
 def remark(**methods):
-    """methods: name → accuracies of three seeds, beside frozen controls of .5."""
+    """methods: name → accuracies of three seeds, with frozen controls of .5."""
     runs = [
         record(f"{method}{seed}", measurements(accuracy=value), method=method, seed=seed)
         for method, values in methods.items()
@@ -43,10 +43,10 @@ def test_holm_names_those_that_clear_over_all_methods():
     """Margins of 4.5, 6 and 5 pp clear 2 pp alone (p = .009), not as one of four; 40 pp do."""
     alone = judge_all([record("r1"), frozen()], EDITION)
     assert list(compared_methods(alone)) == []
-    said = remark(bp=CLEAR, dfa=NEAR, fa=UNDER, ep=UNDER)
+    remarks = remark(bp=CLEAR, dfa=NEAR, fa=UNDER, ep=UNDER)
     assert (
         "Number of methods that clear the limit: 2. Methods that also clear it by Holm's procedure over all 4: bp."
-        in said
+        in remarks
     )
     assert "over all 2: bp, dfa." in remark(bp=CLEAR, dfa=NEAR)
     assert "over all 4: none." in remark(fa=UNDER, dfa=NEAR, ep=UNDER, drtp=UNDER)
@@ -70,6 +70,6 @@ def test_a_margin_that_a_far_seed_leaves_undecided_clears_by_no_procedure():
     runs = [record(f"r{seed}", measurements(accuracy=value), seed=seed) for seed, value in enumerate(near)]
     runs += [record(f"b{seed}", measurements(accuracy=0.9), method="bp", seed=seed) for seed in range(10)]
     runs += [frozen(f"f{seed}", seed=seed) for seed in range(10)]
-    (said,) = compared_methods(judge_all(runs, EDITION))
-    assert "Number of methods that clear the limit: 1." in said
-    assert said.endswith("Methods that also clear it by Holm's procedure over all 2: bp.")
+    (remarks,) = compared_methods(judge_all(runs, EDITION))
+    assert "Number of methods that clear the limit: 1." in remarks
+    assert remarks.endswith("Methods that also clear it by Holm's procedure over all 2: bp.")

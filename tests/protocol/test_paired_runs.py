@@ -6,12 +6,13 @@ import dataclasses
 
 import pytest
 
+from fa_registry.metrics import ACCURACY, TOKEN_LOSS
 from fa_registry.protocol.engine import judge, judge_all
-from fa_registry.protocol.evidence_rules import PROVING
+from fa_registry.protocol.evidence_rules import PROVING, WARNED
 from fa_registry.protocol.grouping import frozen_controls, groups
 from fa_registry.protocol.paired_runs import BY_HAND, NO_CONTROL, SEVERAL, RunWithControl, SeedGroup, shortened
 from fa_registry.protocol.rules import load_edition
-from fa_registry.records import AuditReport, Check, Conformance, Integrity, Reading, Recipe
+from fa_registry.records import NETWORK_CHECK, AuditReport, Check, Conformance, Integrity, Reading, Recipe
 from fa_registry.statistics import paired_difference, t_interval, welch
 from tests.builders import frozen, measurements, over_seeds, record
 
@@ -306,3 +307,42 @@ def test_what_is_trained_otherwise_stands_in_a_group_of_its_own():
         ["options"],
         ["adopted too", "adopted"],
     ]
+
+
+def of_tokens(losses, stated):
+    """Runs on tokens with a frozen loss per token that their author stated."""
+    made = []
+    for run in over_seeds(dict.fromkeys(losses, 0.5), {}):
+        seed, conventions = run.spec.seed, {"test_samples": 4}
+        scalars = {"token_loss": Reading(losses[seed]), "frozen_token_loss": Reading(stated[seed])}
+        measured = dataclasses.replace(run.measurements, scalars=scalars, conventions=conventions)
+        made.append(dataclasses.replace(run, measurements=measured))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("stated", "one_draw"),
+    [
+        ({1: 3.30, 2: 3.31, 3: 3.29}, True),  # less than .05 nats apart
+        ({1: 3.30, 2: 3.40, 3: 3.50}, False),  # one of four samples would be .25 nats
+    ],
+)
+def test_stated_token_losses_have_no_share_of_one_sample(stated, one_draw):
+    """Losses closer than the threshold of D3 are one draw of unknown origin; others are a sample of their own."""
+    losses = {1: 3.00, 2: 3.04, 3: 3.10}
+    found = margins(of_tokens(losses, stated))
+    mean = sum(stated.values()) / 3 - sum(losses.values()) / 3
+    assert found.stated and found.mean == pytest.approx(mean)
+    alone, sample = t_interval(losses.values()), welch(stated.values(), losses.values()).interval
+    expected = 2 * (alone.high - alone.low) if one_draw else sample.high - sample.low
+    assert found.interval[1] - found.interval[0] == pytest.approx(expected)
+
+
+def test_the_step_of_a_token_loss_is_the_threshold_of_its_edition():
+    (rule,) = (rule for rule in load_edition("2026-12:token").rules if rule.code == "D3")
+    assert TOKEN_LOSS.resolution(360) == TOKEN_LOSS.resolution(0) == rule.threshold
+    assert ACCURACY.resolution(360) == pytest.approx(100 / 360) and ACCURACY.resolution(0) == 0.0
+
+
+def test_the_requirement_on_a_network_fits_images_and_tokens():
+    assert WARNED[NETWORK_CHECK][2] == "each output of the network depends only on its input"

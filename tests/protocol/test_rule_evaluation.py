@@ -84,14 +84,14 @@ def test_exactly_two_points_above_frozen_clears_although_binary_fractions_say_le
 
 
 @pytest.mark.parametrize("edition", [PUBLISHED, load_edition("2026-04"), OURS], ids=lambda edition: edition.name)
-def test_a_frozen_accuracy_given_by_hand_is_used_and_said_to_be_so(edition):
+def test_a_frozen_accuracy_given_by_hand_is_used_and_labelled_so(edition):
     run = given(record(measured=measurements(accuracy=0.9)), Reading(0.5))
     finding = next(finding for finding in judge(run, None, edition).findings if finding.rule in ("D3", "d"))
     assert (finding.outcome, finding.state) == ("warn", "PROVISIONAL" if edition is OURS else "STATED")
     assert "stated by the author when the run was adopted, not measured here" in finding.sentence
     assert (finding.reference_run_id, finding.stated) == ("", True)
-    beside = judge(run, frozen(), edition).findings
-    assert "stated" not in beside[2].sentence and not any(one.stated for one in beside)
+    with_frozen = judge(run, frozen(), edition).findings
+    assert "stated" not in with_frozen[2].sentence and not any(one.stated for one in with_frozen)
 
 
 @pytest.mark.parametrize("edition", [PUBLISHED, load_edition("2026-04"), OURS], ids=lambda edition: edition.name)
@@ -197,7 +197,7 @@ def test_a_single_seed_says_on_which_side_it_is():
     assert (alone.findings[2].state, alone.verdict.label) == ("PROVISIONAL", "WARN(D3 provisional)")
 
 
-def test_seeds_without_a_control_are_left_out_and_said():
+def test_seeds_without_a_control_are_left_out_and_reported():
     finding = depth({1: 0.90, 2: 0.91, 3: 0.10}, {1: 0.80, 2: 0.80})
     assert (finding.outcome, finding.seeds) == ("pass", 2)
     assert finding.sentence.endswith("seed 3 left out: no frozen control of the same setting and seed")
@@ -210,7 +210,7 @@ def test_a_run_without_its_own_control_does_not_pass_on_the_margins_of_the_other
     assert by_seed[3].verdict.outcome == "incomplete"
 
 
-def test_without_any_control_nothing_can_be_said():
+def test_without_any_control_nothing_can_be_decided():
     audit = judge_all(over_seeds({1: 0.90, 2: 0.91}, {}), OURS)[0]
     assert (audit.findings[2].outcome, audit.verdict.label) == ("not_applicable", "INCOMPLETE")
     assert audit.findings[2].observed.reason.startswith("seed 1 left out: no frozen control")
@@ -263,7 +263,7 @@ SMALL, LARGE = 1e-6, 1.0
     ("g_norm", "gain", "fidelity", "outcome", "state"),
     [
         (LARGE, 0.5, 1.0, "pass", "OK"),
-        (LARGE, None, 1.0, "pass", "OK"),  # what tells a small reference apart is not needed for one that is not
+        (LARGE, None, 1.0, "pass", "OK"),  # what distinguishes a small reference is not needed for one that is not
         (LARGE, 0.5, None, "not_applicable", ""),  # it may be noise: nothing clears it
         (LARGE, 1e-9, 1.0, "pass", "OK"),
         (LARGE, 0.5, 0.98, "warn", "NOISY"),  # the guard speaks first
@@ -302,7 +302,7 @@ D2_BATCH = load_edition("2026-12").rules[1]
         (LARGE, None, None, "not_applicable", ""),
     ],
 )
-def test_a_guard_of_two_conditions_fires_where_all_that_can_be_said_hold(g_norm, fidelity, batch, outcome, state):
+def test_a_guard_of_two_conditions_fires_where_all_known_conditions_hold(g_norm, fidelity, batch, outcome, state):
     decision = decide(D2_BATCH, [reading(g_norm), reading(1e-5), reading(fidelity), reading(batch)])
     assert (decision.outcome, decision.state) == (outcome, state)
     assert bool(decision.guard) == (state == "NOISY")
@@ -316,7 +316,7 @@ def test_a_guard_of_two_conditions_requires_either():
     assert [condition.threshold for condition in edition.rules[1].conditions] == [1.28e-5, 1e-2, 0.99, 0.9]
 
 
-def test_further_limits_are_told_by_the_symbols_of_what_they_limit():
+def test_further_limits_are_shown_by_the_symbols_of_what_they_limit():
     rule = dataclasses.replace(D2, also=tuple(dataclasses.replace(one, quantity="norm_ratio") for one in D2.also))
     symbol = symbol_of("norm_ratio")
     assert f" or {symbol} at least 0.01" in required(rule)
@@ -326,12 +326,12 @@ def test_further_limits_are_told_by_the_symbols_of_what_they_limit():
     )
 
 
-def test_the_reason_names_what_is_missing_beside_what_is_there():
+def test_the_reason_names_what_is_missing_and_what_is_there():
     decision = decide(D2, [reading(1e-6), reading(None, "no output error"), reading(1.0)])
     assert decision.reason == "1e-06, but gain is N/A: no output error"
 
 
-def test_a_leading_figure_that_is_not_finite_may_stand_beside_a_missing_one():
+def test_a_leading_figure_that_is_not_finite_may_come_with_a_missing_one():
     rule = dataclasses.replace(D2, fires="above", guard=None)
     assert decide(rule, [reading(math.inf), reading(None)]).reason == "not finite (inf), but gain is N/A: not measured"
     assert decide(rule, [reading(math.inf), reading(1e-9)]).fires
@@ -353,7 +353,7 @@ def test_initialisation_is_epoch_zero_and_an_absent_epoch_fires_nothing():
     assert first_fires(PUBLISHED, growth_max=())["D1"] is None
 
 
-def test_when_an_adopted_run_first_fired_nobody_knows():
+def test_when_an_adopted_run_first_fired_is_unknown():
     """It was measured once, at its end."""
     lines = {"growth_max": series(1.0, 99.0)}
     assert first_fire(PUBLISHED.rules[0], record(trajectory=lines)) == 1

@@ -1,4 +1,4 @@
-"""Editions as data: names, variants, overrides, and what a wrong file is told."""
+"""Editions as data: names, variants, overrides, and the errors for a wrong file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def write(tmp_path, *replacements, edition="2026-05"):
     return str(path)
 
 
-def test_a_users_edition_is_told_apart_by_its_digest(tmp_path):
+def test_a_users_edition_is_distinguished_by_its_digest(tmp_path):
     mine = load_edition(write(tmp_path, ("threshold = 50.0", "threshold = 40")))
     assert mine.rules[0].threshold == 40.0 and isinstance(mine.rules[0].threshold, float)
     assert mine.digest != load_edition("2026-05").digest
@@ -94,7 +94,7 @@ def test_every_rule_says_who_says_so_and_why():
         ),
     ],
 )
-def test_a_wrong_edition_is_told_what_is_wrong(tmp_path, replacement, message):
+def test_the_error_for_a_wrong_edition_says_what_is_wrong(tmp_path, replacement, message):
     with pytest.raises(InvalidFields, match=message):
         load_edition(write(tmp_path, replacement))
 
@@ -139,7 +139,7 @@ def test_a_wrong_edition_is_told_what_is_wrong(tmp_path, replacement, message):
         ),
     ],
 )
-def test_a_wrong_further_condition_is_told_what_is_wrong(tmp_path, replacement, message):
+def test_the_error_for_a_wrong_further_condition_says_what_is_wrong(tmp_path, replacement, message):
     with pytest.raises(InvalidFields, match=message):
         load_edition(write(tmp_path, replacement, edition="2026-11"))
 
@@ -167,7 +167,7 @@ def test_an_edition_that_is_no_tables_at_all_is_refused_not_crashed(tmp_path):
         ('[[variant.v.rule]]\ncode = "D1"\nthreshold = "9"', r"rule\[0\].threshold: expected a finite number"),
     ],
 )
-def test_a_wrong_variant_is_told_what_is_wrong(tmp_path, changes, message):
+def test_the_error_for_a_wrong_variant_says_what_is_wrong(tmp_path, changes, message):
     path = write(tmp_path, ("[variant.strict]", f"{changes}\n[variant.strict]"))
     with pytest.raises(InvalidFields, match=message):
         load_edition(f"{path}:v")
@@ -258,7 +258,7 @@ TRIPLES = [(edition, code) for edition, rules in CASES.items() for code in rules
 
 
 def outcomes(edition, code, figures):
-    """The rule's outcome on each of three seeds with these figures, beside three frozen controls."""
+    """The rule's outcome on each of three seeds with these values, next to three frozen controls."""
     runs = [record(f"r{seed}", measurements(**figures), seed=seed) for seed in SEEDS]
     audits = judge_all([*runs, *(frozen(f"f{seed}", seed=seed) for seed in SEEDS)], load_edition(edition))
     return {finding.outcome for audit in audits[:3] for finding in audit.findings if finding.rule == code}
@@ -377,19 +377,19 @@ def test_a_small_reference_of_a_fitted_network_is_no_collapse(figures, published
 
 
 @pytest.mark.parametrize(
-    ("figures", "words"),
+    ("figures", "text"),
     [
         (dict(growth=60.0), {"D1": "EXPLODED", "D2": "OK", "D3": "CLEARS"}),
         (dict(g_norm=1e-6, accuracy=0.4), {"D1": "OK", "D2": "AT FLOOR", "D3": "UNDERCUT"}),
         (dict(growth=None, g_norm=None, accuracy=None), {"D1": "", "D2": "", "D3": ""}),
     ],
 )
-def test_a_finding_has_the_editions_word_for_what_was_seen(figures, words):
+def test_a_finding_has_the_editions_word_for_what_was_seen(figures, text):
     audit = judge(record(measured=measurements(**figures)), frozen(), load_edition("2026-05"))
-    assert {finding.rule: finding.state for finding in audit.findings} == words
+    assert {finding.rule: finding.state for finding in audit.findings} == text
 
 
-def test_2026_04_speaks_in_its_own_words():
+def test_2026_04_uses_its_own_wording():
     def label(control=None, **figures):
         return judge(record(measured=measurements(**figures)), control, load_edition("2026-04")).verdict.label
 

@@ -61,7 +61,7 @@ def test_the_record_is_of_every_configuration_and_accuses_no_honest_run():
         (Tolerance(), -1.0, 1.0, False, True),
     ],
 )
-def test_a_deviation_is_allowed_cannot_be_told_or_is_gross(tolerance, before, after, allowed, gross):
+def test_a_deviation_is_allowed_undecidable_or_gross(tolerance, before, after, allowed, gross):
     for pair in ((before, after), (after, before)):
         assert (tolerance.allows(*pair), tolerance.is_gross(*pair)) == (allowed, gross)
 
@@ -79,8 +79,8 @@ def test_an_older_run_is_held_to_the_settings_that_it_recorded():
 
 
 def test_settings_of_a_stored_run_are_shortened_and_on_one_line():
-    words = described_difference({**HERE, "processor": "a\n\x1b[2J" * 1000}, HERE)
-    assert "\n" not in words and "\x1b" not in words and len(words) < 8 * LONGEST
+    text = described_difference({**HERE, "processor": "a\n\x1b[2J" * 1000}, HERE)
+    assert "\n" not in text and "\x1b" not in text and len(text) < 8 * LONGEST
 
 
 def test_a_fingerprint_is_named_where_nothing_else_differs():
@@ -92,7 +92,7 @@ def test_a_fingerprint_is_named_where_nothing_else_differs():
     assert both == "trained with AVX2, measured with AVX512"
 
 
-def test_only_a_check_of_another_configuration_cannot_be_told():
+def test_only_a_check_of_another_configuration_is_undecidable():
     check = undecidable("figures", "trained with x, measured with y", "gain differs")
     assert check.detail == f"{UNDECIDABLE}: trained with x, measured with y; gain differs"
     assert is_undecidable(check) and check.outcome == "not possible"

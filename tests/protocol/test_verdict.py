@@ -100,7 +100,7 @@ def test_a_run_that_was_stopped_early_may_fail_and_never_passes():
     assert label(D1 | D2, frozen(), status="stopped_early") == "FAIL(D1+D2)"
 
 
-def test_an_editions_words_take_its_flags():
+def test_an_editions_labels_take_its_flags():
     assert verdict_label("FAIL", ("D1", "D3 waived")) == "FAIL(D1; D3 waived)"
     assert verdict_label("needs walk-back:", ("a", "d")) == "needs walk-back: a, d"
     assert (verdict_label("needs walk-back:", ()), verdict_label("PASS", ())) == ("needs walk-back", "PASS")
@@ -133,7 +133,7 @@ def test_a_seed_that_is_worse_is_never_hidden_by_a_milder_one(milder, worse):
     assert combine_verdicts(verdicts) == combine_verdicts(verdicts[::-1]) == verdicts[1]
 
 
-def test_seeds_combine_in_the_editions_words():
+def test_seeds_combine_in_the_editions_wording():
     seeds = [Verdict("fail", f"needs walk-back: {code}", (code,)) for code in "da"]
     assert combine_verdicts(seeds) == Verdict("fail", "needs walk-back: a, d", ("a", "d"))
     assert combine_verdicts([Verdict("pass", "trustworthy"), seeds[0]]).label == "needs walk-back: d"

@@ -47,7 +47,7 @@ def one(tmp_path, **changes):
 
 
 def waive(waiver, run=None, edition=EDITION):
-    """The audit of a run whose accuracy lies below the frozen control's."""
+    """The audit of a run whose accuracy is below the frozen control's."""
     run = run or record("abcdef1234", measurements(accuracy=0.1))
     return judge_all([run, frozen()], edition, [waiver])[0]
 
@@ -94,7 +94,7 @@ def test_no_waivers_is_a_file_too(tmp_path):
         (dict(expired="false"), "waiver[0].expired: unknown field 'expired' (did you mean 'expiry'?)"),
     ],
 )
-def test_a_wrong_waiver_is_told_what_is_wrong(tmp_path, changes, message):
+def test_the_error_for_a_wrong_waiver_says_what_is_wrong(tmp_path, changes, message):
     (problem,) = problems(tmp_path, changes)
     assert problem.startswith(message)
 
@@ -195,7 +195,7 @@ def test_a_waiver_that_speaks_of_no_run_says_so(tmp_path):
         one(tmp_path, run=None, method='"dfa"'),
         one(tmp_path, run='"123456"', expiry='"2026-11-02"'),
     ]
-    assert without_runs(working, runs) == ()  # the expired one has a remark of its own
+    assert without_runs(working, runs) == ()  # the expired one has its own remark
     method, run = without_runs(idle, runs)
     assert "a waiver of D3 has no effect" in method and "did you mean 'dfa'" in method
     assert run == "a waiver of D3 has no effect: no run id begins with 123456"

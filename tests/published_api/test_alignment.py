@@ -1,4 +1,4 @@
-"""alignment: Γ of a rule of one's own is the registry's Γ, and asking for it changes nothing."""
+"""alignment: Γ of a user-supplied rule is the registry's Γ, and asking for it changes nothing."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_credit_that_is_not_finite_has_no_gamma():
 
 
 @pytest.mark.parametrize(
-    ("credit", "words"),
+    ("credit", "text"),
     [
         (lambda *given: gradients(*given)[1:], "expected a list of 4 credits, c_0 to c_3, found 3 credits"),
         (lambda *given: torch.zeros(4, 16, WIDTH), "found a Tensor"),
@@ -117,21 +117,21 @@ def test_a_credit_that_is_not_finite_has_no_gamma():
         (lambda *given: ["x", None, None, None], "c_0: expected a tensor or None, found a str"),
     ],
 )
-def test_what_is_no_credit_is_named(credit, words):
-    with pytest.raises(InvalidFields, match=words):
+def test_what_is_no_credit_is_named(credit, text):
+    with pytest.raises(InvalidFields, match=text):
         fa_registry.alignment(build(), batch(), credit)
 
 
 def test_everything_that_is_wrong_is_named_at_once():
     with pytest.raises(InvalidFields) as raised:
         fa_registry.alignment(build(), (batch()[0], None), 3, draws=0, fresh="x")
-    for words in (
+    for text in (
         "batch[1]",
         "credit: expected a function",
         "fresh: expected a function",
         "draws: expected a whole number",
     ):
-        assert words in str(raised.value)
+        assert text in str(raised.value)
 
 
 def test_sites_of_ones_own_and_names_that_are_none():

@@ -136,7 +136,9 @@ def test_another_edition_may_be_asked_for(tmp_path):
 def test_one_batch_has_no_stability_and_without_it_nothing_is_trustworthy():
     report = fa_registry.diagnose(build(), [batch()], 0.9, 0.5)
     assert report.cross_batch_stability is None and report.verdict == "INCOMPLETE"
-    assert report.remarks == ("cross_batch_stability is N/A: stability needs at least 2 batches, found 1",)
+    assert report.remarks == (
+        "cross_batch_stability is N/A: the stability across batches needs at least 2 batches, found 1",
+    )
 
 
 def test_gradients_of_exactly_zero_have_no_direction():
@@ -151,8 +153,8 @@ def test_an_infinite_state_is_na_everywhere_with_the_reason():
     assert report.residual_norms[2:] == (None, None) and set(report.bp_grad_norms) == {None}
     assert report.cross_batch_stability is None
     assert report.verdict == f"needs walk-back: {EXPLODED}"
-    for words in ("residual_norms[2] is N/A: not finite (inf)", "bp_grad_norms[0] is N/A: not finite (nan)"):
-        assert words in report.remarks
+    for text in ("residual_norms[2] is N/A: not finite (inf)", "bp_grad_norms[0] is N/A: not finite (nan)"):
+        assert text in report.remarks
 
 
 def test_batches_of_one_class_are_remarked_and_one_class_in_all_is_a_warning():
@@ -282,7 +284,7 @@ def test_all_that_is_wrong_is_named_at_once():
     ]
 
 
-def test_what_every_batch_has_wrong_is_said_once():
+def test_what_every_batch_has_wrong_is_reported_once():
     model = build()
     model.out_head = nn.Linear(8, 1)
     with pytest.raises(
@@ -311,7 +313,7 @@ def test_an_adapted_model_and_a_network_of_ours():
     assert len(report.residual_norms) == 3 and report.stability_layer == 1
 
 
-def test_the_report_is_plain_json_with_the_callers_words():
+def test_the_report_is_plain_json_with_the_callers_text():
     report = fa_registry.diagnose(build(), MIXED, np.float32(0.5), 0.25, "dfa, ours", "second try")
     found = report.to_dict()
     assert tuple(found) == FIELDS == tuple(field.name for field in dataclasses.fields(report))

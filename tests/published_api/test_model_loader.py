@@ -43,7 +43,7 @@ def test_a_folder_needs_no_mlflow(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["nowhere", "model:/dfa/1"])
-def test_what_is_neither_a_folder_nor_a_reference_is_told(tmp_path, monkeypatch, name):
+def test_what_is_neither_a_folder_nor_a_reference_is_reported(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(
         UsageError, match=f"model '{name}': expected models:/NAME@alias, models:/NAME/3 or the path of an existing"
@@ -53,7 +53,7 @@ def test_what_is_neither_a_folder_nor_a_reference_is_told(tmp_path, monkeypatch,
 
 @pytest.fixture
 def registered(tmp_path, empty_store):
-    """Two versions of the same files in a store: one whose card the registry knows, and one made by somebody else."""
+    """Two versions of the same files in a store: one whose card the registry knows, and one made by another person."""
     shutil.copy(empty_store, tmp_path / "mlflow.db")
     tracker = MlflowTracker(f"sqlite:///{tmp_path / 'mlflow.db'}")
     task = made(tmp_path)
@@ -84,7 +84,7 @@ def test_a_registered_version_is_what_was_promoted(registered, monkeypatch):
 
 
 def test_the_registry_vouches_for_the_card(registered):
-    """In a folder alone whoever can write could change card and weights together."""
+    """In a folder alone, a user with write access could change card and weights together."""
     registry, _ = registered
     card = registry.files(registry.find("models:/tiny/1")) / CARD
     card.write_text(card.read_text(encoding="utf-8").replace('"verified"', '"trusted"'), encoding="utf-8")
@@ -93,13 +93,13 @@ def test_the_registry_vouches_for_the_card(registered):
         fa_registry.load_model("models:/tiny/1", registry.uri)
 
 
-def test_what_somebody_else_registered_is_not_read(registered):
+def test_what_another_user_registered_is_not_read(registered):
     registry, _ = registered
     with pytest.raises(UsageError, match="models:/tiny/2 was not created by `fa-registry promote`"):
         fa_registry.load_model("models:/tiny/2", registry.uri)
 
 
-def test_a_mistyped_name_is_told_with_the_nearest(registered):
+def test_a_mistyped_name_is_reported_with_the_nearest(registered):
     registry, _ = registered
     with pytest.raises(UnknownName, match="did you mean 'tiny'"):
         fa_registry.load_model("models:/tinny/1", registry.uri)

@@ -158,21 +158,21 @@ def test_method_label():
 
 
 @pytest.mark.parametrize(
-    ("option", "good", "bad", "words"),
+    ("option", "good", "bad", "text"),
     [
         (Option(8, "draws", least=1), 1, 0, "expected at least 1, found 0"),
         (Option(0.5, "nudge", above=0), 1e-9, 0.0, "expected more than 0, found 0"),
         (
-            Option("error", "what is told", choices=("error", "target")),
+            Option("error", "conditioning", choices=("error", "target")),
             "target",
             "label",
             "expected one of error, target, found 'label'",
         ),
     ],
 )
-def test_a_value_is_refused_with_what_was_expected(option, good, bad, words):
+def test_a_value_is_refused_with_what_was_expected(option, good, bad, text):
     assert option.refusal(option.default) == option.refusal(good) == ""
-    assert option.refusal(bad) == words
+    assert option.refusal(bad) == text
 
 
 def test_without_bounds_anything_goes():

@@ -1,4 +1,4 @@
-"""docs/reference-files.md tells every key that is read, in words; its examples are read by what reads such files."""
+"""docs/reference-files.md lists every key that is read, with a description; its examples are read by what reads such files."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def example(start: str, tmp_path, name: str):
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.__name__)
-def test_every_key_has_words(record):
-    words = text_below(record)
-    assert [field.name for field in fields(record) if not words.get(field.name, "").strip()] == []
+def test_every_key_has_a_description(record):
+    text = text_below(record)
+    assert [field.name for field in fields(record) if not text.get(field.name, "").strip()] == []
 
 
-def test_a_key_without_words_cannot_be_written_down():
+def test_a_key_without_a_description_cannot_be_written_down():
     @dataclass
     class Silent:
         told: int

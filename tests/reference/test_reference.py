@@ -1,4 +1,4 @@
-"""The references of the command line and of the templates tell of everything there is, and are as the code is."""
+"""The references of the command line and of the templates list everything there is, and agree with the code."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ def test_what_is_generated_is_not_stale():
 
 
 @pytest.mark.parametrize("name", sorted(main.commands))
-def test_every_verb_has_its_options_and_examples(page, name):
+def test_every_command_has_its_options_and_examples(page, name):
     section = page.split(f"\n## fa-registry {name}\n")[1].split("\n## ")[0]
-    verb = main.commands[name]
-    for parameter in verb.params:
+    command = main.commands[name]
+    for parameter in command.params:
         if isinstance(parameter, click.Option):
-            assert f"`{parameter.opts[0]}" in section
-    for example in verb.help.split("Examples:\n")[1].splitlines():
+            assert (f"`{parameter.opts[0]}" in section) is not parameter.hidden
+    for example in command.help.split("Examples:\n")[1].splitlines():
         assert f"    {example.strip()}\n" in section
     assert f"    fa-registry {name} [OPTIONS]" in section
     assert f"(#fa-registry-{name})" in page
 
 
-def test_a_page_that_is_stale_or_not_there_is_told_and_written(tmp_path, capsys):
+def test_a_page_that_is_stale_or_not_there_is_reported_and_written(tmp_path, capsys):
     assert write_pages(["--folder", str(tmp_path)]) == 1
     assert capsys.readouterr().out.count("is stale; update it with --write") == len(PAGES)
     assert write_pages(["--folder", str(tmp_path), "--write"]) == 0
@@ -54,7 +54,7 @@ def template_page():
 
 
 @pytest.mark.parametrize("name", sorted(TEMPLATES))
-def test_every_template_and_variable_is_told_with_its_help_and_unit(template_page, name):
+def test_every_template_and_variable_is_listed_with_its_help_and_unit(template_page, name):
     assert f"`{name}`" in template_page
     for field in fields(TEMPLATES[name]):
         row = next(line for line in template_page.splitlines() if line.startswith(f"| `{field.name}` |"))
@@ -62,14 +62,14 @@ def test_every_template_and_variable_is_told_with_its_help_and_unit(template_pag
     assert all(" ".join(field.metadata["help"].split()) in template_page for field in fields(TEMPLATES[name]))
 
 
-def test_records_inside_of_records_are_told_and_every_link_leads_somewhere(template_page):
+def test_records_inside_of_records_are_listed_and_every_link_leads_somewhere(template_page):
     heads = {line.removeprefix("### ").lower() for line in template_page.splitlines() if line.startswith("### ")}
     links = set(re.findall(r"\]\(#([a-z]+)\)", template_page))
     assert {"number", "reading", "seedvalue"} <= heads
     assert links <= heads
 
 
-def test_our_own_filters_are_told_with_where_they_are(template_page):
+def test_our_own_filters_are_listed_with_where_they_are(template_page):
     for name, function in environment("form.tex.j2").filters.items():
         if function.__module__.startswith("fa_registry"):
             assert f"| `{name}` | " in template_page

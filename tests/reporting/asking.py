@@ -28,9 +28,9 @@ def changed(
     differing: tuple[str, ...] = (),
     **fields: Any,
 ) -> RunAudit:
-    """sites: quantity → a number for all five sites, or a row; scalars: quantity → number or reading; None takes one away.
+    """sites: metric → a number for all five sites, or a row; scalars: metric → number or reading; None takes one away.
 
-    differing: quantities of which site 0 was logged as 1e-9 and comes out as 0.2.
+    differing: metrics of which site 0 was logged as 1e-9 and comes out as 0.2.
 
     fields: of the record; spec: a mapping of fields of its specification.
     """

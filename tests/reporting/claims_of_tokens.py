@@ -21,22 +21,28 @@ def of_tokens(run: RunAudit) -> RunAudit:
 
 
 def rows_of_tokens() -> Iterator[Row]:
-    """Whatever is said of an accuracy is said of the loss per token where that is the main metric."""
+    """Where the loss per token is the main metric, it has every sentence that an accuracy has."""
     clears = depth("CLEARS", "pass", 0.3, (0.2, 0.4), 0.05, quantity="margin_nats")
     passes, accuracy = of_tokens(a_run(clears)), a_run(CLEARS)
     yield row(
-        "trained depth", "its loss per token may be reported as the loss per token of trained depth", passes, accuracy
+        "trained depth",
+        "may be reported as the loss per token of a network with trained blocks",
+        passes,
+        accuracy,
     )
     part = of_tokens(a_run(clears, **SHARE))
     yield row(
-        "trained part", "blocks moved, and not as the loss per token of trained depth", part, a_run(CLEARS, **SHARE)
+        "trained part",
+        "not as the loss per token of a network whose blocks are all trained",
+        part,
+        a_run(CLEARS, **SHARE),
     )
     only_scale = a_run(scale("OK", "pass"))
     smaller = (
-        "requires a smaller loss per token than frozen random blocks reach. The loss per token must not be reported as"
+        "requires a smaller loss per token than frozen random blocks reach. The loss per token must not be credited to"
     )
     yield row("passes without depth", smaller, of_tokens(only_scale), only_scale)
-    for key, rule, words in (
+    for key, rule, text in (
         ("near backpropagation", CREDIT, "The loss per token may be claimed only for backpropagation"),
         ("own task", TASK, "The loss per token must not be compared with that of a built-in task: why"),
         (
@@ -51,11 +57,11 @@ def rows_of_tokens() -> Iterator[Row]:
         ),
     ):
         found = a_run(clears, a_finding(rule, "warn", quantity=rule, observed=Reading(None, "why"), state="STATE"))
-        yield row(key, words, of_tokens(found), found)
+        yield row(key, text, of_tokens(found), found)
     stated = depth("UNDECIDED", "warn", 0.3, (-0.2, 0.8), 0.05, quantity="margin_nats", stated=True)
-    words = "; the frozen control is not proven, so its loss per token counts only as stated by the author"
+    text = "; the frozen control is not proven to be frozen, so its loss per token counts only as stated by the author"
     doubted = a_run(dataclasses.replace(stated, reference_run_id="f" * 32), verdict="warn")
-    yield row("undecided", words, of_tokens(doubted), doubted)
-    words = f"; the {label_of('frozen_token_loss')} is stated by the author, not measured here"
+    yield row("undecided", text, of_tokens(doubted), doubted)
+    text = f"; the {label_of('frozen_token_loss')} is stated by the author, not measured here"
     by_author = a_run(stated, verdict="warn")
-    yield row("undecided", words, of_tokens(by_author), by_author)
+    yield row("undecided", text, of_tokens(by_author), by_author)

@@ -31,13 +31,13 @@ def hostile() -> str:
 
 @pytest.fixture(scope="session")
 def report() -> AuditReport:
-    """As older runs are: without the quantities that came later, judged by the published edition alone."""
+    """As older runs are: without the metrics that came later, judged by the published edition alone."""
     return scenes.small_report()
 
 
 @pytest.fixture(scope="session")
 def rich() -> AuditReport:
-    """Every quantity and state, several editions, waivers, crashes."""
+    """Every metric and state, several editions, waivers, crashes."""
     return scenes.full_report()
 
 

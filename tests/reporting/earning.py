@@ -88,7 +88,7 @@ def row(key: str, fragment: str, earns: RunAudit | list, spoiled: RunAudit | lis
 
 
 def rows_of_beating_frozen_blocks() -> Iterator[Row]:
-    """Of a method that does not pass: where it does, its margin stands in the sentence that says so."""
+    """Of a method that does not pass: where it does, its margin is in the sentence that states it."""
     beats = a_run(CLEARS, verdict="warn")
     looked = depth("CLEARS", "pass", 10.0, (8.0, 12.0), confidence=0.975, look=2)
     worse = a_run(depth("CLEARS", "pass", -5.5, (-6.0, -5.0), -10.0), verdict="warn")
@@ -105,7 +105,7 @@ def rows_of_beating_frozen_blocks() -> Iterator[Row]:
         yield row(key, "95 % interval +8.0", clear, again)
         yield row(
             key,
-            ". The level is that of interim analysis 2, because earlier audits judged other sets of seeds",
+            ". The confidence level is that of interim analysis 2, because earlier audits judged other sets of seeds",
             again,
             clear,
         )
@@ -157,8 +157,8 @@ def rows_of_undercut() -> Iterator[Row]:
             "beat frozen random blocks, but by less than the limit, so the accuracy must not be credited to their training",
         ),
     ]
-    for place, (finding, words) in enumerate(below):
-        yield row("undercut", words, a_run(finding, verdict="fail"), a_run(below[place - 1][0], verdict="fail"))
+    for place, (finding, text) in enumerate(below):
+        yield row("undercut", text, a_run(finding, verdict="fail"), a_run(below[place - 1][0], verdict="fail"))
     of_accuracy = a_finding("d", quantity="accuracy", state="UNDERCUT", threshold=2.0)
     yield row("undercut", "; the margin is", a_run(below[0][0], verdict="fail"), a_run(of_accuracy, verdict="fail"))
     yield row(
@@ -192,13 +192,11 @@ def rows_of_undecided() -> Iterator[Row]:
     how = (
         " new seeds would decide this with 80% power at this mean and spread. Fix the number of seeds in advance. Do not keep "
         "adding seeds until the method passes, because optional stopping inflates the error. Therefore each further set of seeds "
-        "is judged at a higher level"
+        "is judged at a higher confidence level"
     )
     yield row("undecided", how, a_run(open_, verdict="warn"), a_run(on, verdict="warn"))
     yield row("undecided", "A new study of ", a_run(open_, verdict="warn"), a_run(on, verdict="warn"))
-    never = (
-        "With this mean and spread, not even 1,000 seeds would decide this, because the mean is too close to the limit"
-    )
+    never = "this mean and spread of the margin, not even 1,000 seeds would decide this, because the mean is too close to the limit"
     yield row("undecided", never, a_run(on, verdict="warn"), a_run(open_, verdict="warn"))
     yield row(
         "undecided",
@@ -207,19 +205,19 @@ def rows_of_undecided() -> Iterator[Row]:
         a_run(open_, verdict="warn"),
     )
     far = depth("UNDECIDED", "warn", 8.5, (5.1, 11.9))
-    words = (
+    text = (
         "undecided whether the trained blocks beat frozen random blocks. One seed is far from the others, so "
         "the 95 % interval of the "
         "margin, ",
         " over 3 seeds, is not valid. Report this seed and the reason why it differs",
     )
-    for fragment in words:
+    for fragment in text:
         yield row("undecided", fragment, a_run(far, verdict="warn"), a_run(open_, verdict="warn"))
     provisional = depth("PROVISIONAL", "warn", 4.0, None)
-    words = (
+    text = (
         "The comparison with frozen random blocks is provisional: the margin of one seed, +4.0\u00a0pp (required: "
         "2 pp), has no interval. More seeds with their frozen controls give an interval, if the number of seeds "
         "is fixed before the "
         "first of these seeds is audited. Three seeds are customary"
     )
-    yield row("provisional", words, a_run(provisional, verdict="warn"), a_run(open_, verdict="warn"))
+    yield row("provisional", text, a_run(provisional, verdict="warn"), a_run(open_, verdict="warn"))

@@ -53,7 +53,7 @@ def written(audit: AuditReport, folder: Path, drawn: bool = False) -> dict[str, 
     return {path.relative_to(folder).as_posix(): path.read_text("utf-8", "replace") for path in paths}
 
 
-def words_of(text: str) -> str:
+def text_of(text: str) -> str:
     """What a reader sees, with single spaces."""
     return " ".join("".join(Page(text).words).split())
 

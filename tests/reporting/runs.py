@@ -1,4 +1,4 @@
-"""Made-up runs for the tests of the pages: as older releases logged them, diverged, and with every quantity there is."""
+"""Made-up runs for the tests of the pages: as older releases logged them, diverged, and with every metric there is."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def diverged(record: RunRecord) -> RunRecord:
     )
 
 
-# Quantities since 0.2: site quantity → (its value at site 0, what it gains a site).
+# Metrics since 0.2: site metric → (its value at site 0, what it gains a site).
 NEWER = {
     **dict.fromkeys(("stability", "rho", "rho_samples", "rho_absolute", "rho_absolute_samples"), (0.08, 0.01)),
     **dict.fromkeys(("rho_bp", "rho_bp_samples"), (0.997, 0.0)),
@@ -192,7 +192,7 @@ DRIFTS |= {"blocks.3.w1.weight": 1.4, "out_ln.weight": 0.05, "out_head.weight": 
 
 
 def full(record: RunRecord, scalars: dict[str, float] | None = None, **sites: Sequence[float]) -> RunRecord:
-    """The record with every quantity there is; scalars, sites: values that replace its own, site by site."""
+    """The record with every metric there is; scalars, sites: values that replace its own, site by site."""
     measured = record.measurements
     newer = {name: tuple(Reading(at + step * site) for site in range(SITES)) for name, (at, step) in NEWER.items()}
     absent = Reading(None, "only the credit bridge has one")

@@ -39,7 +39,7 @@ def small_report() -> AuditReport:
         Exclusion("f" * 32, HOSTILE, "still running: last epoch 3 of 30"),
         Exclusion("e" * 32, "dfa-9", "half-written: the run broke", TRACEBACK),
     )
-    remarks = ("Γ is specific to the training feedback.", f"A tag says {HOSTILE}.")
+    remarks = ("Γ is specific to the feedback used in training.", f"A tag says {HOSTILE}.")
     return make_report(runs, excluded=excluded, remarks=remarks)
 
 

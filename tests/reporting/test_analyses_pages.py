@@ -23,7 +23,7 @@ from fa_registry.reporting.figures.style import LIMIT
 from fa_registry.reporting.pages import analyses as module
 from fa_registry.reporting.pages.analyses import page_analyses
 from tests.analyses.builders import OURS, SEEDS, analysed, controlled, frozen, report_of, run
-from tests.reporting.page import Page, section, words_of, written
+from tests.reporting.page import Page, section, text_of, written
 
 EDITION = load_edition("2026-11")
 
@@ -50,7 +50,7 @@ def test_the_first_page_has_those_with_a_rank_in_its_order():
     assert not CATALOG.get("aggregation").rank, "there are some that stand on no first page"
 
 
-def test_a_sweep_two_networks_and_rungs_are_shown():
+def test_a_sweep_two_networks_and_ladder_controls_are_shown():
     runs = [*sweep(), run("dfa", 1, spec={"control": "ladder_1"}), run("dfa", 1, spec={"architecture": "cnn"})]
     report = report_of(controlled(*runs), EDITION)
     names = {one.name for one in page_analyses(report, room=10**7).shown}
@@ -70,13 +70,13 @@ def test_the_page_runs_full(rich):
 def test_an_edition_that_cannot_be_read_again_leaves_all_out_and_says_so(rich):
     unknown = dataclasses.replace(rich, edition=dataclasses.replace(rich.edition, name="/gone/mine.toml"))
     other = dataclasses.replace(rich, edition=dataclasses.replace(rich.edition, digest="0" * 64))
-    for report, words in (
+    for report, text in (
         (unknown, "cannot be read by this installation"),
         (other, "is not the edition of this audit (sha256 000000000000…)"),
     ):
         page = page_analyses(report)
         assert page.shown == () and len(page.left_out) == len(module.ranked())
-        assert all(words in why for _, why in page.left_out)
+        assert all(text in why for _, why in page.left_out)
 
 
 def test_thresholds_changed_on_the_command_line_are_judged_by_again():
@@ -98,7 +98,7 @@ def test_silence_has_a_reason_of_its_own(rich):
     assert ablation.silence(ablation.run(rich, EDITION)) == ""
 
 
-def test_cells_are_words_and_numbers_with_their_runs(rich):
+def test_cells_are_text_and_numbers_with_their_runs(rich):
     by_name = {one.name: one for one in page_analyses(rich).shown}
     first = by_name["first-fire"]
     assert first.setting == rich.runs[0].record.setting and "setting" not in [name for name, _, _ in first.columns]
@@ -115,22 +115,22 @@ def test_the_page_holds_tables_figures_and_reasons(rich, rich_pages):
     part = section(rich_pages["index.html"], "analyses")
     page = Page(part)
     assert page.tags.count("img") == page.tags.count("table") == 3
-    words = words_of(part)
-    assert "Penalty sweep is not shown: no method was run with more than one λ." in words
-    assert "nan" not in words.lower().split() and "How far can each threshold be changed" in words
+    text = text_of(part)
+    assert "Penalty sweep is not shown: no method was run with more than one λ." in text
+    assert "nan" not in text.lower().split() and "How far can each threshold be changed" in text
 
 
 def test_a_long_table_says_how_much_of_it_is_shown(rich, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "MOST", 2)
-    words = words_of(section(written(rich, tmp_path)["index.html"], "analyses"))
-    assert "the first 2 of" in words and "fa-registry analyse first-fire writes all" in words
+    text = text_of(section(written(rich, tmp_path)["index.html"], "analyses"))
+    assert "the first 2 of" in text and "fa-registry analyse first-fire writes all" in text
 
 
 @pytest.mark.parametrize("name", ["<b>x</b>", "{{7*7}}"])
 def test_foreign_names_stay_text(name, tmp_path):
     report = report_of(controlled(run(name, 1), run("dfa", 1)), EDITION)
     text = section(written(report, tmp_path, drawn=True)["index.html"], "analyses")
-    assert "<b>x</b>" not in text and "49" not in words_of(text).split()
+    assert "<b>x</b>" not in text and "49" not in text_of(text).split()
 
 
 NAMES = sorted(DRAWINGS)
@@ -185,7 +185,7 @@ def test_the_same_numbers_give_the_same_small_bytes_without_metadata(name, editi
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_figure_shows_its_twin_and_nothing_else(name):
+def test_a_figure_shows_its_dataframe_and_nothing_else(name):
     """Drawn from the frame alone; another value in it is another picture."""
     analysis, runs = drawn(name, demo())
     frame = analysis_numbers(analysis, runs)
@@ -261,7 +261,7 @@ def test_a_setting_is_named_by_what_tells_it_apart():
     assert named(pd.DataFrame({"method": ["bp"], "setting": settings[:1]}))["row"].tolist() == ["bp"]
 
 
-def test_the_twin_of_sensitivity_holds_range_and_values():
+def test_the_dataframe_of_sensitivity_has_range_and_values():
     analysis, runs = drawn("sensitivity", controlled(run("bp", growth=4.0), run("fa", growth=700.0)))
     frame = analysis_numbers(analysis, runs)
     d1 = frame[frame["rule"] == "D1"].set_index("kind")["value"]
@@ -285,7 +285,7 @@ def test_the_threshold_line_keeps_its_colour():
     assert (np.abs(image - red).sum(axis=2) < 24).sum() > 50
 
 
-def test_the_twin_of_penalty_follows_every_run_by_epoch():
+def test_the_dataframe_of_penalty_follows_every_run_by_epoch():
     analysis, runs = drawn("penalty", demo())
     frame = analysis_numbers(analysis, runs)
     epochs = frame[(frame["panel"] == "epochs") & (frame["penalty"] == 1e-2) & (frame["seed"] == 123)]

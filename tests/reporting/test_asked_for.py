@@ -1,6 +1,6 @@
-"""Requests that are one line of metrics/declarations.py: other words for a quantity, and one more column.
+"""Requests that are one line of metrics/declarations.py: other text for a metric, and one more column.
 
-Each is made in a process of its own, before anything else has read the catalogue, as a change of the file would be.
+Each is made in a separate process, before anything else has read the catalogue, as a change of the file would be.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import fa_registry
 from fa_registry import bundled_files
 from fa_registry.metrics import DECLARED
 from fa_registry.reporting.text import filters
-from tests.reporting.page import section, words_of
+from tests.reporting.page import section, text_of
 
 WRITTEN = """
 import contextlib, dataclasses, io, json, sys
@@ -74,7 +74,7 @@ pages["analyses"] = "\\n".join([*columns, *(words for one in found for words in 
 print(json.dumps(pages))
 """
 
-# What is said in other words than the catalogue's: figures write their axes in mathtext, a card and an edition's limits speak
+# Text in other words than the catalogue's: figures write their axes in mathtext, a card and an edition's limits speak
 # for themselves, and pitfalls are sentences of the published protocol.
 ELSEWHERE = re.compile(
     r"<style>.*?</style>|<figure.*?</figure>|[Rr]equired[^<\n|]*"
@@ -85,12 +85,12 @@ ELSEWHERE = re.compile(
 )
 
 
-def asked(folder, words=None, letters=None, columns=()):
+def asked(folder, terms=None, letters=None, columns=()):
     """Every page, the note of a run and what the terminal prints, with these words and these further columns.
 
-    letters: what is replaced in the words of every other quantity.
+    letters: what is replaced in the text of every other metric.
     """
-    request = json.dumps({"words": words or {}, "letters": letters or {}, "columns": columns})
+    request = json.dumps({"words": terms or {}, "letters": letters or {}, "columns": columns})
     command = [sys.executable, "-c", WRITTEN, request, str(folder)]
     made = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "COLUMNS": "500"})
     assert made.returncode == 0, made.stderr
@@ -114,7 +114,7 @@ NEW = {
     "gamma": {"symbol": "Δ", "words": "cosine of both"},
     "gamma_deep_mean": {"symbol": "Δ", "alone": "Δ, deep", "words": "mean of all that is deep"},
 }
-# Whatever else a renamed quantity is called somewhere, by its new symbol: whoever gives one a head need not say so here.
+# Other names of a renamed metric somewhere, by its new symbol: a new heading need not be listed here.
 NEW = {
     name: {field: given["symbol"].capitalize() for field in ("head", "alone") if getattr(DECLARED[name], field)} | given
     for name, given in NEW.items()
@@ -129,13 +129,13 @@ def renamed(tmp_path_factory):
 
 
 def of(pages, *names):
-    """The pages by these names or ends of names as a reader gets them, but for what is said elsewhere."""
+    """The pages by these names or ends of names as a reader gets them, without the text that is listed elsewhere."""
     chosen = (text for name, text in pages.items() if name.endswith(names))
     return "\n".join(ELSEWHERE.sub("", text) for text in chosen)
 
 
 @pytest.mark.parametrize(
-    ("pages", "words"),
+    ("pages", "terms"),
     [
         (("index.html",), ("Hits", "Still", "Lead", "Swell", "CE mean", "Rest", "Δ", "the largest there is", "deep")),
         (
@@ -159,9 +159,9 @@ def of(pages, *names):
         ((".tex",), ("Hits in the test", "lead", r"$\Delta$ by", "Swell", "CE mean")),
     ],
 )
-def test_a_quantity_has_its_new_words_everywhere(renamed, pages, words):
+def test_a_metric_has_its_new_text_everywhere(renamed, pages, terms):
     text = of(renamed, *pages)
-    assert [word for word in words if word not in text] == []
+    assert [word for word in terms if word not in text] == []
 
 
 # What they are called today, as pages and LaTeX write it; a word alone only where it begins a cell or a sentence.
@@ -186,16 +186,18 @@ OLD = (
 def test_no_page_says_what_it_was_called(renamed):
     pages = {
         name: text for name, text in renamed.items() if not name.startswith("figures/")
-    }  # drawn with words of their own
-    said = {name: [word for word in OLD if word in of({name: text}, name)] for name, text in pages.items()}
-    said = {name: words for name, words in said.items() if words and not name.endswith((".json", ".xml", ".csv"))}
-    assert said == {}, (
+    }  # drawn with their own text
+    found_terms = {name: [word for word in OLD if word in of({name: text}, name)] for name, text in pages.items()}
+    found_terms = {
+        name: terms for name, terms in found_terms.items() if terms and not name.endswith((".json", ".xml", ".csv"))
+    }
+    assert found_terms == {}, (
         "a word that is typed: ask the catalogue for it, metrics.symbol_of(NAME) or quantity_of(NAME).label"
     )
 
 
 def test_a_name_in_the_tuple_is_a_column_with_its_numbers(tmp_path):
-    """A scalar of a run, and what a site quantity is at the last site."""
+    """A scalar of a run, and the value of a site metric at the last site."""
     pages = asked(tmp_path, columns=["norm_ratio_L", "feature_drift_blocks"])
     report = json.loads(pages["audit.json"])
     measured = report["runs"][0]["record"]["measurements"]
@@ -208,7 +210,7 @@ def test_a_name_in_the_tuple_is_a_column_with_its_numbers(tmp_path):
     )
     for name in ("index.html", "compare.html", "terminal", "audit_table.tex"):
         assert ratio in pages[name] and drift in pages[name], name
-    assert "norm of the credit divided by the norm of the gradient, at the last site" in words_of(
+    assert "norm of the credit divided by the norm of the gradient, at the last site" in text_of(
         section(pages["index.html"], "verdicts")
     )
     (row, *_) = csv.DictReader(pages["audit.csv"].splitlines())
@@ -216,7 +218,7 @@ def test_a_name_in_the_tuple_is_a_column_with_its_numbers(tmp_path):
     assert float(row["norm_ratio_L"]) == measured["sites"]["norm_ratio"][-1]
 
 
-# Where the catalogue's words may stand a second time, and why.
+# Where the catalogue's text may appear a second time, and why.
 EXCEPTIONS = {
     "figures": "titles and axes of pictures, some in mathtext",
     "pitfalls.py": "the checklist of the published protocol, in its own words",
@@ -256,7 +258,7 @@ def test_no_module_and_no_template_writes_what_the_catalogue_says():
         path: named([COMMENT.sub("", path.read_text("utf-8"))]) for path in bundled_files.templates().glob("*.j2")
     }
     assert {
-        path.name: words for path, words in found.items() if words and not EXCEPTIONS.keys() & {path.name, *path.parts}
+        path.name: terms for path, terms in found.items() if terms and not EXCEPTIONS.keys() & {path.name, *path.parts}
     } == {}, "ask the catalogue: metrics.symbol_of(NAME), quantity_of(NAME).label"
 
 

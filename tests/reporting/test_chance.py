@@ -36,8 +36,8 @@ def lines(monkeypatch) -> list[float]:
 
 def of_classes(report, *counts: int):
     """The report's runs on data sets of so many classes, one run after the other; 0 where that was not recorded."""
-    told = [counts[index % len(counts)] for index in range(len(report.runs))]
-    runs = tuple(with_classes(one, count) for one, count in zip(report.runs, told, strict=True))
+    class_counts = [counts[index % len(counts)] for index in range(len(report.runs))]
+    runs = tuple(with_classes(one, count) for one, count in zip(report.runs, class_counts, strict=True))
     return groups(dataclasses.replace(report, runs=runs))
 
 
@@ -51,7 +51,7 @@ def with_classes(audit, count: int):
 def test_the_plots_of_a_setting_have_it(report, lines, counts, is_drawn):
     ordered = of_classes(report, *counts)
     with styled():
-        plate = accuracy_panel(ordered, 72)
+        panel = accuracy_panel(ordered, 72)
         in_dots = 0.25 in lines
         lines.clear()
         trajectory_png(PANEL["accuracy"], ordered, colours(ordered))
@@ -59,14 +59,14 @@ def test_the_plots_of_a_setting_have_it(report, lines, counts, is_drawn):
         lines.clear()
         trajectory_png(PANEL["h_L"], ordered, colours(ordered))
     assert (in_dots, in_curves, 0.25 in lines) == (is_drawn, is_drawn, False)
-    assert ("The dotted line is chance, 25.0" in plate.caption) == is_drawn
+    assert ("The dotted line is chance, 25.0" in panel.caption) == is_drawn
 
 
 @pytest.mark.parametrize("name", ["ladder", "penalty"])
 def test_the_plots_of_analyses_have_it(lines, name):
-    rungs = [run("dfa", seed, spec={"penalty": strength}) for seed in (1, 2) for strength in (0.0, 0.01)]
-    rungs += [run("dfa", seed, spec={"control": "ladder_1"}) for seed in (1, 2)]
-    analysis, runs = drawn(name, controlled(*rungs))
+    ladder = [run("dfa", seed, spec={"penalty": strength}) for seed in (1, 2) for strength in (0.0, 0.01)]
+    ladder += [run("dfa", seed, spec={"control": "ladder_1"}) for seed in (1, 2)]
+    analysis, runs = drawn(name, controlled(*ladder))
     for count, is_drawn in ((0, False), (4, True)):
         counted = [with_classes(one, count) for one in runs]
         lines.clear()

@@ -41,7 +41,7 @@ def test_what_was_used_is_cited_once_by_key(cited, report):
     assert "howpublished={Software, version 0.1.0}" in found.bibtex and found.uncited == ()
 
 
-def test_every_edition_is_cited_and_one_of_a_user_by_its_words(cited, rich):
+def test_every_edition_is_cited_and_one_of_a_user_by_its_text(cited, rich):
     found = cited(rich)
     assert all(f"edition {name}" in uses(found, "arxiv2606.21126") for name in ("2026-11", "2026-05", "2026-04"))
     mine = EditionReference("mine", "t", "A. Person, 100% {of} \\rules & more", "0" * 64)
@@ -76,17 +76,17 @@ def test_a_further_condition_of_a_rule_counts_too(cited, rich):
     assert "diagnostic gain" in uses(found, "fa_registry")
 
 
-def test_a_card_without_a_citation_is_said(cited, report):
+def test_a_card_without_a_citation_is_reported(cited, report):
     found = cited(report, **{"methods/dfa": {"name": "dfa"}})
     assert found.uncited == ("the card of method dfa has no citation",) and "nokland2016direct" not in keys(found)
 
 
-def test_a_card_with_words_alone_is_cited_by_them(cited, report):
+def test_a_card_with_text_alone_is_cited_by_it(cited, report):
     found = cited(report, "bp")
     assert "note={Rumelhart, Hinton \\& Williams 1986}" in found.bibtex and keys(found)[0] == "method-bp"
 
 
-def test_a_plugin_whose_card_is_not_there_is_said(cited, report):
+def test_a_plugin_whose_card_is_not_there_is_reported(cited, report):
     bare = dataclasses.replace(report, cards={})
     assert len(cited(bare).uncited) == 3 and keys(cited(bare)) == ["arxiv2606.21126", "fa_registry"]
 
@@ -99,8 +99,8 @@ def test_two_texts_under_one_key_are_both_kept(cited, report):
 def test_several_entries_of_a_card_are_taken_apart():
     two = "@article{a,\n title={A}\n}\n@book{b, title={B}}"
     assert list(entries_of(two)) == [("a", "@article{a,\n title={A}\n}"), ("b", "@book{b, title={B}}")]
-    assert list(entries_of("Nobody 1999")) == [
-        ("nobody-1999", "@misc{nobody-1999,\n  key={nobody-1999},\n  note={Nobody 1999}\n}")
+    assert list(entries_of("Anonymous 1999")) == [
+        ("anonymous-1999", "@misc{anonymous-1999,\n  key={anonymous-1999},\n  note={Anonymous 1999}\n}")
     ]
 
 

@@ -23,7 +23,7 @@ HEALTHY = {"accuracy": 0.9, "scale": 3.0, "gradient": 0.1, "gamma": 0.2}
 
 
 @pytest.fixture
-def said(record, judged):
+def statements(record, judged):
     """The claims of one dfa run, as one text; frozen accuracy .80."""
 
     def claim_text(status="complete", frozen=True, **changes):
@@ -34,8 +34,8 @@ def said(record, judged):
     return claim_text
 
 
-def test_a_pass_may_claim_depth_and_alignment(said):
-    text = said()
+def test_a_pass_may_claim_depth_and_alignment(statements):
+    text = statements()
     assert (
         text.startswith("may: The method passes: its accuracy may be reported")
         and "may: Γ = 0.150 may be interpreted as alignment" in text
@@ -43,20 +43,20 @@ def test_a_pass_may_claim_depth_and_alignment(said):
     assert "not:" not in text
 
 
-def test_an_accuracy_below_frozen_takes_the_depth_back(said):
-    assert "not: It is not shown that the trained blocks beat frozen random blocks" in said(accuracy=0.81)
-    assert "not shown that the trained blocks beat" not in said(accuracy=0.83)
+def test_an_accuracy_below_frozen_takes_the_depth_back(statements):
+    assert "not: It is not shown that the trained blocks beat frozen random blocks" in statements(accuracy=0.81)
+    assert "not shown that the trained blocks beat" not in statements(accuracy=0.83)
 
 
-def test_without_a_frozen_control_nothing_is_decided(said):
-    text = said(frozen=False)
+def test_without_a_frozen_control_nothing_is_decided(statements):
+    text = statements(frozen=False)
     assert "open: The protocol could not be completed" in text and "no frozen control" in text
     assert "may:" not in text
 
 
-def test_broken_runs_support_nothing(said):
-    assert "not: Training diverged" in said(status="diverged")
-    assert "open: The run broke off" in said(status="failed")
+def test_broken_runs_support_nothing(statements):
+    assert "not: Training diverged" in statements(status="diverged")
+    assert "open: The run broke off" in statements(status="failed")
 
 
 def test_a_missing_gamma_is_named_with_its_reason(report):
@@ -102,8 +102,8 @@ def test_a_rule_that_was_waived_does_not_pass_by_itself(rich):
 
 # What a `may` and a `not` would contradict each other about.
 ABOUT = (
-    "training feedback",
-    "frozen random blocks|trained depth",
+    "feedback used in training",
+    "frozen random blocks|trained blocks|training of the blocks",
     "interpreted as (credit )?alignment",
     "stream|scale",
 )
@@ -121,10 +121,10 @@ def test_no_method_may_claim_what_a_seed_of_it_has_to_walk_back(report, rich, ed
     scenes = [make_report([*runs, *frozen], edition) for runs in (mixed, exploded)]
     for scene in (report, rich, *scenes):
         for group in groups(scene):
-            said = claims(group.runs)
+            statements = claims(group.runs)
             for about in ABOUT:
-                kinds = {one.kind for one in said if re.search(about, one.text)}
-                assert not {"may", "not"} <= kinds, (group.method, about, said)
+                kinds = {one.kind for one in statements if re.search(about, one.text)}
+                assert not {"may", "not"} <= kinds, (group.method, about, statements)
 
 
 def test_what_weighs_most_stands_first_and_a_pass_begins_with_the_pass(rich):
@@ -135,7 +135,7 @@ def test_what_weighs_most_stands_first_and_a_pass_begins_with_the_pass(rich):
     dfa = [run for run in rich.runs if run.record.spec.method == "dfa" and run.record.spec.control == "none"]
     passing = [dataclasses.replace(run, findings=(CLEARS,), verdict=Verdict("pass", "PASS")) for run in dfa]
     assert claims(passing)[0].text.startswith(
-        "The method passes: its accuracy may be reported as the accuracy of trained depth"
+        "The method passes: its accuracy may be reported as the accuracy of a network with trained blocks"
     )
     failing = [dataclasses.replace(run, verdict=Verdict("fail", "FAIL(D1+D3)")) for run in dfa]
     assert claims(failing)[0].kind == "not" and not any(claim.kind == "may" for claim in claims(failing))
@@ -154,7 +154,7 @@ def changed_row(record, name, row):
     return dataclasses.replace(record, measurements=dataclasses.replace(record.measurements, sites=sites))
 
 
-def test_what_was_waived_is_said_with_who_and_why_and_still_holds(rich):
+def test_what_was_waived_is_stated_with_who_and_why_and_still_holds(rich):
     fa = [run for run in rich.runs if run.record.spec.method == "fa"]
     (claim,) = [claim for claim in claims(fa) if "waived by" in claim.text]
     assert claim.kind == "open" and claim.run_ids == tuple(run.record.run_id for run in fa)
@@ -191,7 +191,7 @@ def test_claims_follow_states_and_not_names(rich):
 
 
 def states_of(rule: Rule) -> list[tuple[str, str]]:
-    """(state, outcome) of everything a rule can say of a run."""
+    """(state, outcome) of everything a rule can report about a run."""
     known = [(rule.fired, rule.outcome), (rule.clear, "pass")]
     known += [(also.clear, "pass") for also in rule.also]
     if rule.judge == "seeds_margin":
@@ -228,60 +228,60 @@ def as_found(rule: Rule, state: str, outcome: str):
 
 
 @pytest.mark.parametrize(("rule", "state", "outcome"), EVERY)
-def test_every_state_of_every_shipped_edition_ends_in_words(rich, rule, state, outcome):
+def test_every_state_of_every_shipped_edition_ends_in_text(rich, rule, state, outcome):
     dfa = next(run for run in rich.runs if run.record.spec.method == "dfa")
     bare = dataclasses.replace(dfa, findings=(), verdict=dataclasses.replace(dfa.verdict, outcome="warn"))
     silent = {claim.text for claim in claims([bare])}
-    said = [
+    statements = [
         claim
         for claim in claims([dataclasses.replace(bare, findings=(as_found(rule, state, outcome),))])
         if claim.text not in silent
     ]
-    assert said and all(claim.run_ids == (dfa.record.run_id,) for claim in said)
-    assert (outcome == "fail") <= any(claim.kind == "not" for claim in said)
-    assert (outcome == "pass") <= all(claim.kind in ("may", "note") for claim in said)
+    assert statements and all(claim.run_ids == (dfa.record.run_id,) for claim in statements)
+    assert (outcome == "fail") <= any(claim.kind == "not" for claim in statements)
+    assert (outcome == "pass") <= all(claim.kind in ("may", "note") for claim in statements)
     general = ("is there (", "must not be claimed (", "No conclusion may be based on ")
-    assert not any(words in said[0].text for words in general), (
+    assert not any(text in statements[0].text for text in general), (
         f"{rule.code} of {rule.quantity} says {state!r}, for which reporting/claims*.py has no sentence: take a word "
-        f"that they know, or write one; found {said[0].text!r}"
+        f"that they know, or write one; found {statements[0].text!r}"
     )
 
 
 @pytest.mark.parametrize(("outcome", "kind"), [("fail", "not"), ("warn", "open"), ("pass", "note")])
-def test_the_words_of_a_users_edition_are_passed_on(rich, outcome, kind):
+def test_the_wording_of_a_users_edition_is_passed_on(rich, outcome, kind):
     run = dataclasses.replace(rich.runs[0], findings=(a_finding("Z", outcome, quantity="rho", state="ODD"),))
     (claim,) = state_claims([run])
     assert claim.kind == kind and "(ODD)" in claim.text and "Z: required, observed" in claim.text
 
 
 def test_a_limit_of_the_gain_says_nothing_of_the_gradients_floor(rich):
-    """They have one subject, and an edition of one's own may call both clear in the same word."""
+    """They have one subject, and a user's edition may call both clear in the same word."""
     run = dataclasses.replace(rich.runs[0], findings=(a_finding("D5", "pass", quantity="gain", state="OK"),))
     (claim,) = state_claims([run])
     assert "The requirement of D5" in claim.text and "floor" not in claim.text
 
 
 @pytest.mark.parametrize(
-    ("quantity", "value", "words"),
+    ("quantity", "value", "text"),
     [
         ("growth", 51.0, "keeps its scale"),
         ("stability_mid", 51.0, "do not share one direction"),
         ("g_norm", 49.0, "only slightly above its floor|well above its floor"),
     ],
 )
-def test_a_word_that_an_edition_uses_on_the_other_side_of_its_limit_is_told_in_general(rich, quantity, value, words):
+def test_a_word_that_an_edition_uses_on_the_other_side_of_its_limit_is_stated_in_general(rich, quantity, value, text):
     """A limit below which a rule fires may clear as OK too, where OK above one is our own word."""
 
-    def said(observed):
+    def statements(observed):
         found = a_finding("D6", "pass", quantity=quantity, state="OK", threshold=50.0, observed=Reading(observed))
         (claim,) = state_claims([dataclasses.replace(rich.runs[0], findings=(found,))])
         return claim.text
 
-    assert "The requirement of D6" in said(value) and not re.search(words, said(value))
-    assert re.search(words, said(50.0)) and "The requirement of D6" not in said(50.0)
+    assert "The requirement of D6" in statements(value) and not re.search(text, statements(value))
+    assert re.search(text, statements(50.0)) and "The requirement of D6" not in statements(50.0)
 
 
-def test_seeds_on_both_sides_of_a_limit_are_told_apart(rich):
+def test_seeds_on_both_sides_of_a_limit_are_distinguished(rich):
     """A further condition may clear in the same word what is beyond the leading one."""
     found = [a_finding("D1", "pass", state="OK", threshold=50.0, observed=Reading(value)) for value in (10.0, 200.0)]
     runs = [dataclasses.replace(run, findings=(one,)) for run, one in zip(rich.runs, found, strict=False)]
@@ -292,24 +292,24 @@ def test_seeds_on_both_sides_of_a_limit_are_told_apart(rich):
 
 
 @pytest.mark.parametrize("outcome", ["waived", "skipped", "not_applicable", "error"])
-def test_what_other_claims_tell_is_not_told_twice(rich, outcome):
+def test_what_other_claims_state_is_not_stated_twice(rich, outcome):
     run = dataclasses.replace(rich.runs[0], findings=(a_finding("D1", outcome, state="OK"),))
     assert list(state_claims([run])) == []
 
 
-def test_a_collapse_of_the_aggregation_is_walked_back_beside_a_specific_gamma(rich):
+def test_a_collapse_of_the_aggregation_is_walked_back_despite_a_specific_gamma(rich):
     guard = GuardReading("gamma", "above", Reading(0.8), 0, mean=0.2)
     finding = a_finding("D4", "warn", quantity="gamma_null_p", state="SPECIFIC", gating=False, guard=guard)
-    said = {claim.kind: claim.text for claim in claims([dataclasses.replace(rich.runs[4], findings=(finding,))])}
+    statements = {claim.kind: claim.text for claim in claims([dataclasses.replace(rich.runs[4], findings=(finding,))])}
     assert (
         "The mean Γ does not represent the whole network: without site 0, the mean gamma over all counted sites, +0.2000, "
         "changes by 80% of its value"
-    ) in said["not"]
+    ) in statements["not"]
     quiet = dataclasses.replace(finding, guard=None)
     assert not list(state_claims([dataclasses.replace(rich.runs[4], findings=(quiet,))]))
 
 
-def in_other_words(edition: Edition) -> Edition:
+def with_other_wording(edition: Edition) -> Edition:
     """The edition with every title and every word that it has for a rule that fires changed; not a number in it."""
     rules = [
         dataclasses.replace(
@@ -332,8 +332,8 @@ def walked_back(records, edition):
 
 
 @pytest.mark.parametrize("name", shipped())
-def test_a_copied_edition_with_other_words_walks_back_what_the_edition_does(name):
-    """Else whoever renames a word of a copy publishes what the edition takes back."""
+def test_a_copied_edition_with_other_wording_walks_back_what_the_edition_does(name):
+    """Otherwise an author who renames a word of a copy publishes what the edition takes back."""
     edition = load_edition(name)
     frozen = make_record("bp", 42, 0.80, 1.02, 0.4, 0.0, control="frozen")
     whole = {"gain": [0.3] * 5}
@@ -345,7 +345,7 @@ def test_a_copied_edition_with_other_words_walks_back_what_the_edition_does(name
         full(make_record("ep", 42, 0.95, 3.0, 0.1, 0.2), gamma=[0.9, 0.01, 0.01, 0.01, 0.01], **whole),
     ]
     expected = walked_back(records, edition)
-    assert walked_back(records, in_other_words(edition)) == expected
+    assert walked_back(records, with_other_wording(edition)) == expected
     of_2026_11 = {"at floor", "noisy", "stability high", "not specific", "carried by one end"}
     assert name != "2026-11" or of_2026_11 <= {key for key, _ in expected}
 
@@ -371,7 +371,7 @@ def test_figures_are_looked_up(rich):
     assert "mean cosine 0.100" in claim.text and claim.kind == "not"
 
 
-def told(run, *findings):
+def text_of_claim(run, *findings):
     (claim,) = state_claims([dataclasses.replace(run, findings=findings)])
     return claim.text
 
@@ -385,27 +385,29 @@ ABSENT = {"scalars": {"gamma_deep_mean": None}}
 
 def test_a_reference_is_of_scale_only_where_the_stream_keeps_it_and_a_gamma_compares_with_it(rich):
     run = run_of(rich)
-    assert "so Γ compares the credit with a gradient of meaningful size" in told(run, OK_REFERENCE)
+    assert "so Γ compares the credit with a gradient of meaningful size" in text_of_claim(run, OK_REFERENCE)
     for other, findings in ((run, (OK_REFERENCE, EXPLODED)), (changed(run, **ABSENT), (OK_REFERENCE,))):
-        text = told(other, *findings)
+        text = text_of_claim(other, *findings)
         assert text.startswith("The reference gradient is well above its floor, ‖g_L‖") and "Γ" not in text
 
 
 def test_the_middle_site_speaks_for_itself_and_others_above_the_limit_are_named(rich):
     run = changed(run_of(rich), sites={"stability": [0.5, 0.4, 0.1, 0.1, 0.1]})
-    text = told(run, STEADY)
+    text = text_of_claim(run, STEADY)
     assert text.startswith(
         "At the middle site, which the rule judges, the gradients that Γ compares with do not share one direction"
     )
     assert text.endswith("; the mean cosine is above the limit of 0.3 at sites 0, 1 (seed 42) (seed 42).")
     for at_most in (0.1, STEADY.threshold):
-        assert "above the limit" not in told(changed(run, sites={"stability": at_most}), STEADY)
-    assert "Γ" not in told(changed(run, **ABSENT), STEADY)
+        assert "above the limit" not in text_of_claim(changed(run, sites={"stability": at_most}), STEADY)
+    assert "Γ" not in text_of_claim(changed(run, **ABSENT), STEADY)
     high = dataclasses.replace(STEADY, outcome="warn", state="HIGH")
-    assert "Γ must not be interpreted" in told(run, high) and "Γ" not in told(changed(run, **ABSENT), high)
+    assert "Γ must not be interpreted" in text_of_claim(run, high) and "Γ" not in text_of_claim(
+        changed(run, **ABSENT), high
+    )
 
 
-def test_runs_are_told_apart_only_where_the_words_differ(rich):
+def test_runs_are_distinguished_only_where_the_text_differs(rich):
     runs = [
         dataclasses.replace(changed(run_of(rich, seed=seed), **change), findings=(OK_REFERENCE,))
         for seed, change in ((42, {}), (123, ABSENT))
@@ -448,7 +450,7 @@ def test_an_exploded_network_with_a_tiny_but_exact_reference_is_walked_back_and_
         "at least 0.999999",
         "safety constant of 1e-8",
         "the scale is lost",
-        "in float64 without this constant. It compares correct directions, but the reference has no meaningful scale",
+        "in float64 without a safety constant. This Γ compares correct directions, but the reference has no meaningful scale",
         "refines the published reading",
         "(in 2 of 2 seeds: 42, 123)",
     ):
@@ -458,9 +460,9 @@ def test_an_exploded_network_with_a_tiny_but_exact_reference_is_walked_back_and_
 
 def test_its_figures_are_those_of_the_runs(rich):
     (run, _) = runs_of(rich, "fa")
-    said = f"{label_of('growth_max')} in one block"
-    assert f"{said} is 77.0" in text([changed(run, scalars={"growth_max": 77.0})])
-    assert said not in text([changed(run, scalars={"growth_max": Reading(None, "not measured")})])
+    statements = f"{label_of('growth_max')} in one block"
+    assert f"{statements} is 77.0" in text([changed(run, scalars={"growth_max": 77.0})])
+    assert statements not in text([changed(run, scalars={"growth_max": Reading(None, "not measured")})])
 
 
 def test_noise_is_not_called_exact(rich):
@@ -531,7 +533,7 @@ def test_a_state_of_another_quantity_says_nothing(rich):
 
 
 def test_seeds_without_ranks_are_parted_by_what_was_found_of_them(rich):
-    """Neither has sites to be told apart by, yet one is specific to its feedback and the other is not."""
+    """Neither has sites that distinguish them, yet one is specific to its feedback and the other is not."""
     seeds = runs_of(rich, "dfa")
     found = [a_finding("D4", quantity="gamma_null_p", state=state) for state in ("SPECIFIC", "NOT SPECIFIC")]
     unranked = [

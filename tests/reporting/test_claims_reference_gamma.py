@@ -49,19 +49,20 @@ def test_a_specific_gamma_may_be_read_as_alignment_of_the_training_feedback(clai
     ((kind, text),) = claims_of_gamma("SPECIFIC", 0.048)
     assert (
         kind == "may"
-        and "at each site, for the training feedback only. The measured value is above the value of fresh draws" in text
+        and "at each site, for the feedback used in training only. The measured Γ is above the Γ of fresh draws of the feedback"
+        in text
     )
 
 
 def test_a_gamma_that_fresh_draws_reach_is_the_gradients_matter_alone(claims_of_gamma):
     ((kind, text),) = claims_of_gamma("NOT SPECIFIC", 2 / 21, sites={"gamma_null_p": 2 / 21})
-    assert kind == "not" and "at no site (1 of 20 fresh draws reach this value)" in text
+    assert kind == "not" and "at no site (1 of 20 fresh draws reach this Γ)" in text
 
 
 @pytest.mark.parametrize(
     ("ranks", "above"),
     [
-        ([0.01, 0.01, 0.01, 0.02, 0.08], [0, 1, 2, 3]),  # .05, .05, .05, .05, .08 adjusted: the level itself lies above
+        ([0.01, 0.01, 0.01, 0.02, 0.08], [0, 1, 2, 3]),  # .05, .05, .05, .05, .08 adjusted: the level itself is above
         ([0.02, 0.02, 0.02, 0.02, 0.08], []),  # each keeps 5 %, together none
         ([0.05, 0.05, 0.05, 0.05, 0.05], [0, 1, 2, 3, 4]),  # all of them do: none was picked
         ([0.01, 0.04, 0.08, None, None], [0]),
@@ -71,15 +72,15 @@ def test_the_sites_that_lie_above_their_null_are_those_that_stand_together(claim
     state = "NOT SPECIFIC" if max(filter(None, ranks)) > 0.05 else "SPECIFIC"
     ((_, text),) = claims_of_gamma(state, sites={"gamma_null_p": ranks})
     where = {0: "at no site (", 1: "at site 0, not", 4: "at sites 0, 1, 2, 3, not", 5: "at every site that counts"}
-    assert f"The measured value is above the value of fresh draws {where[len(above)]}" in text
+    assert f"The measured Γ is above the Γ of fresh draws of the feedback {where[len(above)]}" in text
 
 
 def test_without_a_null_the_feedback_is_not_shown_and_why(claims_of_gamma):
     ((kind, text),) = claims_of_gamma(sites={"gamma_null_p": None})
-    assert kind == "may" and "for the training feedback only" not in text
-    assert "comes from the training feedback (taken away)" in text
+    assert kind == "may" and "for the feedback used in training only" not in text
+    assert "comes from the feedback used in training (taken away)" in text
     ((_, text),) = claims_of_gamma()  # an edition whose rules do not ask
-    assert "comes from the training feedback (seed 42)" in text
+    assert "comes from the feedback used in training (seed 42)" in text
 
 
 def test_a_run_that_diverged_is_specific_of_nothing(rich):
@@ -95,16 +96,16 @@ def test_a_run_that_diverged_is_specific_of_nothing(rich):
 
 
 @pytest.mark.parametrize(
-    ("ranks", "draws", "words"),
+    ("ranks", "draws", "text"),
     [
-        ([1 / 21], 20, "0 of 20 fresh draws reach this value"),
-        ([2 / 21, 8 / 21], 20, "between 1 and 7 of 20 fresh draws reach this value"),
+        ([1 / 21], 20, "0 of 20 fresh draws reach this Γ"),
+        ([2 / 21, 8 / 21], 20, "between 1 and 7 of 20 fresh draws reach this Γ"),
         ([1.0], 20, "20 of 20"),
-        ([0.5], None, "fresh draws reach this value"),
+        ([0.5], None, "fresh draws reach this Γ"),
     ],
 )
-def test_a_rank_tells_how_many_draws_reach_it(ranks, draws, words):
-    assert count_draws_reaching(ranks, draws).startswith(words)
+def test_a_rank_tells_how_many_draws_reach_it(ranks, draws, text):
+    assert count_draws_reaching(ranks, draws).startswith(text)
 
 
 ABOUT_ALIGNMENT = {"aligned by feedback", "aligned, null unknown", "specific"}
@@ -128,15 +129,15 @@ def of_bp(report, row, **spec):
 
 @pytest.mark.parametrize("row", GAMMAS_OF_BP, ids=["exact", "rounded", "a site without a gradient"])
 @pytest.mark.parametrize("spec", [{}, {"penalty": 0.01}, {"precision": "bf16"}], ids=["bp", "penalised", "bf16"])
-def test_a_method_whose_credit_is_the_gradient_is_never_said_to_be_aligned(rich, row, spec):
-    """Γ = 1 by construction is no evidence of alignment, whatever rounding leaves of it."""
+def test_a_method_whose_credit_is_the_gradient_is_never_claimed_to_be_aligned(rich, row, spec):
+    """Γ = 1 by construction is no evidence of alignment, regardless of rounding."""
     report = of_bp(rich, row, **spec)
     sources = Sources.of(report)
     (form,) = [form_context(group, link, sources, {}) for group, link in sources.forms if group.method[:2] == "bp"]
     notes = [note_context(run, sources) for run in report.runs if run.record.spec.method == "bp"]
-    for told in (form.claims, *(note.claims for note in notes)):
-        assert not {claim.key for claim in told} & ABOUT_ALIGNMENT
-        assert not any("Γ compares" in claim.text for claim in told)
+    for listed in (form.claims, *(note.claims for note in notes)):
+        assert not {claim.key for claim in listed} & ABOUT_ALIGNMENT
+        assert not any("Γ compares" in claim.text for claim in listed)
     (reason,) = [claim.text for claim in form.claims if claim.key == "no gamma"]
     assert "the credit is the gradient itself at every site, so Γ = 1 is not evidence of alignment" in reason
 
@@ -201,7 +202,7 @@ def test_undecided_says_the_interval_and_how_many_seeds_would_do(claims_of_depth
 
 @pytest.mark.parametrize("values", [[1.0, 4.0, 5.5], [0.0, 9.0], [-8.0, 1.0, 6.0, 3.0]])
 def test_the_study_named_is_one_of_this_mean_and_spread(values):
-    """Whatever the level of the interval that the spread is read back from."""
+    """For every level of the interval from which the spread is computed."""
     finding = margin(values)
     planned = seeds_to_plan(abs(statistics.mean(values) - 2), statistics.stdev(values))
     wide = t_interval(values, 0.975)
@@ -243,16 +244,16 @@ def test_a_margin_that_clears_with_an_interval_may_be_claimed(claims_of_depth):
 
 
 @pytest.mark.parametrize(
-    ("values", "words"),
+    ("values", "message"),
     [
         ([-3.0, -4.0, -5.0], "The trained blocks are worse than frozen random blocks, so the accuracy"),
         ([-1.0, 0.0, 1.0], "It is not shown that the trained blocks beat frozen random blocks, so the accuracy"),
         ([0.9, 1.0, 1.1], "The trained blocks beat frozen random blocks, but by less than the limit, so the accuracy"),
     ],
 )
-def test_a_margin_below_the_limit_lies_below_about_or_above_0(claims_of_depth, values, words):
+def test_a_margin_below_the_limit_lies_below_about_or_above_0(claims_of_depth, values, message):
     ((kind, text),) = claims_of_depth(margin(values, state="UNDERCUT"))
-    assert kind == "not" and f"{words} must not be credited to their training; the margin is" in text
+    assert kind == "not" and f"{message} must not be credited to their training; the margin is" in text
 
 
 @pytest.mark.parametrize("ends", [(-1.0, 0.0), (0.0, 1.0)])
@@ -286,11 +287,11 @@ def test_what_rests_on_a_stated_figure_says_so_and_may_not_be_claimed(claims_of_
     ((kind, text),) = claims_of_depth(margin([8.0, 9.0, 10.0], outcome="warn", state="STATED", stated=True))
     assert kind == "open"
     assert text.startswith(
-        f"The accuracy of the trained blocks is above a {label_of('frozen_accuracy')} stated by the author, by "
+        f"The accuracy of the trained blocks is above a {label_of('frozen_accuracy')} stated by the author; the margin is "
         f"+9.0\u00a0pp, 95 % interval"
     )
     ((kind, text),) = claims_of_depth(a_finding("D3", quantity="accuracy", outcome="warn", state="STATED", stated=True))
-    assert kind == "open" and "by the margin that D3 requires, with each seed judged separately" in text
+    assert kind == "open" and "the margin is as large as D3 requires, with each seed judged separately" in text
 
 
 @pytest.mark.parametrize("state", ["UNDERCUT", "UNDECIDED", "PROVISIONAL"])
@@ -317,5 +318,5 @@ def test_a_rule_over_seeds_asks_for_more_than_frozen_blocks_where_its_whole_inte
     assert is_above_frozen(dataclasses.replace(run_of(rich), findings=(judged,))) == above
     unknown = dataclasses.replace(judged, outcome="not_applicable", interval=None, threshold=2.0)
     assert not is_above_frozen(dataclasses.replace(run_of(rich), findings=(unknown,)))
-    beside = a_finding("d", "pass", quantity="accuracy", state="CLEARS", threshold=2.0)
-    assert is_above_frozen(dataclasses.replace(run_of(rich), findings=(beside, judged))) == above
+    depth = a_finding("d", "pass", quantity="accuracy", state="CLEARS", threshold=2.0)
+    assert is_above_frozen(dataclasses.replace(run_of(rich), findings=(depth, judged))) == above

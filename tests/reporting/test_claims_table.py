@@ -1,6 +1,6 @@
 """Every sentence of every claim: a record that earns it, and the smallest change of the record that must take it away.
 
-Nothing can be left out of the table: its keys are those of `claims_measured.KEYS`, and every piece of text that stands in the
+Nothing can be left out of the table: its keys are those of `claims_measured.KEYS`, and every piece of text that is in the
 modules of claims is in what some row earns and not in what the same row leaves when it is spoiled.
 """
 
@@ -57,16 +57,16 @@ def rows_of_passing() -> Iterator[Row]:
     passes = a_run(CLEARS)
     under = a_run(depth("CLEARS", "pass", -5.5, (-6.0, -5.0), -10.0))
     whole = (
-        "The method passes: its accuracy may be reported as the accuracy of trained depth",
+        "The method passes: its accuracy may be reported as the accuracy of a network with trained blocks",
         ". Passing does not certify the method: the rules detect only known defects of a comparison in this "
         "setting, and no other defects",
     )
-    for words in whole:
-        yield row("trained depth", words, passes, under)
-        yield row("trained depth", words, passes, a_run(CLEARS, verdict="warn"))
-        yield row("trained depth", words, passes, a_run())  # nothing compared it with frozen blocks
-        yield row("trained depth", words, passes, [passes, a_run(CLEARS, seed=123, verdict="warn")])
-        yield row("trained depth", words, passes, [passes, a_run(seed=123)])
+    for text in whole:
+        yield row("trained depth", text, passes, under)
+        yield row("trained depth", text, passes, a_run(CLEARS, verdict="warn"))
+        yield row("trained depth", text, passes, a_run())  # nothing compared it with frozen blocks
+        yield row("trained depth", text, passes, [passes, a_run(CLEARS, seed=123, verdict="warn")])
+        yield row("trained depth", text, passes, [passes, a_run(seed=123)])
     at_one = (
         ". The accuracy is 93.0\u00a0%, for one seed, with a 95 % interval of 89.9\u00a0% to 95.2\u00a0% "
         "from the sampling of 360 test samples only (Wilson)"
@@ -82,17 +82,18 @@ def rows_of_passing() -> Iterator[Row]:
     moved = a_run(CLEARS, scalars={"blocks_trained": 4.0})
     part = a_run(CLEARS, scalars={"blocks_trained": 1.0})
     all_moved, some = (
-        "trained depth, 4 of 4 blocks moved",
-        "a network in which 1 of 4 blocks moved, and not as the accuracy of trained depth",
+        "a network with trained blocks; the training changed 4 of 4 blocks",
+        "a network in which the training changed only 1 of 4 blocks, and not as the accuracy of a network whose blocks are all "
+        "trained",
     )
     yield row("trained depth", all_moved, moved, part)
     yield row("trained part", some, part, moved)
     yield row("trained part", some, [moved, changed(part, spec={"seed": 123})], moved)  # the least of the seeds
-    unmeasured = "trained depth; the number of blocks that moved is not known"
+    unmeasured = "a network with trained blocks; it is not known how many blocks the training changed"
     yield row("trained depth", unmeasured, a_run(CLEARS, scalars={"blocks_trained": None}), moved)
     no_depth = (
         "Every rule of the verdict passes, but none of these rules requires more accuracy than frozen random "
-        "blocks reach. The accuracy must not be reported as the accuracy of trained depth"
+        "blocks reach. The accuracy must not be credited to the training of the blocks"
     )
     yield row("passes without depth", no_depth, under, passes)
 
@@ -145,12 +146,8 @@ def rows_of_gamma() -> Iterator[Row]:
     exact = {"sites": {"gamma": 1.0}, "scalars": {"gamma_deep_mean": 1.0}}
     another = a_run(CLEARS, null("SPECIFIC", "pass"), seed=123)
     failed = a_run(CLEARS, null("SPECIFIC", "pass"), seed=123, verdict="fail")
-    aligned = (
-        "Γ = 0.150 may be interpreted as alignment with the gradient at each site, for the training feedback only. "
-    )
-    both = (
-        "over 2 seeds, may be interpreted as alignment with the gradient at each site, for the training feedback only. "
-    )
+    aligned = "Γ = 0.150 may be interpreted as alignment with the gradient at each site, for the feedback used in training only. "
+    both = "over 2 seeds, may be interpreted as alignment with the gradient at each site, for the feedback used in training only. "
     for spoiled in (part, a_run(CLEARS), warned, a_run(CLEARS, null("SPECIFIC", "pass"), **exact)):
         yield row("aligned by feedback", aligned, own, spoiled)
     yield row("aligned by feedback", both, [own, another], [own, failed])  # a tick is about the method
@@ -162,19 +159,19 @@ def rows_of_gamma() -> Iterator[Row]:
         yield row("no gamma", f"There is no metric of alignment: {reason}", without, own)
     unknown = (
         "Γ = 0.150 may be interpreted as alignment with the gradient at each site; it is not shown that this alignment comes from "
-        "the training feedback"
+        "the feedback used in training"
     )
     unmeasured = a_run(CLEARS, sites={"gamma_null_p": []})
     yield row("aligned, null unknown", unknown, a_run(CLEARS), own)
-    yield row("aligned, null unknown", " (no null of fresh draws was measured)", unmeasured, a_run(CLEARS))
+    yield row("aligned, null unknown", " (no fresh draws of feedback were measured)", unmeasured, a_run(CLEARS))
     for spoiled in (a_run(CLEARS, **exact), a_run(CLEARS, verdict="warn")):
         yield row("aligned, null unknown", unknown, a_run(CLEARS), spoiled)
-    specific = "Γ = 0.150 is specific to the training feedback. "
+    specific = "Γ = 0.150 is specific to the feedback used in training. "
     for spoiled in (part, own, failed, changed(warned, status="diverged"), changed(warned, **exact)):
         yield row("specific", specific, warned, spoiled)
     other = changed(warned, spec={"seed": 123})
     broke_off = a_run(CLEARS, null("SPECIFIC", "pass"), seed=123, status="failed", verdict="incomplete")
-    yield row("specific", "is specific to the training feedback. ", [warned, other], [warned, broke_off])
+    yield row("specific", "is specific to the feedback used in training. ", [warned, other], [warned, broke_off])
     yield row("aligned by feedback", both, [own, another], [own, other])
     yield from rows_of_gamma_taken_back(own, failed)
     yield from rows_of_gamma_by_site(own, part)
@@ -186,25 +183,26 @@ def rows_of_small_gamma() -> Iterator[Row]:
     own = a_run(CLEARS, null("SPECIFIC", "pass", further=least))
     finding = null("TOO SMALL", "warn", quantity="gamma_deep_mean", crossed="below", observed=Reading(0.002))
     small = a_run(CLEARS, finding, scalars={"gamma_deep_mean": 0.002})
-    words = (
-        "Γ = 0.002 is too small to count as alignment: the smallest value that counts is 0.050. The measured value "
-        "is above the value of fresh draws"
+    text = (
+        "Γ = 0.002 is too small to count as alignment: the smallest Γ that counts is 0.050. The measured Γ "
+        "is above the Γ of fresh draws of the feedback"
     )
-    yield row("too small", words, small, own)
+    yield row("too small", text, small, own)
     two = [own, changed(small, spec={"seed": 123})]
-    yield row("too small", "the smallest value that counts is 0.050 (seed 123)", two, own)
+    yield row("too small", "the smallest Γ that counts is 0.050 (seed 123)", two, own)
     wide = [own, changed(own, spec={"seed": 123}, scalars={"gamma_deep_mean": 0.06})]
     steady = [own, changed(own, spec={"seed": 123}, scalars={"gamma_deep_mean": 0.157})]
-    below = "the smallest value that counts is 0.050, and the interval extends below this value"
+    below = "the smallest Γ that counts is 0.050, and the confidence interval extends below this Γ"
     yield row("too small", below, wide, steady)
     interval = ", 95 % interval 0.109 to 0.198 over 2 seeds, may be interpreted as alignment"
     yield row("aligned by feedback", interval, steady, own)
 
 
 def rows_of_gamma_taken_back(own: RunAudit, failed: RunAudit) -> Iterator[Row]:
-    """The one answer of a method that fails: why, in which seeds, and then where its Γ lies above its null all the same."""
+    """The one answer of a method that fails: why, in which seeds, and then where its Γ is above its null all the same."""
     gamma = " must not be interpreted as credit alignment: "
-    label = f"Γ = 0.156{gamma}its verdict is FAIL. The measured value is above the value of fresh draws at every site that counts"
+    above = "The measured Γ is above the Γ of fresh draws of the feedback at every site that counts"
+    label = f"Γ = 0.156{gamma}its verdict is FAIL. {above}"
     yield row("not aligned", label, failed, own)
     yield row("not aligned", "its verdict is FAIL (seed 123)", [own, failed], failed)
     undercut = a_run(depth("UNDERCUT", "fail", -3.0, (-4.0, -2.0)), EXPLODED, verdict="fail")
@@ -216,36 +214,34 @@ def rows_of_gamma_taken_back(own: RunAudit, failed: RunAudit) -> Iterator[Row]:
     fine = a_run(null("SPECIFIC", "pass"), reference("OK", "pass"), verdict="warn")
     yield row("not aligned", floor, a_run(FLOOR, verdict="warn"), fine)
     exploded, noisy = scale("EXPLODED", "warn"), reference("NOISY", "warn")  # a warning takes Γ back too
-    for words, finding in (("the stream has exploded", exploded), ("the reference gradient is numerical noise", noisy)):
+    for text, finding in (("the stream has exploded", exploded), ("the reference gradient is numerical noise", noisy)):
         warned = a_run(null("SPECIFIC", "pass"), finding, verdict="warn")
-        yield row("not aligned", f"{gamma}{words}. The measured value is above", warned, fine)
-        yield row("specific", "Γ = 0.150 is specific to the training feedback. ", fine, warned)
+        yield row("not aligned", f"{gamma}{text}. The measured Γ is above", warned, fine)
+        yield row("specific", "Γ = 0.150 is specific to the feedback used in training. ", fine, warned)
 
 
 def rows_of_gamma_by_site(own: RunAudit, part: RunAudit) -> Iterator[Row]:
     """Sites and seeds by name, and how several sites were judged together."""
-    every = "The measured value is above the value of fresh draws at every site that counts (all 5 sites tested, each at 5 %)"
+    every = "measured Γ is above the Γ of fresh draws of the feedback at every site that counts (all 5 sites tested, each at 5 %)"
     without_level = a_run(CLEARS, null("SPECIFIC", "pass", threshold=None))
     single = a_run(CLEARS, null("SPECIFIC", "pass"), sites={"gamma_null_p": [0.01, None, None, None, None]})
     yield row("aligned by feedback", every, own, without_level)
     yield row("aligned by feedback", "at every site that counts (seed 42)", without_level, own)
     yield row("aligned by feedback", " (one site tested at 5 %)", single, own)
     back = (
-        "Γ = 0.150 must not be credited as a whole to the training feedback: at least one site fails the test. The "
-        "measured value is above the value of "
-        "fresh draws at sites "
-        "0, 1, 2, 3, not at site 4 (1 of 20 fresh draws reach this value) (Holm's procedure over the 5 sites "
+        "Γ = 0.150 must not be credited as a whole to the feedback used in training: at least one site fails the test. The "
+        "measured Γ is above the Γ of "
+        "fresh draws of the feedback at sites "
+        "0, 1, 2, 3, not at site 4 (1 of 20 fresh draws reach this Γ) (Holm's procedure over the 5 sites "
         "tested in each seed, at 5 %"
     )
     yield row("not specific", back, part, own)
     nowhere = a_run(CLEARS, null("NOT SPECIFIC", "warn"), sites={"gamma_null_p": [0.5, 0.4, 0.3, 0.2, 0.08]})
-    yield row(
-        "not specific", "fresh draws at no site (between 1 and 9 of 20 fresh draws reach this value)", nowhere, part
-    )
+    yield row("not specific", "the feedback at no site (between 1 and 9 of 20 fresh draws reach this Γ)", nowhere, part)
     # Each by itself four of the five sites keep 5 %; judged together only one does.
     chance = changed(part, sites={"gamma_null_p": [0.01, 0.03, 0.04, 0.04, 0.08]}, conventions={"gamma_null_draws": 99})
     yield row("not specific", "at site 0, not at sites 1, 2, 3, 4 (between 2 and 7 of 99 fresh", chance, part)
-    few = "; 20 draws are too few to distinguish one of 5 sites"
+    few = "; 20 fresh draws are too few to distinguish one of 5 sites"
     enough = changed(part, conventions={"gamma_null_draws": 99})  # 5 · 1/100 is the level itself
     yield row("not specific", few, part, enough)
     one_less = changed(part, conventions={"gamma_null_draws": 98})
@@ -253,18 +249,18 @@ def rows_of_gamma_by_site(own: RunAudit, part: RunAudit) -> Iterator[Row]:
     unequal = [part, changed(enough, spec={"seed": 123})]
     yield row("not specific", few, unequal, enough)  # the seed of fewest draws
     old = a_run(CLEARS, null("NOT SPECIFIC", "warn", observed=Reading(2 / 21)), sites={"gamma_null_p": None})
-    yield row("not specific", "fresh draws not at every site that counts (1 of 20 fresh", old, part)
+    yield row("not specific", "fresh draws of the feedback not at every site that counts (1 of 20 fresh", old, part)
     uncounted = a_run(CLEARS, null("NOT SPECIFIC", "warn"), **PART, conventions={"gamma_null_draws": None})
-    yield row("not specific", "site 4 (fresh draws reach this value)", uncounted, part)
+    yield row("not specific", "site 4 (fresh draws reach this Γ)", uncounted, part)
     apart = (
         "at every site that counts in seed 123; at sites 0, 1, 2, 3, not at site 4 (1 of 20 fresh draws "
-        "reach this value) in seed 42"
+        "reach this Γ) in seed 42"
     )
     two = [a_run(CLEARS, null("SPECIFIC", "pass"), seed=123), part]
     yield row("not specific", apart, two, [changed(two[0], **PART), part])
     collapsed = null("SPECIFIC", "warn", guard=GuardReading("gamma", "above", Reading(0.8), 0, mean=0.2))
-    told = "The mean Γ does not represent the whole network: without site 0, the mean gamma over all counted sites, +0.2000"
-    yield row("carried by one end", told, a_run(collapsed), a_run(null("SPECIFIC", "pass")))
+    expected = "The mean Γ does not represent the whole network: without site 0, the mean gamma over all counted sites, +0.2000"
+    yield row("carried by one end", expected, a_run(collapsed), a_run(null("SPECIFIC", "pass")))
 
 
 def rows_of_reference() -> Iterator[Row]:
@@ -290,21 +286,21 @@ def rows_of_reference() -> Iterator[Row]:
         "This refines the published reading, which calls such a reference",
     )
     without_ln = changed(both, spec={"architecture_options": {"terminal_ln": False}})
-    for words in (start, end):
-        yield row("explained", words, both, floor)
-        yield row("explained", words, both, without_ln)
-        yield row("explained", words, both, changed(both, **noisy))
+    for text in (start, end):
+        yield row("explained", text, both, floor)
+        yield row("explained", text, both, without_ln)
+        yield row("explained", text, both, changed(both, **noisy))
     longer, at_fifty = (changed(both, sites={"h_norm": [2.0, 8.0, 20.0, 50.0, end]}) for end in (100.1, 100.0))
     yield row("explained", start, longer, at_fifty)
     yield row("explained", f"; the {LARGEST} in one block is", both, changed(both, scalars={"growth_max": None}))
     yield row("explained", "small (‖g_L‖ of the mean CE ", both, changed(both, sites={"g_norm_mean_ce": []}))
     here = (
-        " The Γ of this report is computed in float64 without this constant. It compares correct directions, but the reference has "
+        " report is computed in float64 without a safety constant. This Γ compares correct directions, but the reference has "
         "no meaningful scale."
     )
     yield row("explained", here, both, changed(both, **NO_GAMMA))
     fitted = (
-        f"The reference gradient is small because the network has fitted its task, not because it collapsed: the {GAIN} is healthy "
+        f"gradient is small because the network has fitted its task, not because the network collapsed: the {GAIN} is healthy "
         "(0.300 of the output error reaches the last site); the small size is no reason to reject Γ"
     )
     converged = reference("CONVERGED", "pass", 0.1)
@@ -318,11 +314,11 @@ def rows_of_reference() -> Iterator[Row]:
         a_run(converged, sites={"gain": []}),
     )
     noise = a_run(reference("NOISY", "warn"), verdict="warn", sites={"fidelity": 0.4})
-    words = (
+    text = (
         "The reference gradient is numerical noise: single and double precision compute different directions (cosine 0.400000), "
         "and a cosine with noise does not show alignment"
     )
-    yield row("noisy", words, noise, a_run(converged))
+    yield row("noisy", text, noise, a_run(converged))
     yield row("noisy", " (cosine ", noise, changed(noise, sites={"fidelity": []}))
 
 
@@ -337,11 +333,11 @@ def rows_of_states() -> Iterator[Row]:
     yield row("reference clear", scaled, gain_on, gain_below)
     yield row("reference clear", scaled, clear, a_run(reference("OK", "pass"), **NO_GAMMA))
     yield row("reference clear", scaled, clear, a_run(reference("OK", "pass"), EXPLODED, verdict="warn"))
-    times = f", 100 times its floor; its {GAIN} is 3.00×10⁻¹"
+    times = f", 100 times its floor; the {GAIN} is 3.00×10⁻¹"
     yield row("reference clear", times, clear, a_run(reference("OK", "pass", 50.0)))
     above = "The reference gradient is only slightly above its floor"
     yield row("reference near its floor", above, near, clear)
-    times = f", 2.2 times its floor; its {GAIN} is 4.00×10⁻⁵"
+    times = f", 2.2 times its floor; the {GAIN} is 4.00×10⁻⁵"
     yield row("reference near its floor", times, near, a_run(reference("OK", "pass", 2.2)))
     low = " (a healthy value is at least 0.01 of the output error at the last site)"
     yield row("reference near its floor", low, near, a_run(reference("OK", "pass", 2.2)))
@@ -350,13 +346,13 @@ def rows_of_states() -> Iterator[Row]:
     )
     gone = "; Γ compares the credit with a gradient that has nearly vanished"
     yield row("reference near its floor", gone, near, a_run(reference("OK", "pass", 2.2), **NO_GAMMA))
-    yield row("reference near its floor", f"; its {GAIN} is not known", changed(near, sites={"gain": []}), near)
+    yield row("reference near its floor", f"; the {GAIN} is not known", changed(near, sites={"gain": []}), near)
     two = [near, a_run(reference("OK", "pass", 4.4), seed=123, sites={"gain": 4e-5})]
     yield row("reference near its floor", "between 2.2 and 4.4 times its floor", two, near)
     both = scale("OK", "pass", further=(FurtherLimit("growth_init", 80.0),))
     keeps = (
-        "The stream keeps its scale from block to block within the limit of 50 and, since initialisation, within 80, so norms "
-        "and gradients of the blocks can be compared"
+        "The residual stream keeps its scale within the limit of 50 from block to block, and within 80 since initialisation, so "
+        "norms and gradients of the blocks can be compared"
     )
     yield row("keeps scale", keeps, a_run(both), a_run(scale("OK", "pass")))
     keeps = "; this edition does not judge the growth since initialisation"
@@ -390,7 +386,7 @@ def rows_of_stability() -> Iterator[Row]:
     high, steady = a_run(stability("HIGH", "warn")), a_run(stability("OK", "pass"))
     shared = (
         "Γ must not be interpreted as specific to each batch, because gradients of disjoint batches have the same direction at the "
-        "middle site, mean cosine 0.100. Possibly, the credit is aligned only with this shared direction"
+        "middle site, mean cosine 0.100. It is possible that the credit is aligned only with this shared direction"
     )
     bare = a_run(stability("HIGH", "warn"), **NO_GAMMA)
     yield row("stability high", shared, high, bare)
@@ -414,17 +410,17 @@ def rows_of_stability() -> Iterator[Row]:
     yield row("stability low", " that Γ compares with", steady, changed(steady, **NO_GAMMA))
     elsewhere = "; the mean cosine is above the limit of 0.3 at site 0 (seed 42)"
     yield row("stability low", elsewhere, changed(steady, sites={"stability": [0.5, 0.1, 0.1, 0.1, 0.1]}), steady)
-    for outcome, key, words in (
+    for outcome, key, text in (
         ("pass", "other passes", "The requirement of Z a rule is met (ODD): Z: required"),
         ("warn", "other warns", "No conclusion may be based on ρ (ODD): Z: required"),
         ("fail", "other fails", "No claim may be based on ρ (ODD): Z: required"),
     ):
-        told = a_run(a_finding("Z", outcome, quantity="rho", state="ODD"), verdict="fail")
-        yield row(key, words, told, a_run(a_finding("Z", "skipped", quantity="rho", state="ODD"), verdict="fail"))
+        expected = a_run(a_finding("Z", outcome, quantity="rho", state="ODD"), verdict="fail")
+        yield row(key, text, expected, a_run(a_finding("Z", "skipped", quantity="rho", state="ODD"), verdict="fail"))
 
 
 def rows_of_evidence() -> Iterator[Row]:
-    """What stands in the way of every other claim: a seal that does not hold, a method or code that is another."""
+    """What prevents every other claim: a manifest mismatch, a method or code that is another."""
     sealed = a_run(CLEARS)
     mismatch = Integrity("mismatch", ("accuracy: logged 0.9, recomputed 0.8",))
     forged = dataclasses.replace(sealed, record=dataclasses.replace(sealed.record, integrity=mismatch))
@@ -435,7 +431,7 @@ def rows_of_evidence() -> Iterator[Row]:
         sealed,
     )
     yield row("trained depth", "its accuracy may be reported", sealed, forged)
-    for key, rule, outcome, state, words in (
+    for key, rule, outcome, state, text in (
         ("method fails", METHOD, "fail", "FAILED", "No claim about a method with this name is allowed: why"),
         (
             "method not measured",
@@ -451,18 +447,18 @@ def rows_of_evidence() -> Iterator[Row]:
             "NOT SEALED",
             "could not check from the files that the run is the result of its seed and its method: why",
         ),
-        ("adopted", ADOPTED, "warn", "STATED", "the effect of the training feedback is allowed for these weights: why"),
-        ("superseded", DUPLICATE, "warn", "SUPERSEDED", "These metrics do not count for the method: why"),
+        ("adopted", ADOPTED, "warn", "STATED", "the feedback used in training is allowed for these weights: why"),
+        ("superseded", DUPLICATE, "warn", "SUPERSEDED", "The metrics of this run do not count for the method: why"),
         (
             "other code",
             CODE,
             "not_applicable",
             "OTHER",
-            "about these metrics is allowed, because these metrics could not be recomputed: why",
+            "about the metrics of this run is allowed, because the metrics could not be recomputed: why",
         ),
     ):
         found = a_finding(rule, outcome, quantity=rule, observed=Reading(None, "why"), state=state)
-        yield row(key, words, a_run(CLEARS, found), sealed)
+        yield row(key, text, a_run(CLEARS, found), sealed)
         if key in ("method fails", "other code"):  # these void every other claim
             yield row("trained depth", "its accuracy may be reported", sealed, a_run(CLEARS, found))
 
@@ -471,34 +467,34 @@ def rows_of_stated_controls() -> Iterator[Row]:
     """What is claimed where the author states the accuracy of the frozen control."""
     sealed = a_run(CLEARS)
     stated = depth("STATED", "warn", 10.0, (4.0, 16.0), stated=True)
-    typed, trained = (depth("UNDECIDED", "warn", 3.5, (-2.2, 9.2), stated=told) for told in (True, False))
-    for words in (
-        "One frozen control per seed, trained here, would allow a comparison paired by seed",
+    typed, trained = (depth("UNDECIDED", "warn", 3.5, (-2.2, 9.2), stated=typed_in) for typed_in in (True, False))
+    for text in (
+        "One frozen control per seed, trained by fa_registry, would allow a comparison paired by seed",
         f"; the {FROZEN} is stated by the author, not measured here",
     ):
-        yield row("undecided", words, a_run(typed, verdict="warn"), a_run(trained, verdict="warn"))
+        yield row("undecided", text, a_run(typed, verdict="warn"), a_run(trained, verdict="warn"))
     yield row(
         "stated", f"The accuracy of the trained blocks is above a {FROZEN} stated by the author", a_run(stated), sealed
     )
     by_seed = a_run(depth("STATED", "warn", 10.0, None, stated=True))
     yield row("stated", "requires, with each seed judged separately", by_seed, a_run(stated))
     doubted = dataclasses.replace(stated, reference_run_id="f" * 32)
-    for words, one, other in (
+    for text, one, other in (
         (f"The accuracy of the trained blocks is above a {FROZEN} stated by the author", stated, doubted),
-        ("same setting, trained here for each seed, would decide this", stated, doubted),
-        ("is above the accuracy of a frozen control that is not proven", doubted, stated),
-        ("same setting, proven for each seed by the audit, would decide this", doubted, stated),
+        ("same setting, trained by fa_registry for each seed, would decide this", stated, doubted),
+        ("is above the accuracy of a frozen control that is not proven to be frozen", doubted, stated),
+        ("same setting, proven to be frozen for each seed by the audit, would decide this", doubted, stated),
     ):
-        yield row("stated", words, a_run(one), a_run(other))
+        yield row("stated", text, a_run(one), a_run(other))
     open_ = dataclasses.replace(typed, reference_run_id="f" * 32)
-    words = "; the frozen control is not proven, so its accuracy counts only as stated by the author"
-    yield row("undecided", words, a_run(open_, verdict="warn"), a_run(typed, verdict="warn"))
+    text = "; the frozen control is not proven to be frozen, so its accuracy counts only as stated by the author"
+    yield row("undecided", text, a_run(open_, verdict="warn"), a_run(typed, verdict="warn"))
 
 
 def rows_of_suspicions() -> Iterator[Row]:
-    """What forbids a claim although every metric passes: no rule of its own, no answers of its own, no depth of its own."""
+    """What forbids a claim although every metric passes: no rule, no answers and no depth that are the method's own."""
     sealed = a_run(CLEARS)
-    for key, rule, words in (
+    for key, rule, text in (
         (
             "near backpropagation",
             CREDIT,
@@ -509,27 +505,27 @@ def rows_of_suspicions() -> Iterator[Row]:
         ("own task", TASK, "The accuracy must not be compared with that of a built-in task: why"),
     ):
         found = a_finding(rule, "warn", quantity=rule, observed=Reading(None, "why"), state="STATE")
-        yield row(key, words, a_run(CLEARS, found), sealed)
+        yield row(key, text, a_run(CLEARS, found), sealed)
     guessing = a_run(depth("AT CHANCE", "fail", 3.0, (2.5, 3.5)), verdict="fail")
-    nothing = "The accuracy does not exceed chance, so no learning may be claimed, regardless of the frozen blocks"
+    nothing = "The accuracy does not exceed chance, so no learning may be claimed, regardless of the comparison with frozen blocks"
     yield row("at chance", nothing, guessing, sealed)
     alone = a_run(depth("LAST BLOCK", "warn", 10.0, (8.0, 12.0)), verdict="warn")
-    for words in (
+    for text in (
         "However, the last block learns from the exact gradient, so its training is possibly the only cause",
         "and depth utility of the other blocks must not be claimed. The control ladder_1 by bp, which trains only the last block",
     ):
-        yield row("last block", words, alone, sealed)
+        yield row("last block", text, alone, sealed)
     over_it = a_run(depth("CLEARS", "pass", 10.0, (8.0, 12.0), reference_run_id="l" * 32))
-    beaten = "; the accuracy to beat is that of the control that trains only its last block (ladder_1), because the last block"
+    beaten = "were compared with the accuracy of the control that trains only its last block (ladder_1), because the last block"
     yield row("trained depth", f"{beaten} learns from the exact gradient", over_it, sealed)
 
 
 def rows_of_adopted_runs() -> Iterator[Row]:
-    """Of weights that were trained elsewhere nothing may be claimed that training did, whatever the findings are."""
+    """Of weights that were trained elsewhere nothing may be claimed that training did, regardless of the findings."""
     elsewhere = {"spec": {"weights": "ab" * 32}}
     trained, alone = a_run(CLEARS, null("SPECIFIC", "pass"), verdict="warn"), a_run(depth("CLEARS", "pass", 10.0, None))
     yield row("beats frozen", "beat frozen random blocks", trained, changed(trained, **elsewhere))
-    yield row("specific", "is specific to the training feedback", trained, changed(trained, **elsewhere))
+    yield row("specific", "is specific to the feedback used in training", trained, changed(trained, **elsewhere))
     yield row("passes alone", "beat frozen random blocks by the margin that", alone, changed(alone, **elsewhere))
 
 
@@ -553,7 +549,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.key}: {row.fragment[:40]}")
-def test_a_sentence_is_said_where_it_is_earned_and_gone_where_one_thing_is_changed(row):
+def test_a_sentence_is_stated_where_it_is_earned_and_gone_where_one_thing_is_changed(row):
     earned, left = row.texts(row.earns, row.excluded), row.texts(row.spoiled)
     assert any(row.fragment in text for text in earned), earned
     assert not any(row.fragment in text for text in left), left
@@ -579,8 +575,8 @@ def pieces(module: ModuleType) -> Iterator[tuple[str, int]]:
         if isinstance(node, ast.keyword):
             apart.add(id(node.value))
     for node in ast.walk(tree):
-        words = isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in apart
-        if words and " " in node.value.strip() and len(node.value.strip()) >= LEAST and node.value not in NAMES:
+        text = isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in apart
+        if text and " " in node.value.strip() and len(node.value.strip()) >= LEAST and node.value not in NAMES:
             yield node.value, node.lineno
 
 

@@ -69,7 +69,7 @@ def test_only_what_differs_is_named(rich):
     }
 
 
-def test_columns_of_a_shared_setting_stand_together_and_the_rest_is_told(two_settings):
+def test_columns_of_a_shared_setting_are_together_and_the_rest_is_reported(two_settings):
     made = compare_context(two_settings, [group for group in groups(two_settings) if group.method in ("dfa", "bp")])
     ((part, _),) = made.parts
     assert part.comparable and [column.label for column in part.columns] == ["bp", "dfa"]
@@ -79,7 +79,7 @@ def test_columns_of_a_shared_setting_stand_together_and_the_rest_is_told(two_set
     )
 
 
-def test_settings_that_differ_are_said_not_to_be_comparable(two_settings):
+def test_settings_that_differ_are_reported_not_to_be_comparable(two_settings):
     bp = group(two_settings, "bp")
     other = next(group for group in groups(two_settings) if group.setting == "mnist · resmlp")
     ((part, _),) = compare_context(two_settings, [bp, other]).parts
@@ -93,7 +93,7 @@ def test_every_setting_that_all_share_is_a_part(two_settings):
     assert [[one.setting for one in part] for part in parts] == [[one.setting] for one in chosen] and left_out == []
 
 
-def test_what_shares_no_seed_has_no_paired_difference_and_it_is_said(rich):
+def test_what_shares_no_seed_has_no_paired_difference_and_it_is_stated(rich):
     dfa = group(rich, "dfa")
     alone = [dataclasses.replace(dfa, method=f"dfa {run.record.run_id[:4]}", runs=(run,)) for run in dfa.runs]
     made = compare_context(rich, alone)
@@ -140,12 +140,12 @@ def test_it_shows_the_geometric_mean_of_g_and_the_mean_of_gamma(rich):
     assert first["gamma"] == pytest.approx(sum(row["gamma"][0].value for row in rows) / len(rows))
 
 
-def test_the_same_bytes_twice_and_words_for_who_cannot_see_it(rich):
+def test_the_same_bytes_twice_and_text_for_who_cannot_see_it(rich):
     chosen = list(groups(rich))
     sites = compared_sites(chosen, {})
-    ((uri, words),) = layer_figure(chosen, sites)
-    assert layer_figure(chosen, sites) == ((uri, words),) and uri.startswith("data:image/png;base64,")
-    assert all(f"of {one.method} from" in words for one in chosen)
+    ((uri, text),) = layer_figure(chosen, sites)
+    assert layer_figure(chosen, sites) == ((uri, text),) and uri.startswith("data:image/png;base64,")
+    assert all(f"of {one.method} from" in text for one in chosen)
 
 
 def test_where_credit_is_exact_is_known_of_gamma_and_of_the_methods_that_say_so(rich):
@@ -268,12 +268,12 @@ def test_foreign_names_are_text(context, tmp_path, hostile):
 
 
 def test_what_a_column_is_judged_is_on_the_page(context, tmp_path):
-    words = "".join(Page(render_comparison(context, tmp_path).read_text("utf-8")).words)
+    text = "".join(Page(render_comparison(context, tmp_path).read_text("utf-8")).words)
     for part, _ in context.parts:
         for column in part.columns:
-            assert column.label in words and column.verdict.label in words
+            assert column.label in text and column.verdict.label in text
         for row in part.paired:
-            assert f"{row.first} − {row.second}" in words
+            assert f"{row.first} − {row.second}" in text
 
 
 def test_a_users_template_stands_in_and_one_that_fails_writes_nothing(context, tmp_path):

@@ -52,9 +52,9 @@ def test_what_is_a_mean_over_seeds_says_so_in_every_line_it_stands_in(rich, tmp_
 
 
 def test_two_editions_of_one_name_keep_their_columns(rich, tmp_path):
-    twin = dataclasses.replace(rich.opinions[0], edition=rich.edition)
-    first = lines(dataclasses.replace(rich, opinions=(twin,)), tmp_path)[0]
-    assert first["verdict_2026-11_2"] == twin.judgements[0].verdict.label
+    same_edition = dataclasses.replace(rich.opinions[0], edition=rich.edition)
+    first = lines(dataclasses.replace(rich, opinions=(same_edition,)), tmp_path)[0]
+    assert first["verdict_2026-11_2"] == same_edition.judgements[0].verdict.label
 
 
 def test_numbers_keep_every_digit_and_what_is_missing_says_why(report, tmp_path):
@@ -119,7 +119,7 @@ def test_a_name_that_is_not_utf_8_and_one_of_many_lines(report, tmp_path):
     assert lines(audit, tmp_path)[0]["name"] == 'a⟨U+DC80⟩,"⟨U+000D⟩\nb'
 
 
-def test_names_are_distinct_and_all_have_words(rich):
+def test_names_are_distinct_and_all_have_descriptions(rich):
     made = columns(rich)
     assert len({column.name for column in made}) == len(made) and all(column.description for column in made)
     assert {column.kind for column in made} == {"text", "integer", "number", "boolean"}

@@ -118,7 +118,7 @@ SHARED = {
     "macros.html.j2",
     "macros.md.j2",
     "macros.tex.j2",
-}  # included or imported by pages, no context of their own
+}  # included or imported by pages, no separate context
 PARTS = {
     "index.html.j2": ("index_figures.html.j2", "index_analyses.html.j2")
 }  # included: they print the page's variables
@@ -174,18 +174,21 @@ def _tree(name: str) -> nodes.Template:
 
 
 @pytest.mark.parametrize(
-    ("inner", "words"),
+    ("inner", "text"),
     [
         ("\n\n{{ nothing }}", r"template inner\.html\.j2, line 3: UndefinedError: 'nothing' is undefined"),
         ("\n{% if %}", r"template inner\.html\.j2, line 2: TemplateSyntaxError"),
-        ("{% include 'gone.j2' %}", r"template inner\.html\.j2, line 1: TemplateNotFound: there is no gone\.j2; a"),
+        (
+            "{% include 'gone.j2' %}",
+            r"template inner\.html\.j2, line 1: TemplateNotFound: template gone\.j2 not found; a",
+        ),
         ("{{ [] | first }}{{ 'x' + 1 }}", r"template inner\.html\.j2, line 1: "),
     ],
 )
-def test_the_innermost_template_is_named(tmp_path, inner, words):
+def test_the_innermost_template_is_named(tmp_path, inner, text):
     (tmp_path / "page.html.j2").write_text("\n{% include 'inner.html.j2' %}")
     (tmp_path / "inner.html.j2").write_text(inner)
-    with pytest.raises(UsageError, match=words):
+    with pytest.raises(UsageError, match=text):
         TemplateRenderer(tmp_path).render("page.html.j2", {})
 
 
@@ -228,7 +231,7 @@ def test_what_a_template_needs_works(render_untrusted, text, shown):
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("\n{{ value.__class__ }}", "line 2: SecurityError: a template cannot use '__class__' of Number"),
         ("{{ value._private }}", "unknown field of Number '_private'; known: kind, reading, run_ids"),
@@ -246,12 +249,15 @@ def test_what_a_template_needs_works(render_untrusted, text, shown):
         ("{{ lipsum() }}", "'lipsum' is undefined"),
         ("{{ '%9d' % 3 }}", "the operator % of texts is not available"),
         ("{% autoescape false %}{{ value.kind }}{% endautoescape %}", "line 1: TemplateSyntaxError: autoescape"),
-        ("{% include '../secret.j2' %}", "line 1: TemplateNotFound: there is no ../secret.j2; a template can include"),
-        ("{% include '/etc/passwd' %}", "there is no /etc/passwd; a template can include"),
+        (
+            "{% include '../secret.j2' %}",
+            "line 1: TemplateNotFound: template ../secret.j2 not found; a template can include",
+        ),
+        ("{% include '/etc/passwd' %}", "template /etc/passwd not found; a template can include"),
     ],
 )
-def test_what_a_template_may_not_touch(render_untrusted, text, words):
-    with pytest.raises(UsageError, match=rf"template page\.html\.j2.*{words}"):
+def test_what_a_template_may_not_touch(render_untrusted, text, message):
+    with pytest.raises(UsageError, match=rf"template page\.html\.j2.*{message}"):
         render_untrusted(text, listed=Truncated((1,), 4))
 
 
@@ -353,13 +359,13 @@ print(resource.getrlimit(resource.RLIMIT_AS))
     ended = run_limited(setup, code)
     *printed, limit = ended.printed.splitlines()
     assert limit == f"({CEILING}, {CEILING})" and len(printed) == len(HUNGRY)
-    for line, (text, words) in zip(printed, HUNGRY.items(), strict=True):
-        assert re.search(rf"^template page\d+\.html\.j2(, line 1)?: .*{words}", line), f"{text[:200]}: {line[:300]}"
+    for line, (text, message) in zip(printed, HUNGRY.items(), strict=True):
+        assert re.search(rf"^template page\d+\.html\.j2(, line 1)?: .*{message}", line), f"{text[:200]}: {line[:300]}"
     assert ended.grown < 2**29
 
 
 @pytest.mark.parametrize("kind", ["pipe", "large", "folded"])
-def test_a_file_that_is_no_template_is_told_of_before_it_is_read(tmp_path, monkeypatch, kind):
+def test_a_file_that_is_no_template_is_reported_before_it_is_read(tmp_path, monkeypatch, kind):
     path = tmp_path / "form.html.j2"
     if kind == "pipe":
         os.mkfifo(path)
@@ -370,9 +376,9 @@ def test_a_file_that_is_no_template_is_told_of_before_it_is_read(tmp_path, monke
         path.write_text(
             "{{ 'aaaaaaaa'" + " | replace('a', 'aaaaaaaaaaaaaaaa')" * 9 + " }}"
         )  # worked out while it is compiled
-    words = {
+    text = {
         "pipe": "form.html.j2: is no regular file",
         "large": "form.html.j2: has 1,048,577 bytes, expected at most 1,048,576",
         "folded": "template form.html.j2: MemoryError: expected a page that takes at most 268,435,456 bytes of memory",
     }
-    assert template_problems(tmp_path) == [words[kind]]
+    assert template_problems(tmp_path) == [text[kind]]

@@ -216,7 +216,7 @@ def test_no_run_has_no_curve():
     assert table_epochs(0) == (0,) and table_epochs(2) == (0, 1, 2)
 
 
-def test_every_figure_has_words_numbers_and_its_own_bytes(report):
+def test_every_figure_has_text_numbers_and_its_own_bytes(report):
     (part,) = setting_figures(groups(report)).shown
     assert [picture.title for picture in part.pictures] == [
         "Scale of the stream",
@@ -243,7 +243,7 @@ def test_captions_name_the_limit_and_the_cross(report):
 def test_settings_without_trajectories_show_the_end_alone_and_without_accuracy_nothing(report):
     runs = tuple(dataclasses.replace(run, record=dataclasses.replace(run.record, trajectory={})) for run in report.runs)
     (part,) = setting_figures(groups(dataclasses.replace(report, runs=runs))).shown
-    assert part.pictures == () and [plate.title for plate in part.plates] == ["Accuracy of every seed"]
+    assert part.pictures == () and [panel.title for panel in part.plates] == ["Accuracy of every seed"]
     bare = [dataclasses.replace(run.record, measurements=Measurements({}, {})) for run in runs]
     runs = tuple(dataclasses.replace(run, record=record) for run, record in zip(runs, bare, strict=True))
     assert setting_figures(groups(dataclasses.replace(report, runs=runs))) == Truncated((), 0)
@@ -281,7 +281,7 @@ def test_a_figure_gives_up_its_numbers_before_it_is_left_out_and_the_first_setti
     bare = setting_figures(in_settings(report, 3), room=0).shown[0]
     assert (
         not any(picture.rows for picture in bare.pictures)
-        and not any(plate.groups for plate in bare.plates)
+        and not any(panel.groups for panel in bare.plates)
         and not bare.full
     )
 
@@ -312,7 +312,7 @@ def test_figures_by_site_get_the_room_that_is_left(report):
     few = sum(len(one.uri) for one in (*whole.pictures, *whole.plates))
     (part,) = setting_figures(ordered, report.cards, room=few).shown
     assert not part.full and [picture.uri for picture in part.pictures] == [picture.uri for picture in whole.pictures]
-    assert [plate.uri for plate in part.plates] == [whole.plates[0].uri]
+    assert [panel.uri for panel in part.plates] == [whole.plates[0].uri]
 
 
 def test_white_and_the_colours_drawn_with_stay_exact():

@@ -1,4 +1,4 @@
-"""Every filter writes numbers and refuses everything else; foreign text stays text."""
+"""Every filter writes numbers and refuses everything else; third-party text stays text."""
 
 from __future__ import annotations
 
@@ -262,7 +262,7 @@ def test_whatever_comes_in_only_known_commands_come_out(text):
     assert depth == 0
     bare = written.replace(r"\%", "").replace(r"\#", "").replace(r"\$", "").replace(r"\&", "")
     assert not set("%#&") & set(bare)
-    formulas = bare.split("$")[1::2]  # none is empty, which would begin one on a line of its own, and none is left open
+    formulas = bare.split("$")[1::2]  # none is empty, which would begin one on a separate line, and none is left open
     assert all(formulas) and bare.count("$") == 2 * len(formulas)
     outside = "".join(bare.split("$")[::2]).replace(r"\_", "").replace(r"\^", "")
     assert not set("_^") & set(outside)

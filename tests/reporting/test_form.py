@@ -1,4 +1,4 @@
-"""The form's context: what people wrote, every aggregate, the other editions, and what is said of the margin."""
+"""The form's context: what people wrote, every aggregate, the other editions, and the sentences about the margin."""
 
 from __future__ import annotations
 
@@ -68,11 +68,14 @@ def test_every_edition_gives_its_verdict_the_leading_one_first(form, rich):
 
 def test_what_a_rule_says_of_the_margin_stands_once_for_all_seeds(form, rich, report):
     (row,) = form(rich, "dfa").depth
-    (said,) = row.said
-    assert (row.state, said.seeds) == ("UNDECIDED", (42, 123))
-    assert said.interval[0] < said.observed.reading.value < said.interval[1] and said.observed.kind == "pp"
+    (statement,) = row.said
+    assert (row.state, statement.seeds) == ("UNDECIDED", (42, 123))
+    assert (
+        statement.interval[0] < statement.observed.reading.value < statement.interval[1]
+        and statement.observed.kind == "pp"
+    )
     older = form(report, "bp").depth
-    assert [(row.state, row.seeds, [said.interval for said in row.said]) for row in older] == [
+    assert [(row.state, row.seeds, [statement.interval for statement in row.said]) for row in older] == [
         ("CLEARS", (42, 123), [None, None])
     ]
 
@@ -99,7 +102,9 @@ def test_every_further_edition_says_its_rules_in_full(form, rich, report):
     assert (first.edition.name, first.verdict.label) == ("2026-05", "WARN(D2)")
     assert (second.edition.name, second.verdict.label) == ("2026-04", "needs walk-back: b")
     assert {row.rule for row in second.findings} == {"a", "b", "c", "d"}
-    assert all(said.run_ids and "required" in said.sentence for row in second.findings for said in row.said)
+    assert all(
+        statement.run_ids and "required" in statement.sentence for row in second.findings for statement in row.said
+    )
     assert form(report, "bp").others == ()
 
 
@@ -115,23 +120,23 @@ def test_the_checklist_is_answered(form, rich):
 
 
 def test_the_headline_says_what_the_size_of_the_test_set_leaves_open(report):
-    """In all three forms, beside the seeds' interval; nothing where a run did not write the size down."""
+    """In all three forms, next to the seeds' interval; nothing where a run did not write the size down."""
     sized = [changed(run, conventions={"test_samples": 360}) for run in report.runs]
-    for runs, said in ((tuple(sized), True), (report.runs, False)):
+    for runs, statement in ((tuple(sized), True), (report.runs, False)):
         sources, written = Sources.of(dataclasses.replace(report, runs=runs)), TemplateRenderer()
         group, link = next(pair for pair in sources.forms if pair[0].method == "bp")
         context = form_context(group, link, sources, {})
-        assert (context.sampling is not None) == said
+        assert (context.sampling is not None) == statement
         for kind in ("html", "md", "tex"):
             text = written.render(f"form.{kind}.j2", variables(context))
-            assert ("from the sampling of 360 test samples only" in text) == said
+            assert ("from the sampling of 360 test samples only" in text) == statement
 
 
-def test_a_form_that_is_not_there_has_no_words(tmp_path):
+def test_a_form_that_is_not_there_has_no_text(tmp_path):
     assert read_blanks(tmp_path / "none.md") == {}
 
 
-def test_words_are_read_as_they_were_written(tmp_path):
+def test_text_is_read_as_it_was_written(tmp_path):
     form = tmp_path / "form.md"
     form.write_text("x\n<!-- fa:blank claim -->\n**Ours** <b>&</b>\n\nmore\n<!-- /fa:blank -->\ny", encoding="utf-8")
     assert read_blanks(form) == {"claim": "**Ours** <b>&</b>\n\nmore"}
@@ -149,21 +154,23 @@ def test_words_are_read_as_they_were_written(tmp_path):
 def test_broken_markers_are_refused(tmp_path, text):
     form = tmp_path / "form.md"
     form.write_text(text, encoding="utf-8")
-    with pytest.raises(UsageError, match=r"form\.md: the blanks cannot be kept"):
+    with pytest.raises(UsageError, match=r"form\.md: the texts in its blanks cannot be kept"):
         read_blanks(form)
 
 
 def test_a_form_that_is_no_utf_8_is_named(tmp_path):
     form = tmp_path / "form.md"
     form.write_bytes("<!-- fa:blank claim -->\nGewöhnlich\n<!-- /fa:blank -->".encode("latin-1"))
-    with pytest.raises(UsageError, match=r"form\.md: the blanks cannot be kept: expected UTF-8, found .* at byte 27"):
+    with pytest.raises(
+        UsageError, match=r"form\.md: the texts in its blanks cannot be kept: expected UTF-8, found .* at byte 27"
+    ):
         read_blanks(form)
 
 
 CLAIM = "<!-- fa:blank claim -->\n{}\n<!-- /fa:blank -->"
 
 
-def test_a_new_page_that_holds_the_words_may_replace_the_old(tmp_path):
+def test_a_new_page_that_has_the_text_may_replace_the_old(tmp_path):
     check_blanks_kept({"claim": "mine", "motivation": ""}, CLAIM.format("mine"), tmp_path / "form.md")
     check_blanks_kept({"claim": ""}, "a template without blanks", tmp_path / "form.md")
 
@@ -171,7 +178,7 @@ def test_a_new_page_that_holds_the_words_may_replace_the_old(tmp_path):
 @pytest.mark.parametrize(
     "page", ["no blanks", CLAIM.format("min"), CLAIM.format("mine\n<!-- /fa:blank -->"), CLAIM.format("&lt;mine&gt;")]
 )
-def test_a_new_page_that_drops_the_words_may_not(tmp_path, page):
+def test_a_new_page_that_drops_the_text_may_not(tmp_path, page):
     with pytest.raises(UsageError, match=r"form\.md"):
         check_blanks_kept({"claim": "mine"}, page, tmp_path / "form.md")
 
@@ -234,7 +241,7 @@ def test_the_audit_is_the_one_that_was_asked_for(made, rich):
     )
 
 
-def test_without_a_study_the_new_runs_are_audited_and_waivers_are_said(made):
+def test_without_a_study_the_new_runs_are_audited_and_waivers_are_reported(made):
     line = made(opinions=())[1][-1]
     assert line.startswith(
         "fa-registry audit --run RUN --edition 2026-11 --waivers waivers.toml  # RUN: the id of each"
@@ -271,7 +278,7 @@ def test_an_incomplete_is_followed_by_the_lines_that_complete_it(report):
     assert completion_commands([], many, bare)[-2] == "# and 8 more runs, listed in audit.json"
 
 
-def test_what_no_training_mends_is_told_with_its_reason_and_what_was_killed_is_trained(report):
+def test_what_no_training_mends_is_reported_with_its_reason_and_what_was_killed_is_trained(report):
     run = next(run for run in report.runs if run.record.spec.control == "none")
     bare = dataclasses.replace(report, choice=SelectionSummary("digits"))
     spec = dataclasses.replace(run.record.spec, seed=9)
@@ -321,17 +328,17 @@ def test_pages_that_lack_something_show_those_lines_and_whole_ones_none(report, 
         ({}, "# commit: not recorded; fa_registry of a version not recorded"),
     ],
 )
-def test_what_is_known_of_the_commit_is_said_in_one_line(made, provenance, line):
+def test_what_is_known_of_the_commit_is_shown_in_one_line(made, provenance, line):
     assert made(provenance)[1][0] == line
 
 
-def test_a_control_that_the_report_lacks_is_said(made, rich):
+def test_a_control_that_the_report_lacks_is_reported(made, rich):
     runs = tuple(run for run in rich.runs if run.record.spec.control == "none")
     found = made(runs=runs, opinions=())[1]
     assert sum(line.endswith("not part of this report") for line in found) == 2
 
 
-def test_links_to_neighbouring_files_become_their_words():
+def test_links_to_neighbouring_files_become_their_text():
     page = '<nav><a class="up" href="../index.html">← the <b>whole</b> audit</a></nav> <a href="a.md">x</a>'
     assert inline_assets(page) == "<nav>← the <b>whole</b> audit</nav> x"
 

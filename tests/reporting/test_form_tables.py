@@ -1,4 +1,4 @@
-"""Every quantity by seed and site: words where a finding speaks, N/A with reasons, what a diagnostic cannot tell."""
+"""Every metric by seed and site: text where a finding has it, N/A with reasons, what a diagnostic cannot show."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def runs_of(report, method) -> list[RunAudit]:
 
 
 def measuring(run: RunAudit, **changes) -> RunAudit:
-    """The run with other site quantities; None takes one away."""
+    """The run with other site metrics; None takes one away."""
     sites = {name: row for name, row in (run.record.measurements.sites | changes).items() if row is not None}
     measurements = dataclasses.replace(run.record.measurements, sites=sites)
     return dataclasses.replace(run, record=dataclasses.replace(run.record, measurements=measurements))
 
 
 def spoken(runs, report) -> dict:
-    """(quantity, seed, site) → (word, outcome) of every cell that has a word."""
+    """(metric, seed, site) → (word, outcome) of every cell that has a word."""
     return {
         (row.name, int(line.name), site): (cell.word, cell.outcome)
         for table in site_tables(runs, report)
@@ -51,7 +51,7 @@ def dfa(report):
 
 
 def test_sites_that_are_exact_by_construction_stand_apart_and_are_folded(rich, rich_pages):
-    """Rows of 1.000 that no run can change say nothing, and must not stand where a reader looks for alignment."""
+    """Rows of 1.000 that no run can change show nothing, and must not be where a reader looks for alignment."""
     runs = runs_of(rich, "bp")
     counted, apart = (gamma_table(runs, [0, 4], informative=counted) for counted in (True, False))
     assert [row.name for row in counted.rows] == ["1", "2", "3"] and [row.name for row in apart.rows] == ["0", "4"]
@@ -75,7 +75,7 @@ def test_gamma_stands_for_every_site_and_seed_with_its_reason(dfa):
     assert table.notes == ("seed 42: the feedback file is missing: credit cannot be recomputed",)
 
 
-def test_words_stand_where_a_finding_speaks_and_nowhere_else(dfa, report):
+def test_text_is_where_a_finding_has_it_and_nowhere_else(dfa, report):
     assert spoken(dfa[:1], report) == {
         ("growth", 42, 4): ("EXPLODED", "fail"),
         ("g_norm_mean_ce", 42, 4): ("AT FLOOR", "fail"),
@@ -92,7 +92,7 @@ def test_the_word_is_the_findings_state_whatever_the_edition_calls_it(rich, meth
     assert spoken(runs_of(rich, method), rich)["g_norm", 42, 4] == word
 
 
-def test_a_state_no_one_here_has_heard_of_is_shown_as_it_is(rich):
+def test_an_unknown_state_is_shown_as_it_is(rich):
     finding = a_finding("X9", "warn", quantity="rho", site=2, state="ODD")
     run = dataclasses.replace(runs_of(rich, "dfa")[0], findings=(finding,))
     assert spoken([run], rich) == {("rho", 42, 2): ("ODD", "warn")}
@@ -117,10 +117,10 @@ def test_a_mean_of_the_null_carries_its_deviation(rich):
 
 def test_the_published_reading_of_gamma_says_that_it_is_one_site_too_early(rich):
     (_, credit, _) = site_tables(runs_of(rich, "dfa"), rich)
-    words = {row.name: row.words for row in credit.rows}
+    text = {row.name: row.words for row in credit.rows}
     assert (
-        "one site too early" in words["gamma_block_input"]
-        and "only for comparison with published values" in words["gamma_block_input"]
+        "one site too early" in text["gamma_block_input"]
+        and "only for comparison with published values" in text["gamma_block_input"]
     )
 
 
@@ -189,7 +189,7 @@ def test_a_judged_scalar_carries_the_word_too(rich):
     assert (stability.name, [cell.word for cell in stability.cells]) == ("stability_mid", ["OK", "OK"])
 
 
-def test_the_cards_say_what_cannot_be_told(rich):
+def test_the_cards_say_what_is_undecidable(rich):
     runs = runs_of(rich, "dfa")
     *_, perturbation = site_tables(runs, rich)
     (card,) = perturbation.cards
@@ -200,7 +200,7 @@ def test_the_cards_say_what_cannot_be_told(rich):
     assert all(table.cards == () for table in site_tables(runs, without))
 
 
-def test_the_first_fire_is_told_for_every_seed(dfa, report):
+def test_the_first_fire_is_shown_for_every_seed(dfa, report):
     rules = {row.rule: (row.title, row.epochs) for row in first_fires(dfa)}
     epochs = {(run.record.spec.seed, finding.rule): finding.first_fire for run in dfa for finding in run.findings}
     assert rules["D1"] == (
@@ -240,7 +240,7 @@ def test_what_seeds_do_not_share_names_its_runs(entries, report):
     }
 
 
-def test_a_feedback_file_that_is_not_there_is_said(entries):
+def test_a_missing_feedback_file_is_reported(entries):
     texts = [value.text for value in entries("dfa")["Feedback file"]]
     assert texts[0] == "none saved"
     assert texts[1] == f"sha256 {123:064x} · N(0, 1/C) · seed 123 · B_01 (256, 10)"
@@ -283,7 +283,7 @@ def texts(entries, report):
         ({"commit": "", "dirty": None}, "not recorded"),
     ],
 )
-def test_a_tree_is_called_clean_only_where_git_said_so(texts, held, text):
+def test_a_tree_is_called_clean_only_where_git_reports_it(texts, held, text):
     assert texts("Commit", held, held)[0] == [text]
 
 
@@ -297,7 +297,7 @@ def test_a_tree_is_called_clean_only_where_git_said_so(texts, held, text):
         (None, "not recorded"),
     ],
 )
-def test_the_eval_batch_is_told_by_range_and_count(texts, indices, text):
+def test_the_eval_batch_is_shown_by_range_and_count(texts, indices, text):
     held = {"eval_indices": indices}
     assert texts("Eval batch", held, held)[0] == [text]
 
@@ -327,5 +327,5 @@ def test_an_adopted_run_says_so_and_one_that_was_trained_here_says_nothing(texts
         (["x", 2], "x, 2"),
     ],
 )
-def test_words(value, text):
+def test_text(value, text):
     assert description(value) == text

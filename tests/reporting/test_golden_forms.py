@@ -1,6 +1,6 @@
 """The whole text of a form for each kind of case, as a reader gets it: a sentence that appears, goes or moves is seen in the diff.
 
-What each sentence needs to stand is held by test_claims_table; here stands what the parts make together.
+test_claims_table checks what each sentence needs; this file checks the whole text that the parts make together.
 `python -m tests.reporting.test_golden_forms` writes the texts again: read the diff before you commit it.
 """
 
@@ -62,7 +62,7 @@ def test_the_form_reads_as_it_did(kind):
 
 
 def test_each_kind_says_what_it_is_there_for():
-    """The texts are of their kind: whoever writes them again cannot lose that unseen."""
+    """The texts are of their kind: a rewrite that loses one is noticed."""
     telling = {
         "exact method": "exact by construction",
         "exploded method": "exploded",
@@ -70,8 +70,8 @@ def test_each_kind_says_what_it_is_there_for():
         "diverged run": "diverged",
         "waived rule": "waived",
     }
-    for kind, words in telling.items():
-        assert words in path_of(kind).read_text(encoding="utf-8"), kind
+    for kind, text in telling.items():
+        assert text in path_of(kind).read_text(encoding="utf-8"), kind
     assert "may be interpreted as alignment" not in path_of("exact method").read_text(encoding="utf-8")
     waived, plain = (path_of(kind).read_text(encoding="utf-8") for kind in ("waived rule", "exploded method"))
     assert "A. Person" in waived and "A. Person" not in plain

@@ -87,7 +87,7 @@ def test_no_cell_is_calculated(files):
 
 def test_no_page_holds_a_command_of_a_name(files):
     for name, text in texts(files, ".tex").items():
-        text = re.sub(r"(?<!\\)%.*", "", text)  # what stands in a comment TeX does not read
+        text = re.sub(r"(?<!\\)%.*", "", text)  # TeX does not read what is in a comment
         assert not re.search(r"\\(input|write18|immediate)\b", text) and "^^5c" not in text, name
 
 

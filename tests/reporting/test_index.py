@@ -160,7 +160,7 @@ def test_a_line_a_method_with_its_runs_in_a_comment(table, report):
 
 
 def test_seeds_have_their_numbers_while_a_page_shows_them(report, monkeypatch):
-    """Of many runs no page does, and nothing keeps them; what stands in the table is the same."""
+    """Of many runs no page does, and nothing keeps them; what is in the table is the same."""
     contexts = [audit_table_context, lambda sources: SimpleNamespace(tables=index_context(sources).settings)]
     kept = [make(Sources.of(report)).tables for make in contexts]
     monkeypatch.setattr("fa_registry.reporting.pages.index.MOST", 1)

@@ -94,10 +94,10 @@ def test_a_rule_that_the_verdict_does_not_look_at_fails_nothing(report):
     assert child.tag == "system-out" and "counts for the verdict: no" in child.text
 
 
-def test_what_a_finding_knows_is_told(report):
+def test_what_a_finding_knows_is_shown(report):
     (child,) = case_of(report, site=3, first_fire=12, detail="waived by A", observed=Reading(None, "lost"))
-    for words in ("site: 3", "first fires at epoch: 12", "detail: waived by A", "observed: growth N/A (lost)"):
-        assert words in child.text
+    for text in ("site: 3", "first fires at epoch: 12", "detail: waived by A", "observed: growth N/A (lost)"):
+        assert text in child.text
 
 
 @pytest.mark.parametrize(
@@ -118,8 +118,8 @@ def test_a_run_that_was_not_judged_is_an_error(report, tmp_path):
 def test_the_suite_names_the_edition_and_what_was_overridden(report):
     edition = dataclasses.replace(report.edition, overrides={"D1.threshold": 7.0})
     suite = next(suites(dataclasses.replace(report, edition=edition)))
-    told = {one.get("name"): one.get("value") for one in suite.iter("property")}
-    assert told["edition digest"] == edition.digest and told["override D1.threshold"] == "7.0"
+    properties = {one.get("name"): one.get("value") for one in suite.iter("property")}
+    assert properties["edition digest"] == edition.digest and properties["override D1.threshold"] == "7.0"
 
 
 @pytest.mark.parametrize("name", ["\x00\x1b[31m", "\udc80", "\ufffe", "<&\"'>]]>", "\U0001f600\r\n\t"])

@@ -85,7 +85,7 @@ def test_adopted_runs_have_a_form_of_their_own_whatever_their_files(report):
     assert slug(adopted("ab12")) == slug(adopted("cd34")) != slug(group)
 
 
-def test_names_lose_options_that_do_not_tell_them_apart():
+def test_names_lose_options_that_do_not_distinguish_them():
     assert short_names(["bp", "dni (hidden=0)"], 20) == ["bp", "dni"]
     assert short_names(["ep (steps=1)", "ep (steps=2)"], 20) == ["ep (steps=1)", "ep (steps=2)"]
 
@@ -127,7 +127,7 @@ def test_every_page_that_judges_ep_names_its_contrast_also_at_its_default(ep_rep
         named = {
             word for word in ("parameter", "state") if f"contrast={word}" in text or f'"contrast": "{word}"' in text
         }
-        if re.search(r"\bep\b", text):  # a file that tells runs by their ids alone names no method
+        if re.search(r"\bep\b", text):  # a file that identifies runs by their ids alone names no method
             assert len(named) == (1 if page in forms else 2), f"{page}: a method is named by its label, options and all"
 
 

@@ -8,14 +8,14 @@ import sys
 from html.parser import HTMLParser
 
 from fa_registry.records import Verdict
-from fa_registry.reporting.notebook import WRITERS
+from fa_registry.reporting.notebook import MOST, SCREEN, WRITERS
 from fa_registry.reporting.text.filters import reading
 
 EVIL = "<script>alert(1)</script>\u202e"
 
 
 class Tags(HTMLParser):
-    """What stands in a page, and that every element ends."""
+    """What is in a page, and that every element ends."""
 
     def __init__(self, text: str):
         super().__init__()
@@ -37,9 +37,9 @@ class Tags(HTMLParser):
 
 def test_an_audit_shows_its_verdicts_and_figures(rich):
     page = Tags(rich._repr_html_())
-    words = " ".join(page.words)
+    text = " ".join(page.words)
     assert page.seen.count("tr") == 1 + len(rich.runs) and "script" not in page.seen
-    assert all(run.verdict.label in words for run in rich.runs) and rich.title in words
+    assert all(run.verdict.label in text for run in rich.runs) and rich.title in text
 
 
 def test_a_run_shows_its_findings(rich):
@@ -61,7 +61,34 @@ def test_foreign_text_is_text(rich):
     for shown in (evil, judged, judged.verdict, report):
         page = Tags(shown._repr_html_())
         assert "script" not in page.seen and "\u202e" not in "".join(page.words)
-        assert any("<script>alert(1)</script>" in words for words in page.words)
+        assert any("<script>alert(1)</script>" in text for text in page.words)
+
+
+def test_print_shows_a_screen_and_repr_one_line(rich):
+    run = rich.runs[0]
+    for shown, name in ((rich, rich.title), (run, run.record.name), (run.record, run.record.name)):
+        lines = str(shown).splitlines()
+        assert 3 <= len(lines) <= 60 and max(map(len, lines)) < 400
+        assert name in str(shown) and name in repr(shown)
+        assert "\n" not in repr(shown) and len(repr(shown)) < 300
+    assert all(run.verdict.label in str(rich) for run in rich.runs)
+    assert all(finding.rule in str(run) for finding in run.findings)
+    assert str(run.verdict) == run.verdict.label
+
+
+def test_print_of_many_runs_names_the_number_that_is_not_shown(rich):
+    many = dataclasses.replace(rich, runs=rich.runs * 100)
+    assert len(str(many).splitlines()) == 2 + 1 + SCREEN + 1
+    assert str(many).endswith(f"the first {SCREEN} of {len(many.runs)} rows are shown")
+    assert f"the first {MOST} of {len(many.runs)} rows are shown" in many._repr_html_()
+
+
+def test_print_escapes_foreign_text(rich):
+    evil = dataclasses.replace(rich.runs[0].record, name="\x1b[31mred\u202e", setting="two\nlines")
+    assert not {"\x1b", "\u202e"} & set(str(evil)) and len(str(evil).splitlines()) == len(
+        str(rich.runs[0].record).splitlines()
+    )
+    assert not {"\x1b", "\u202e", "\n"} & set(repr(evil))
 
 
 def test_every_kind_has_its_form():

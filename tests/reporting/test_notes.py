@@ -87,6 +87,8 @@ def test_a_run_that_was_not_judged_says_so_first_with_the_reason(notes, report, 
     assert note.startswith(f"**NOT JUDGED (broken)** · [The whole audit]({AUDIT})")
     assert "half-written: the run broke" in note and broken.run_id in note
     named = dataclasses.replace(broken, reason="integrity failure: at epoch 3", kind="ended early")
-    assert not_judged_text(named) == "NOT JUDGED (ended early)"  # by its kind, whatever the reason begins with
+    assert (
+        not_judged_text(named) == "NOT JUDGED (ended early)"
+    )  # by its kind, regardless of the first words of the reason
     assert not_judged_text(dataclasses.replace(named, kind="")) == "NOT JUDGED"
     assert "](" not in notes.of_excluded(dataclasses.replace(running, reason=hostile)) and hostile not in note

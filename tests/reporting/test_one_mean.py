@@ -1,4 +1,4 @@
-"""A figure over seeds is one number, and a method has one name, wherever they stand: pages, terminal, compare, analyses."""
+"""A metric over seeds is one number, and a method has one name, on every page: pages, terminal, compare, analyses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fa_registry.records import Reading, Recipe
 from fa_registry.reporting.pages.comparison import compare_context
 from fa_registry.reporting.text import filters
 from tests.reporting.asking import changed
-from tests.reporting.page import section, words_of, written
+from tests.reporting.page import section, text_of, written
 from tests.reporting.runs import SEEDS, full, make_record
 from tests.reporting.scenes import make_report
 
@@ -48,7 +48,7 @@ def terminal(report):
 
 
 def audit_table(report, folder):
-    return words_of(section(written(report, folder)["index.html"], "verdicts"))
+    return text_of(section(written(report, folder)["index.html"], "verdicts"))
 
 
 def test_a_growth_over_seeds_is_one_number_on_every_page_and_in_the_terminal(tmp_path):
@@ -56,7 +56,7 @@ def test_a_growth_over_seeds_is_one_number_on_every_page_and_in_the_terminal(tmp
     (fa, _) = groups(report)
     shown = filters.num(MEAN)
     pages = written(report, tmp_path)
-    assert shown in words_of(section(pages["index.html"], "verdicts"))
+    assert shown in text_of(section(pages["index.html"], "verdicts"))
     assert shown in pages["audit_table.tex"]
     assert terminal(report)["fa"][3] == shown
     ((part, _),) = compare_context(report, [fa]).parts
@@ -70,12 +70,12 @@ def test_a_growth_over_seeds_is_one_number_on_every_page_and_in_the_terminal(tmp
 
 def test_the_audit_table_the_comparison_and_the_terminal_say_which_mean_it_is(tmp_path):
     report = report_of(GROWTH)
-    words = audit_table(report, tmp_path)
+    text = audit_table(report, tmp_path)
     length, growth, gradient = (DECLARED[name].symbol for name in ("h_L", "growth_max", "g_L"))
-    said = words.split("geometric means over seeds for ")[1].split(";")[
+    metrics = text.split("geometric means over seeds for ")[1].split(";")[
         0
-    ]  # of these and of whatever else the table `audit` has of that kind
-    assert all(symbol in said for symbol in (length, growth, gradient)) and "accuracy" not in said, said
+    ]  # of these and of everything else of that kind in the table `audit`
+    assert all(symbol in metrics for symbol in (length, growth, gradient)) and "accuracy" not in metrics, metrics
     assert "geometric means over seeds for" in written(report, tmp_path)["audit_table.tex"]
     assert "geometric means over seeds for" in compare_context(report, list(groups(report))).means
 
@@ -111,11 +111,11 @@ def test_a_comparison_and_an_analysis_say_of_how_many_seeds_too(tmp_path):
     (column,) = (one for one in analysis.tables[0].columns if one.name == "growth_max")
     assert cell_text(analysis.rows[0]["growth_max"], column, {}) == "4,000 (1 of 2)"
     report = dataclasses.replace(report, runs=(*runs, *map(on_another_network, runs)))  # so that the analysis is shown
-    assert "(1 of 2)" in words_of(section(written(report, tmp_path)["index.html"], "analyses"))
+    assert "(1 of 2)" in text_of(section(written(report, tmp_path)["index.html"], "analyses"))
 
 
 def test_a_figure_without_a_mean_has_its_footnote(tmp_path):
-    """Every seed has its value, so that no seed's reason can stand for the mean's."""
+    """Every seed has its value, so that no seed's reason can replace the mean's."""
     report = report_of((0.0, 4.0))
     assert terminal(report)["fa"][3] == "N/A"
     assert "no geometric mean exists for values from 0 to 4" in audit_table(report, tmp_path)

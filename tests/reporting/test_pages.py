@@ -1,4 +1,4 @@
-"""What stands on page one and in the forms: waivers, editions, findings, and what is left out, said."""
+"""What is on page one and in the forms: waivers, editions, findings, and what is left out."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from fa_registry.reporting.text.environment import TemplateRenderer, variables
 from fa_registry.reporting.text.filters import markdown_text
 from fa_registry.reporting.text.latex import latex_text
 from tests.reporting.asking import changed, run_of
-from tests.reporting.page import Page, of_kind, section, words_of, written
+from tests.reporting.page import Page, of_kind, section, text_of, written
 
 
 def test_verdicts_and_reasons_are_on_the_first_page(pages):
-    words = words_of(pages["index.html"])
+    page_text = text_of(pages["index.html"])
     for needed in (
         "DIVERGED(D1+D2+D3)",
         "FAIL(D1+D2+D3)",
@@ -32,7 +32,7 @@ def test_verdicts_and_reasons_are_on_the_first_page(pages):
         "first fires at epoch 12",
         "mlflow run . -e train --env-manager local -P method=dfa",
     ):
-        assert needed in words, needed
+        assert needed in page_text, needed
 
 
 def test_sections_follow_in_the_order_in_which_a_reader_asks(rich_pages):
@@ -44,12 +44,12 @@ def test_sections_follow_in_the_order_in_which_a_reader_asks(rich_pages):
     assert [name for name in re.findall(r'href="#(\w+)"', nav) if name in ids] == ids
 
 
-def test_the_verdicts_are_said_in_one_sentence_before_everything_else(rich_pages):
+def test_the_verdicts_are_stated_in_one_sentence_before_everything_else(rich_pages):
     text = rich_pages["index.html"]
     assert text.index("verdict-line") < text.index('class="tiles"') < text.index('id="verdicts"')
-    words = words_of(text)
-    assert "1 of 4 methods fails, 1 is incomplete, 1 draws a warning, 1 passes." in words
-    assert "Rules that fire: D1 scale stability in 2, D2 reference validity in 1." in words
+    page_text = text_of(text)
+    assert "1 of 4 methods fails, 1 is incomplete, 1 draws a warning, 1 passes." in page_text
+    assert "Rules that fire: D1 scale stability in 2, D2 reference validity in 1." in page_text
 
 
 def test_a_number_that_does_not_pass_names_its_rule(rich_pages):
@@ -66,22 +66,22 @@ def test_a_number_that_does_not_pass_names_its_rule(rich_pages):
 
 def test_findings_fold_to_one_line_with_what_was_observed_and_required(rich_pages):
     part = section(rich_pages["index.html"], "findings")
-    first = words_of(re.search(r'<li class="fail"><details><summary>(.*?)</summary>', part, re.DOTALL).group(1))
+    first = text_of(re.search(r'<li class="fail"><details><summary>(.*?)</summary>', part, re.DOTALL).group(1))
     assert first == "D1 scale stability fa seeds 42, 123 156, 157 EXPLODED required at most 50"
     groups = re.findall(r'<details class="severity"( open)?><summary><b class="(\w+)">', part)
     assert [outcome for _, outcome in groups] == ["error", "fail", "warn", "waived"]
     assert [outcome for opened, outcome in groups if opened] == ["error", "fail"]
 
 
-def test_waivers_are_named_on_page_one_before_the_table_and_told_after_the_findings(rich_pages):
+def test_waivers_are_named_on_page_one_before_the_table_and_described_after_the_findings(rich_pages):
     text = rich_pages["index.html"]
     notice = re.search(r'<p class="notice">.*?</p>', text, re.DOTALL)
     assert notice.end() < text.index('id="verdicts"')
-    assert words_of(notice.group()).startswith(
+    assert text_of(notice.group()).startswith(
         "2 waivers, written by people: D3 for method fa (until 2026-12-31), D1 for "
     )
-    assert "(expired: its findings count)" in words_of(notice.group())
-    part = words_of(section(text, "waivers"))
+    assert "(expired: its findings count)" in text_of(notice.group())
+    part = text_of(section(text, "waivers"))
     assert "D3 for method fa: <script>alert(1)</script>{{7*7}} — A. Person, 2026-05-01, valid until 2026-12-31." in part
     assert "Applied to fa, seed 42; fa, seed 123." in part
     assert part.endswith("Expired: the waiver was not applied, so its findings count.") and part.count("Expired") == 1
@@ -94,19 +94,19 @@ def test_an_audit_without_waivers_or_second_opinions_has_no_such_section(pages):
 def test_a_waiver_that_meets_no_finding_says_so(rich, tmp_path):
     idle = (Waiver("D2", "why", "who", "2026-01-01", "2026-12-31", method="bp"),)
     page = written(dataclasses.replace(rich, waivers=idle), tmp_path)["index.html"]
-    assert "Applied to no finding, because there is no such finding." in words_of(page)
+    assert "Applied to no finding, because there is no such finding." in text_of(page)
 
 
 def test_the_editions_stand_side_by_side_with_the_findings_that_differ(rich_pages):
     part = section(rich_pages["index.html"], "editions")
-    words = words_of(part)
-    assert words.index("2026-11leading") < words.index("2026-052026-04")
+    page_text = text_of(part)
+    assert page_text.index("2026-11leading") < page_text.index("2026-052026-04")
     for needed in (
         "needs walk-back: b",
         "D2 reference validity CONVERGED, passes",
         "b reference floor AT FLOOR, fires",
     ):
-        assert needed in words, needed
+        assert needed in page_text, needed
     assert Page(part).tags.count("dl") == 3  # of the four methods all editions fail fa
 
 
@@ -121,11 +121,11 @@ def test_a_modified_edition_is_marked_wherever_it_is_named(rich, tmp_path, place
         audit = dataclasses.replace(rich, opinions=(first, *rich.opinions[1:]))
     pages = written(audit, tmp_path)
     name = "2026-11" if place == "edition" else "2026-05"
-    assert words_of(pages["index.html"]).count(f"{name} (modified)") >= 2
-    assert "D1.threshold = 60.0" in words_of(pages["index.html"])
+    assert text_of(pages["index.html"]).count(f"{name} (modified)") >= 2
+    assert "D1.threshold = 60.0" in text_of(pages["index.html"])
     for page, text in pages.items():
         if page.startswith("forms/"):
-            assert f"{name} (modified)" in (words_of(text) if page.endswith(".html") else text), page
+            assert f"{name} (modified)" in (text_of(text) if page.endswith(".html") else text), page
 
 
 def test_what_does_not_gate_says_so(rich_pages):
@@ -157,14 +157,14 @@ def test_the_interval_of_a_margin_is_printed_once_a_group(rich, rich_pages):
     part = section(rich_pages["index.html"], "findings")
     assert part.count(low) == 1
     form = next(text for name, text in rich_pages.items() if name.startswith("forms/dfa") and name.endswith(".html"))
-    headline = words_of(re.search(r'<dl class="headline">.*?</dl>', form, re.DOTALL).group())
+    headline = text_of(re.search(r'<dl class="headline">.*?</dl>', form, re.DOTALL).group())
     assert headline.count("UNDECIDED by D3: +2.5 pp, 95 % t-interval −16.6 pp to +21.6 pp") == 1
 
 
 def test_a_crowded_page_says_what_is_not_on_it(rich, tmp_path, monkeypatch):
     monkeypatch.setattr(index, "MOST", 2)
     monkeypatch.setattr(index, "setting_figures", lambda *given: setting_figures(*given[:2], room=1))
-    words = words_of(written(rich, tmp_path)["index.html"])
+    page_text = text_of(written(rich, tmp_path)["index.html"])
     for needed in (
         "6 more of 8 are not on this page: they are less severe than the findings above",
         "The numbers of this figure are in audit.json, because they do not fit on this page",
@@ -172,7 +172,7 @@ def test_a_crowded_page_says_what_is_not_on_it(rich, tmp_path, monkeypatch):
         "7 more of 9 are not on this page",
         "2 more of 4 are not on this page: every form shows the verdicts of all editions",
     ):
-        assert needed in words, needed
+        assert needed in page_text, needed
 
 
 def test_a_broken_runs_traceback_stands_with_the_excluded_runs_as_text(report, pages, tmp_path):
@@ -217,7 +217,7 @@ def plain(text: str) -> str:
 def shown_in(pages: dict[str, str], text: str) -> dict[str, bool]:
     """Whether each format shows the text, in its own way of writing it."""
     return {
-        "html": plain(text) in words_of(pages["html"]),
+        "html": plain(text) in text_of(pages["html"]),
         "md": str(markdown_text(text)) in pages["md"] or text in pages["md"],
         "tex": str(latex_text(text)) in pages["tex"],
     }
@@ -240,8 +240,8 @@ def formed():
 def test_every_word_of_judgement_is_in_all_three(formed, rich, method):
     context, pages = formed(rich, method)
     texts = [claim.text for claim in context.claims]
-    texts += [said.sentence for row in context.findings for said in row.said]
-    texts += [said.sentence for other in context.others for row in other.findings for said in row.said]
+    texts += [statement.sentence for row in context.findings for statement in row.said]
+    texts += [statement.sentence for other in context.others for row in other.findings for statement in row.said]
     texts += [answer.evidence for pitfall in context.pitfalls for answer in pitfall.answers]
     texts += [pitfall.title for pitfall in context.pitfalls]
     texts += [use for entry in context.bibliography.entries for use in entry.uses] + list(context.bibliography.uncited)
@@ -287,14 +287,14 @@ def test_an_interval_that_no_accuracy_can_fill_is_remarked_on(formed, rich):
 
 
 def test_what_people_wrote_is_in_all_three_and_runs_nowhere(formed, rich):
-    words = "We expected 100% of it.\n\\input{/etc/passwd} <b>bold</b>"
-    _, pages = formed(rich, "dfa", {"motivation": words})
-    assert words in pages["md"]
+    page_text = "We expected 100% of it.\n\\input{/etc/passwd} <b>bold</b>"
+    _, pages = formed(rich, "dfa", {"motivation": page_text})
+    assert page_text in pages["md"]
     assert "&lt;b&gt;bold&lt;/b&gt;" in pages["html"]
     assert r"100\% of it.\par" in pages["tex"] and r"\input{" not in pages["tex"]
 
 
-def test_a_card_without_citation_is_said_in_all_three(formed, report):
+def test_a_card_without_citation_is_reported_in_all_three(formed, report):
     bare = dataclasses.replace(report, cards={**report.cards, "methods/dfa": {"name": "dfa"}})
     _, pages = formed(bare)
     assert all("the card of method dfa has no citation" in pages[kind] for kind in KINDS)

@@ -32,7 +32,7 @@ def test_all_are_answered_for_every_run(report, rich):
                 assert all(answer.evidence and answer.outcome in WORST_FIRST for answer in one.answers)
 
 
-def test_runs_that_differ_are_told_apart_and_the_worst_comes_first(rich):
+def test_runs_that_differ_are_distinguished_and_the_worst_comes_first(rich):
     changed = tuple(
         dataclasses.replace(run, record=dataclasses.replace(run.record, feedback={}))
         if run.record.spec.method == "dfa" and run.record.spec.seed == 123
@@ -84,7 +84,7 @@ def test_what_lint_finds_in_code_names_its_rule(rich):
 
 
 def test_no_answer_is_always_the_same(rich):
-    """Measured again, trusted, and found to differ: each changes what can be known."""
+    """Recomputed, trusted, and found to differ: each changes what can be known."""
     outcomes = []
     for state, differing in (("verified", ()), ("trusted", ()), ("mismatch", ("h_norm", "gamma"))):
         differences = tuple(FigureDifference(name, 0, Reading(1.0), Reading(2.0)) for name in differing)
@@ -99,7 +99,7 @@ def test_no_answer_is_always_the_same(rich):
 
 
 def test_every_figure_that_does_not_come_out_again_is_asked_for_not_the_first_few(rich):
-    """The words name five differences; gain and Γ are measured late, and stand behind all of them."""
+    """The words name five differences; gain and Γ are measured late, and come after all of them."""
     dfa = next(run for run in rich.runs if run.record.spec.method == "dfa" and run.record.spec.control == "none")
     figures = dfa.record.measurements
     late = {name: tuple(Reading(one.value * 1.5) for one in figures.sites[name]) for name in ("gain", "gamma")}
@@ -116,7 +116,7 @@ def test_every_figure_that_does_not_come_out_again_is_asked_for_not_the_first_fe
 
 
 def test_what_is_no_figure_is_no_figure_that_came_out_otherwise(rich):
-    """A feedback that is no draw of the seed says nothing of the mode in which the figures were measured."""
+    """A feedback that is no draw of the seed does not show the mode in which the metrics were measured."""
     held = Integrity("mismatch", ("feedback: B_01 is no draw of seed 42",))
     runs = tuple(dataclasses.replace(run, record=dataclasses.replace(run.record, integrity=held)) for run in rich.runs)
     modes = checklist(dataclasses.replace(rich, runs=runs))[11]
@@ -145,7 +145,7 @@ def test_whether_fresh_feedback_gives_as_much(answer, ranks, outcome):
     assert found == outcome
     assert {
         "avoided": "20 fresh draws",
-        "violated": "0.600, at site 2: 12 of 20 fresh draws reach this value; not distinguished at 0.05",
+        "violated": "0.600, at site 2: 12 of 20 fresh draws reach this Γ; not significant at level 0.05",
         "unknown": "taken away",
     }[outcome] in evidence
 
@@ -181,7 +181,7 @@ def test_no_one_site_carries_the_mean(answer, gamma, outcome):
 
 
 def test_the_mean_that_no_site_may_carry_is_the_headline(answer):
-    """gamma_deep_mean has no site 0; what site 0 does to the mean over all sites is told beside it."""
+    """gamma_deep_mean has no site 0; the effect of site 0 on the mean over all sites is shown next to it."""
     outcome, evidence = answer(questions.no_single_site, sites={"gamma": [0.9, 0.1, 0.1, 0.1, 0.1]})
     assert (
         outcome == "avoided"
@@ -256,11 +256,11 @@ def test_seeds_that_differ_between_methods_are_named(rich, report):
 
 
 @pytest.mark.parametrize(
-    ("choice", "outcome", "words"),
+    ("choice", "outcome", "text"),
     [
         ({"asked": {"seeds": "42"}, "others": 10}, "violated", "--seeds 42 was given, while runs of study digits"),
         ({"asked": {"seeds": "42"}}, "unknown", "--seeds 42 was given instead of the seeds of the study's file"),
-        ({"others": 10}, "unknown", "with other specifications that were not audited: 10"),
+        ({"others": 10}, "unknown", "that were not audited, because their specifications are different: 10"),
         ({"superseded": 2, "unaudited": None}, "unknown", "not used because a newer run exists: 2"),
         (
             {"unaudited": None},
@@ -270,17 +270,17 @@ def test_seeds_that_differ_between_methods_are_named(rich, report):
         ({"asked": {"epochs": "5"}}, "avoided", "no run is left out"),
     ],
 )
-def test_seeds_that_were_picked_or_runs_left_out_are_no_whole_study(report, choice, outcome, words):
+def test_seeds_that_were_picked_or_runs_left_out_are_no_whole_study(report, choice, outcome, text):
     found, evidence = seeds(
         dataclasses.replace(report, excluded=(), choice=SelectionSummary("digits", **{"unaudited": (), **choice})),
         "dfa",
     )
-    assert found == outcome and words in evidence
+    assert found == outcome and text in evidence
     assert ("no run is left out" in evidence) == (outcome == "avoided")
 
 
 @pytest.mark.parametrize(
-    ("change", "facts", "outcome", "words"),
+    ("change", "facts", "outcome", "text"),
     [
         (
             {"seed": 7},
@@ -298,14 +298,14 @@ def test_seeds_that_were_picked_or_runs_left_out_are_no_whole_study(report, choi
         ({"control": "frozen"}, {}, "unknown", "an older run of seed 42 of frozen"),
     ],
 )
-def test_what_the_store_holds_besides_decides(report, change, facts, outcome, words):
+def test_what_the_store_holds_besides_decides(report, change, facts, outcome, text):
     known = next(run.record.spec for run in report.runs if run.record.spec.method_label == "dfa")
     held = {"status": "complete", "finished": True, **facts}
     other = OtherRun("f" * 32, dataclasses.replace(known, **{"seed": 42, **change}), "a setting", **held)
     found, evidence = seeds(
         dataclasses.replace(report, excluded=(), choice=SelectionSummary("", unaudited=(other,))), "dfa"
     )
-    assert found == outcome and words in evidence
+    assert found == outcome and text in evidence
 
 
 def test_a_control_that_was_left_out_is_passed_over_though_its_seed_was_judged(report):
@@ -318,7 +318,7 @@ def test_a_control_that_was_left_out_is_passed_over_though_its_seed_was_judged(r
 
 
 def test_a_control_of_a_seed_that_was_trained_and_not_judged_is_passed_over(report):
-    """The seed's own run is still at work and merely told; its finished control could be in the paired difference."""
+    """The seed's own run is still at work and is only mentioned; its finished control could be in the paired difference."""
     known = next(run.record.spec for run in report.runs if run.record.spec.method_label == "dfa")
     own = OtherRun("e" * 32, dataclasses.replace(known, seed=7), "a setting", "running", False)
     control = OtherRun("f" * 32, dataclasses.replace(known, seed=7, control="frozen"), "a setting", "complete", True)
@@ -362,7 +362,7 @@ def test_norms_are_checked_by_what_a_step_along_the_gradient_does(answer, step, 
     assert found == outcome and "at site 0" in evidence
 
 
-def test_the_site_that_fits_worst_is_named_beside_the_one_that_fits_best(answer):
+def test_the_site_that_fits_worst_is_named_next_to_the_one_that_fits_best(answer):
     step = [-1.0, -0.5, -0.001, -1.0, -1.0]
     _, evidence = answer(questions.norm_of_samples, sites={"h_norm": 10, "g_norm": 10, "nudge_bp": step}, **STEP)
     assert (
@@ -452,7 +452,7 @@ def test_the_two_gradients_differ_by_the_size_of_the_batch(answer, own, mean, co
 def test_an_accuracy_of_the_whole_test_set_is_a_count_of_its_samples(answer, accuracy, changes, outcome):
     if accuracy == 120 / 128:  # 0.9375 · 360 = 337.5
         assert accuracy * 360 != round(accuracy * 360)
-    assert answer(questions.accuracy_of_test_set, scalars={"accuracy": accuracy}, **changes)[0] == outcome
+    assert answer(questions.metric_of_test_set, scalars={"accuracy": accuracy}, **changes)[0] == outcome
 
 
 @pytest.mark.parametrize(
@@ -462,3 +462,42 @@ def test_an_accuracy_of_the_whole_test_set_is_a_count_of_its_samples(answer, acc
 def test_the_mode_of_the_layers_is_known_by_measuring_again(answer, state, outcome):
     differing = ("rho",) if state == "mismatch" else ()
     assert answer(questions.eval_mode, integrity=state, differing=differing)[0] == outcome
+
+
+@pytest.fixture
+def of_tokens(rich):
+    """The first dfa run as a run on tokens."""
+    run = run_of(rich)
+    scalars = {name: value for name, value in run.record.measurements.scalars.items() if name != "accuracy"}
+    measured = dataclasses.replace(run.record.measurements, scalars={**scalars, "token_loss": Reading(3.2)})
+    return dataclasses.replace(run, record=dataclasses.replace(run.record, measurements=measured))
+
+
+@pytest.mark.parametrize(
+    ("changes", "outcome", "words"),
+    [
+        ({**BOTH, "integrity": "verified"}, "avoided", "recomputed on all 360 test samples"),
+        ({**BOTH, "integrity": "trusted"}, "unknown", "the loss per token does not show on how many samples"),
+        (
+            {"conventions": {"test_samples": 128, "eval_samples": 128}, **TRUSTED},
+            "avoided",
+            "the eval batch is the whole test set of 128",
+        ),
+        ({"scalars": {"token_loss": Reading(None, "lost")}, **BOTH}, "unknown", "loss per token: lost"),
+    ],
+)
+def test_of_a_token_run_the_loss_is_asked_and_no_count_of_samples(rich, of_tokens, changes, outcome, words):
+    given = {**changes, "conventions": {**BOTH["conventions"], **changes.get("conventions", {})}}
+    found, evidence = questions.metric_of_test_set(asked(rich, changed(of_tokens, **given)))
+    assert (found, evidence[: len(words)]) == (outcome, words) and "correct" not in evidence
+
+
+def test_the_checklist_of_a_token_run_names_the_loss(rich, of_tokens):
+    alone = changed(of_tokens, scalars={"frozen_token_loss": 3.3})
+    report = dataclasses.replace(rich, runs=(dataclasses.replace(alone, frozen_run_id=""),))
+    items = checklist(report)
+    assert items[8].title == "loss per token of the eval batch instead of the test set"
+    assert items[9].title == "frozen control of another setting, or a frozen loss per token stated by hand"
+    assert items[9].answers[0].evidence.startswith("the frozen loss per token is stated by the author")
+    assert "accurac" not in repr(items)
+    assert checklist(rich)[8].title == "accuracy of the eval batch instead of the test set"

@@ -30,19 +30,19 @@ from tests.helpers.dead_process import left_folder
 from tests.reporting.page import Page
 from tests.reporting.scenes import make_report
 
-BESIDE = (TABLE, *(file.name for file in report_files()))
+OTHER_FILES = (TABLE, *(file.name for file in report_files()))
 
 
 def test_an_index_a_form_for_each_method_and_the_record_are_written(pages):
     names = [name for name in pages if not name.startswith("figures/")]
-    assert names[0] == "index.html" and tuple(names[-len(BESIDE) :]) == BESIDE
-    assert [re.sub(r"-.*", "", name) + name[name.rindex(".") :] for name in names[1 : -len(BESIDE)]] == [
+    assert names[0] == "index.html" and tuple(names[-len(OTHER_FILES) :]) == OTHER_FILES
+    assert [re.sub(r"-.*", "", name) + name[name.rindex(".") :] for name in names[1 : -len(OTHER_FILES)]] == [
         f"forms/{method}.{kind}" for method in ("bp", "dfa") for kind in ("html", "md", "tex")
     ]
 
 
 def test_rendering_again_gives_the_same_bytes(rich, rich_pages, tmp_path):
-    """Over what lies there, and as in another folder."""
+    """Over existing files, and as in another folder."""
     first = {path: path.read_bytes() for path in render_report(rich, tmp_path)}
     assert {path: path.read_bytes() for path in render_report(rich, tmp_path)} == first
     assert {name: (tmp_path / name).read_text("utf-8", "replace") for name in rich_pages} == rich_pages
@@ -53,7 +53,7 @@ def test_the_record_is_lossless(report, pages):
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_values_of_which_there_is_no_page_are_told_and_nothing_is_written(rich, tmp_path):
+def test_values_of_which_there_is_no_page_are_reported_and_nothing_is_written(rich, tmp_path):
     held = jsonio.encode(rich)
     (sites, *_) = (
         run["record"]["measurements"]["sites"]
@@ -109,12 +109,12 @@ def test_a_template_without_blanks_does_not_overwrite_what_people_wrote(report, 
 
 def test_an_audit_without_runs_is_still_a_page(report, tmp_path):
     paths = render_report(dataclasses.replace(report, runs=(), excluded=(), remarks=(), cards={}), tmp_path)
-    assert [path.name for path in paths] == ["index.html", *BESIDE]
-    words = "".join(Page(paths[0].read_text("utf-8")).words)
+    assert [path.name for path in paths] == ["index.html", *OTHER_FILES]
+    text = "".join(Page(paths[0].read_text("utf-8")).words)
     assert (
-        "No method was judged." in words
-        and "no table to show" in words
-        and "None: every selected run was judged." in words
+        "No method was judged." in text
+        and "no table to show" in text
+        and "None: every selected run was judged." in text
     )
 
 
@@ -128,8 +128,8 @@ def test_a_run_that_measured_nothing_is_still_a_page(report, tmp_path, judged):
         measurements=dataclasses.replace(record.measurements, sites={}, scalars={}, conventions={}),
     )
     paths = render_report(judged([broken]), tmp_path)
-    words = "".join(Page(paths[0].read_text("utf-8")).words)
-    assert "INCOMPLETE" in words and "accuracy was not measured" in words
+    text = "".join(Page(paths[0].read_text("utf-8")).words)
+    assert "INCOMPLETE" in text and "accuracy was not measured" in text
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -157,7 +157,7 @@ def test_a_failed_rendering_leaves_earlier_pages_as_they_were(report, tmp_path):
         render_report(dataclasses.replace(report, title="another"), tmp_path / "out", templates=mine)
     assert {path: path.read_bytes() for path in before} == before
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(
-        ["figures", "forms", "index.html", *BESIDE]
+        ["figures", "forms", "index.html", *OTHER_FILES]
     )
 
 
@@ -192,7 +192,7 @@ def mine(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         (
             "ok\n{{ titel }}",
@@ -205,9 +205,9 @@ def mine(tmp_path):
         ("{% autoescape false %}{% endautoescape %}", "line 1: TemplateSyntaxError: autoescape"),
     ],
 )
-def test_a_wrong_template_is_named_with_its_line(mine, text, words):
+def test_a_wrong_template_is_named_with_its_line(mine, text, message):
     (problem,) = template_problems(mine(index_html=text))
-    assert re.search(words, problem)
+    assert re.search(message, problem)
 
 
 def test_every_problem_is_named_at_once_and_nothing_is_written(mine, report, tmp_path):
@@ -215,10 +215,10 @@ def test_every_problem_is_named_at_once_and_nothing_is_written(mine, report, tmp
     (folder / "latin.html.j2").write_bytes(b"\xe9")
     with pytest.raises(InvalidFields) as caught:
         render_report(report, tmp_path / "out", folder)
-    said = "\n".join(caught.value.problems)
-    assert said.count("unknown name") == 3 and "UnicodeDecodeError" in said
-    assert "indx.html.j2: no page uses it" in said and "did you mean 'index.html.j2'?" in said
-    assert "note.md.j2: this template is written to the store" in said
+    listed = "\n".join(caught.value.problems)
+    assert listed.count("unknown name") == 3 and "UnicodeDecodeError" in listed
+    assert "indx.html.j2: no page uses it" in listed and "did you mean 'index.html.j2'?" in listed
+    assert "note.md.j2: this template is written to the store" in listed
     assert not (tmp_path / "out").exists()
 
 
@@ -236,7 +236,7 @@ def test_a_link_out_of_the_folder_is_refused(mine, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("files", "words"),
+    ("files", "text"),
     [
         ((), "no file in this folder ends in .j2, so no page would change; found nothing; known: .*form.html.j2"),
         (
@@ -248,13 +248,13 @@ def test_a_link_out_of_the_folder_is_refused(mine, tmp_path):
         (("FORM.HTML.J2",), r"FORM.HTML.J2: its name does not end in .j2, .*\(did you mean 'form.html.j2'\?\)"),
     ],
 )
-def test_a_folder_whose_templates_would_change_no_page_is_refused(tmp_path, files, words):
+def test_a_folder_whose_templates_would_change_no_page_is_refused(tmp_path, files, text):
     folder = tmp_path / "mine"
     folder.mkdir()
     for name in files:
         (folder / name).write_text("")
     (problem,) = template_problems(folder)
-    assert re.search(words, problem), problem
+    assert re.search(text, problem), problem
 
 
 def test_templates_that_only_take_in_one_another_change_no_page(mine):
@@ -262,7 +262,7 @@ def test_templates_that_only_take_in_one_another_change_no_page(mine):
     assert [problem.partition(":")[0] for problem in problems] == ["one.html.j2", "two.html.j2"]
 
 
-def test_what_lies_beside_templates_is_nobodys_business(mine):
+def test_other_files_next_to_templates_are_ignored(mine):
     folder = mine(index_html="{{ title }}")
     (folder / "README.md").write_text("ours")
     assert template_problems(folder) == []
@@ -284,7 +284,7 @@ def test_the_shipped_templates_pass_and_render_the_same_in_the_sandbox(mine, rep
     assert {path.name: path.read_bytes() for path in render_report(report, tmp_path / "own", folder)} == shipped
 
 
-def test_every_figure_lies_beside_the_pages_for_paper_the_same_bytes_again(report, tmp_path):
+def test_every_figure_is_next_to_the_pages_for_paper_the_same_bytes_again(report, tmp_path):
     """Named as it is called, in both forms, without a date; two settings do not write over each other."""
     paths = [path for path in render_report(report, tmp_path) if path.parent.name == "figures"]
     names = {path.name for path in paths}
@@ -315,7 +315,7 @@ def test_every_figure_lies_beside_the_pages_for_paper_the_same_bytes_again(repor
 
 @pytest.mark.usefixtures("undrawn")
 def test_the_index_links_a_comparison_of_its_own_runs_alone(report, rich, tmp_path):
-    """The index itself is the same bytes in every folder: it is stored too, where no comparison lies beside it."""
+    """The index itself is the same bytes in every folder: it is stored too, where no comparison is next to it."""
     index = tmp_path / "index.html"
     render_report(report, tmp_path)
     bare = index.read_bytes()
@@ -331,7 +331,7 @@ def test_the_index_links_a_comparison_of_its_own_runs_alone(report, rich, tmp_pa
     assert index.read_bytes() == bare
 
 
-def test_a_comparison_is_written_beside_somebodys_index_in_another_encoding(report, tmp_path):
+def test_a_comparison_is_written_next_to_a_users_index_in_another_encoding(report, tmp_path):
     index = tmp_path / "index.html"
     for content in (b"caf\xe9", b"caf\xe9" + UNLINKED.encode()):
         index.write_bytes(content)

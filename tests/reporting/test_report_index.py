@@ -33,7 +33,7 @@ from fa_registry.reporting.report_index import (
 )
 from fa_registry.reporting.text.environment import TemplateRenderer, variables
 from tests.builders import record
-from tests.reporting.page import words_of, written
+from tests.reporting.page import text_of, written
 from tests.reporting.scenes import a_finding, small_report
 
 OURS, THEIRS = (EditionReference(name, name, "test", "0" * 64, shipped=False) for name in ("ours", "theirs"))
@@ -73,44 +73,48 @@ def test_where_the_outcomes_agree_there_is_nothing_to_explain(rich, compared):
     assert {verdict.outcome for verdict in row.verdicts} == {"fail"} and row.why == ()
 
 
-def told(ours, theirs):
+def clauses_by_subject(ours, theirs):
     return {difference.subject: difference.clauses for difference in differences([(OURS, ours), (THEIRS, theirs)], {})}
 
 
 def test_one_subject_is_compared_by_different_figures():
     margin = a_finding("D3", "warn", quantity="margin_pp", observed=Reading(2.5), state="UNDECIDED")
     accuracy = a_finding("d", "fail", quantity="accuracy", observed=Reading(0.81), state="UNDERCUT")
-    clauses = told([margin], [accuracy])["depth"]
+    clauses = clauses_by_subject([margin], [accuracy])["depth"]
     assert clauses == (
         "ours, mine (own rules): D3 a rule UNDECIDED, warns, required at most 50, observed +2.5\u00a0pp.",
         "theirs, mine (own rules): d a rule UNDERCUT, fires, required at most 50, observed 81.0\u00a0%.",
     )
 
 
-def test_what_only_one_edition_judges_or_gates_is_said():
+def test_what_only_one_edition_judges_or_gates_is_stated():
     stability = a_finding("c", "fail", quantity="stability_mid", observed=Reading(0.4), state="HIGH")
-    assert told([], [stability])["stability"][0] == "ours, mine (own rules) does not judge this subject."
+    assert clauses_by_subject([], [stability])["stability"][0] == "ours, mine (own rules) does not judge this subject."
     reported = dataclasses.replace(stability, outcome="warn", gating=False)
-    assert "HIGH, warns, but does not count for the verdict" in told([reported], [stability])["stability"][0]
+    assert (
+        "HIGH, warns, but does not count for the verdict" in clauses_by_subject([reported], [stability])["stability"][0]
+    )
 
 
 def test_the_worst_seeds_are_counted_with_the_range_of_their_figures():
     fires = [a_finding("D1", observed=Reading(value)) for value in (60.0, 80.0)]
-    clauses = told([*fires, a_finding("D1", "pass", observed=Reading(3.0))], [a_finding("D1", "pass")])["scale"]
+    clauses = clauses_by_subject([*fires, a_finding("D1", "pass", observed=Reading(3.0))], [a_finding("D1", "pass")])[
+        "scale"
+    ]
     assert "observed 60.0 to 80.0 (2 of 3 seeds)." in clauses[0]
 
 
-def test_a_figure_that_is_missing_is_told_with_its_reason():
+def test_a_figure_that_is_missing_is_reported_with_its_reason():
     absent = a_finding("D3", "not_applicable", quantity="accuracy", observed=Reading(None, "no control"))
     infinite = a_finding("D1", observed=Reading.of(float("inf")))
-    clauses = told([absent, infinite], [])
+    clauses = clauses_by_subject([absent, infinite], [])
     assert "observed N/A (no control)." in clauses["depth"][0]
     assert "observed not finite (inf)." in clauses["scale"][0]
 
 
 def test_editions_that_only_weigh_the_same_findings_otherwise_say_so():
     alike = [a_finding("D1", state="EXPLODED")]
-    assert told(alike, alike) == {"verdict": (SAME_FINDINGS,)}
+    assert clauses_by_subject(alike, alike) == {"verdict": (SAME_FINDINGS,)}
 
 
 def test_an_edition_that_left_a_run_out_is_no_error(report, compared):
@@ -119,7 +123,7 @@ def test_an_edition_that_left_a_run_out_is_no_error(report, compared):
     assert [verdict.label for verdict in row.verdicts] == [row.verdicts[0].label, "not judged"]
 
 
-BESIDE = "not included in these metrics"
+NOT_INCLUDED = "not included in these metrics"
 
 
 def missing(report, method, **changes):
@@ -143,13 +147,13 @@ def pages(report):
 
 
 @pytest.mark.parametrize("changes", [{}, {"spec": None}])
-def test_a_run_that_was_not_judged_stands_beside_the_headline_and_opens_a_claim(report, changes):
+def test_a_run_that_was_not_judged_is_shown_next_to_the_headline_and_opens_a_claim(report, changes):
     made = pages(dataclasses.replace(report, excluded=(missing(report, "dfa", **changes),)))
     for text in made["dfa"]:
-        assert BESIDE in text and "feedback: expected SHA-256 1, found 2" in text
+        assert NOT_INCLUDED in text and "feedback: expected SHA-256 1, found 2" in text
         assert "One selected run was not judged" in text
         assert ("seed 9" in text) == (not changes)
-    assert all(BESIDE not in text for text in made["bp"])
+    assert all(NOT_INCLUDED not in text for text in made["bp"])
 
 
 def test_another_variant_of_the_method_is_not_meant_where_the_specification_is_known(report):
@@ -192,13 +196,13 @@ def gone(run_id, *checks):
 
 
 def test_one_line_a_subject_with_the_runs_of_each_outcome_worst_first():
-    fine, strange = Check("code", "agrees", "as sealed"), Check("a stranger's check", "not possible", "no GPU")
+    fine, strange = Check("code", "agrees", "as sealed"), Check("a third-party check", "not possible", "no GPU")
     rows = evidence(
         [run("r1", fine), run("r2", fine, strange)], [gone("r3", Check("code", "differs", "another dfa.py"))]
     )
     assert [(row.subject, row.agree, row.differ, row.not_possible, row.outcome) for row in rows] == [
         ("code", 2, 1, 0, "differs"),
-        ("a stranger's check", 0, 0, 1, "not possible"),
+        ("a third-party check", 0, 0, 1, "not possible"),
     ]
     assert [(one.outcome, one.detail, one.run_ids.shown) for one in rows[0].said.shown] == [
         ("differs", "another dfa.py", ("r3",)),
@@ -240,7 +244,7 @@ def test_the_pages_of_a_run_that_was_held_against_its_seal(tmp_path):
         for run in report.runs
     )
     pages = written(dataclasses.replace(report, runs=held), tmp_path)
-    assert "first steps006not possible: a step takes too long" in words_of(pages["index.html"])
+    assert "first steps006not possible: a step takes too long" in text_of(pages["index.html"])
     forms = {name: text for name, text in pages.items() if name.startswith("forms/")}
     for name, text in forms.items():
         assert "first steps" in text and "a step takes too long" in text, name

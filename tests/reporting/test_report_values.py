@@ -1,4 +1,4 @@
-"""Seeds that a rule judges alike stand together; the most severe findings stand first."""
+"""Seeds that a rule judges alike are together; the most severe findings are first."""
 
 from __future__ import annotations
 
@@ -48,20 +48,27 @@ def test_every_outcome_has_its_place():
     assert SEVERITY == ("error", "fail", "warn", "not_applicable", "skipped", "waived", "pass")
 
 
-def test_what_is_said_of_both_seeds_in_the_same_words_is_said_once(rows):
+def test_the_same_sentence_about_both_seeds_is_shown_once(rows):
     over_seeds = {"quantity": "margin_pp", "observed": Reading(2.5), "interval": (-1.0, 6.0), "state": "UNDECIDED"}
     ours = [
         a_finding("D3", "warn", run_id=run_id, reference_run_id=f"f{run_id}", **over_seeds) for run_id in ("r1", "r2")
     ]
     (row,) = rows(ours[:1], ours[1:])
-    (said,) = row.said
-    assert (said.seeds, said.run_ids, said.reference_run_ids) == ((42, 123), ("r1", "r2"), ("fr1", "fr2"))
-    assert said.interval == (-1.0, 6.0) and said.observed.kind == "pp" and row.seeds == (42, 123)
+    (statement,) = row.said
+    assert (statement.seeds, statement.run_ids, statement.reference_run_ids) == (
+        (42, 123),
+        ("r1", "r2"),
+        ("fr1", "fr2"),
+    )
+    assert statement.interval == (-1.0, 6.0) and statement.observed.kind == "pp" and row.seeds == (42, 123)
 
 
 def test_seeds_with_figures_of_their_own_keep_them_under_one_heading(rows):
     (row,) = rows([a_finding("D1", observed=Reading(60.0))], [a_finding("D1", observed=Reading(70.0))])
-    assert [(said.seeds, said.observed.reading.value) for said in row.said] == [((42,), 60.0), ((123,), 70.0)]
+    assert [(statement.seeds, statement.observed.reading.value) for statement in row.said] == [
+        ((42,), 60.0),
+        ((123,), 70.0),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -72,9 +79,12 @@ def test_seeds_that_are_judged_otherwise_stand_apart(rows, change):
     assert [row.seeds for row in rows([a_finding("D1")], [other])] == [(42,), (123,)]
 
 
-def test_site_and_first_fire_are_put_into_words(rows):
+def test_site_and_first_fire_are_put_into_text(rows):
     (row,) = rows([a_finding("D1", site=4, first_fire=8)], [a_finding("D1")])
-    assert [(said.site, said.epoch) for said in row.said] == [("site 4", "first fires at epoch 8"), ("", "")]
+    assert [(statement.site, statement.epoch) for statement in row.said] == [
+        ("site 4", "first fires at epoch 8"),
+        ("", ""),
+    ]
 
 
 def test_a_control_that_skips_what_it_is_the_reference_of_is_no_news(report):
@@ -94,7 +104,7 @@ def test_by_severity_and_what_decides_before_what_is_only_reported(rows):
 
 
 def test_the_limit_stands_without_its_unit_where_the_report_knows_it_apart(rows):
-    """Read out of the words it would end at the first bracket, wherever that stands."""
+    """Read out of the text it would end at the first bracket, regardless of its place."""
     known = a_finding("Z", required="at most 50 (of 100) (ratio)", limit="at most 50 (of 100)")
     older = dataclasses.replace(known, limit="")
     assert [row.limit for row in rows([known], [])] == ["at most 50 (of 100)"]
@@ -165,7 +175,10 @@ def test_a_stated_frozen_accuracy_has_no_interval_that_is_paired_by_seed(report)
     stated = [runs[0], alone[1]]
     for column in (margin, quantity_of("frozen_accuracy")):
         found = figure_estimate(stated, column, frozen)
-        assert found.mean.reading.value is not None and found.low.reason == BY_AUTHOR == found.high.reason
+        assert (
+            found.mean.reading.value is not None
+            and found.low.reason == BY_AUTHOR.format("frozen accuracy") == found.high.reason
+        )
     assert figure_estimate(stated, quantity_of("accuracy"), frozen).low.value is not None
 
 
@@ -178,3 +191,17 @@ def test_a_column_may_be_a_site_quantity_at_the_last_site_and_never_one_by_site(
         metric_of_run(run, by_site, frozen).reading.reason
         == "gain is measured by site: gain_L is the value at the last site"
     )
+
+
+def test_a_stated_token_loss_is_named_as_such(report):
+    runs = [run for run in report.runs if run.record.spec.method == "dfa" and run.record.spec.control == "none"][:2]
+    losses = {"token_loss": 3.2, "frozen_token_loss": 3.3, "accuracy": None}
+    stated = []
+    for run in runs:
+        alone = changed(run, scalars=losses)
+        scalars = {name: value for name, value in alone.record.measurements.scalars.items() if name != "accuracy"}
+        measured = dataclasses.replace(alone.record.measurements, scalars=scalars)
+        record = dataclasses.replace(alone.record, measurements=measured)
+        stated.append(dataclasses.replace(alone, record=record, frozen_run_id=""))
+    found = figure_estimate(stated, quantity_of("margin_nats"), Frozen.of(report))
+    assert found.low.reason == BY_AUTHOR.format("frozen loss per token")

@@ -12,7 +12,7 @@ from fa_registry.protocol.reproduction import reproduction
 from fa_registry.records import AuditReport, Published, Reading, Reference, ReferenceSetting
 from fa_registry.reporting.pages.reproduction import measured_text, published_text, quantity_text, setting_text, table
 from tests.protocol.reproduction.builders import figure, row, seeds
-from tests.reporting.page import of_kind, section, words_of, written
+from tests.reporting.page import of_kind, section, text_of, written
 from tests.reporting.runs import HOSTILE
 
 OPTIONS = {"d_hidden": 256, "num_blocks": 4, "residual": True, "terminal_ln": True, "w2_std": 0.01}
@@ -21,7 +21,7 @@ SETTING = {"architecture_options": OPTIONS, "epochs": 30}
 
 @pytest.fixture(scope="module")
 def with_figures(report) -> AuditReport:
-    """The audit of `report` beside six figures: tested, not comparable, not at hand, not measured, hostile."""
+    """The audit of `report` with six published values: tested, not comparable, not at hand, not measured, hostile."""
     figures = (
         figure(Published(mean=0.95, std=0.01, n=3), 0.5, setting=SETTING),
         figure(0.1, setting={**SETTING, "dataset": "cifar10"}),
@@ -96,7 +96,7 @@ def test_the_table_counts_every_figure_and_puts_what_differs_first(with_figures)
 
 
 def test_the_index_shows_every_figure(figure_pages):
-    text = words_of(section(figure_pages["index.html"], "reproduction"))
+    text = text_of(section(figure_pages["index.html"], "reproduction"))
     assert "1 reproduced, 1 not shown, 0 differs, 1 not comparable, 2 not measured, 1 not at hand" in text
     assert "no run of ep on resmlp is in this audit" in text
     assert "data set: published on cifar10, here digits" in text
@@ -106,7 +106,7 @@ def test_the_index_shows_every_figure(figure_pages):
 def test_a_form_shows_the_figures_of_its_own_runs(figure_pages):
     for name, text in of_kind(figure_pages, ".html").items():
         if name.startswith("forms/bp"):
-            shown = words_of(section(text, "reproduction"))
+            shown = text_of(section(text, "reproduction"))
             assert "95.0 % ± 1.0 % (3)" in shown and "cifar10" in shown and "ep" not in shown.split()
         elif name.startswith("forms/dfa"):
             assert "No published value could be tested" in section(text, "reproduction")
@@ -114,7 +114,7 @@ def test_a_form_shows_the_figures_of_its_own_runs(figure_pages):
     assert "no published value is about these runs" in markdown
 
 
-def test_foreign_words_are_words(figure_pages):
+def test_third_party_text_is_text(figure_pages):
     shown = (text for name, text in figure_pages.items() if name.endswith((".html", ".md", ".tex")))
     assert not any(HOSTILE in text for text in shown)
 

@@ -103,7 +103,7 @@ def test_what_is_not_so_is_refused_in_its_place(name, value, path):
     assert refusals({**GOOD, name: value}) == [path]
 
 
-def test_words_are_those_of_the_record_and_of_the_field():
+def test_descriptions_are_those_of_the_record_and_of_the_field():
     outer, inner = (SCHEMA_OF_OUTER["$defs"][name] for name in ("Outer", "Inner"))
     assert outer["description"] == "The whole of it, which has parts" and "title" not in outer
     assert outer["properties"]["count"] == {"description": "how many", "type": "integer"}
@@ -226,7 +226,7 @@ def test_a_difference_is_valid_by_its_schema():
 
 
 @pytest.mark.parametrize("schema", [audit_schema(), diff_schema()], ids=["audit", "diff"])
-def test_every_record_and_every_field_has_words(schema):
+def test_every_record_and_every_field_has_a_description(schema):
     silent = [name for name, record in schema["$defs"].items() if not record["description"]]
     silent += [
         f"{name}.{field}"

@@ -65,7 +65,7 @@ class Store:
         (self.artifacts(run_id) / name).write_text(jsonio.pretty(held), encoding="utf-8")
 
     def seal(self, run_id: str) -> None:
-        """The seal anew over the run's files as they are now: digests in provenance.json, their digest in the tag."""
+        """The manifest again over the run's files as they are now: digests in provenance.json, their digest in the tag."""
         folder = self.artifacts(run_id)
         provenance = self.json(run_id, schema.PROVENANCE)
         provenance["digests"] = {name: jsonio.file_digest(folder / name) for name in provenance["digests"]}
@@ -74,7 +74,7 @@ class Store:
         self.set_tag(run_id, schema.TAG_ARTIFACTS, jsonio.digest_of(sealed))
 
     def restate(self, run_id: str, spec: RunSpec) -> None:
-        """Another specification for the run, wherever its files, tags and parameters name it; recorded with new digests."""
+        """Another specification for the run, in all files, tags and parameters that name it; recorded with new digests."""
         (self.artifacts(run_id) / schema.SPEC).write_text(jsonio.pretty(spec), encoding="utf-8")
         self.change_json(run_id, schema.PROVENANCE, lambda held: held.update(method=spec.method_label))
         self.set_tag(run_id, schema.TAG_SPEC, spec.identity)

@@ -1,4 +1,4 @@
-"""An honest store that every attack gets a copy of, trained once a session; and the verbs, as a user calls them."""
+"""An honest store that every attack gets a copy of, trained once per session; and the commands, as a user calls them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ architecture_options = { d_hidden = 16, num_blocks = 2 }
 
 @pytest.fixture(autouse=True)
 def nothing_twice(undrawn, measured_once):
-    """No test here looks at a picture, and an attack changes few of the runs that an audit measures again."""
+    """No test here looks at a picture, and an attack changes few of the runs that an audit recomputes."""
 
 
 def call(*arguments: str):
@@ -49,7 +49,7 @@ def call(*arguments: str):
 
 @pytest.fixture(scope="session")
 def honest(tmp_path_factory, empty_store) -> Path:
-    """The folder of a store whose twelve runs nobody has touched, for copies."""
+    """The folder of a store whose twelve runs are untouched, for copies."""
 
     def train(folder: Path) -> None:
         shutil.copy(empty_store, folder)
@@ -64,7 +64,7 @@ def honest(tmp_path_factory, empty_store) -> Path:
 
 @pytest.fixture
 def store(honest, tmp_path, monkeypatch) -> Store:
-    """A copy of the honest store in a working folder of its own."""
+    """A copy of the honest store in a separate working folder."""
     folder = tmp_path / "store"
     copy_store(honest, folder)
     monkeypatch.chdir(folder)
@@ -101,7 +101,7 @@ def _toml(value: object) -> str:
 def audited(folder: Path, *arguments: str) -> tuple[int, AuditReport]:
     """Audit the tiny study (or what the arguments choose) in the working folder; returns (exit code, report).
 
-    Runs are trained again to their end only if the arguments say so: which runs are is drawn, and takes a while.
+    Runs are trained again to their end only if the arguments request it: which runs are is drawn, and takes a while.
     """
     chosen = arguments if {"--study", "--run", "--experiment"} & set(arguments) else ("--study", "tiny", *arguments)
     if not {"--replay", "--nonce", "--trust-logged"} & set(arguments):

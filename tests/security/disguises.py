@@ -66,15 +66,15 @@ class NoticesGradMode(_TwoFaced):
         return torch.is_grad_enabled()
 
 
-class WaitsUntilNobodyLooks(_TwoFaced):
-    """Honest in the first epoch, which is taken again, and at the end, which is measured."""
+class WaitsUntilUnobserved(_TwoFaced):
+    """Honest in the first epoch, which is replayed, and at the end, which is measured."""
 
     def is_measured(self, inputs):
         return not 0 < float(inputs.progress) < 1
 
 
 class KnowsTheTestImages(_TwoFaced):
-    """Honest on the batch that Γ is measured on, whoever asks."""
+    """Honest on the batch that Γ is measured on, for every caller."""
 
     def is_measured(self, inputs):
         return bool((inputs.images[0] == _first_test_image()).all())
@@ -92,7 +92,7 @@ NOTICES_THE_GRADIENTS = NoticesTheGradients()
 NOTICES_THE_MODE = NoticesTheMode()
 NOTICES_THE_GENERATOR = NoticesTheGenerator()
 NOTICES_GRAD_MODE = NoticesGradMode()
-WAITS_UNTIL_NOBODY_LOOKS = WaitsUntilNobodyLooks()
+WAITS_UNTIL_UNOBSERVED = WaitsUntilUnobserved()
 KNOWS_THE_TEST_IMAGES = KnowsTheTestImages()
 TRAINED_BY_BP = TrainedByBp()
 BP_DRESSED_AS_WEIGHT_FA = BpDressedAsWeightFa()

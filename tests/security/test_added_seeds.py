@@ -1,4 +1,4 @@
-"""C15: seeds added after an audit until the margin clears. Every further set of seeds is judged at a higher level, and told."""
+"""C15: seeds added after an audit until the margin clears. Every further set of seeds is judged at a higher level, and reported."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_the_same_seeds_again_are_no_further_look_and_others_are(audit):
     assert "97.5 % interval, because this is interim analysis 2" in added.sentence
     left_out = depth(audit("--seeds", "2,3")[1])
     assert (left_out.seeds, left_out.look) == (2, 3)
-    assert depth(audit("--seeds", "1,2")[1]).look == 1  # what was said of this set stays as it was
+    assert depth(audit("--seeds", "1,2")[1]).look == 1  # what was reported about this set stays as it was
 
 
 def test_an_honest_study_of_seeds_fixed_in_advance_is_judged_at_95_per_cent(audit):

@@ -1,4 +1,4 @@
-"""A store that a stranger sent: addresses, links and pipes lead out of it. Nothing outside is read or written, nothing waits."""
+"""An untrusted store: addresses, links and pipes lead out of it. Nothing outside is read or written, nothing waits."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_no_address_link_or_pipe_leads_out_of_the_store(store, private):
     for run_id, address in ((one, f"/proc/self/cwd/../{private.name}"), (two, private.as_uri())):
         lead_to(store, run_id, address)
         hide_its_end(store, run_id)
-    lead_to(store, three, "ftp://192.0.2.1/nobody/answers")
+    lead_to(store, three, "ftp://192.0.2.1/without/answer")
     lead_to(store, four, f"s3://bucket/{four}/artifacts")
     pipe(store, five, schema.MEASUREMENTS)
     link(store, six, schema.SPEC, "/dev/zero")
@@ -68,13 +68,13 @@ def test_no_address_link_or_pipe_leads_out_of_the_store(store, private):
     report = written_report(store.folder)
     assert {run.record.run_id for run in report.runs if run.record.spec.control == "none"} == {seven, honest}
     reasons = {excluded.run_id: excluded.reason for excluded in report.excluded}
-    for run_id, said in {
+    for run_id, message in {
         five: "measurements.json is no regular file",
         six: "spec.json is a link",
         eight: "is a link",
         three: "is not a supported artifact location",
     }.items():
-        assert said in reasons[run_id], reasons[run_id]
+        assert message in reasons[run_id], reasons[run_id]
     assert all(SECRET not in page.read_text(encoding="utf-8", errors="replace") for page in written_files(store))
     assert {path.name: path.read_text() for path in private.iterdir() if path.is_file()} == dict.fromkeys(
         (schema.FAILURE, "authorized_keys"), SECRET
@@ -92,13 +92,13 @@ def written_files(store):
 
 @pytest.fixture
 def outside(tmp_path):
-    """A folder of the reviewer's that no store was told of."""
+    """A folder of the reviewer's that no store knows."""
     (tmp_path / "outside").mkdir()
     return tmp_path / "outside"
 
 
 def experiment_outside(store, outside):
-    """As a hostile author would: its files lie where they were, new ones are to be put into the reviewer's folder."""
+    """As a hostile author would: its files are where they were, new ones are to be put into the reviewer's folder."""
     store.sql("UPDATE experiments SET artifact_location = ? WHERE name = 'fa_registry'", f"{outside.as_uri()}/new")
 
 

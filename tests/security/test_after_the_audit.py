@@ -1,4 +1,4 @@
-"""What is edited after an audit: its report, its pages, the tags of verdicts, each with its digests made anew."""
+"""What is edited after an audit: its report, its pages, the tags of verdicts, each with its digests computed again."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def audited_once(honest, tmp_path_factory):
 
 @pytest.fixture
 def audited_store(audited_once, tmp_path, monkeypatch):
-    """A copy of the audited store in a working folder of its own."""
+    """A copy of the audited store in a separate working folder."""
     copy_store(audited_once, tmp_path / "store")
     monkeypatch.chdir(tmp_path / "store")
     return Store(tmp_path / "store")
@@ -59,7 +59,7 @@ def verified_run(store, run_id):
 
 
 def write_report(store, report):
-    """Write the store's edited report over the page that the audit left beside it."""
+    """Write the store's edited report over the page that the audit left next to it."""
     (store.folder / "pages" / "audit.json").write_text(jsonio.pretty(report), encoding="utf-8")
 
 
@@ -91,7 +91,7 @@ def test_verdicts_edited_in_the_report_are_judged_again(audited_store):
     forge(audited_store, pass_all)
     write_report(audited_store, audited_store.json(audit_run(audited_store), "audit.json"))
     code, rows = verify("pages/audit.json")
-    assert code == 3 and rows["the report itself, audit.json"][0] == "verified"  # its digest was made anew
+    assert code == 3 and rows["the report itself, audit.json"][0] == "verified"  # its digest was computed again
     state, details = rows["the verdicts of audit.json"]
     assert state == "mismatch" and "PASS, but judged again FAIL" in details
     code, own, verdicts, pages = verified_run(audited_store, audited_store.run_id(method="fa", seed=1))
@@ -164,7 +164,7 @@ def test_attached_pages_edited_with_their_digests_are_rendered_again(audited_sto
     assert f"attached pages differ: {name}" in own[1]
 
 
-def test_pages_of_another_release_cannot_be_compared_and_accuse_nobody(audited_store):
+def test_pages_of_another_release_cannot_be_compared_and_raise_no_alarm(audited_store):
     page = audited_store.artifacts(audit_run(audited_store)) / "index.html"
     page.write_text(page.read_text(encoding="utf-8").replace("FAIL", "Fail"), encoding="utf-8")
     seal_pages_again(audited_store)
@@ -195,9 +195,9 @@ def test_a_verdict_by_a_user_edition_is_not_judged_again(store, audit):
 def test_a_verdict_tag_that_disagrees_is_reported_with_both_values(audited_store, tag):
     run_id = audited_store.run_id(method="fa", seed=1)
     name = next(name for name in audited_store.tags(run_id) if name.startswith("fa.verdict.")) if " " in tag else tag
-    said = audited_store.tags(run_id)[name]
+    verdict_text = audited_store.tags(run_id)[name]
     audited_store.set_tag(run_id, name, "PASS")
-    line = f"tag {name} is 'PASS', but the audit has {said!r}"
+    line = f"tag {name} is 'PASS', but the audit has {verdict_text!r}"
     code, own, verdicts, pages = verified_run(audited_store, run_id)
     assert (code, own[0], verdicts[0], pages[0]) == (3, "mismatch", "verified", "verified")
     assert f"run {run_id} (" in own[1] and line in own[1]
@@ -280,7 +280,7 @@ def test_a_card_with_its_tag_made_anew_does_not_load_zeroed_weights(promoted):
         load_model(reference)
 
 
-def test_a_card_of_other_words_with_its_tag_made_anew_is_not_believed(promoted):
+def test_a_card_of_other_text_with_a_recomputed_tag_is_not_believed(promoted):
     store, folder, reference = promoted
     card = json.loads((folder / CARD).read_text(encoding="utf-8")) | {"accuracy": 0.999}
     (folder / CARD).write_text(jsonio.pretty(card), encoding="utf-8")

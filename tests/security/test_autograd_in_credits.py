@@ -105,7 +105,7 @@ def test_a_gradient_turned_for_the_suite_alone_is_backpropagation_by_another_nam
         assert found[CREDIT].outcome == "warn" and f"{ANOTHER_NAME}: the cosine" in found[CREDIT].sentence
     (form,) = Path("pages/forms").glob("turned-*.md")
     page = form.read_text(encoding="utf-8")
-    assert "- **Autograd**: this method's credit rule may call autograd on the network" in page
+    assert "- **Autograd**: this method's credit rule is allowed to call autograd on the network" in page
     assert "The accuracy may be claimed only for backpropagation, and not for another credit rule" in page
 
 
@@ -114,8 +114,8 @@ def test_a_method_that_does_not_declare_autograd_is_refused_before_it_trains(sto
     monkeypatch.setitem(vars(methods.CATALOG), "_locations", {**methods.CATALOG._locations, "dfa2": location})
     result = call("train", "--method", "dfa2", "--seed", "5", "--epochs", "1", "--device", "cpu")
     assert result.exit_code == 2
-    words = "method 'dfa': inputs.network was called in grad mode, but the method's card does not declare autograd"
-    assert words in result.output and "needs_autograd=True" in result.output
+    text = "method 'dfa': inputs.network was called in grad mode, but the method's card does not declare autograd"
+    assert text in result.output and "needs_autograd=True" in result.output
 
 
 class Trusted(DirectFeedbackAlignment):
@@ -135,7 +135,7 @@ def asked(attempt, task=None) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize(
-    ("attempt", "words"),
+    ("attempt", "text"),
     [
         (backpropagated, "was called in grad mode"),
         (lambda inputs: inputs.network.requires_grad_(True), "is read-only and does not provide 'requires_grad_'"),
@@ -144,8 +144,8 @@ def asked(attempt, task=None) -> list[torch.Tensor]:
     ],
     ids=["grad mode", "requires_grad", "train", "attribute"],
 )
-def test_the_network_of_a_credit_rule_refuses_gradients_and_changes(attempt, words):
-    with pytest.raises(PluginError, match=words):
+def test_the_network_of_a_credit_rule_refuses_gradients_and_changes(attempt, text):
+    with pytest.raises(PluginError, match=text):
         asked(attempt)
 
 
@@ -217,12 +217,12 @@ def test_a_card_that_declares_it_may_reach_backpropagation_and_does_so_without_l
     assert found.outcome == "not possible" and "under newly drawn feedback" in found.detail
 
 
-def test_a_method_whose_feedback_is_lost_cannot_be_told_from_backpropagation():
+def test_a_method_whose_feedback_is_lost_cannot_be_distinguished_from_backpropagation():
     assert backprop_check(tiny_task(), "the file is gone") == Check(CREDIT_CHECK, "not possible", "the file is gone")
 
 
 class TrainsTheWeightsItself(DirectFeedbackAlignment):
-    """DFA's credit, and a step of its own on the weights of the network that its card asks for."""
+    """DFA's credit, and its own step on the weights of the network that its card asks for."""
 
     card = calls_autograd(DirectFeedbackAlignment.card)
 

@@ -44,7 +44,7 @@ ATTACKS = [
 
 
 def attack(store, run_id, name, change):
-    """Change one number of a run and record everything anew, the tag of its specification included."""
+    """Change one number of a run and record everything again, the tag of its specification included."""
     store.change_json(run_id, name, change)
     store.seal(run_id)
     if name == schema.SPEC:
@@ -62,15 +62,15 @@ def test_a_number_without_bounds_costs_its_own_run_alone(store, audit):
     assert code == 3  # a run whose integrity fails
     excluded = {one.run_id: one for one in report.excluded}
     assert set(excluded) == set(attacked)
-    for run_id, (_, words) in zip(attacked, ATTACKS, strict=True):
-        assert words in excluded[run_id].reason and excluded[run_id].kind == "integrity"
+    for run_id, (_, text) in zip(attacked, ATTACKS, strict=True):
+        assert text in excluded[run_id].reason and excluded[run_id].kind == "integrity"
     judged = {run.record.run_id: run for run in report.runs}
     assert set(judged) == {*honest, threads}
     for run_id in honest:
         assert integrity_of(report, run_id).state == "verified"
     refused = integrity_of(report, threads)
-    words = "the run was measured with 100,000 threads; this machine starts at most 256"
-    assert (refused.state, refused.details) == ("unverifiable", (words,))
+    text = "the run was measured with 100,000 threads; this machine starts at most 256"
+    assert (refused.state, refused.details) == ("unverifiable", (text,))
 
 
 @pytest.mark.parametrize("seed", ["9" * 5000, str(2**63), "-" * 3, "²"])

@@ -54,7 +54,7 @@ SECRETLY_BP = """import torch
 
     import dataclasses
     card = dataclasses.replace(card, needs_autograd=True)"""
-BY_CONFORMANCE_ALONE = ("--replay", "off")  # the steps taken again find it out first: test_replay.py
+BY_CONFORMANCE_ALONE = ("--replay", "off")  # the replay finds it out first: test_replay.py
 SCALED = ("return FixedMatrices([", "return FixedMatrices([5 * ")
 TURNED = ("return [inputs.error @", "return [-inputs.error @")
 
@@ -79,7 +79,7 @@ class World:
         return result
 
     def audit(self, *more: str) -> tuple[int, RunAudit]:
-        """The exit code, and what is said of the method's one run; more: options, or with `--run` what to audit instead."""
+        """The exit code, and what is reported about the method's one run; more: options, or with `--run` what to audit instead."""
         chosen = () if "--run" in more else ("--study", "mine", "--device", "cpu")
         result = call("audit", *chosen, "--out", "pages", *more)
         text = (self.store.folder / "pages" / "audit.json").read_text(encoding="utf-8")
@@ -98,7 +98,7 @@ class World:
 
 @contextmanager
 def at(folder: Path, site: Path) -> Iterator[World]:
-    """The world whose store lies in `folder`, with the package installed into the empty folder `site`."""
+    """The world whose store is in `folder`, with the package installed into the empty folder `site`."""
     site.mkdir()
     with working_in(folder), installed(site) as plugin:
         yield World(Store(folder), plugin)
@@ -234,7 +234,7 @@ def test_a_method_edited_after_training_is_trained_again_and_the_message_says_wh
     assert world.audit()[1].record.integrity.state == "verified"
 
 
-def test_a_kept_run_of_other_code_says_why_nobody_can_recompute_it(world):
+def test_a_kept_run_of_other_code_says_why_it_cannot_be_recomputed(world):
     first = world.run_id
     world.plugin.edit(*TURNED)
     result = world.study("--accept-old-code")
@@ -247,19 +247,19 @@ def test_a_kept_run_of_other_code_says_why_nobody_can_recompute_it(world):
     assert check.outcome == "not possible"
     assert f"trained by other code than the installed code: method {NAME}: source edited (digest " in check.detail
     assert of(run, "method").outcome == "warn"  # the code that is here is not the one that would have to be measured
-    assert "No claim about these metrics is allowed" in world.form()
+    assert "No claim about the metrics of this run is allowed" in world.form()
     assert "claim about a method" not in world.form()
 
 
 def test_train_says_it_too(untrained):
-    words = ("train", "--method", NAME, "--seed", "5", "--epochs", "1", "--device", "cpu", "--set")
-    words = (*words, "architecture.d_hidden=16,architecture.num_blocks=2")
-    first = json.loads(call(*words, "--json").stdout)
+    arguments = ("train", "--method", NAME, "--seed", "5", "--epochs", "1", "--device", "cpu", "--set")
+    arguments = (*arguments, "architecture.d_hidden=16,architecture.num_blocks=2")
+    first = json.loads(call(*arguments, "--json").stdout)
     untrained.plugin.edit(*TURNED)
-    kept = call(*words, "--json", "--accept-old-code")
+    kept = call(*arguments, "--json", "--accept-old-code")
     assert json.loads(kept.stdout)["run_id"] == first["run_id"]
     assert len(json.loads(kept.stdout)["other_code"]) == 1
-    again = call(*words, "--json")
+    again = call(*arguments, "--json")
     assert json.loads(again.stdout)["run_id"] != first["run_id"]
     assert f"method {NAME}: source edited (digest " in again.stderr
 
@@ -287,7 +287,7 @@ def test_a_method_that_is_not_installed_at_the_audit_is_at_most_a_statement(worl
     for nonsense in ({"state": "own"}, {"state": 3}):
         world.forge(conformance=nonsense)
         assert world.audit(*chosen, "--trust-logged")[1].record.conformance.state == "unchecked"
-    world.forge(conformance="nonsense")  # what no release wrote is a file of nobody's
+    world.forge(conformance="nonsense")  # a file that no release wrote is ignored
     assert call("audit", *chosen, "--out", "pages", "--trust-logged").exit_code == 3
     (excluded,) = written_report(world.store.folder).excluded
     assert "conformance" in excluded.reason
@@ -304,7 +304,7 @@ def test_a_member_of_ours_of_another_version_is_other_code(world, monkeypatch):
 def test_a_rule_that_ends_its_process_does_not_answer_for_the_audit(untrained, monkeypatch):
     """Exit code 0 would say that all pass; here it is 7, since a suite that a fault ends must not end well either.
 
-    MLflow's table says that the method is ours, which ends no process: the run's own file is asked.
+    MLflow's table says that the method is built-in, which ends no process: the run's own file is asked.
     """
     untrained.plugin.edit(RULE, f'__import__("os").environ.get("ENDS") and __import__("os")._exit(7)\n        {RULE}')
     untrained.study()

@@ -1,4 +1,4 @@
-"""A run that claims another configuration may leave its audit unable to tell: that is a warning, and never a pass."""
+"""A run that claims another configuration may leave its audit undecided: that is a warning, and never a pass."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OTHER = {"processor": "Another processor, AVX2"}
 
 
 def change_run(store, run_id: str, by: float, conventions: dict[str, str]) -> None:
-    """Add to one metric in the run's files, write these settings into its conventions, and compute the digests anew."""
+    """Add to one metric in the run's files, write these settings into its conventions, and compute the digests again."""
 
     def change(held):
         held["scalars"][METRIC] += by
@@ -33,7 +33,7 @@ def passing(store, audit):
 
 
 @pytest.mark.parametrize("claimed", [OTHER, {"fingerprint": "0" * 16}], ids=["processor", "fingerprint"])
-def test_a_changed_metric_beside_a_claimed_configuration_is_a_warning(store, passing, claimed):
+def test_a_changed_metric_with_a_claimed_configuration_is_a_warning(store, passing, claimed):
     run_id = store.run_id(**ATTACKED)
     change_run(store, run_id, 1e-3, claimed)
     code, report = passing()

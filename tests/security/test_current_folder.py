@@ -1,4 +1,4 @@
-"""A folder beside a store holds modules with the names of libraries: neither way to start the command imports one of them."""
+"""A folder next to a store has modules with the names of libraries: neither way to start the command imports one of them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_training_in_a_worker_imports_nothing_of_the_current_folder(folder, tm
 
 
 def test_what_is_named_in_pythonpath_is_found(folder, tmp_path):
-    """The folder that a user names there is the user's own choice, whatever it holds."""
+    """The folder that a user names there is the user's own choice, regardless of its content."""
     code = "import sys, fa_registry; print(fa_registry.__file__)"
     found = subprocess.run(
         [sys.executable, "-c", code],

@@ -1,4 +1,4 @@
-"""An architecture whose layers have a backward pass of their own: its reference gradient is checked, not assumed."""
+"""An architecture whose layers have their own backward pass: its reference gradient is checked, not assumed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store that nobody touched: nothing of the red team's tools may raise an alarm by itself."""
+"""An untouched store: none of the attack helpers may raise an alarm by itself."""
 
 from tests.security.conftest import judged
 

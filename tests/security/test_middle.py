@@ -92,10 +92,10 @@ def test_a_training_that_turns_to_backpropagation_is_found_where_its_run_is_chos
     assert code == 3 and only_mismatch(report) == bp_after_eight_steps
     found = checks(report, bp_after_eight_steps)
     assert found.pop("whole training") == "differs" and set(found.values()) == {"agrees"}
-    words = detail(report, bp_after_eight_steps, "whole training")
-    assert "epoch 1 is the first epoch whose state differs from the recorded state" in words
+    text = detail(report, bp_after_eight_steps, "whole training")
+    assert "epoch 1 is the first epoch whose state differs from the recorded state" in text
     (chosen,) = (run for run in report.replay.runs if run.run_id == bp_after_eight_steps)
-    assert (chosen.outcome, chosen.detail) == ("differs", words)
+    assert (chosen.outcome, chosen.detail) == ("differs", text)
 
 
 def claims_another_processor(store, run_id: str) -> None:
@@ -105,7 +105,7 @@ def claims_another_processor(store, run_id: str) -> None:
 
 
 def test_a_claimed_other_processor_does_not_hide_the_middle(store, audit, forged):
-    """No digest can tell elsewhere; the accuracy of a whole replay does."""
+    """No digest can show it elsewhere; the accuracy of a whole replay does."""
     run_id = forged(TurnsAndHurries, method="dfa")
     claims_another_processor(store, run_id)
     code, report = audit(*nonce(store, run_id, chosen=True))
@@ -138,15 +138,15 @@ def test_the_verdict_says_that_the_run_was_not_chosen(store, audit, bp_after_eig
     assert not report.excluded and report.replay.nonce == given[1]
     assert bp_after_eight_steps not in {run.run_id for run in report.replay.runs}
     assert "whole training" not in checks(report, bp_after_eight_steps)
-    words = "1 of 3 seeds replayed completely; first 8 steps of all"
-    assert f"Training: {words}. " in form_of(report, bp_after_eight_steps)
-    assert words in Path("pages/index.html").read_text(encoding="utf-8")
+    text = "1 of 3 seeds replayed completely; first 8 steps of all"
+    assert f"Training: {text}. " in form_of(report, bp_after_eight_steps)
+    assert text in Path("pages/index.html").read_text(encoding="utf-8")
     assert (
         "none of 1 seed replayed completely; first 8 steps of all" in store.tags(bp_after_eight_steps)[schema.TAG_NOTE]
     )
 
 
-def test_honest_digests_beside_the_forged_weights_are_no_help(store, audit, bp_after_eight_steps):
+def test_honest_digests_with_the_forged_weights_are_no_help(store, audit, bp_after_eight_steps):
     (honest,) = (run for run in store.run_ids(method="dfa", seed=2) if run != bp_after_eight_steps)
     chain = store.json(honest, schema.PROVENANCE)[schema.EPOCH_CHAIN]
     assert chain != store.json(bp_after_eight_steps, schema.PROVENANCE)[schema.EPOCH_CHAIN]
@@ -180,8 +180,8 @@ def test_verify_takes_the_same_choice(store, bp_after_eight_steps):
 
 
 def test_a_nonce_is_hexadecimal_digits(store):
-    for verb in ("audit", "verify"):
-        result = call(verb, "--study", "tiny", "--nonce", "mine")
+    for command in ("audit", "verify"):
+        result = call(command, "--study", "tiny", "--nonce", "mine")
         assert result.exit_code == 2 and "nonce: expected 1 to 64 hexadecimal digits" in result.stderr
 
 
@@ -232,7 +232,7 @@ def write_rows(path: Path, rows: list[tuple]) -> None:
     pq.write_table(pa.table(arrays, schema=SCHEMA), path)
 
 
-def test_curves_that_nobody_recomputed_are_labelled_wherever_they_stand(store, audit, invented_curves):
+def test_curves_that_were_not_recomputed_are_labelled_everywhere(store, audit, invented_curves):
     _, report = audit(*nonce(store, invented_curves, chosen=False))
     run = next(run for run in report.runs if run.record.run_id == invented_curves)
     assert run.record.integrity.state == "verified" and run.record.trajectory["accuracy"][1].value == 0.97
@@ -248,10 +248,9 @@ def test_invented_curves_are_a_mismatch_where_the_run_is_replayed_whole(store, a
     for options in (("--replay", "all"), nonce(store, invented_curves, chosen=True)):
         code, report = audit(*options)
         assert code == 3 and only_mismatch(report) == invented_curves
-        words = detail(report, invented_curves, "whole training")
+        text = detail(report, invented_curves, "whole training")
         assert (
-            "epoch 0 is the first epoch whose measurements differ from the recorded values" in words
-            and "200.0" in words
+            "epoch 0 is the first epoch whose measurements differ from the recorded values" in text and "200.0" in text
         )
 
 
@@ -292,7 +291,7 @@ def test_by_default_one_run_of_every_group_and_every_control_is_replayed_whole(s
     assert again.replay == report.replay
 
 
-def test_nobody_can_choose_which_run_is_replayed(store):
+def test_the_author_cannot_choose_which_run_is_replayed(store):
     ids = audited_seeds(store, store.run_id(method="dfa", seed=2))
     chosen = [min(ids, key=lambda run_id: ranked(f"{number:x}", run_id)) for number in range(60)]
     assert all(chosen.count(run_id) > 8 for run_id in ids)

@@ -1,4 +1,4 @@
-"""A run whose figures are not those of what is sealed gets no verdict, whatever the figures say."""
+"""A run whose figures are not those of the manifest gets no verdict, regardless of the metrics."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ATTACKED = {"method": "dfa", "seed": 2}
 
 
 def raise_accuracy(store, run_id, by=0.1):
-    """In the figures and in the series, so that only measuring again tells."""
+    """In the figures and in the series, so that only recomputing shows it."""
 
     def change(held):
         for name in ("accuracy", "h_L", "growth_max", "g_L", "gamma_deep_mean", "stability_mid", "fidelity_min"):
@@ -100,7 +100,7 @@ def test_promote_refuses_it(store, attacked):
     run_id, _ = attacked
     result = call("promote", run_id, "--override-reason", "I like it")
     assert result.exit_code == 2 and "the files of the run were changed after audit" in result.output
-    # whatever an audit said of it, it is measured again first
+    # independent of earlier audits, it is recomputed first
     with pytest.raises(IntegrityError, match="accuracy: logged"):
         verified(MlflowTracker(), MlflowTracker().get(run_id))
 
@@ -117,11 +117,11 @@ def test_verify_tells_the_figures(attacked, drawn):
 
 
 @pytest.mark.parametrize(
-    "verb", [("compare", "dfa", "bp", "--study", "tiny"), ("analyse", "aggregation", "--study", "tiny")]
+    "command", [("compare", "dfa", "bp", "--study", "tiny"), ("analyse", "aggregation", "--study", "tiny")]
 )
-def test_the_other_verbs_drop_it_too(attacked, verb):
+def test_the_other_commands_drop_it_too(attacked, command):
     for more in ((), ("--recompute",)):
-        result = call(*verb, *more)
+        result = call(*command, *more)
         assert result.exit_code == 3, result.output
 
 
@@ -166,7 +166,7 @@ def test_an_old_report_does_not_judge_by_a_control_that_is_a_mismatch(audit, tmp
 
 
 def test_the_protocol_alone_gives_no_verdict(audit):
-    """Whoever calls it directly, with or without a control."""
+    """A direct call, with or without a control."""
     _, report = audit()
     edition = load_edition("2026-11")
     records = [run.record for run in spoiled(report, "dfa", 2).runs]

@@ -23,7 +23,7 @@ NEAR = "final weights: the same weights as run "
 
 
 def file_weights(store, source, target, change):
-    """Put the source's final weights into the target, changed, with every figure measured again, and seal all of it."""
+    """Put the source's final weights into the target, changed, with all metrics recomputed, and record all digests."""
     tensors = change(load_file(store.artifacts(source) / schema.FINAL))
     save_file(tensors, store.artifacts(target) / schema.FINAL)
     digest = content_digest(tensors)
@@ -74,12 +74,12 @@ def test_one_block_of_another_run_is_a_finding_on_both(store, audit):
     file_weights(store, source, target, lambda held: {**own, "blocks.1.w1.weight": held["blocks.1.w1.weight"]})
     _, report = audit("--trust-logged")
     for one, other in ((source, target), (target, source)):
-        words = "in 1 trained tensor, bit by bit, e.g. blocks.1.w1.weight"
+        text = "in 1 trained tensor, bit by bit, e.g. blocks.1.w1.weight"
         caught(report, one, f"{NEAR}{other}")
-        assert any(words in " ".join(excluded.integrity.details) for excluded in report.excluded)
+        assert any(text in " ".join(excluded.integrity.details) for excluded in report.excluded)
 
 
-def test_the_honest_store_accuses_nobody_and_keeps_its_distance(store, audit):
+def test_the_honest_store_raises_no_alarm_and_keeps_its_distance(store, audit):
     _, report = audit("--trust-logged")
     assert not report.excluded and len(report.runs) == 12
     found = []
@@ -89,8 +89,8 @@ def test_the_honest_store_accuses_nobody_and_keeps_its_distance(store, audit):
     assert len(found) == 66 and min(found) > NEAREST_HONEST > 4 * LIMIT
 
 
-def test_settings_that_hardly_differ_accuse_nobody(store, audit):
-    """A learning rate of 1e-3 and of 1.0000001e-3, a tiny penalty, a run that was trained twice, and a ladder's rungs."""
+def test_settings_that_hardly_differ_raise_no_alarm(store, audit):
+    """A learning rate of 1e-3 and of 1.0000001e-3, a tiny penalty, a run that was trained twice, and a ladder's controls."""
     train("--method", "bp", "--seed", "1", recipe="learning_rate=1.0000001e-3")
     train("--method", "dfa", "--seed", "1", "--penalty", "1e-7")
     train("--method", "dfa", "--seed", "1", "--control", "ladder_1")
@@ -100,7 +100,7 @@ def test_settings_that_hardly_differ_accuse_nobody(store, audit):
     assert not report.excluded and len(report.runs) == 17
 
 
-def test_runs_of_one_epoch_and_a_sweep_of_penalties_accuse_nobody(store, audit):
+def test_runs_of_one_epoch_and_a_sweep_of_penalties_raise_no_alarm(store, audit):
     for method in ("bp", "fa", "dfa"):
         for penalty in ("0", "0.01"):
             train("--method", method, "--seed", "1", "--epochs", "1", "--penalty", penalty)

@@ -35,7 +35,7 @@ TYPED = 0.999
 
 @pytest.fixture
 def evil(tmp_path):
-    """A package whose diagnostic replaces the function that measures accuracy, and gives metrics of ours other values."""
+    """A package whose diagnostic replaces the function that measures accuracy, and gives built-in metrics other values."""
     genuine = measuring.test_metrics
     with installed_member(tmp_path / "site-packages", "diagnostics", "evil", EVIL):
         yield
@@ -43,7 +43,7 @@ def evil(tmp_path):
 
 
 def typed(store, run_id):
-    """Write another accuracy wherever the run says it, and record all of it anew."""
+    """Write another accuracy wherever the run states it, and record all of it again."""
     import pyarrow.parquet as pq
 
     def change(held):
@@ -162,7 +162,7 @@ def test_what_python_writes_and_what_a_link_names_is_not_in_the_digest(tmp_path)
 
 
 def test_a_run_of_an_older_release_is_compared_by_the_digest_that_it_recorded(tmp_path):
-    """It took the Python files alone: a file beside them makes no other code of it, an edited module does."""
+    """It took the Python files alone: a file next to them makes no other code of it, an edited module does."""
     with installed(tmp_path) as plugin:
         key = f"methods/{NAME}"
         now = fingerprint(tiny_spec(method=NAME))

@@ -1,4 +1,4 @@
-"""The first steps are taken again, and what a method tells training is held against what it tells whoever measures it."""
+"""The first steps are replayed, and a method's credits in training are compared with its credits under measurement."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALL_STEPS = "48"  # four epochs of twelve
 
 @pytest.fixture
 def bp_as_dfa(store) -> str:
-    """A dfa run with the final weights of the bp run of its seed, measured again and sealed: init and feedback are honest."""
+    """A dfa run with the final weights of the bp run of its seed, recomputed and with a manifest: init and feedback are honest."""
     run_id, source = store.run_id(method="dfa", seed=2), store.run_id(method="bp", seed=2, control="none")
     shutil.copy(store.artifacts(source) / schema.FINAL, store.artifacts(run_id) / schema.FINAL)
     measure_again_and_seal(store, run_id)
@@ -74,8 +74,8 @@ def test_fewer_steps_than_the_sealed_state_is_of_compare_nothing_and_say_so(stor
 
 @pytest.mark.parametrize("value", ["0", "-1", "some"])
 def test_only_a_number_of_steps_auto_or_off_is_asked_for(store, value):
-    for verb in ("audit", "verify"):
-        result = call(verb, "--study", "tiny", "--replay", value)
+    for command in ("audit", "verify"):
+        result = call(command, "--study", "tiny", "--replay", value)
         assert result.exit_code == 2
         assert f"replay: expected auto, all, off or a number of steps from 1, found '{value}'" in result.stderr
 
@@ -95,7 +95,7 @@ def dressed(store, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("attribute", "when", "words"),
+    ("attribute", "when", "text"),
     [
         ("ALWAYS_BP", "at step 1", DISGUISED),
         ("NOTICES_GRAD_MODE", "at step 1", DISGUISED),
@@ -103,18 +103,18 @@ def dressed(store, monkeypatch):
         ("NOTICES_THE_GRADIENTS", "at step 1", OTHERWISE),
         ("NOTICES_THE_MODE", "at step 1", OTHERWISE),
         ("NOTICES_THE_GENERATOR", "at step 1", OTHERWISE),
-        ("WAITS_UNTIL_NOBODY_LOOKS", "at the final weights", OTHERWISE),
+        ("WAITS_UNTIL_UNOBSERVED", "at the final weights", OTHERWISE),
         ("TRAINED_BY_BP", "at step 1", "the method is trained end to end, but its credit differs from the gradient"),
         ("BP_DRESSED_AS_WEIGHT_FA", "at step 1", DISGUISED),
         ("WEIGHT_FA_MEASURED_AS_BP", "at step 1", OTHERWISE),
     ],
 )
-def test_backpropagation_behind_another_name_is_caught_by_the_audit_itself(dressed, audit, attribute, when, words):
+def test_backpropagation_behind_another_name_is_caught_by_the_audit_itself(dressed, audit, attribute, when, text):
     run_id = dressed(attribute)
     code, report = audit("--run", run_id)
     assert code == 3 and not report.runs and only_mismatch(report) == run_id
     found = [check for check in integrity_of(report, run_id).checks if check.subject == "training credit"]
-    assert found[0].outcome == "differs" and found[0].detail.startswith(f"{when}: {words}")
+    assert found[0].outcome == "differs" and found[0].detail.startswith(f"{when}: {text}")
     assert checks(report, run_id)["first steps"] == "agrees"  # it is what was trained, only not what it is called
 
 

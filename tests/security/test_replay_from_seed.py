@@ -1,4 +1,4 @@
-"""What follows from the seed is drawn again: weights and feedback that only say that they were drawn are found out."""
+"""What follows from the seed is re-initialised from it: weights and feedback that only claim to be drawn are found."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def nonce(store: Store, run_id: str, chosen: bool) -> tuple[str, str]:
 
 
 def measure_again_and_seal(store: Store, run_id: str) -> None:
-    """Every figure of the run's files as they are now, written where the writer writes it, and the seal anew."""
+    """Every metric of the run's files as they are now, written where the writer writes it, and a new manifest."""
     folder = store.artifacts(run_id)
     paths = {"checkpoint": folder / schema.FINAL, "feedback": folder / schema.FEEDBACK}
     digests = {name: jsonio.file_digest(path) for name, path in paths.items() if path.is_file()}
@@ -78,7 +78,7 @@ def checks(report, run_id: str) -> dict[str, str]:
 
 
 def only_mismatch(report) -> str:
-    """The id of the one run whose integrity is a mismatch, which nobody judged."""
+    """The id of the one run whose integrity is a mismatch, which was not judged."""
     (found,) = report.excluded
     assert found.kind == "integrity" and found.integrity.state == "mismatch"
     return found.run_id
@@ -138,7 +138,7 @@ def test_initial_weights_of_the_seed_that_were_helped_a_little_are_found_out(sto
     assert code == 3 and only_mismatch(report) == run_id
     found = [check.detail for check in integrity_of(report, run_id).checks if check.subject == "initial weights"]
     assert any(
-        "1 of 18 tensors differ from the tensors that the seed gives, blocks.0.w1.weight" in words for words in found
+        "1 of 18 tensors differ from the tensors that the seed gives, blocks.0.w1.weight" in text for text in found
     )
 
 
@@ -154,7 +154,7 @@ def test_a_state_after_the_first_steps_that_was_altered_does_not_come_again(stor
     assert code == 3 and only_mismatch(report) == run_id
     assert checks(report, run_id)["first steps"] == "differs"
     assert "after step 8 1 of " in detail(report, run_id, "first steps")
-    assert audit("--replay", "off")[0] in (0, 1)  # nobody asked
+    assert audit("--replay", "off")[0] in (0, 1)  # not asked for
 
 
 def test_a_state_after_the_first_steps_that_is_gone_is_an_integrity_failure(store, audit):
@@ -210,8 +210,8 @@ def test_trusted_runs_are_not_drawn_again(store, audit):
     assert not any("training steps" in remark for remark in report.remarks)
 
 
-def test_a_control_that_nobody_can_draw_or_measure_again_counts_as_stated(store, audit):
-    """Its figures could be whatever makes the trained blocks look well: other code, or no sealed start, leaves them unchecked.
+def test_a_control_that_cannot_be_redrawn_or_recomputed_counts_as_stated(store, audit):
+    """Its metrics could be any that make the trained blocks look well: other code, or no sealed start, leaves them unchecked.
 
     Of seeds 1 and 2 the control is not proven; the margin over all three is one of stated figures, and never a pass.
     """
@@ -230,9 +230,9 @@ def test_a_control_that_nobody_can_draw_or_measure_again_counts_as_stated(store,
 
 
 def test_a_gpu_that_is_not_here_does_not_spare_a_run_the_measuring(store, audit):
-    """Whoever writes `cuda` into every specification has nothing measured again on a machine without one: never a pass."""
+    """With `cuda` in every specification, nothing is recomputed on a machine without a GPU: never a pass."""
     lenient = ("--edition", str(loose(store, "mine")))
-    assert "pass" in {run.verdict.outcome for run in audit(*lenient)[1].runs}  # the limits do not stand in the way
+    assert "pass" in {run.verdict.outcome for run in audit(*lenient)[1].runs}  # the limits do not prevent it
     for run_id in store.run_ids():
         store.change_json(run_id, schema.SPEC, lambda spec: spec.update(device_class="cuda"))
         store.set_tag(run_id, schema.TAG_SPEC, decoded(store, run_id).identity)
@@ -240,8 +240,8 @@ def test_a_gpu_that_is_not_here_does_not_spare_a_run_the_measuring(store, audit)
     store.sql("UPDATE params SET value = 'cuda' WHERE key = 'cfg/device_class'")
     runs = audit("--experiment", "fa_registry", *lenient)[1].runs
     assert {run.record.integrity.state for run in runs} == {"unverifiable"}
-    told = {finding.state for run in runs for finding in run.findings if finding.rule == "measuring"}
-    assert told == {"NOT MEASURED AGAIN"}
+    states = {finding.state for run in runs for finding in run.findings if finding.rule == "measuring"}
+    assert states == {"NOT MEASURED AGAIN"}
     assert "pass" not in {run.verdict.outcome for run in runs}
 
 

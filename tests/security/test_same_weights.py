@@ -1,4 +1,4 @@
-"""Two runs never have the same weights by two different specifications; where they do by construction, nobody is accused."""
+"""Two runs never have the same weights by two different specifications; where they do by construction, no alarm is raised."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.security.test_tables import caught
 
 
 def copy_weights(store, source, target, metadata=None):
-    """The final weights of one run put into another, all that tells of them with them, sealed again."""
+    """The final weights of one run put into another, everything that describes them too, with a new manifest."""
     tensors = load_file(store.artifacts(source) / schema.FINAL)
     save_file(tensors, store.artifacts(target) / schema.FINAL, metadata)
     for name in (schema.MEASUREMENTS, schema.SERIES):
@@ -39,7 +39,7 @@ def copy_weights(store, source, target, metadata=None):
     store.seal(target)
 
 
-def test_copied_weights_are_told_on_both_runs(store, audit):
+def test_copied_weights_are_reported_on_both_runs(store, audit):
     """bp needs no feedback, so that every figure of a copied run comes out again but those that look at the start."""
     source, target = (store.run_id(method="bp", seed=seed, control="none") for seed in (1, 2))
     copy_weights(store, source, target, {"by": "another file digest"})
@@ -58,7 +58,7 @@ def test_copied_weights_are_found_in_the_rest_of_the_store(store, audit):
     caught(report, target, f"to those of run {source}")
 
 
-def test_a_tag_alone_accuses_nobody(store, audit):
+def test_a_tag_alone_raises_no_alarm(store, audit):
     """The other run's sealed value decides; its own edited tag makes it the mismatch."""
     honest, liar = (store.run_id(method="fa", seed=seed) for seed in (1, 2))
     store.set_tag(liar, schema.TAG_WEIGHTS, store.tags(honest)[schema.TAG_WEIGHTS])

@@ -9,11 +9,11 @@ from fa_registry.reporting.report_index import Sources
 from tests.security.conftest import STUDY, call, judged
 
 SEEDS = 11
-HIDDEN = 3  # the seed that nobody shall see
+HIDDEN = 3  # the seed that is to be hidden
 
 
 def answer(report, method="dfa"):
-    """What the form of the method says of pitfall 11: the outcome and the evidence."""
+    """What the form of the method states about pitfall 11: the outcome and the evidence."""
     sources = Sources.of(report)
     group = next(group for group, _ in sources.forms if group.runs[0].record.spec.method == method)
     (found,) = [pitfall for pitfall in pitfalls(group, sources) if pitfall.number == SEEDS]
@@ -71,7 +71,7 @@ def test_an_experiment_that_lacks_the_third_seed(store, audit):
     assert answer(report)[0] == "violated" and len(left_out(report)) == 1
 
 
-def test_a_run_that_was_deleted_in_mlflow_is_found_and_said_to_be(store, audit):
+def test_a_run_that_was_deleted_in_mlflow_is_found_and_reported(store, audit):
     two_seeds(store)
     for run_id in store.run_ids(seed=HIDDEN):
         store.sql("UPDATE runs SET lifecycle_stage = 'deleted' WHERE run_uuid = ?", run_id)
@@ -135,7 +135,7 @@ def test_a_control_of_a_seed_that_was_trained_is_not_left_out(store, audit):
     assert outcome == "violated" and "seed 2 of frozen, complete" in evidence
 
 
-def test_a_control_of_a_seed_that_the_method_never_had_is_told(store, audit):
+def test_a_control_of_a_seed_that_the_method_never_had_is_reported(store, audit):
     for run_id in store.run_ids(seed=HIDDEN, control="none"):  # as if they had never been trained
         for table in ("params", "tags", "metrics", "latest_metrics", "runs"):
             store.sql(f"DELETE FROM {table} WHERE run_uuid = ?", run_id)
@@ -144,7 +144,7 @@ def test_a_control_of_a_seed_that_the_method_never_had_is_told(store, audit):
     assert outcome == "unknown" and "seed 3 of frozen, complete" in evidence
 
 
-def test_a_run_that_broke_off_is_told_and_no_violation(store, audit):
+def test_a_run_that_broke_off_is_reported_and_no_violation(store, audit):
     two_seeds(store)
     for run_id in store.run_ids(seed=HIDDEN):
         store.set_tag(run_id, "fa.status", "failed")

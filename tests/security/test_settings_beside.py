@@ -32,18 +32,20 @@ def test_a_seed_that_hides_behind_a_learning_rate_is_a_violation(store):
     (other,) = report.choice.beside
     assert (other.spec.seed, other.finished, other.run_id) == (4, True, store.run_id(seed=4))
     outcome, evidence = answer(report)
-    line = "also tried with learning_rate 0.0010000001 instead of 0.001: seed 4 of dfa, complete"
+    line = "the method was also trained with learning_rate 0.0010000001 instead of 0.001: seed 4 of dfa, complete"
     assert outcome == "violated" and line in evidence
     assert "Similar settings" in page and "learning_rate 0.0010000001 instead of 0.001" in page
     assert "similar setting (numbers within 1 %): seed 4 of dfa" in output
-    assert answer(report, "fa")[0] == "avoided"  # nothing was tried beside fa
+    assert answer(report, "fa")[0] == "avoided"  # nothing was tried close to fa
 
 
-def test_the_same_seed_beside_is_mentioned_and_no_violation(store):
+def test_the_same_seed_in_a_close_setting_is_mentioned_and_no_violation(store):
     train("--method", "dfa", "--seed", "1", recipe="learning_rate=0.001005")
     report, _, _ = run_audit(store)
     outcome, evidence = answer(report)
-    assert outcome == "unknown" and "also tried with learning_rate 0.001005 instead of 0.001: seed 1 of dfa" in evidence
+    assert (
+        outcome == "unknown" and "also trained with learning_rate 0.001005 instead of 0.001: seed 1 of dfa" in evidence
+    )
 
 
 def test_a_setting_that_is_judged_in_the_same_report_is_shown_too(store):
@@ -55,7 +57,7 @@ def test_a_setting_that_is_judged_in_the_same_report_is_shown_too(store):
 
 
 @pytest.mark.parametrize("arguments", [("--penalty", "0.01"), ("--epochs", "5"), ()])
-def test_another_setting_is_not_beside(store, arguments):
+def test_another_setting_is_not_close(store, arguments):
     train("--method", "dfa", "--seed", "4", *arguments, recipe="" if arguments else "learning_rate=0.00102")
     report, page, _ = run_audit(store)
     assert report.choice.beside == () and "Similar settings" not in page and answer(report)[0] == "avoided"
@@ -65,14 +67,14 @@ def rate(value, **changes):
     return {"recipe": Recipe(learning_rate=value), **changes}
 
 
-BESIDE = [
+CLOSE = [
     (rate(1e-3), rate(1.0000001e-3, seed=7)),
     ({"epochs": 100}, {"epochs": 101}),
     ({"penalty": 0.01}, {"penalty": 0.0101}),
     ({"method_options": {"sigma": 0.3}}, {"method_options": {"sigma": 0.302}}),
     ({"recipe": Recipe(batch_size=128, weight_decay=0.01)}, {"recipe": Recipe(batch_size=129, weight_decay=0.0101)}),
 ]
-NOT_BESIDE = [
+NOT_CLOSE = [
     ({}, {"seed": 7}),
     ({"epochs": 3}, {"epochs": 4}),
     ({"penalty": 0.0}, {"penalty": 1e-12}),
@@ -84,13 +86,13 @@ NOT_BESIDE = [
 ]
 
 
-@pytest.mark.parametrize(("one", "other"), BESIDE)
-def test_numbers_within_one_per_cent_are_beside(one, other):
+@pytest.mark.parametrize(("one", "other"), CLOSE)
+def test_numbers_within_one_per_cent_are_close(one, other):
     first, second = spec(**one), spec(**other)
     assert differing_numbers(first, second) and differing_numbers(second, first) and skeleton(first) == skeleton(second)
 
 
-@pytest.mark.parametrize(("one", "other"), NOT_BESIDE)
+@pytest.mark.parametrize(("one", "other"), NOT_CLOSE)
 def test_what_differs_by_more_or_in_no_number_is_not(one, other):
     assert not differing_numbers(spec(**one), spec(**other)) and not differing_numbers(spec(**other), spec(**one))
 

@@ -1,4 +1,4 @@
-"""Attacks on the database: what it says of a run is an index, and the sealed files are what counts."""
+"""Attacks on the database: what it records about a run is an index, and the sealed files are what counts."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ def excluded(report, run_id):
     return one
 
 
-def caught(report, run_id, *words):
+def caught(report, run_id, *text):
     """The run is not judged for its integrity, with these words in the reason."""
     one = excluded(report, run_id)
     assert one.kind == "integrity" and one.integrity.state == "mismatch"
-    for word in words:
+    for word in text:
         assert word in one.reason, one.reason
     assert run_id not in {run.record.run_id for run in report.runs}
 
 
 @pytest.fixture
 def stopped(store):
-    """Three bp runs that a rule ended before their last epoch, in a study of their own."""
+    """Three bp runs that a rule ended before their last epoch, in a separate study."""
     text = STUDY.replace('"tiny"', '"short"', 1).replace('["bp", "fa", "dfa"]', '["bp"]')
     text = text.replace("epochs = 4", "epochs = 5")
     (store.folder / "short").mkdir()
@@ -105,8 +105,8 @@ def test_an_earlier_point_edited_is_named_by_verify_with_its_epoch(store):
     result = call("verify", "--study", "tiny", "--json")
     (found,) = [one for one in json.loads(result.stdout) if one["integrity"]["state"] != "verified"]
     assert result.exit_code == 3 and found["run_id"] == run_id
-    words = " ".join(found["integrity"]["details"])
-    assert "metric h_L at epoch 2 is 1000000000.0" in words and "metric g_L at epoch 1 is nothing" in words
+    text = " ".join(found["integrity"]["details"])
+    assert "metric h_L at epoch 2 is 1000000000.0" in text and "metric g_L at epoch 1 is nothing" in text
 
 
 def test_parameters_edited(store, audit):
@@ -116,12 +116,12 @@ def test_parameters_edited(store, audit):
     store.sql("INSERT INTO params (key, value, run_uuid) VALUES ('cfg/penalty_too', '1', ?)", run_id)
     code, report = audit()
     assert code == 3
-    told = (
+    details = (
         "cfg/epochs is '30' in the store, but the recorded files contain '4'",
         "cfg/recipe/learning_rate is None",
         "cfg/penalty_too is '1'",
     )
-    caught(report, run_id, *told)
+    caught(report, run_id, *details)
 
 
 @pytest.mark.parametrize(

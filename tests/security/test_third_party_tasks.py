@@ -1,8 +1,9 @@
-"""A third-party task computes what a verdict is about: its runs are never proven, and it replaces nothing that a run records."""
+"""Third-party tasks: their runs get no PASS, and they replace nothing that a run records."""
 
 from __future__ import annotations
 
 import dataclasses
+import re
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -11,21 +12,23 @@ import torch
 from click.testing import CliRunner
 from torch import nn
 
+from fa_registry import architectures
 from fa_registry.architectures.base import Network
 from fa_registry.cli import main
 from fa_registry.errors import PluginError
 from fa_registry.protocol.evidence_rules import evidence
-from fa_registry.records import NETWORK_CHECK, TASK_CHECK, Check, Integrity, Reading
+from fa_registry.records import NETWORK_CHECK, TASK_CHECK, Check, Integrity
 from fa_registry.tasks import CATALOG, reported_metrics
+from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.training.measuring import measure, with_conventions
-from fa_registry.training.network_check import network_check, task_check
+from fa_registry.training.network_check import MOST_CUTS, cuts, network_check, task_check
 from fa_registry.training.run_setup import build_setup, build_setup_from_splits
 from fa_registry.training.specs import parse_spec
 from tests.builders import record
 from tests.helpers.plugins import installed_member
 from tests.helpers.tiny_tasks import CPU, tiny_task
 
-FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "third_party_task" / "smooth_labels" / "label_smoothing.py"
+FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "third_party_task" / "my_tasks" / "label_smoothing.py"
 DATA = """
 import dataclasses
 from fa_registry.datasets.digits import Digits
@@ -41,10 +44,13 @@ def run(*arguments: str):
     return CliRunner().invoke(main, list(arguments))
 
 
-LIAR = """
-    def evaluate(self, network, inputs, targets):
-        return {RETURNED}
+RETURNS = """
+    def {}(self, *given):
+        import torch
+        mean = torch.tensor(0.5)
+        return {}
 """
+FIELDS_OF_SMOOTH = ["--dataset", "smooth_digits", "--set", "architecture.d_hidden=16,architecture.num_blocks=2"]
 
 
 @pytest.fixture
@@ -75,9 +81,19 @@ def test_runs_of_an_honest_third_party_task_are_verified_and_at_most_warned(inst
     install()
     store = f"sqlite:///{tmp_path}/store.db"
     for control, method in (("none", "dfa"), ("frozen", "bp")):
-        fields = ["--dataset", "smooth_digits", "--set", "architecture.d_hidden=16,architecture.num_blocks=2"]
         trained = run(
-            "train", *fields, "--method", method, "--control", control, "--seed", "1", "--epochs", "1", "--store", store
+            "train",
+            *FIELDS_OF_SMOOTH,
+            "--method",
+            method,
+            "--control",
+            control,
+            "--seed",
+            "1",
+            "--epochs",
+            "1",
+            "--store",
+            store,
         )
         assert trained.exit_code == 0, trained.output
     audited = run(
@@ -86,19 +102,98 @@ def test_runs_of_an_honest_third_party_task_are_verified_and_at_most_warned(inst
     assert audited.exit_code == 0 and "integrity" not in audited.output, audited.output
     form = next((tmp_path / "out" / "forms").glob("dfa-*.md")).read_text(encoding="utf-8")
     assert "THIRD-PARTY TASK" in form and "verified" in form and "PASS" not in form
+    page = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    for package in ("label_smoothing", "smooth_digits"):
+        assert f"Code of another package was imported: {package} 1.0, SHA-256 of its files" in page
 
 
 @pytest.mark.parametrize(
-    ("returned", "problem"),
+    ("function", "returned", "problem"),
     [
-        ('{"accuracy": Reading(1.7)}', "expected an accuracy from 0 to 1"),
-        ('{"h_L": Reading(1.0)}', "only diagnostics measure: h_L"),
+        ("evaluate", "None", "expected a mapping from metric names to Readings, found None"),
+        ("evaluate", "[Reading(0.5)]", "expected a mapping from metric names to Readings, found a list"),
+        ("evaluate", "{'accuracy': 0.5}", "accuracy: expected a Reading, as Reading.of returns it, found a float"),
+        ("evaluate", "{'accuracy': None}", "accuracy: expected a Reading, as Reading.of returns it, found a NoneType"),
+        (
+            "evaluate",
+            "{'accuracy': Reading(mean)}",
+            "accuracy: expected a Python number, as in Reading.of, found a Tensor",
+        ),
+        ("evaluate", "{'accuracy': Reading(float('nan'))}", "raised ValueError: expected a finite number, found nan"),
+        ("evaluate", "{'accuracy': Reading(float('inf'))}", "raised ValueError: expected a finite number, found inf"),
+        ("evaluate", "{'mine': Reading(0.5)}", "expected the main metric 'accuracy' of the card, found mine"),
+        ("evaluate", "{}", "expected the main metric 'accuracy' of the card, found none"),
+        ("evaluate", "{0: Reading(0.5)}", "expected the name of a metric as text, found 0"),
+        ("evaluate", "{'accuracy': Reading(1.7)}", "accuracy: expected a value from 0 to 1, found 1.7"),
+        ("evaluate", "{'h_L': Reading(1.0)}", "expected no built-in metrics that only diagnostics measure, found h_L"),
+        ("train_metrics", "None", "expected a mapping from metric names to Readings, found None"),
+        (
+            "train_metrics",
+            "{'accuracy_train': Reading(-0.1)}",
+            "accuracy_train: expected a value from 0 to 1, found -0.1",
+        ),
+        (
+            "train_metrics",
+            "{'accuracy_train': Reading(1.2)}",
+            "accuracy_train: expected a value from 0 to 1, found 1.2",
+        ),
+        ("train_metrics", "{'accuracy_train': 0.5}", "accuracy_train: expected a Reading"),
     ],
 )
-def test_a_task_reports_neither_an_impossible_accuracy_nor_metrics_of_diagnostics(install, returned, problem):
-    install(LIAR.replace("RETURNED", returned).replace("{{", "{").replace("}}", "}"))
-    with pytest.raises(PluginError, match=problem):
-        measure(smooth_setup())
+def test_a_wrong_result_of_a_task_is_one_sentence(install, function, returned, problem):
+    install(RETURNS.format(function, returned))
+    with pytest.raises(PluginError, match=re.escape(f"task 'label_smoothing': {function}")) as raised:
+        reported_metrics(CATALOG.get("label_smoothing"), function)
+    assert problem in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("function", "returned", "absent"),
+    [
+        ("evaluate", "None", "accuracy/test"),
+        ("evaluate", "{'accuracy': Reading(float('nan'))}", "accuracy/test"),
+        ("train_metrics", "{'accuracy_train': Reading(1.2)}", "accuracy/train"),
+    ],
+)
+def test_a_training_ends_at_a_wrong_result_and_records_none(install, tmp_path, function, returned, absent):
+    install(RETURNS.format(function, returned))
+    store = f"sqlite:///{tmp_path}/store.db"
+    trained = run("train", *FIELDS_OF_SMOOTH, "--method", "dfa", "--seed", "1", "--epochs", "1", "--store", store)
+    assert trained.exit_code == 2 and "Traceback" not in trained.output, trained.output
+    assert trained.output.count(f"task 'label_smoothing': {function}") == 1, trained.output
+    assert not [one.run_id for one in MlflowTracker(store).search({}) if absent in one.metrics]
+
+
+def test_a_wrong_result_that_only_an_audit_meets_excludes_the_run(install, tmp_path):
+    """The task returns None if a variable of the environment is set, as it is for the audit."""
+    condition = "__import__('os').environ.get('WRONG_RESULT')"
+    install(
+        "\n    def evaluate(self, *given):\n        honest = super().evaluate(*given)\n"
+        f"        return None if {condition} else honest\n"
+    )
+    store = f"sqlite:///{tmp_path}/store.db"
+    trained = run("train", *FIELDS_OF_SMOOTH, "--method", "dfa", "--seed", "1", "--epochs", "1", "--store", store)
+    assert trained.exit_code == 0, trained.output
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WRONG_RESULT", "1")
+        audited = run("audit", "--experiment", "fa_registry", "--store", store, "--out", str(tmp_path / "out"))
+    assert audited.exit_code != 0 and "Traceback" not in audited.output
+    assert "task 'label_smoothing': evaluate: expected a mapping" in audited.output, audited.output
+
+
+def test_a_task_must_not_have_the_name_of_another_task_on_its_card(tmp_path):
+    """A card named `classification` would pass for the built-in task, so the rule `task` would not apply."""
+    source = "import dataclasses\nfrom fa_registry.tasks.classification import Classification\n"
+    source += "PLUGIN = type('Disguised', (Classification,), {})()\n"
+    problem = "'label_smoothing': expected this name on its card, found 'classification'"
+    with installed_member(tmp_path, "tasks", "label_smoothing", source), pytest.raises(PluginError, match=problem):
+        smooth_setup()
+
+
+@pytest.mark.parametrize("headline", ["mine", "h_L"])
+def test_a_card_with_another_main_metric_than_accuracy_or_token_loss_is_refused(headline):
+    with pytest.raises(PluginError, match=f"headline: expected accuracy or token_loss, found '{headline}'"):
+        dataclasses.replace(CATALOG.get("classification").card, headline=headline)
 
 
 def test_an_error_that_is_not_the_gradient_of_the_loss_is_refused_before_training(install):
@@ -128,57 +223,76 @@ def test_the_check_of_a_third_party_task_is_a_warning_by_every_edition(install):
     assert (finding.outcome, finding.state) == ("warn", "THIRD-PARTY TASK")
 
 
-def test_built_in_tasks_report_their_metrics():
-    task = CATALOG.get("token_prediction")
-    assert reported_metrics(task, {"token_loss": Reading(3.0)}) == {"token_loss": Reading(3.0)}
-    with pytest.raises(PluginError, match="gamma_deep_mean"):
-        reported_metrics(task, {"gamma_deep_mean": Reading(1.0)})
-
-
 FIELDS = {"dataset": "markov_text", "seed": 1, "epochs": 1}
 SMALL = {"d_hidden": 8, "num_blocks": 1, "heads": 2}
 
 
 class Mixing(nn.Module):
-    """A block that adds the mean over an axis: 0 are other sequences, 1 are all positions, 2 looks one token ahead, late."""
+    """A block that adds its own token, a mean over sequences or positions, or the next token."""
 
-    def __init__(self, axis: int | None):
+    def __init__(self, seen: str):
         super().__init__()
-        self.axis, self.weight = axis, nn.Parameter(torch.eye(8))
+        self.seen, self.weight = seen, nn.Parameter(torch.eye(8))
 
     def forward(self, tokens):
-        if self.axis == 2:
-            ahead = torch.cat([tokens[:, 1:], tokens[:, -1:]], dim=1)
-            return ahead * (torch.arange(tokens.shape[1]) > tokens.shape[1] // 2)[:, None] @ self.weight.T
-        mixed = tokens if self.axis is None else tokens.mean(dim=self.axis, keepdim=True).expand_as(tokens) * 8
+        ahead = torch.cat([tokens[:, 1:], tokens[:, -1:]], dim=1)
+        position = torch.arange(tokens.shape[1])[:, None]
+        mixed = {
+            "own": tokens,
+            "sequences": tokens.mean(dim=0, keepdim=True).expand_as(tokens) * 8,
+            "positions": tokens.mean(dim=1, keepdim=True).expand_as(tokens) * 8,
+            "ahead, late": ahead * (position > tokens.shape[1] // 2),
+            "ahead, at position 9": ahead * (position == 9),
+            "ahead, in feature 0": ahead * (torch.arange(8) == 0),
+        }[self.seen]
         return mixed @ self.weight.T
 
 
+LATER = "if only later tokens of the sequence change"
+
+
+def token_check(monkeypatch, block: nn.Module) -> Check:
+    """Return the check of a third-party network with one block and a head that ignores feature 0."""
+    spec = parse_spec({**FIELDS, "method": "bp", "architecture": "causal_transformer", "architecture_options": SMALL})
+    setup = build_setup(spec, CPU)
+    torch.manual_seed(0)
+    network = Network(nn.Embedding(32, 8), [block], None, nn.Linear(8, 32))
+    nn.init.ones_(network.out_head.weight[:, :1])  # feature 0 changes all logits alike, and so no prediction
+    original = architectures.CATALOG.location("causal_transformer")
+    location = dataclasses.replace(original, package="elsewhere", version="1")
+    monkeypatch.setattr(architectures.CATALOG, "location", lambda name: location)
+    return network_check(dataclasses.replace(setup, network=network), measure(setup, moments=()))
+
+
 @pytest.mark.parametrize(
-    ("axis", "objection"),
+    ("seen", "objection"),
     [
-        (None, ""),
-        (1, "if only later tokens of the sequence change"),
-        (2, "if only later tokens of the sequence change"),
-        (0, "change in a batch of one sequence"),
+        ("own", ""),
+        ("ahead, in feature 0", ""),
+        ("positions", f"the predictions at 31 of 32 positions change {LATER}"),
+        ("ahead, late", f"the predictions at 14 of 32 positions change {LATER}, first at position 17"),
+        ("ahead, at position 9", f"the predictions at 1 of 32 positions change {LATER}, first at position 9"),
+        ("sequences", "change in a batch of one sequence"),
     ],
 )
-def test_a_token_network_must_not_depend_on_later_tokens_or_other_sequences(monkeypatch, axis, objection):
-    spec = parse_spec(
-        {"method": "bp", "architecture": "causal_transformer", "dataset": "markov_text", "seed": 1, "epochs": 1}
-    )
-    small = dataclasses.replace(
-        spec, architecture_options={**spec.architecture_options, "d_hidden": 8, "num_blocks": 1, "heads": 2}
-    )
-    setup = build_setup(small, CPU)
-    torch.manual_seed(0)
-    network = Network(nn.Embedding(32, 8), [Mixing(axis)], None, nn.Linear(8, 32))
-    from fa_registry import architectures
-
-    location = dataclasses.replace(
-        architectures.CATALOG.location("causal_transformer"), package="elsewhere", version="1"
-    )
-    monkeypatch.setattr(architectures.CATALOG, "location", lambda name: location)
-    check: Check = network_check(dataclasses.replace(setup, network=network), measure(setup, moments=()))
-    assert check.subject == NETWORK_CHECK and check.outcome == ("not possible" if objection else "agrees")
+def test_a_token_network_must_not_depend_on_later_tokens_or_other_sequences(monkeypatch, seen, objection):
+    check = token_check(monkeypatch, Mixing(seen))
+    assert check.subject == NETWORK_CHECK and check.outcome == ("not possible" if objection else "agrees"), check.detail
     assert objection in check.detail
+
+
+class Diverged(nn.Module):
+    def forward(self, tokens):
+        return tokens * torch.inf
+
+
+def test_a_diverged_token_network_is_not_accused(monkeypatch):
+    check = token_check(monkeypatch, Diverged())
+    assert check.outcome == "agrees" and "loss per token nan" in check.detail
+
+
+def test_all_positions_are_followed_by_a_cut_up_to_the_limit():
+    assert cuts(1).tolist() == [] and cuts(2).tolist() == [1]
+    assert cuts(64).tolist() == list(range(1, 64)) and cuts(MOST_CUTS + 1).tolist() == list(range(1, MOST_CUTS + 1))
+    longer = cuts(10 * MOST_CUTS)
+    assert len(longer.unique()) == MOST_CUTS and (longer[0], longer[-1]) == (1, 10 * MOST_CUTS - 1)

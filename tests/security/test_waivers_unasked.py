@@ -1,4 +1,4 @@
-"""A waivers.toml beside the store changes no verdict unless the command or the study names it."""
+"""A waivers.toml next to the store changes no verdict unless the command or the study names it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ author = "A. Author"
 date = 2026-01-01
 expiry = 9999-01-01
 """
-FIRES = ("--threshold", "D3=200")  # a margin of 200 pp: D3 fires whatever was trained
+FIRES = ("--threshold", "D3=200")  # a margin of 200 pp: D3 fires for every training
 UNUSED = "waivers.toml in the current folder is not used; to apply this file, add `--waivers waivers.toml`"
 
 
@@ -36,7 +36,7 @@ def outcomes(report):
     return {run.verdict.outcome for run in judged(report, control="none")}
 
 
-def test_a_file_that_nobody_named_changes_nothing(planted):
+def test_a_file_that_was_not_named_changes_nothing(planted):
     result, report = run_audit(planted)
     assert (result.exit_code, outcomes(report), report.waivers) == (1, {"fail"}, ())
     assert result.output.count(UNUSED) == 1

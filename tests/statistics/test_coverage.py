@@ -86,7 +86,7 @@ def test_one_stated_number_is_one_draw_and_no_control_of_every_seed(n, paired):
 
 @pytest.mark.parametrize(("n", "numbers"), [(2, 2), (3, 2), (3, 3), (5, 5), (10, 2), (10, 3)])
 def test_stated_numbers_are_a_sample_of_their_own(n, numbers):
-    """Fewer numbers than seeds: the last stands for all the rest, as an author does who has not run every control."""
+    """Fewer numbers than seeds: the last is used for all the rest, as an author does who has not run every control."""
     stated = draws(numbers, stream=10)
     pairs = zip(draws(n, shift=0.03, stream=9), ([*b, *b[-1:] * (n - numbers)] for b in stated), strict=True)
     found = coverage((stated_difference(a, b).interval for a, b in pairs), 0.03)
@@ -145,7 +145,7 @@ def test_a_true_difference_of_far_more_than_the_margin_is_seen():
     assert np.mean([tost(each, MEAN + 10 * STD, STD).outcome == "differs" for each in draws(5)]) > 0.99
 
 
-def test_nobody_beats_an_equal_more_than_one_time_in_twenty_and_pairing_finds_what_welch_cannot():
+def test_no_method_beats_an_equal_more_than_one_time_in_twenty_and_pairing_finds_what_welch_cannot():
     common = draws(5, std=5 * STD, stream=14, trials=1500)
     noise, other = draws(5, stream=15, trials=1500), draws(5, stream=16, trials=1500)
     a = [dict(enumerate(np.add(seed, each).tolist())) for seed, each in zip(common, noise, strict=True)]

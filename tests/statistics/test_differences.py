@@ -1,4 +1,4 @@
-"""Paired and Welch differences against scipy and by hand; who beats whom, and when nobody may say so."""
+"""Paired and Welch differences against scipy and by hand; which method beats which, and when no such statement is allowed."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def test_the_level_rises_with_the_looks_and_all_later_ones_err_as_often_as_the_f
 
 
 def false_clears(level, looks: int = 10, studies: int = 20_000) -> float:
-    """How often a margin that lies on the limit clears when a seed is added after every look until it does."""
+    """How often a margin on the limit clears when a seed is added after every interim analysis until it does."""
     margins = np.random.default_rng(15).normal(0.0, 1.0, (studies, 2 + looks))
     clears = np.zeros(studies, dtype=bool)
     for look in range(1, looks + 1):
@@ -132,7 +132,7 @@ def test_adding_seeds_until_it_clears_errs_in_8_of_100_studies_and_with_the_look
 @pytest.mark.parametrize(("distance", "std"), [(1.5, 2.3), (2.5, 6.4), (1.0, 0.8), (5.0, 0.1)])
 def test_a_planned_study_is_decided_four_times_in_five_and_one_seed_less_is_not(distance, std):
     def decided(n):
-        """Simulated: the share of studies of n seeds whose interval lies wholly above the limit at 0."""
+        """Simulated: the share of studies of n seeds whose interval is wholly above the limit at 0."""
         sample = np.random.default_rng(n).normal(distance, std, (40_000, n))
         half = special.stdtrit(n - 1, 0.975) * sample.std(axis=1, ddof=1) / math.sqrt(n)
         return (sample.mean(axis=1) - half > 0).mean()

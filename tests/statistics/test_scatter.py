@@ -11,7 +11,7 @@ from fa_registry.statistics import far_value, scatter_text
 
 
 def with_statistic(n: int, g: float) -> list[float]:
-    """n values whose last lies g standard deviations (ddof 1) above their mean; the others are −a and +a by turns.
+    """n values whose last is g standard deviations (ddof 1) above their mean; the others are −a and +a by turns.
 
     With S = (n − 1)·a² + m²·n/(n − 1), where the last is m above the mean of the others: g = m·(n − 1)/n / √(S/(n − 1)).
     """
@@ -51,14 +51,14 @@ def test_too_few_or_equal_values_have_none_that_is_far(values):
     assert far_value(values, 0.05, 0.0) is None if values else True
 
 
-def test_few_seeds_cannot_show_how_they_scatter_and_the_words_say_so():
+def test_few_seeds_cannot_show_how_they_scatter_and_the_text_states_it():
     assert scatter_text([1.0]) == ""
-    words = scatter_text([1.0, 2.0, 3.5])
+    text = scatter_text([1.0, 2.0, 3.5])
     assert (
-        "normally distributed; 3 seeds are too few to test this" in words
-        and "95 %" in words
-        and "84 %" in words
-        and "48 %" in words
+        "normally distributed; 3 seeds are too few to test this" in text
+        and "95 %" in text
+        and "84 %" in text
+        and "48 %" in text
     )
 
 

@@ -28,7 +28,7 @@ SEEDED = ("kills", "flips", "faults", "malformed")  # the order of races is the 
 
 
 def main(arguments: list[str]) -> int:
-    """Every kind in a process of its own; 1 where one of them has lost something or crashed."""
+    """Every kind in a separate process; 1 where one of them has lost something or crashed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=random.randrange(2**32), help="the same again")
     parser.add_argument("--share", type=float, default=1.0, help="of the usual numbers")

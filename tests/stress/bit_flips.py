@@ -1,8 +1,8 @@
-"""Flipped bits: one in a file of every kind that a store hands out or reads back; each must be found, and said in a sentence.
+"""Flipped bits: one in a file of every kind that a store hands out or reads back; each must be found, and reported in a sentence.
 
     python -m tests.stress.bit_flips --flips 1000
 
-The bits of the database itself are no part of it: what it says is held against the sealed files by every audit.
+The bits of the database itself are no part of it: every audit compares it with the files of the manifest.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TRUSTED = RemeasureOptions(trust_logged=True, device="cpu")  # every file is loo
 
 @dataclass
 class Tally:
-    """Of one kind of file: flips, those nobody saw, those that ended in no sentence of ours."""
+    """Of one kind of file: flips, undetected flips, and flips that ended without a message of the package."""
 
     tried: int = 0
     lost: int = 0
@@ -124,7 +124,7 @@ def main() -> None:
     asked.add_argument("--flips", type=int, default=1000)
     asked.add_argument("--seed", type=int, default=random.randrange(2**32))
     options = asked.parse_args()
-    logging.disable()  # a damaged file is said each time
+    logging.disable()  # a damaged file is reported each time
     print(f"seed {options.seed}")
     with tempfile.TemporaryDirectory() as folder:
         judged_study(Path(folder))

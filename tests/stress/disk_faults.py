@@ -1,9 +1,9 @@
-"""The n-th write of a verb fails, n random: it ends with a sentence, loses nothing, and repeated ends as if nothing had been.
+"""The n-th write of a command fails, n random: it ends with a sentence, loses nothing, and repeated ends as if nothing had been.
 
     python -m tests.stress.disk_faults [--faults 100] [--seed 1]
 
 What fails is a file that is opened to be written, moved, made or brought to the disk, or a statement of the database, with
-ENOSPC, EIO or EACCES. One line a verb: tried, lost, crashed.
+ENOSPC, EIO or EACCES. One line per command: tried, lost, crashed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ TINY = ("--device", "cpu", "--set", "architecture.d_hidden=16", "--set", "archit
 
 
 @dataclass(frozen=True)
-class Verb:
+class Command:
     """A call of the command line, and what is to be the same of a store in which it ended, however often it was begun."""
 
     call: Callable[[Judged], tuple[str, ...]]
@@ -77,11 +77,11 @@ def _versions(judged: Judged) -> set[str]:
     }
 
 
-VERBS = {
-    "train": Verb(lambda j: ("train", "--method", "bp", "--seed", "7", "--epochs", "1", *TINY), _weights),
-    "audit": Verb(lambda j: ("audit", *STUDY, "--jobs", "1", "--exit-zero", "--out", "out"), _verdicts),
-    "report": Verb(lambda j: ("report", "--study", "tiny", "--out", "again"), _pages),
-    "promote": Verb(lambda j: ("promote", j.run().run_id, "--edition", "2026-11", "--alias", "best"), _versions),
+COMMANDS = {
+    "train": Command(lambda j: ("train", "--method", "bp", "--seed", "7", "--epochs", "1", *TINY), _weights),
+    "audit": Command(lambda j: ("audit", *STUDY, "--jobs", "1", "--exit-zero", "--out", "out"), _verdicts),
+    "report": Command(lambda j: ("report", "--study", "tiny", "--out", "again"), _pages),
+    "promote": Command(lambda j: ("promote", j.run().run_id, "--edition", "2026-11", "--alias", "best"), _versions),
 }
 
 
@@ -142,33 +142,33 @@ def _writes(name: str, given: tuple[Any, ...], named: dict[str, Any]) -> bool:
     return bool(how & (os.O_WRONLY | os.O_RDWR)) if isinstance(how, int) else bool(set(how) & set("wax+"))
 
 
-def called(verb: Verb, judged: Judged, failing: Failing) -> Result:
+def called(command: Command, judged: Judged, failing: Failing) -> Result:
     with failing.inside():
-        return CliRunner().invoke(command_line, verb.call(judged))
+        return CliRunner().invoke(command_line, command.call(judged))
 
 
-def undisturbed(verb: Verb, store: Path, folder: Path) -> tuple[int, Any]:
-    """How many writes the verb makes, and what comes of it."""
+def undisturbed(command: Command, store: Path, folder: Path) -> tuple[int, Any]:
+    """How many writes the command makes, and its result."""
     judged, counting = _copy(store, folder), Failing()
     with working_in(folder):
-        result = called(verb, judged, counting)
+        result = called(command, judged, counting)
         assert result.exit_code == 0, (result.output, result.exception)
-        return counting.count, verb.outcome(judged)
+        return counting.count, command.outcome(judged)
 
 
-def tried(verb: Verb, store: Path, folder: Path, failing: Failing, expected: Any) -> tuple[str, str]:
+def tried(command: Command, store: Path, folder: Path, failing: Failing, expected: Any) -> tuple[str, str]:
     """What was lost and what crashed by one fault; empty where nothing was."""
     judged = _copy(store, folder)
     with working_in(folder):
-        result = called(verb, judged, failing)
+        result = called(command, judged, failing)
         sentence = "Traceback" not in result.output and isinstance(result.exception, (SystemExit, type(None)))
-        said = result.exit_code in (0, 1, 2, 3) and sentence
-        again = called(verb, judged, Failing())
-        lost = again.exit_code or verb.outcome(judged) != expected
+        is_reported = result.exit_code in (0, 1, 2, 3) and sentence
+        again = called(command, judged, Failing())
+        lost = again.exit_code or command.outcome(judged) != expected
         where = f"{failing.what}, {errno.errorcode[failing.number]}"
         return (
             f"{where}: {again.output}" if lost else "",
-            "" if said else f"{where}: {result.output} {result.exception!r}",
+            "" if is_reported else f"{where}: {result.output} {result.exception!r}",
         )
 
 
@@ -178,14 +178,14 @@ def _copy(store: Path, folder: Path) -> Judged:
 
 
 def faults(name: str, store: Path, draw: random.Random, count: int) -> tuple[list[str], list[str]]:
-    """What was lost and what crashed in `count` calls of a verb, each with one random write that failed."""
-    verb, lost, crashed = VERBS[name], [], []
+    """What was lost and what crashed in `count` calls of a command, each with one random write that failed."""
+    command, lost, crashed = COMMANDS[name], [], []
     with tempfile.TemporaryDirectory(prefix="fa_registry-faults-") as place:
-        writes, expected = undisturbed(verb, store, Path(place) / "undisturbed")
+        writes, expected = undisturbed(command, store, Path(place) / "undisturbed")
         for index in range(count):
             failing = Failing(draw.randint(1, writes), draw.choice(list(ERRORS)))
-            told = tried(verb, store, Path(place) / str(index), failing, expected)
-            for texts, text in zip((lost, crashed), told, strict=True):
+            outcome = tried(command, store, Path(place) / str(index), failing, expected)
+            for texts, text in zip((lost, crashed), outcome, strict=True):
                 texts += [text] if text else []
     return lost, crashed
 
@@ -194,10 +194,10 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--faults", type=int, default=100, help="in all verbs together")
     parser.add_argument("--seed", type=int, default=random.randrange(2**32))
-    parser.add_argument("--verb", choices=VERBS, default="", help="one alone")
+    parser.add_argument("--verb", choices=COMMANDS, default="", help="one alone")
     asked = parser.parse_args(arguments)
     draw, broken = random.Random(asked.seed), False
-    names = [asked.verb] if asked.verb else list(VERBS)
+    names = [asked.verb] if asked.verb else list(COMMANDS)
     with tempfile.TemporaryDirectory(prefix="fa_registry-faults-") as folder:
         judged_study(Path(folder))
         for name in names:

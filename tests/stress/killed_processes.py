@@ -1,9 +1,9 @@
-"""Kills at random points: of the verb's process, of one of its workers, of all; then the same verb once more, and a look.
+"""Kills at random points: of the command's process, of one of its workers, of all; then the same command once more, and a check.
 
     python -m tests.stress.killed_processes --kills 50
 
-Nothing may be lost, say RUNNING or lie about afterwards, and every sealed file, verdict, page and model must be, to the last bit,
-what it is where nobody was killed. Each verb is forked from this process, which has imported everything and opened no store.
+Nothing may be lost, marked RUNNING or left on disk afterwards. Every sealed file, verdict, page and model must be, bit by bit,
+what it is where no process was killed. Each command is forked from this process, which has imported everything and opened no store.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ CACHE = "torchinductor_"  # torch keeps it there for all later processes
 TARGETS = ("parent", "worker", "all")
 TRAIN = "train --method dfa --seed 7 --epochs 4 --checkpoint-every 2 --device cpu"
 SMALL = ["--set", "architecture.d_hidden=16", "--set", "architecture.num_blocks=2"]
-VERBS = {  # what is killed → its arguments, and whether it begins in an empty store
+COMMANDS = {  # what is killed → its arguments, and whether it begins in an empty store
     "train": ([*TRAIN.split(), *SMALL], True),
     "study": (["study", "tiny/study.toml", "--jobs", "2", "--epochs", "3", "--device", "cpu"], True),
     "audit": (
@@ -58,7 +58,7 @@ VERBS = {  # what is killed → its arguments, and whether it begins in an empty
 
 @dataclass
 class Tally:
-    """Of one verb: kills, runs that were lost, runs that say RUNNING, files and processes left behind, files that differ."""
+    """Of one command: kills, runs that were lost, runs that say RUNNING, files and processes left behind, files that differ."""
 
     tried: int = 0
     lost: int = 0
@@ -68,7 +68,7 @@ class Tally:
 
 
 def forked(work: Callable[[], Any]) -> Any:
-    """What `work()` gave in a process of its own: what it opens is not open here, where the next one is forked."""
+    """What `work()` returned in a separate process: what it opens is not open here, where the next one is forked."""
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -87,30 +87,30 @@ def forked(work: Callable[[], Any]) -> Any:
     return json.loads(text)
 
 
-def begin(verb: str, folder: Path) -> int:
-    """Start a verb in `folder`, the leader of a group of its own; its pid."""
+def begin(command: str, folder: Path) -> int:
+    """Start a command in `folder`, the leader of its own process group; its pid."""
     pid = os.fork()
     if pid == 0:
         code = 70
         try:
             os.setsid()
-            code = run(verb, folder)
+            code = run(command, folder)
             atexit._run_exitfuncs()  # what a process that is not forked does at its end
         finally:
             os._exit(code)
     return pid
 
 
-def run(verb: str, folder: Path) -> int:
-    """The verb in this process, its temporary files below `folder`; its exit code."""
+def run(command: str, folder: Path) -> int:
+    """The command in this process, its temporary files below `folder`; its exit code."""
     enter(folder)
-    arguments = VERBS[verb][0]
+    arguments = COMMANDS[command][0]
     if "RUN" in arguments:
         (judged,) = MlflowTracker().search({schema.TAG_KIND: "run", schema.TAG_METHOD: "dfa"})
         arguments = [judged.run_id if word == "RUN" else word for word in arguments]
     result = CliRunner().invoke(fa_registry, arguments)
     if result.exception and not isinstance(result.exception, SystemExit):
-        print(f"{verb}: {result.exception!r}", file=sys.stderr)
+        print(f"{command}: {result.exception!r}", file=sys.stderr)
     return result.exit_code
 
 
@@ -179,11 +179,11 @@ class StressRun:
 
     def __init__(self, place: Path, judged: Path, seed: int):
         self.place, self.judged, self.draw = place, judged, random.Random(seed)
-        self.known: dict[str, tuple[float, dict[str, Any]]] = {}  # verb → seconds and outcome of an undisturbed one
+        self.known: dict[str, tuple[float, dict[str, Any]]] = {}  # command → seconds and outcome of an undisturbed one
 
-    def fresh(self, name: str, verb: str) -> Path:
+    def fresh(self, name: str, command: str) -> Path:
         folder = self.place / name
-        if VERBS[verb][1]:
+        if COMMANDS[command][1]:
             shutil.copytree(self.judged / "tiny", folder / "tiny")
             store = f"sqlite:///{folder / 'mlflow.db'}"
             forked(lambda: MlflowTracker(store, experiment_id="0") and None)
@@ -191,28 +191,28 @@ class StressRun:
             copy_store(self.judged, folder)
         return folder
 
-    def undisturbed(self, verb: str) -> tuple[float, dict[str, Any]]:
-        if verb not in self.known:
-            folder = self.fresh(f"{verb}-whole", verb)
+    def undisturbed(self, command: str) -> tuple[float, dict[str, Any]]:
+        if command not in self.known:
+            folder = self.fresh(f"{command}-whole", command)
             began = time.monotonic()
-            _, status = os.waitpid(begin(verb, folder), 0)
-            assert status == 0, f"{verb} ends with {status} although nobody killed it"
-            self.known[verb] = time.monotonic() - began, forked(lambda: look(folder))
-        return self.known[verb]
+            _, status = os.waitpid(begin(command, folder), 0)
+            assert status == 0, f"{command} ends with {status} although it was not killed"
+            self.known[command] = time.monotonic() - began, forked(lambda: look(folder))
+        return self.known[command]
 
-    def once(self, verb: str, number: int, tally: Tally) -> None:
-        """Kill the verb once, have it run again, and count what is not as it should be."""
-        seconds, whole = self.undisturbed(verb)
+    def once(self, command: str, number: int, tally: Tally) -> None:
+        """Kill the command once, have it run again, and count what is not as it should be."""
+        seconds, whole = self.undisturbed(command)
         target, after = self.draw.choice(TARGETS), self.draw.uniform(0, seconds)
-        folder = self.fresh(f"{verb}-{number}", verb)
-        pid = begin(verb, folder)
+        folder = self.fresh(f"{command}-{number}", command)
+        pid = begin(command, folder)
         time.sleep(after)
         kill(pid, target, self.draw)
         os.waitpid(pid, 0)
         deadline = time.monotonic() + GRACE
         while (orphans := group(pid)) and time.monotonic() < deadline:
             time.sleep(0.1)
-        code = forked(lambda: run(verb, folder))
+        code = forked(lambda: run(command, folder))
         found = forked(lambda: look(folder))
         differing = {
             name for name in whole["same"] | found["same"] if whole["same"].get(name) != found["same"].get(name)
@@ -223,8 +223,8 @@ class StressRun:
         tally.left += len(found["left"]) - len(whole["left"]) + len(orphans)
         tally.differing += len(differing) + len(found["mismatches"])
         if code or found["running"] or found["left"] != whole["left"] or orphans or differing or found["mismatches"]:
-            told = {**found, "same": sorted(differing), "code": code, "orphans": orphans}
-            print(f"{verb}, {target} killed after {after:.2f} of {seconds:.2f} s: {json.dumps(told)}")
+            report = {**found, "same": sorted(differing), "code": code, "orphans": orphans}
+            print(f"{command}, {target} killed after {after:.2f} of {seconds:.2f} s: {json.dumps(report)}")
         shutil.rmtree(folder)
 
 
@@ -232,12 +232,12 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     asked.add_argument("--kills", type=int, default=50)
     asked.add_argument("--seed", type=int, default=random.randrange(2**32))
-    asked.add_argument("--verbs", default=",".join(VERBS))
+    asked.add_argument("--verbs", default=",".join(COMMANDS))
     asked.add_argument("--judged", type=Path, default=None, help="a store that was trained and audited [one is made]")
     options = asked.parse_args()
     print(f"seed {options.seed}", flush=True)
-    verbs = options.verbs.split(",")
-    tallies = {verb: Tally() for verb in verbs}
+    commands = options.verbs.split(",")
+    tallies = {command: Tally() for command in commands}
     place = Path(tempfile.mkdtemp())  # a TemporaryDirectory would go with the first fork that ends
     try:
         judged = options.judged or place / "judged"
@@ -245,11 +245,11 @@ def main() -> None:
             forked(lambda: judged_study(judged))
         stress_run = StressRun(place, judged, options.seed)
         for number in range(options.kills):
-            stress_run.once(verbs[number % len(verbs)], number, tallies[verbs[number % len(verbs)]])
+            stress_run.once(commands[number % len(commands)], number, tallies[commands[number % len(commands)]])
     finally:
         shutil.rmtree(place)
-    for verb, tally in tallies.items():
-        print(f"{verb}: " + ", ".join(f"{field.name} {getattr(tally, field.name)}" for field in fields(tally)))
+    for command, tally in tallies.items():
+        print(f"{command}: " + ", ".join(f"{field.name} {getattr(tally, field.name)}" for field in fields(tally)))
     raise SystemExit(any(tally.lost or tally.running or tally.left or tally.differing for tally in tallies.values()))
 
 

@@ -145,7 +145,7 @@ def other_value(value: Any, draw: random.Random) -> Any:
 
 
 def check_page(path: Path) -> None:
-    """AssertionError where a page, or a file beside it, holds what a reader does not see, or what a browser runs."""
+    """AssertionError where a page, or a file next to it, contains what a reader does not see, or what a browser runs."""
     if path.suffix in SEEN:
         text = path.read_text(encoding="utf-8")
         hidden = {sign for sign in text if unicodedata.category(sign) in CATEGORIES} - set("\n\r\t")
@@ -285,7 +285,7 @@ class Torture:
         def read() -> Any:
             try:
                 return named_tensors(read_foreign(path))
-            except ValueError as error:  # how it tells its caller, who names the field
+            except ValueError as error:  # how it reports to its caller, which names the field
                 raise RegistryError(str(error)) from error
 
         return read
@@ -347,7 +347,7 @@ def stress(folder: Path, inputs: int, seed: int) -> dict[str, Tally]:
 
 
 def stressed(inputs: int, seed: int) -> dict[str, Tally]:
-    """As `stress`, in a folder and a process of its own."""
+    """As `stress`, in a separate folder and process."""
     logging.disable()
     with tempfile.TemporaryDirectory() as folder:
         return stress(Path(folder), inputs, seed)

@@ -25,7 +25,7 @@ POINTS = [Point(f"loss/{kind}", float(step), step) for kind in ("train", "test")
 
 
 def write(store: str, name: str, runs: int, begin, errors) -> None:
-    """One writer: opens the store with all others, begins each run with them, and tells what went wrong, or ''."""
+    """One writer: opens the store with all others, begins each run with them, and reports what went wrong, or ''."""
     try:
         begin.wait(TOGETHER)
         tracker = MlflowTracker(store, EXPERIMENT)
@@ -53,12 +53,12 @@ def race(store: str, writers: int, runs: int) -> tuple[int, list[str]]:
     started = [context.Process(target=write, args=(store, name, runs, begin, errors)) for name in names]
     for process in started:
         process.start()
-    told = [errors.get(timeout=TOGETHER) for _ in started]
+    texts = [errors.get(timeout=TOGETHER) for _ in started]
     for process in started:
         process.join()
     kept = MlflowTracker(store, EXPERIMENT).search({"fa.status": "complete"}, EXPERIMENT)
     whole = [run for run in kept if run.state == "FINISHED" and len(run.metrics) == 2 and run.params]
-    return writers * runs - len(whole), [text for text in told if text]
+    return writers * runs - len(whole), [text for text in texts if text]
 
 
 def main(arguments: list[str]) -> int:

@@ -51,13 +51,13 @@ PAUSE = 3.0  # seconds between two lives of the server, and of its life while th
 
 
 def study(folder: Path, store: str) -> subprocess.Popen[str]:
-    """The study at work in a process of its own, two runs at a time."""
+    """The study at work in a separate process, two runs at a time."""
     (folder / "absence").mkdir(exist_ok=True)
     (folder / "absence" / "study.toml").write_text(STUDY, encoding="utf-8")
-    verb = ["study", "absence", "--jobs", "2", "--device", "cpu", "--store", store]
+    arguments = ["study", "absence", "--jobs", "2", "--device", "cpu", "--store", store]
     own = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
-        [sys.executable, "-m", "fa_registry", *verb], cwd=folder, env=own, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "fa_registry", *arguments], cwd=folder, env=own, stderr=subprocess.PIPE, text=True
     )
 
 
@@ -75,12 +75,12 @@ def absence(
         begun(store, training)
         while done < kills and training.poll() is None:
             time.sleep(PAUSE)
-            lives.close()  # the server is gone, whatever it was at
+            lives.close()  # the server is gone, in the middle of its work
             done += 1
             time.sleep(PAUSE)
             lives.enter_context(live())
-        said = training.communicate(timeout=SECONDS)[1]
-        once = "" if training.returncode == 0 else f"exit code {training.returncode}: {said}"
+        log = training.communicate(timeout=SECONDS)[1]
+        once = "" if training.returncode == 0 else f"exit code {training.returncode}: {log}"
         kept = MlflowTracker(store).search({"fa.kind": "run", "fa.status": "complete"})
         whole = {run.tags["fa.spec"] for run in kept if is_whole(store, run)}
         return done, RUNS - len(whole), once or twice(database)
@@ -109,7 +109,7 @@ def of_postgresql(folder: Path, kills: int) -> tuple[int, int, str]:
 
 
 def begun(store: str, training: subprocess.Popen[str]) -> None:
-    """Return when the first run is at work: a server that is away before that is told at once, and nothing is lost."""
+    """Return when the first run is at work: a server that is away before that is reported at once, and nothing is lost."""
     tracker = MlflowTracker(store)
     while training.poll() is None and not tracker.search({"fa.kind": "run"}):
         time.sleep(0.5)

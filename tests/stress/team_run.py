@@ -3,7 +3,7 @@
     python -m tests.stress.team_run [--epochs 3] [--seeds 42,123,456] [--workers 4] [--keep]
 
 PostgreSQL, an S3 store and an MLflow server with users begin; a user who is no admin trains, audits, renders, verifies and
-promotes through the server. One line a verb: what came of it, and seconds. Whatever ends this, ends all that it began.
+promotes through the server. One line per command: its result, and seconds. When this program ends, all that it began ends.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from tests.helpers.team_server import ADMIN, ROOT, Team, missing, team_server
 
 STUDY, USER, ALIAS = "digits", "ann", "champion"
 REPORT = "reports/audit.json"
-SECONDS = 1800  # until a verb that does not end never will
-SAID = 2000  # of the last characters of a verb that failed
+SECONDS = 1800  # after which a command counts as never ending
+MESSAGE_LENGTH = 2000  # of the last characters of a command that failed
 
 
 class Failed(Exception):
-    """A verb did not do what it should; the text says which, and what it said."""
+    """A command did not do what it should; the text says which, and what it printed."""
 
 
 class Colleague:
@@ -44,24 +44,26 @@ class Colleague:
             "OMP_NUM_THREADS": "1",
         }
 
-    def ask(self, verb: str, *arguments: str, expected: Sequence[int] = (0,)) -> dict:
-        """What a verb answers, as JSON; Failed for another exit code, and for a word on standard output that is none."""
-        return self.together(1, verb, *arguments, expected=expected)[0]
+    def ask(self, command_name: str, *arguments: str, expected: Sequence[int] = (0,)) -> dict:
+        """What a command answers, as JSON; Failed for another exit code, and for a word on standard output that is none."""
+        return self.together(1, command_name, *arguments, expected=expected)[0]
 
-    def together(self, count: int, verb: str, *arguments: str, expected: Sequence[int] = (0,)) -> list[dict]:
+    def together(self, count: int, command_name: str, *arguments: str, expected: Sequence[int] = (0,)) -> list[dict]:
         """The answers of as many processes of the same command, which start in the same moment."""
         with contextlib.ExitStack() as kept:
-            command = [sys.executable, "-m", "fa_registry", verb, *arguments, "--json"]
+            command = [sys.executable, "-m", "fa_registry", command_name, *arguments, "--json"]
             begun = [kept.enter_context(self._process(command)) for _ in range(count)]
             ends = [(process.communicate(timeout=SECONDS), process.returncode) for process in begun]
         answers = []
-        for (printed, said), code in ends:
+        for (printed, errors), code in ends:
             try:
                 answers.append(json.loads(printed))
             except ValueError as error:
-                raise Failed(f"{verb}: exit code {code}, no JSON: {printed[-SAID:]}{said[-SAID:]}") from error
+                raise Failed(
+                    f"{command_name}: exit code {code}, no JSON: {printed[-MESSAGE_LENGTH:]}{errors[-MESSAGE_LENGTH:]}"
+                ) from error
             if code not in expected:
-                raise Failed(f"{verb}: exit code {code}: {said[-SAID:]}")
+                raise Failed(f"{command_name}: exit code {code}: {errors[-MESSAGE_LENGTH:]}")
         return answers
 
     @contextlib.contextmanager
@@ -82,7 +84,7 @@ class Colleague:
 
 
 def trained_and_judged(colleague: Colleague, size: Sequence[str], workers: int) -> Iterator[str]:
-    """One line a verb. size: options that say how much of the study."""
+    """One line per command. size: options that say how much of the study."""
     ends = colleague.together(workers, "worker", STUDY, *size, "--jobs", "1", "--device", "cpu")
     trained = [run_id for end in ends for run_id in end["trained"]]
     held = {run_id for end in ends for run_id in (*end["trained"], *end["elsewhere"], *end["present"])}
@@ -107,7 +109,7 @@ def trained_and_judged(colleague: Colleague, size: Sequence[str], workers: int) 
     yield f"verify: {len(held)} runs as they were judged"
 
     best = next(run_id for run_id, outcome in judged.items() if outcome in ("pass", "warn"))
-    promoted = colleague.ask("promote", best, "--alias", ALIAS)
+    promoted = colleague.ask("promote", best)
     yield f"promote: {promoted['reference']}, {promoted['verdict']}"
 
 

@@ -1,4 +1,4 @@
-"""A Ray cluster of two nodes: processes and a node are killed while a study trains, and its runs are as if nobody had."""
+"""A Ray cluster of two nodes: processes and a node are killed while a study trains, and its runs are as in an undisturbed study."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def epoch(run: StoredRun) -> int:
 
 
 def kill_a_process(tracker: MlflowTracker, spared: set[str]) -> None:
-    """One whose second epoch is told, so that there is something to go on from, and whose specification was spared so far."""
+    """One whose second epoch is reported, so that there is a state to resume from, and whose specification was spared so far."""
     deadline = time.monotonic() + WAITS
     while time.monotonic() < deadline:
         for run in at_work(tracker):
@@ -121,15 +121,15 @@ def test_a_study_on_two_nodes_outlives_three_kills(tmp_path, monkeypatch):
                 cluster.remove_node(node, allow_graceful=False)
                 cluster.add_node(num_cpus=1)
                 kill_a_process(tracker, spared)
-                printed, said = training.communicate(timeout=WAITS)
+                printed, log = training.communicate(timeout=WAITS)
             with registry("audit", "--study", "study.toml", *where) as auditing:
                 report = json.loads(auditing.communicate(timeout=WAITS)[0])["report"]
         finally:
             cluster.shutdown()
         disturbed, states = weights(tracker), Counter(run.state for run in tracker.search({}))
-    told = json.loads(printed)
-    assert training.returncode == 0 and told["failed"] == {} and told["stopped"] == [], said
-    assert said.count("the job restarts in another process") >= 2 and said.count("resumed after epoch") >= 2, said
+    summary = json.loads(printed)
+    assert training.returncode == 0 and summary["failed"] == {} and summary["stopped"] == [], log
+    assert log.count("the job restarts in another process") >= 2 and log.count("resumed after epoch") >= 2, log
     assert len(disturbed) == SPECS and {len(digests) for digests in disturbed.values()} == {1}
     assert states["RUNNING"] == 0
     assert [run["record"]["integrity"]["state"] for run in report["runs"]] == ["verified"] * SPECS

@@ -30,8 +30,8 @@ def test_a_team_of_four_workers_then_its_backup_in_another_server(tmp_path):
     needed("rclone")
     with team_server() as team:
         user = team.add_user(USER)
-        verbs = [line.partition(":")[0] for line in trained_and_judged(Colleague(tmp_path, user), SIZE, workers=4)]
-        assert verbs == ["worker", "audit", "report", "verify", "promote"]
+        commands = [line.partition(":")[0] for line in trained_and_judged(Colleague(tmp_path, user), SIZE, workers=4)]
+        assert commands == ["worker", "audit", "report", "verify", "promote"]
         assert views(team, user), "the audit could write none: the server tells its version only to those it knows"
         shut_out_and_let_in(team, tmp_path)
         as_documented(["mkdir", "pg_dump", "rclone"], tmp_path, team)
@@ -58,7 +58,7 @@ def other_team(folder: Path, secrets: dict[str, str]) -> Iterator[Team]:
 
 
 def views(team: Team, user: dict[str, str]) -> list[str]:
-    """The views of MLflow's pages that stand in the registry's experiment."""
+    """The views of MLflow's pages that are in the registry's experiment."""
     known_as = user["MLFLOW_TRACKING_USERNAME"], user["MLFLOW_TRACKING_PASSWORD"]
     asked = f"{team.address}/api/2.0/mlflow/experiments/get-by-name?experiment_name=fa_registry"
     tags = requests.get(asked, auth=known_as, timeout=60).json()["experiment"]["tags"]
@@ -66,7 +66,7 @@ def views(team: Team, user: dict[str, str]) -> list[str]:
 
 
 def shut_out_and_let_in(team: Team, folder: Path) -> None:
-    """By the page's lines for users and permissions, as they stand there but for name, passwords and address."""
+    """By the page's lines for users and permissions, as written there except name, passwords and address."""
     lines = [line.strip() for line in PAGE.splitlines() if line.startswith("    curl -u admin")]
     make, shut_out, let_in = (
         line.replace('"ann"', '"bob"')
@@ -89,7 +89,7 @@ def shut_out_and_let_in(team: Team, folder: Path) -> None:
 
 
 def as_documented(names: list[str], folder: Path, team: Team) -> None:
-    """Call the page's next lines that begin with these programs, as they stand there."""
+    """Call the page's next lines that begin with these programs, as written there."""
     block = next(block for block in PAGE.split("\n\n") if f"    {names[1]} " in block)
     lines = [line.strip() for line in block.splitlines()]
     exports = [line for line in PAGE.splitlines() if line.startswith("    export RCLONE")]

@@ -1,4 +1,4 @@
-"""Workers that start together share a study: every specification is trained once, none twice, nobody is left RUNNING.
+"""Workers that start together share a study: every specification is trained once, none twice, no run is left RUNNING.
 
     python -m tests.stress.workers [--store URI] [--workers 4] [--specs 40] [--rounds 1]
 
@@ -37,15 +37,15 @@ architecture_options = {{ d_hidden = 8, num_blocks = 1 }}
 """
 
 
-def share(store: str, experiment: str, folder: Path, begin, told) -> None:
-    """One worker; tells how many runs it trained, and what it crashed of, or ''."""
+def share(store: str, experiment: str, folder: Path, begin, results) -> None:
+    """One worker; reports how many runs it trained, and the error that it crashed with, or ''."""
     try:
         os.chdir(folder)
         begin.wait(TOGETHER)
         result = work("shared", store=store, experiment=experiment, jobs=1, executor="side_by_side", device="cpu")
-        told.put((len(result.trained), "".join(result.failed.values())))
+        results.put((len(result.trained), "".join(result.failed.values())))
     except BaseException:
-        told.put((0, traceback.format_exc()))
+        results.put((0, traceback.format_exc()))
 
 
 def shared(store: str, workers: int, specs: int, round: int = 0) -> dict[str, int | list[str]]:
@@ -57,12 +57,12 @@ def shared(store: str, workers: int, specs: int, round: int = 0) -> dict[str, in
         (Path(place) / "shared" / "study.toml").write_text(STUDY.format(seeds=seeds))
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["fa_registry.workflows.study", "mlflow.store.tracking.sqlalchemy_store"])
-        begin, told = context.Barrier(workers), context.Queue()
-        given = (store, experiment, Path(place), begin, told)
+        begin, results = context.Barrier(workers), context.Queue()
+        given = (store, experiment, Path(place), begin, results)
         started = [context.Process(target=share, args=given) for _ in range(workers)]
         for process in started:
             process.start()
-        ends = [told.get(timeout=TOGETHER) for _ in started]
+        ends = [results.get(timeout=TOGETHER) for _ in started]
         for process in started:
             process.join()
         runs = MlflowTracker(store, experiment).search({schema.TAG_KIND: "run"}, experiment)

@@ -16,7 +16,7 @@ from fa_registry.errors import Interrupted, StoreError
 
 
 def three_steps(job, stop, report):
-    """A job that tells its threads, can be stopped and may break."""
+    """A job that reports its threads, can be stopped and may break."""
     import torch
 
     for _ in range(3):
@@ -60,7 +60,7 @@ def dies_once(job, stop, report):
     return int(Path(job).read_text()), os.getpid()
 
 
-def told_to_end_once(job, stop, report):
+def asked_to_end_once(job, stop, report):
     """A generator that the machine stops at its first attempt. job: a folder."""
     if not (Path(job) / "tried").exists():
         (Path(job) / "tried").touch()
@@ -72,14 +72,14 @@ def told_to_end_once(job, stop, report):
 def at_work_until_stopped(job, stop, report):
     """The same as a generator."""
     report("started")
-    wait_until(stop, "nobody asked to stop")
+    wait_until(stop, "no request to stop")
     raise Interrupted("stopped as asked")
     yield
 
 
 def until_stopped(job, stop, report):
     report("started")
-    wait_until(stop, "nobody asked to stop")
+    wait_until(stop, "no request to stop")
     raise Interrupted("stopped as asked")
 
 
@@ -98,7 +98,7 @@ ENDINGS = {
 
 
 def may_end_its_process(job, stop, report):
-    """Whatever the job is called; leaves a temporary file behind."""
+    """For every name of the job; leaves a temporary file behind."""
     tempfile.mkstemp()
     ENDINGS.get(job, lambda: None)()
     return f"{job} done in {os.getpid()}"
@@ -110,7 +110,7 @@ def dies_the_first_time(job, stop, report):
     mark = Path(name)
     if not dies:
         report(os.getpid())
-        wait_until(mark.exists, "nobody made a second attempt")
+        wait_until(mark.exists, "no second attempt was made")
         return os.getpid()
     if not mark.with_name("tried").exists():
         mark.with_name("tried").touch()
@@ -127,7 +127,7 @@ def hangs(job, stop, report):
 
 
 def says_how_it_ends(job, stop, report):
-    """job: a file. One called `deaf` is deep in foreign code."""
+    """job: a file. One called `deaf` is deep in third-party code."""
     if Path(job).name == "deaf":
         report("started")
         sleep_in_foreign_code()

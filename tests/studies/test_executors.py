@@ -1,4 +1,4 @@
-"""Executors as a family: every one of ours keeps the same promises, and another package's runs a study like ours."""
+"""Executors as a family: every built-in one keeps the same promises, and another package's runs a study like a built-in one."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_every_executor_ends_every_job_once_and_a_failure_stops_no_other(run):
     assert ends == [(0, "done"), (1, "failed"), (2, "done")]
     values = {event.index: event.value for event in events if event.kind in ENDS}
     assert values[0] == "a done" and values[2] == "c done" and "this one breaks" in values[1]
-    assert [event.index for event in events if event.kind == "progress"].count(2) == 3  # told while it was at work
+    assert [event.index for event in events if event.kind == "progress"].count(2) == 3  # reported while it was at work
 
 
 def test_every_executor_stops_on_request_and_tells_of_every_job(run):
@@ -75,24 +75,24 @@ def test_every_executor_stops_on_request_and_tells_of_every_job(run):
 
 def test_every_executor_lets_two_jobs_of_one_process_work_in_turns_and_never_at_once(run):
     """Threads, random numbers and the device are the process's own."""
-    told = [
+    values = [
         event.value
         for event in run(["a", "b", "c", "d"], JobResources(at_once=4), work=alone)
         if event.kind == "progress"
     ]
-    assert told == ["alone"] * 12
+    assert values == ["alone"] * 12
 
 
 def test_every_executor_gives_each_job_its_number_of_threads(run):
-    told = {event.value for event in run(["a"], JobResources(threads=2)) if event.kind == "progress"}
-    assert told == {2} and torch.get_num_threads() == 1, (
+    values = {event.value for event in run(["a"], JobResources(threads=2)) if event.kind == "progress"}
+    assert values == {2} and torch.get_num_threads() == 1, (
         "training.devices.pinned_threads(resources.threads), around each job"
     )
 
 
 @pytest.fixture
 def backwards(tmp_path, monkeypatch):
-    """An executor of another package, as pip would leave it; backwards(forgets=True): it never tells of the first job."""
+    """An executor of another package, as pip would leave it; backwards(forgets=True): it never reports the first job."""
 
     def install(forgets: bool = False) -> None:
         (tmp_path / "backwards.py").write_text(IN_TURNS.replace("{forgets}", str(forgets)))
@@ -116,7 +116,7 @@ def test_another_packages_executor_trains_a_study(backwards, workplace):
     assert "backwards" in sys.modules
 
 
-def test_a_job_that_an_executor_never_told_of_is_a_failure(backwards, workplace):
+def test_a_job_that_an_executor_never_reported_is_a_failure(backwards, workplace):
     backwards(forgets=True)
     (workplace / "study.toml").write_text(STUDY.replace("epochs = 2", "epochs = 1"))
     result = fa_registry.study("study.toml", device="cpu", executor="backwards")
@@ -156,7 +156,7 @@ def test_a_rule_that_ends_its_process_does_not_answer_for_train(tmp_path_factory
 
 
 def test_who_trains_what(monkeypatch):
-    """Nobody's fault reaches this process, and a debugger reaches one run of ours."""
+    """No fault of a job reaches this process, and a debugger reaches one run of this process."""
     ours = parse_spec(
         {"method": "dfa", "architecture": "resmlp", "dataset": "digits", "seed": 1, "epochs": 1, "device": "cpu"}
     )
@@ -201,14 +201,14 @@ def test_the_first_signal_asks_the_second_interrupts(usual_interrupt):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_a_program_that_handles_its_termination_hears_of_it_after_the_safe_point(usual_interrupt):
-    heard = []
-    signal.signal(signal.SIGTERM, lambda number, frame: heard.append("the program"))
+def test_a_program_that_handles_its_termination_is_notified_after_the_safe_point(usual_interrupt):
+    received = []
+    signal.signal(signal.SIGTERM, lambda number, frame: received.append("the program"))
     with stop_on_signal() as stop:
         signal.raise_signal(signal.SIGTERM)
-        assert stop() and not heard
-        heard.append("safe point")
-    assert heard == ["safe point", "the program"]
+        assert stop() and not received
+        received.append("safe point")
+    assert received == ["safe point", "the program"]
 
 
 SUITE = """
@@ -253,14 +253,14 @@ def test_a_terminate_signal_to_the_whole_group_stops_workers_at_a_safe_point(usu
     events = []
     with stop_on_signal() as stop:
 
-        def hear(event):
+        def receive(event):
             events.append(event)
             if event.kind == "progress" and not stop():
                 for child in multiprocessing.active_children():
                     os.kill(child.pid, signal.SIGTERM)
                 signal.raise_signal(signal.SIGTERM)
 
-        run_jobs([1, 2, 3], until_stopped, 2, stop, hear)
+        run_jobs([1, 2, 3], until_stopped, 2, stop, receive)
     ends = [event for event in events if event.kind in ENDS]
     assert [event.kind for event in ends] == ["stopped"] * 3  # the last of them had not begun
     assert "stopped as asked" in {event.value for event in ends}
@@ -288,12 +288,12 @@ def test_so_many_take_turns_and_the_next_begins_when_one_has_ended():
 
 
 def test_a_stop_ends_those_at_work_and_drops_the_others():
-    heard = []
-    run_side_by_side([5, 5, 5], count_to, 2, lambda: len(heard) > 3, heard.append)
-    assert [event.kind for event in heard if event.kind != "progress"] == ["stopped"] * 3
+    received = []
+    run_side_by_side([5, 5, 5], count_to, 2, lambda: len(received) > 3, received.append)
+    assert [event.kind for event in received if event.kind != "progress"] == ["stopped"] * 3
 
 
-def test_an_interrupt_closes_whoever_is_at_work():
+def test_an_interrupt_closes_every_job_at_work():
     closed = []
 
     def steps(job, stop, report):

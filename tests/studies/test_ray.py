@@ -21,17 +21,17 @@ from tests.workflows.conftest import STUDY
 
 ROOT = Path(__file__).parents[2]
 ALONE = JobResources(at_once=2, address="local")
-pytestmark = pytest.mark.long  # Ray starts in half a minute, and each of its processes loads torch anew
+pytestmark = pytest.mark.long  # Ray starts in half a minute, and each of its processes loads torch again
 
 
 @pytest.fixture(scope="module")
 def cluster():
     """Connected to a cluster of two CPUs' worth; what this process did with SIGTERM it does afterwards."""
-    heard = signal.getsignal(signal.SIGTERM)
+    received = signal.getsignal(signal.SIGTERM)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
         with executor.PLUGIN.opened(ALONE) as room:
-            assert signal.getsignal(signal.SIGTERM) is heard
+            assert signal.getsignal(signal.SIGTERM) is received
             yield room
 
 
@@ -61,24 +61,24 @@ def test_a_job_whose_process_is_killed_begins_again_in_another(cluster, tmp_path
 
 
 def test_a_stop_reaches_what_is_at_work_and_drops_what_waits(cluster):
-    heard = []
-    executor.PLUGIN.run(["a", "b", "c"], at_work_until_stopped, ALONE, lambda: len(heard) > 0, heard.append)
-    assert sorted(kind for kind, _ in ends(heard).values()) == ["stopped"] * 3
+    received = []
+    executor.PLUGIN.run(["a", "b", "c"], at_work_until_stopped, ALONE, lambda: len(received) > 0, received.append)
+    assert sorted(kind for kind, _ in ends(received).values()) == ["stopped"] * 3
 
 
 @pytest.mark.parametrize(
-    ("more", "words"),
+    ("more", "text"),
     [
         ({"cpus": 1000}, "1000 CPU"),
         ({"gpus": 0.5}, "1 GPU"),
         ({"memory": 2**50}, "1048576.0 GiB"),
     ],
 )
-def test_more_than_the_cluster_has_is_refused_and_not_waited_for(cluster, more, words):
+def test_more_than_the_cluster_has_is_refused_and_not_waited_for(cluster, more, text):
     opened = executor.PLUGIN.opened(JobResources(address="local", **more))
     with (
         pytest.raises(
-            UsageError, match=f"has enough resources for a process with .*{words}.*the maximum on one machine is"
+            UsageError, match=f"has enough resources for a process with .*{text}.*the maximum on one machine is"
         ),
         opened,
     ):

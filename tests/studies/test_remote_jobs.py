@@ -1,4 +1,4 @@
-"""Jobs placed in processes of a cluster, with processes that a test makes up: what is told of each, whatever becomes of them."""
+"""Jobs placed in processes of a cluster, with processes that a test makes up: what is reported about each, in every outcome."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fa_registry.errors import UsageError
 from fa_registry.studies import remote_jobs
 from fa_registry.studies.executors.base import ENDS, JobResources
 from fa_registry.studies.remote_jobs import BEGINS, ProcessLost, RemoteProcess, do_batch, run_in_batches
-from tests.studies.jobs import three_steps, told_to_end_once
+from tests.studies.jobs import asked_to_end_once, three_steps
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +56,7 @@ class InThisThread(RemoteProcess):
 
 
 def placed(jobs, *fates, work=three_steps, stop=lambda: False, **resources):
-    """What was told, and what was done with processes, each by the indices of its jobs."""
+    """What was reported, and what was done with processes, each by the indices of its jobs."""
     events, record = [], []
     run_in_batches(jobs, work, JobResources(**resources), stop, events.append, InThisThread(list(fates), record))
     return events, record
@@ -116,7 +116,7 @@ def test_a_process_that_never_was_costs_no_attempt_but_is_not_looked_for_for_eve
 
 
 def test_what_the_machine_stops_begins_again_elsewhere(tmp_path):
-    events, _ = placed([str(tmp_path)], work=told_to_end_once)
+    events, _ = placed([str(tmp_path)], work=asked_to_end_once)
     assert ends(events) == {0: ("done", "done")}
     (again,) = [event for event in events if event.kind == "again"]
     assert again.value.startswith("its process was stopped by its machine (stopped after epoch 3); the job restarts")
@@ -145,7 +145,7 @@ def test_who_is_silent_for_too_long_is_ended(monkeypatch):
     assert kind == "failed" and "sent no heartbeat for" in why and events[-1].lost and record[-1] == "ended"
 
 
-def test_who_waits_for_room_is_said_and_never_silent(monkeypatch, caplog):
+def test_a_job_that_waits_for_a_slot_is_reported_and_never_silent(monkeypatch, caplog):
     clock = iter(range(0, 10**6, 40))
     monkeypatch.setattr(remote_jobs.time, "monotonic", lambda: next(clock))
     asked = iter([False] * 5 + [True] * 5)

@@ -1,4 +1,4 @@
-"""The studies that ship with the package: what each of them is made of, with and without its twin."""
+"""The studies that ship with the package: what each of them is made of, with and without its variant."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def counted(study) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("name", names())
-def test_every_run_of_a_study_and_of_its_twin_can_be_paired_with_what_it_runs_on(name):
+def test_every_run_of_a_study_and_of_its_variant_can_be_paired_with_what_it_runs_on(name):
     variants = (CPU, {**CPU, "data": "digits", "scale": "0.02"})
     for overrides in variants[: 1 if name == "tokens" else 2]:  # a language model has no variant on images
         for spec in load_study(name, overrides).specs:
@@ -43,10 +43,10 @@ def test_paper_is_what_the_published_script_covers():
         assert len(trained) == 3 and {spec.seed for spec in specs if spec.control == "frozen"} == trained
 
 
-def test_papers_twin_merges_its_two_cifars():
-    twin = load_study("paper", {**CPU, "data": "digits", "scale": "0.02"})
-    assert {spec.dataset for spec in twin.specs} == {"digits"} and {spec.epochs for spec in twin.specs} == {1, 2}
-    assert ("main", "cifar100") in twin.labels.values() and len(twin.settings) == 5
+def test_the_variant_of_paper_merges_its_two_cifars():
+    variant = load_study("paper", {**CPU, "data": "digits", "scale": "0.02"})
+    assert {spec.dataset for spec in variant.specs} == {"digits"} and {spec.epochs for spec in variant.specs} == {1, 2}
+    assert ("main", "cifar100") in variant.labels.values() and len(variant.settings) == 5
 
 
 def test_paper_full_is_at_least_the_papers_runs_methods_and_settings():

@@ -73,7 +73,7 @@ def test_a_list_of_one_and_no_list_are_the_same(tmp_path):
     assert one == load_study(study_file(tmp_path, SWEEP.replace("[32, 16]", "16")))
 
 
-def test_the_settings_of_a_named_grid_are_told_apart_by_what_is_swept(tmp_path):
+def test_the_settings_of_a_named_grid_are_distinguished_by_what_is_swept(tmp_path):
     text = SWEEP + 'name = "main"\nrecipe = { credit_norm = ["rms", "none"], epochs = [2, 3] }\n'
     study = load_study(study_file(tmp_path, text))
     assert sorted(label for labels in study.labels.values() for label in labels) == [
@@ -168,24 +168,26 @@ def test_controls_can_be_chosen(tmp_path):
 
 def test_a_ladder_is_of_every_method_setting_and_seed_below_the_method_itself(tmp_path):
     specs = load_study(study_file(tmp_path, TINY + "\n[controls]\nladder = true\n")).specs
-    rungs = [(spec.method, spec.seed, spec.control) for spec in specs if spec.control.startswith("ladder")]
-    assert sorted(rungs) == sorted(product(["bp", "dfa"], [1, 2], ["ladder_0", "ladder_1"]))
+    ladder = [(spec.method, spec.seed, spec.control) for spec in specs if spec.control.startswith("ladder")]
+    assert sorted(ladder) == sorted(product(["bp", "dfa"], [1, 2], ["ladder_0", "ladder_1"]))
     assert [spec.control for spec in specs[:4]] == ["none"] * 4
     assert {spec.setting.identity for spec in specs} == {specs[0].setting.identity}
     for spec in specs:
         recipe = {name: value for name, value in vars(spec.recipe).items() if name != "credit_norm"}
         fields = {"method": spec.method, "architecture": spec.architecture, "dataset": spec.dataset, "seed": spec.seed}
         fields |= {"epochs": spec.epochs, "architecture_options": spec.architecture_options, "control": spec.control}
-        assert parse_spec({**fields, **recipe}).identity == spec.identity  # every rung is a spec that could be typed
+        assert (
+            parse_spec({**fields, **recipe}).identity == spec.identity
+        )  # every ladder control is a spec that could be typed
 
 
-def test_a_ladder_keeps_options_and_penalty_but_for_the_lowest_rung(tmp_path):
+def test_a_ladder_keeps_options_and_penalty_but_for_zero_trained_blocks(tmp_path):
     grid = TINY.replace("seeds = [1, 2]", "seeds = [1]\npenalties = [0.0, 0.1]").replace(
         "epochs = 1", 'epochs = 1\ncredit_norm = "none"'
     )
     specs = load_study(study_file(tmp_path, grid + "\n[controls]\nfrozen = false\nladder = true\n")).specs
-    rungs = [(spec.control, spec.penalty) for spec in specs if spec.method == "dfa" and spec.control != "none"]
-    assert sorted(rungs) == [("ladder_0", 0.0), ("ladder_1", 0.0), ("ladder_1", 0.1)]
+    ladder = [(spec.control, spec.penalty) for spec in specs if spec.method == "dfa" and spec.control != "none"]
+    assert sorted(ladder) == [("ladder_0", 0.0), ("ladder_1", 0.0), ("ladder_1", 0.1)]
     assert {spec.recipe.credit_norm for spec in specs} == {"none"}
     assert len({spec.identity for spec in specs}) == len(specs) == 4 + 6
 
@@ -262,7 +264,7 @@ def test_grids_of_one_setting_add_their_controls(tmp_path):
         ),
     ],
 )
-def test_a_wrong_study_is_told_what_is_wrong(tmp_path, old, new, messages):
+def test_the_error_for_a_wrong_study_says_what_is_wrong(tmp_path, old, new, messages):
     assert old in TINY
     with pytest.raises(InvalidFields) as caught:
         load_study(study_file(tmp_path, TINY.replace(old, new)))
@@ -399,16 +401,16 @@ def test_every_place_where_epochs_stand_is_scaled(tmp_path):
     assert study.twin == StudyVariant(scale=0.1)
 
 
-def test_a_twin_is_made_of_other_runs_and_settings_that_become_one_are_one(tmp_path):
+def test_a_variant_is_made_of_other_runs_and_settings_that_become_one_are_one(tmp_path):
     text = TINY.replace('["digits"]', '["digits", "digits_centred"]') + 'name = "both"\n'
-    whole, twin = (load_study(study_file(tmp_path, text), {"data": data}) for data in ("", "digits"))
-    assert len(whole.settings) == 2 and len(twin.settings) == 1
-    assert len(twin.specs) == len(whole.specs) / 2
+    whole, variant = (load_study(study_file(tmp_path, text), {"data": data}) for data in ("", "digits"))
+    assert len(whole.settings) == 2 and len(variant.settings) == 1
+    assert len(variant.specs) == len(whole.specs) / 2
     scaled = load_study(study_file(tmp_path, text), {"scale": 3})
     assert not {spec.identity for spec in scaled.specs} & {spec.identity for spec in whole.specs}
 
 
-def test_a_twin_says_what_makes_it_one(tmp_path):
+def test_a_variant_says_what_makes_it_one(tmp_path):
     path = study_file(tmp_path)
     assert (
         load_study(path, {"data": "digits", "scale": "0.02"}).twin.description
@@ -440,13 +442,13 @@ def test_a_twin_says_what_makes_it_one(tmp_path):
         ({"data": "digts"}, "dataset: unknown data set 'digts' (did you mean 'digits'?)"),
     ],
 )
-def test_what_makes_no_twin_is_refused(tmp_path, overrides, message):
+def test_what_makes_no_variant_is_refused(tmp_path, overrides, message):
     with pytest.raises(InvalidFields) as caught:
         load_study(study_file(tmp_path), overrides)
     assert len(caught.value.problems) == 1 and caught.value.problems[0].startswith(message)
 
 
-def test_all_that_is_wrong_with_a_twin_is_named_at_once(tmp_path):
+def test_all_that_is_wrong_with_a_variant_is_named_at_once(tmp_path):
     with pytest.raises(InvalidFields) as caught:
         load_study(study_file(tmp_path, TINY.replace("seeds = [1, 2]", "")), {"data": "lq", "scale": "x"})
     assert [problem.split(":")[0] for problem in caught.value.problems] == ["data", "scale", "seed"]

@@ -1,4 +1,4 @@
-"""The executor submitit with its own processes on this machine: what holds of every executor, and what Slurm would be told."""
+"""The executor submitit with its own processes on this machine: what holds for every executor, and what Slurm would receive."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.studies.jobs import at_work_until_stopped, dies_once, three_steps
 
 ROOT = Path(__file__).parents[2]
 HERE = JobResources(at_once=2, address="local")
-pytestmark = pytest.mark.long  # each of its processes loads torch anew
+pytestmark = pytest.mark.long  # each of its processes loads torch again
 
 
 @pytest.fixture(autouse=True)
@@ -50,15 +50,15 @@ def test_a_job_whose_process_is_killed_begins_again_in_another(tmp_path):
 
 
 def test_a_stop_reaches_what_is_at_work():
-    heard = []
+    received = []
     executor.PLUGIN.run(
-        ["a", "b"], at_work_until_stopped, JobResources(address="local"), lambda: len(heard) > 0, heard.append
+        ["a", "b"], at_work_until_stopped, JobResources(address="local"), lambda: len(received) > 0, received.append
     )
-    assert sorted(kind for kind, _ in ends(heard).values()) == ["stopped"] * 2
+    assert sorted(kind for kind, _ in ends(received).values()) == ["stopped"] * 2
 
 
 SLURM = {
-    # What it is given it keeps before it answers, as Slurm does: whoever gave it moves the file then.
+    # What it is given it keeps before it answers, as Slurm does: the caller moves the file then.
     "sbatch": 'cp "$1" "$GIVEN"; cp "$1" "$0.$$"; SLURM_JOB_ID=$$ SLURM_PROCID=0 setsid sh "$0.$$" >/dev/null 2>&1 & '
     'echo "Submitted batch job $$"',
     "srun": 'while [ "${1#-}" != "$1" ]; do case "$1" in --output|--error) shift;; esac; shift; done; exec "$@"',
@@ -67,11 +67,11 @@ SLURM = {
 }
 
 
-def test_what_slurm_is_told(tmp_path, tmp_path_factory, monkeypatch):
-    """By programs that stand for Slurm's: they start at once what they are given."""
+def test_what_slurm_receives(tmp_path, tmp_path_factory, monkeypatch):
+    """By programs that replace Slurm's: they start at once what they are given."""
     programs = tmp_path_factory.mktemp("slurm")
-    for name, words in SLURM.items():
-        (programs / name).write_text(f"#!/bin/sh\n{words}\n")
+    for name, text in SLURM.items():
+        (programs / name).write_text(f"#!/bin/sh\n{text}\n")
         (programs / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(programs), prepend=os.pathsep)
     monkeypatch.setenv("GIVEN", str(programs / "given"))
@@ -80,10 +80,10 @@ def test_what_slurm_is_told(tmp_path, tmp_path_factory, monkeypatch):
     with executor.PLUGIN.opened(asked) as room:
         assert room.at_once == 512 and room.machines == {"Slurm's machines"}
     assert ends(run(["a", "b"], three_steps, resources=asked)) == {0: ("done", "a done"), 1: ("done", "b done")}
-    told = set((programs / "given").read_text().splitlines())
+    received = set((programs / "given").read_text().splitlines())
     assert {
         "#SBATCH --cpus-per-task=2",
         "#SBATCH --gpus-per-node=1",
         "#SBATCH --mem=6144M",
         "#SBATCH --time=1440",
-    } <= told
+    } <= received

@@ -76,24 +76,24 @@ def test_a_killed_process_leaves_a_server_and_a_folder_that_name_it():
 def test_who_ends_its_process_costs_its_own_job_alone(processes):
     jobs = ["first", "exits", "exits as if well", "faults", "killed", "asks", "last"]
     events = supervised(jobs, may_end_its_process, processes)
-    told = ends(events)
-    assert [told[index].kind for index in range(7)] == ["done", *["failed"] * 5, "done"]
+    ended = ends(events)
+    assert [ended[index].kind for index in range(7)] == ["done", *["failed"] * 5, "done"]
     how = {
         "exits": "exit code 3",
         "exits as if well": "exit code 0",
         "faults": "signal SIGSEGV",
         "killed": "signal SIGKILL",
     }
-    for name, words in how.items():
+    for name, text in how.items():
         assert (
-            told[jobs.index(name)].value
-            == f"its process ended with {words}; after the restart, the new process ended with {words}"
+            ended[jobs.index(name)].value
+            == f"its process ended with {text}; after the restart, the new process ended with {text}"
         )
-    assert {jobs[index] for index, end in told.items() if end.lost} == {"killed"}
+    assert {jobs[index] for index, end in ended.items() if end.lost} == {"killed"}
     again = [event for event in events if event.kind == "again"]
     assert sorted(event.index for event in again) == [1, 2, 3, 4]
     assert "its process ended with exit code 3; the job restarts in a new process" in [event.value for event in again]
-    assert told[5].value.endswith("the code of the job called sys.exit(0), which would end the process")
+    assert ended[5].value.endswith("the code of the job called sys.exit(0), which would end the process")
 
 
 def test_a_worker_that_is_killed_is_replaced_and_the_others_never_notice(tmp_path):
@@ -132,27 +132,27 @@ def test_where_no_process_can_be_started_every_job_has_two_attempts(monkeypatch)
 
 
 def test_a_worker_does_one_job_after_another():
-    told = ends(supervised(["a", "b", "c"], may_end_its_process))
-    assert len({event.value.split(" in ")[1] for event in told.values()}) == 1
+    ended = ends(supervised(["a", "b", "c"], may_end_its_process))
+    assert len({event.value.split(" in ")[1] for event in ended.values()}) == 1
 
 
 def test_a_job_that_ends_as_its_worker_leaves_has_ended(monkeypatch):
-    """As after Ctrl-C: the worker does its job, tells so and is gone, all after it was last heard."""
-    told, asked = Worker.reported, []
+    """As after Ctrl-C: the worker does its job, reports it and is gone, all after its last report was read."""
+    ended, asked = Worker.reported, []
 
-    def heard_before(worker):
+    def reported_before(worker):
         if asked and worker.process.exitcode is None:
             worker.process.join()
         else:
-            yield from told(worker)
+            yield from ended(worker)
 
-    def hear(event):
+    def receive(event):
         events.append(event)
         asked.append(event.kind == "progress")
 
     events = []
-    monkeypatch.setattr(Worker, "reported", heard_before)
-    supervise(["a"], until_stopped, 1, lambda: bool(asked), hear)
+    monkeypatch.setattr(Worker, "reported", reported_before)
+    supervise(["a"], until_stopped, 1, lambda: bool(asked), receive)
     assert [(event.kind, event.value) for event in events] == [("progress", "started"), ("stopped", "stopped as asked")]
 
 
@@ -163,14 +163,14 @@ def test_who_gives_no_sign_of_life_is_ended_and_the_rest_goes_on(monkeypatch):
     monkeypatch.setattr(worker_processes, "time", SimpleNamespace(monotonic=lambda: clock.now, sleep=time.sleep))
     events = []
 
-    def hear(event):
+    def receive(event):
         events.append(event)
         clock.now += 61 if (event.index, event.kind) == (1, "progress") else 0
 
-    supervise(["a", "hangs", "c"], hangs, 1, lambda: False, hear, silence=60)
-    told = ends(events)
-    assert [told[index].kind for index in range(3)] == ["done", "failed", "done"]
-    assert told[1].value == "its process sent no heartbeat for 61 s and was ended" and told[1].lost
+    supervise(["a", "hangs", "c"], hangs, 1, lambda: False, receive, silence=60)
+    ended = ends(events)
+    assert [ended[index].kind for index in range(3)] == ["done", "failed", "done"]
+    assert ended[1].value == "its process sent no heartbeat for 61 s and was ended" and ended[1].lost
     assert graces[0] == 0.05
     assert [event.kind for event in events if event.index == 1] == ["progress", "failed"]
 
@@ -182,8 +182,8 @@ def test_a_worker_that_is_done_and_does_not_leave_is_ended(tmp_path, monkeypatch
 
 
 def test_what_interrupts_this_process_ends_all_who_work_for_it(tmp_path, monkeypatch):
-    """The second Ctrl-C. One hears it and can write down what became of its run; one does not, and ends all the same."""
-    jobs = [str(tmp_path / name) for name in ("hears", "deaf", "never begins")]
+    """The second Ctrl-C. One process handles it and can write down what became of its run; one does not, and ends all the same."""
+    jobs = [str(tmp_path / name) for name in ("handles", "deaf", "never begins")]
     end, waited = Worker.end, []
 
     def end_without_a_clock(worker, seconds=None):
@@ -200,13 +200,13 @@ def test_what_interrupts_this_process_ends_all_who_work_for_it(tmp_path, monkeyp
 
     with pytest.raises(KeyboardInterrupt):
         supervise(jobs, says_how_it_ends, 2, lambda: False, interrupted)
-    assert (tmp_path / "hears").read_text() == "interrupted"
-    assert [path.name for path in tmp_path.iterdir()] == ["hears"]
+    assert (tmp_path / "handles").read_text() == "interrupted"
+    assert [path.name for path in tmp_path.iterdir()] == ["handles"]
     assert [job for job, _ in waited[:2]] == jobs[:2] and 0 < waited[0][1] <= worker_processes.GRACE_SECONDS
 
 
 def test_who_is_interrupted_while_it_ends_them_ends_them_all_the_same(tmp_path, monkeypatch):
-    """The third Ctrl-C, while one that is deep in foreign code is waited for."""
+    """The third Ctrl-C, while one that is deep in third-party code is waited for."""
     end, ended = Worker.end, []
 
     def interrupted_once(worker, seconds=None):
@@ -262,9 +262,9 @@ def test_starting_the_server_leaves_the_environment_as_it_is(monkeypatch):
 
 
 def test_what_cannot_be_sent_fails_its_own_job():
-    told = ends(supervised(["a", lambda: None, "c"], may_end_its_process))
-    assert [told[index].kind for index in range(3)] == ["done", "failed", "done"]
-    assert "pickle" in told[1].value
+    ended = ends(supervised(["a", lambda: None, "c"], may_end_its_process))
+    assert [ended[index].kind for index in range(3)] == ["done", "failed", "done"]
+    assert "pickle" in ended[1].value
     (end,) = supervised(["a"], not_sent)
     assert end.kind == "failed" and "pickle" in end.value
 
@@ -301,7 +301,7 @@ supervise(["b"], jobs.hangs, 2, lambda: False, hear)
 
 @pytest.fixture
 def script(tmp_path, tmp_path_factory):
-    """A program of its own, without the guard that multiprocessing asks for, in a folder where a file is called as we are."""
+    """A separate program, without the guard that multiprocessing asks for, in a folder where a file is called as the package is."""
     (tmp_path / "script.py").write_text(SCRIPT, encoding="utf-8")
     (tmp_path / "here").mkdir()
     elsewhere = tmp_path_factory.mktemp(
@@ -318,7 +318,7 @@ def script(tmp_path, tmp_path_factory):
 
 
 def test_workers_end_with_the_process_that_they_work_for(script):
-    """Killed, it asks them for nothing, and they are deep in foreign code."""
+    """Killed, it asks them for nothing, and they are deep in third-party code."""
     with script("hangs") as process:
         children = [int(process.stdout.readline().split()[1]) for _ in range(2)]
         assert all(_works(child) for child in children)
@@ -333,12 +333,12 @@ def test_workers_end_with_the_process_that_they_work_for(script):
 def test_the_death_of_the_server_costs_no_job(script):
     """SIGTERM to the whole group (systemd, timeout) reaches it too."""
     with script("until_stopped") as process:
-        told = process.communicate()[0].splitlines()
+        ended = process.communicate()[0].splitlines()
     assert process.returncode == 0
-    assert told[0] == "progress started" and {line for line in told if line.startswith("stopped")} == {
+    assert ended[0] == "progress started" and {line for line in ended if line.startswith("stopped")} == {
         "stopped stopped as asked"
     }
-    assert not any(line.startswith(("again", "failed")) for line in told) and told[-1] == "done b"
+    assert not any(line.startswith(("again", "failed")) for line in ended) and ended[-1] == "done b"
 
 
 def test_a_long_temporary_folder_does_without_the_server(script, tmp_path):
@@ -346,25 +346,25 @@ def test_a_long_temporary_folder_does_without_the_server(script, tmp_path):
     folder = tmp_path / ("x" * 100)
     folder.mkdir()
     with script("may_end_its_process", folder) as process:
-        told = process.communicate()[0].splitlines()
-    assert process.returncode == 0 and [line.split()[0] for line in told] == ["done", "done", "progress", "done"]
+        ended = process.communicate()[0].splitlines()
+    assert process.returncode == 0 and [line.split()[0] for line in ended] == ["done", "done", "progress", "done"]
 
 
 def _works(process: int) -> bool:
-    """One that has ended may wait for somebody to read its exit code."""
+    """One that has ended may wait for a process that reads its exit code."""
     state = subprocess.run(["ps", "-o", "state=", "-p", str(process)], capture_output=True, text=True).stdout.strip()
     return state not in ("", "Z")
 
 
-def test_what_a_job_logs_is_told_here_and_a_refusal_keeps_its_exit_code(caplog):
-    """There, nobody would make names fit for a terminal; a traceback would be no sentence."""
+def test_what_a_job_logs_is_logged_here_and_a_refusal_keeps_its_exit_code(caplog):
+    """In that process, names would not be made fit for a terminal; a traceback would be no sentence."""
     (event,) = supervised(["two"], says_and_is_refused)
     assert [record.getMessage() for record in caplog.records] == ["the store of two"]
     assert (event.kind, event.value, event.refused) == ("failed", "is full", StoreError.exit_code)
 
 
 def test_the_server_imports_no_adapter():
-    """An adapter imports its framework, which may raise beside a CPU torch; the server would end."""
+    """An adapter imports its framework, which may raise with a CPU torch; the server would end."""
     assert worker_processes._is_preloaded("fa_registry.training.step")
     assert not worker_processes._is_preloaded("fa_registry.adapters.lightning")
     assert not worker_processes._is_preloaded("fa_registry.__main__")

@@ -73,7 +73,7 @@ class BpDressedAsWeightFa(WeightFeedbackAlignment):
 
 
 class WeightFaMeasuredAsBp(WeightFeedbackAlignment):
-    """Trains through B, as it says, and shows the gradient to whoever measures."""
+    """Trains through B, as it says, and shows the gradient to the measurement."""
 
     def credits(self, feedback, inputs):
         return backpropagated(inputs)

@@ -9,7 +9,7 @@ from fa_registry.token_axes import broadcast_over_positions, features
 
 
 class ForgetsPositions(DirectFeedbackAlignment):
-    """Lays c itself, not c/P, over the positions: P times the credit of the average."""
+    """Writes c itself, not c/P, to all positions: P times the credit of the average."""
 
     def credits(self, feedback, inputs):
         own = super().credits(feedback, inputs)
@@ -20,7 +20,7 @@ class ForgetsPositions(DirectFeedbackAlignment):
 
 
 class PositionsForgottenBelow(BlockFeedbackAlignment):
-    """Goes on from the mean of c_L over positions where it should from their sum."""
+    """Continues from the mean of c_L over positions where it should from their sum."""
 
     def credits(self, feedback, inputs):
         *below, top = super().credits(feedback, inputs)
@@ -28,7 +28,7 @@ class PositionsForgottenBelow(BlockFeedbackAlignment):
 
 
 class Misspread(Architecture):
-    """An architecture whose network spreads a row of credit as told."""
+    """An architecture whose network spreads a row of credit with the given function."""
 
     def __init__(self, honest, spread):
         self.honest, self.card, self.spread = honest, honest.card, spread

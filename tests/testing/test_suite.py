@@ -117,7 +117,7 @@ def test_every_word_of_a_choice_is_measured():
 
 
 class AskedForBoth(EquilibriumPropagation):
-    """Its `credits` could show anything: nobody asks for credits without the states, in training and while measuring."""
+    """Its `credits` could show anything: credits are never requested without the states, in training and while measuring."""
 
     def credits(self, feedback, inputs):
         raise AssertionError("a method that moves states is never asked for credits alone")

@@ -7,9 +7,10 @@ import shutil
 import pytest
 import torch
 
+from fa_registry.tracking.base import RetentionOptions
 from fa_registry.tracking.memory import MemoryTracker
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.tracking.writer import RetentionOptions, RunWriter
+from fa_registry.tracking.writer import RunWriter
 from fa_registry.training.loop import train
 from fa_registry.training.run_setup import build_setup
 from fa_registry.training.specs import parse_spec

@@ -1,4 +1,4 @@
-"""Where a run's files are looked for: beside the database, whatever that says, and never in a folder of anything else."""
+"""Where a run's files are looked for: next to the database, regardless of its addresses, and never in an unrelated folder."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ RUN = "0123456789abcdef" * 2
         ("s3://bucket/1/2/artifacts", None),
     ],
 )
-def test_what_a_database_names_beside_any_database_is_looked_for_beside_it(tmp_path, address, expected):
+def test_files_that_a_database_names_next_to_any_database_are_looked_for_next_to_it(tmp_path, address, expected):
     (tmp_path / "mlartifacts" / "mine").mkdir(parents=True)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "mlflow.db").touch()
@@ -99,7 +99,7 @@ def test_files_are_written_inside_the_store_or_where_the_user_allows_it(tmp_path
         ("{own}/mlartifacts/../../disk", True),
         ("{own}/mlartifacts/linked/mine", True),
         ("{own}/mlartifacts/mine", False),
-        ("/author/mlartifacts/mine", False),  # of a copied store: written beside its database
+        ("/author/mlartifacts/mine", False),  # of a copied store: written next to its database
         ("s3://bucket/mine", False),
         ("mlflow-artifacts:/1", False),
     ],

@@ -63,7 +63,7 @@ def test_a_write_that_a_kill_cut_off_is_undone_by_whatever_opens_the_store(datab
     assert tracker.create("run", {}, {})
 
 
-def test_who_can_only_read_a_store_whose_last_write_was_cut_off_is_told_who_can_undo_it(database, monkeypatch):
+def test_the_error_for_a_read_only_store_whose_last_write_was_cut_off_says_who_can_undo_it(database, monkeypatch):
     cut_off_a_write(database)
     before = database.read_bytes()
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write anywhere, so the answer is given here
@@ -86,7 +86,7 @@ def naming(journal: Path, name: bytes) -> None:
     )
 
 
-def test_a_strangers_store_deletes_no_file(database, tmp_path):
+def test_an_untrusted_store_deletes_no_file(database, tmp_path):
     mine = tmp_path / "mine.txt"
     mine.write_text("the only copy of something")
     cut_off_a_write(database)
@@ -112,7 +112,7 @@ def test_a_database_or_an_undo_that_is_no_file(database, name, make):
         MlflowTracker(f"sqlite:///{database}", make=False)
 
 
-def test_a_damaged_database_is_said_to_be_one(database):
+def test_a_damaged_database_is_reported_as_one(database):
     content = bytearray(database.read_bytes())
     content[100:4096] = b"x" * 3996  # the schema, behind a header that is whole
     database.write_bytes(content)
@@ -171,7 +171,7 @@ def test_a_database_that_cannot_be_made_leaves_nothing(tmp_path, monkeypatch, ma
 
 
 def half_made(path: Path) -> None:
-    """As an older release of ours left it after a kill: first tables, and a first change of them that no MLflow can make twice."""
+    """As an older release left it after a kill: first tables, and a first change of them that no MLflow can make twice."""
     engine = create_engine(f"sqlite:///{path}")
     initial_models.Base.metadata.create_all(engine)
     engine.dispose()
@@ -187,7 +187,7 @@ def test_a_database_that_an_older_release_half_made_is_named_as_one(tmp_path):
         MlflowTracker(f"sqlite:///{tmp_path / 'mlflow.db'}")
     with closing(sqlite3.connect(tmp_path / "mlflow.db")) as connection, connection:
         connection.execute("INSERT INTO runs (run_uuid) VALUES ('a')")
-    with pytest.raises(StoreError, match="duplicate column"):  # nobody is told to delete a run
+    with pytest.raises(StoreError, match="duplicate column"):  # no message says to delete a run
         MlflowTracker(f"sqlite:///{tmp_path / 'mlflow.db'}")
 
 
@@ -234,12 +234,12 @@ def test_another_process_that_makes_the_store_is_named_and_not_waited_for_for_ev
             ):
                 MlflowTracker(f"sqlite:///{new}")
         assert f"locked by process {os.getpid()} on" in caplog.text and not new.exists()
-        MlflowTracker(f"sqlite:///{database}")  # there is nothing to make: nobody waits
+        MlflowTracker(f"sqlite:///{database}")  # there is nothing to make: no wait
     MlflowTracker(f"sqlite:///{database}")
 
 
 def held(database: Path) -> sqlite3.OperationalError:
-    """What sqlite says of a database that another connection is writing."""
+    """What sqlite reports about a database that another connection is writing."""
     with closing(sqlite3.connect(database)) as writer, closing(sqlite3.connect(database, timeout=0)) as other:
         writer.execute("BEGIN EXCLUSIVE")
         with pytest.raises(sqlite3.OperationalError) as refused:
@@ -325,7 +325,7 @@ def sqlite_error(code: int, text: str) -> sqlite3.OperationalError:
 
 
 @pytest.mark.parametrize(
-    ("error", "kind", "words"),
+    ("error", "kind", "text"),
     [
         (OSError(errno.ENOSPC, "No space left on device", "/x"), FULL, "Free some disk space"),
         (
@@ -400,41 +400,42 @@ def sqlite_error(code: int, text: str) -> sqlite3.OperationalError:
         (wrapped(of("psycopg2.errors", "DiskFull", "could not extend file")), "", "reports an error"),
     ],
 )
-def test_what_a_store_refuses_is_said_in_a_sentence_with_what_is_safe_and_what_to_do(error, kind, words, monkeypatch):
+def test_what_a_store_refuses_is_raised_in_a_sentence_with_what_is_safe_and_what_to_do(error, kind, text, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "ann")
-    with pytest.raises(StoreRefusal, match=words) as refused, client.answering("sqlite:///a.db"):
+    with pytest.raises(StoreRefusal, match=text) as refused, client.answering("sqlite:///a.db"):
         raise error
     assert refused.value.kind == kind and "\n" not in str(refused.value) and "SQL:" not in str(refused.value)
     assert refused.value.exit_code == 2
 
 
-def test_the_news_of_a_new_database_are_not_told(caplog):
+def test_the_log_lines_of_a_new_database_are_not_shown(caplog):
     with client._quiet(), caplog.at_level(logging.INFO):
         logging.getLogger("alembic").info("table by table")
     assert caplog.text == ""
 
 
 @pytest.fixture
-def nobody() -> str:
-    """An address of this machine at which nobody listens, for as long as the test holds it."""
+def silent_address() -> str:
+    """An address of this machine without a listener, for as long as the test holds it."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{held.getsockname()[1]}"
 
 
-def test_no_server_is_an_answer_and_not_minutes_of_silence(nobody, monkeypatch):
+def test_no_server_is_an_answer_and_not_minutes_of_silence(silent_address, monkeypatch):
     waits = []
     monkeypatch.setattr(client, "time", SimpleNamespace(monotonic=time.monotonic, sleep=waits.append))
     with pytest.raises(
-        StoreError, match=f"store {nobody} does not respond: Connection refused; .*Check that the server is running"
+        StoreError,
+        match=f"store {silent_address} does not respond: Connection refused; .*Check that the server is running",
     ):
-        MlflowTracker(nobody)
+        MlflowTracker(silent_address)
     assert waits == []
 
 
-def test_a_server_that_is_away_for_a_while_is_waited_for_by_who_is_at_work(nobody, monkeypatch, caplog):
+def test_a_server_that_is_away_for_a_while_is_waited_for_by_who_is_at_work(silent_address, monkeypatch, caplog):
     opened, clock = object.__new__(Client), iter(range(1000))
-    vars(opened).update(uri=nobody, _waits=True)
+    vars(opened).update(uri=silent_address, _waits=True)
     own = SimpleNamespace(monotonic=lambda: 20.0 * next(clock), sleep=lambda seconds: None)
     monkeypatch.setattr(client, "time", own)
     answers = [requests.exceptions.ConnectionError("refused")] * 3

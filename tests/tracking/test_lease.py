@@ -1,4 +1,4 @@
-"""Who trains a specification: one of many, in every order of their steps, whatever the clocks say."""
+"""Who trains a specification: one of many, in every order of their steps, regardless of the clocks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ELSEWHERE = {schema.TAG_PROCESS: "another-machine:1:1:1"}
 
 
 class Clock:
-    """Seconds that pass when a test says so."""
+    """Seconds that pass when a test advances them."""
 
     def __init__(self):
         self.now = 0.0
@@ -106,7 +106,7 @@ def test_in_every_order_of_their_steps_exactly_one_holds_it(tmp_path_factory, da
     assert all(rival is None or rival.run_id in outcome for rival in outcome.values())
 
 
-def test_whoever_comes_later_gives_way_at_once_although_its_id_is_smaller(tmp_path):
+def test_a_later_worker_gives_way_at_once_although_its_id_is_smaller(tmp_path):
     tracker = MemoryTracker(tmp_path)
     small, large = begun(tracker), begun(tracker)
     attempts = lambda: tracker.search(SPEC)  # noqa: E731
@@ -133,7 +133,7 @@ def test_an_attempt_is_needless_where_another_has_finished_between_two_looks(tmp
     assert acquire(tracker, second, attempts, finished).run_id == first
 
 
-def test_who_sees_nobody_asks_once_and_says_that_it_holds_with_what_the_run_is_of(tmp_path):
+def test_a_worker_without_competitors_asks_once_and_records_its_lease_with_what_the_run_is_of(tmp_path):
     """Two requests a run: a study on a server has as many runs as its workers can train."""
     tracker, looks = MemoryTracker(tmp_path), []
     mine = begun(tracker)
@@ -143,7 +143,7 @@ def test_who_sees_nobody_asks_once_and_says_that_it_holds_with_what_the_run_is_o
 
 
 @pytest.mark.parametrize("state", [lease.ASKS, HELD])
-def test_whoever_asks_or_holds_already_is_given_way_to_and_what_it_is_of_is_not_written(tmp_path, state):
+def test_a_worker_gives_way_to_one_that_asks_or_holds_already_and_what_it_is_of_is_not_written(tmp_path, state):
     tracker = MemoryTracker(tmp_path)
     mine, other = begun(tracker), begun(tracker, **{schema.TAG_CLAIM: state})
     assert acquire(tracker, mine, lambda: tracker.search(SPEC), params={"cfg/seed": "1"}).run_id == other
@@ -151,7 +151,7 @@ def test_whoever_asks_or_holds_already_is_given_way_to_and_what_it_is_of_is_not_
 
 
 def test_who_saw_another_choosing_gives_way_to_it_although_its_own_id_is_smaller(tmp_path, monkeypatch):
-    """The other saw nobody and has begun to train: it was made first, looked, and says so while this one waits."""
+    """The other saw no competitor and has begun to train: it was made first, looked, and records its lease while this one waits."""
     tracker = MemoryTracker(tmp_path)
     mine, other = begun(tracker), begun(tracker)
     monkeypatch.setattr(lease.time, "sleep", lambda seconds: lease.set_lease_state(tracker, other, {}))
@@ -172,12 +172,12 @@ def test_a_held_run_of_another_machine_is_dead_only_after_a_lease_without_a_sign
         return found
 
     assert look(1) and look(59)
-    tracker.log(run_id, tags=lease.sign(1, 60))  # whatever its own clock says
+    tracker.log(run_id, tags=lease.sign(1, 60))  # regardless of its own clock
     assert look(61) and signs.has_moved(tracker.get(run_id))
     assert look(1) is None
 
 
-def test_a_store_that_was_away_for_an_hour_makes_nobody_dead(tmp_path):
+def test_a_store_that_was_away_for_an_hour_makes_no_worker_dead(tmp_path):
     tracker, clock = MemoryTracker(tmp_path), Clock()
     begun(tracker, **{schema.TAG_CLAIM: HELD})
     signs = HeartbeatMonitor(clock)
@@ -194,7 +194,7 @@ def test_one_of_this_machine_that_is_gone_is_dead_at_once(tmp_path):
     assert acquire(tracker, mine, lambda: tracker.search(SPEC)) is None
 
 
-def test_one_that_died_while_it_chose_holds_nobody_up(tmp_path, monkeypatch):
+def test_one_that_died_while_it_chose_holds_no_other_up(tmp_path, monkeypatch):
     tracker, clock = MemoryTracker(tmp_path), Clock()
     begun(tracker, **{schema.TAG_CLAIM: CHOOSING})
     mine = begun(tracker)
@@ -204,7 +204,7 @@ def test_one_that_died_while_it_chose_holds_nobody_up(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("", None), ("7 of 999999 s", 86_400), ("7 of 0 s", 10), ("x", None)])
-def test_a_strangers_run_cannot_hold_a_specification_for_ever_nor_lose_it_at_once(tmp_path, text, seconds):
+def test_an_untrusted_run_cannot_hold_a_specification_forever_nor_lose_it_at_once(tmp_path, text, seconds):
     """Without a sign as this release writes it the process decides alone, as it does for older releases' runs."""
     tracker, clock = MemoryTracker(tmp_path), Clock()
     begun(tracker, **{schema.TAG_CLAIM: HELD, schema.TAG_SIGN: text})
@@ -249,15 +249,15 @@ def test_a_process_that_slept_longer_than_its_lease_looks_whether_it_was_taken_o
 
 
 def test_a_store_that_does_not_answer_ends_no_signs(tmp_path):
-    """The thread goes on; the next sign is soon."""
+    """The thread continues; the next heartbeat is soon."""
     tracker = MemoryTracker(tmp_path)
-    run_id, asked, told = begun(tracker), itertools.count(), threading.Event()
+    run_id, asked, answered = begun(tracker), itertools.count(), threading.Event()
 
     def log(*arguments, **named):
         if next(asked) == 0:
             raise lease.RegistryError("away")
-        told.set()
+        answered.set()
 
     tracker.log = log
     with LeaseHolder(tracker, run_id, 1):
-        assert told.wait(120)
+        assert answered.wait(120)

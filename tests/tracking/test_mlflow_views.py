@@ -109,7 +109,7 @@ def test_of_more_runs_than_are_loaded_at_once_all_methods_come_first(count, key)
     assert charts.state["orderByKey"] == key
 
 
-def test_a_view_is_told_from_what_a_person_made_of_it():
+def test_a_view_is_distinguished_from_what_a_person_made_of_it():
     view = View("all", {"groupBy": None})
     state = json.loads(zlib.decompress(base64.b64decode(view.text.removeprefix("deflate;"))))
     assert is_ours(view.text) and is_ours(json.dumps(state))
@@ -123,7 +123,7 @@ def test_damaged_views_are_nobodys_of_ours(text):
     assert not is_ours(text)
 
 
-def test_an_experiments_note_is_told_from_one_with_a_persons_word():
+def test_an_experiments_note_is_distinguished_from_one_with_a_persons_text():
     note = note_of({"digits": "#/experiments/1/runs?viewStateShareKey=digits", "table": "#/2"})
     assert is_our_note(note) and "[digits](#/experiments/1/runs?viewStateShareKey=digits) · [table](#/2)" in note
     for theirs in (

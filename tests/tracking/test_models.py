@@ -47,7 +47,7 @@ def test_a_version_is_found_by_number_and_by_alias(store):
 
 
 @pytest.mark.parametrize(
-    ("reference", "words"),
+    ("reference", "text"),
     [
         ("models:/dfaa/1", r"unknown registered model of .* 'dfaa' \(did you mean 'dfa'\?\)"),
         ("models:/dfa@bets", r"unknown alias of dfa 'bets' \(did you mean 'best'\?\); known: best"),
@@ -55,10 +55,10 @@ def test_a_version_is_found_by_number_and_by_alias(store):
         ("models:/it's/1", 'unknown registered model of .* "it\'s"; known: dfa'),
     ],
 )
-def test_what_is_not_there_is_named_with_what_is(store, reference, words):
+def test_what_is_not_there_is_named_with_what_is(store, reference, text):
     registry, run_id = store
     registry.set_alias(registry.register("dfa", run_id, "kept", {}, ""), "best")
-    with pytest.raises(UnknownName, match=words):
+    with pytest.raises(UnknownName, match=text):
         registry.find(reference)
 
 

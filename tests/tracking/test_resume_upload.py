@@ -1,4 +1,4 @@
-"""The state to go on from in the store: two places in turns, the furthest wins, and training never depends on it."""
+"""The state to resume from in the store: two places in turns, the furthest wins, and training never depends on it."""
 
 from __future__ import annotations
 

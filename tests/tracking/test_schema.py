@@ -41,15 +41,15 @@ OF_A_RUN = [name for name in schema.SCALAR_METRICS if not name.startswith("accur
 
 
 def keys_at(sites, *further):
-    """Metric keys of a run with that many sites and everything there is to measure. further: site quantities not ours."""
+    """Metric keys of a run with that many sites and everything there is to measure. further: third-party site metrics."""
     row = {name: tuple(map(Reading, map(float, range(sites)))) for name in (*schema.SITE_METRICS, *further)}
     return dict(schema.metrics(Measurements(row, dict.fromkeys(OF_A_RUN, Reading(1.0))), further))
 
 
-STRANGERS = [f"strange_{place}" for place in range(schema.MOST_CHARTS)]
+THIRD_PARTY = [f"strange_{place}" for place in range(schema.MOST_CHARTS)]
 
 
-@pytest.mark.parametrize("further", [[], STRANGERS[:1], STRANGERS], ids=len)
+@pytest.mark.parametrize("further", [[], THIRD_PARTY[:1], THIRD_PARTY], ids=len)
 @pytest.mark.parametrize("sites", [1, 2, 17, 18, 25, 41, 100, 101, 1001])
 def test_a_run_of_any_depth_has_at_most_a_hundred_metrics_with_the_first_and_the_last_site(sites, further):
     keys = keys_at(sites, *further)
@@ -61,7 +61,7 @@ def test_a_run_of_any_depth_has_at_most_a_hundred_metrics_with_the_first_and_the
 
 
 def test_every_shipped_architecture_shows_all_its_sites():
-    """At every depth that a study of ours trains, and at its default."""
+    """At every depth that a built-in study trains, and at its default."""
     depths = {
         option.default for name in architectures.CATALOG.names() for option in _blocks(architectures.CATALOG.get(name))
     }

@@ -86,7 +86,7 @@ def test_each_has_its_runs_newest_first_whatever_their_state(tracker, count, mon
     made: dict[str, list[str]] = {name: [] for name in names}
     for name in [*names[1:], names[1]]:
         made[name].insert(0, tracker.create("run", {schema.TAG_KIND: "run", schema.TAG_SPEC: name}, {}))
-    tracker.create("run", {schema.TAG_KIND: "run", schema.TAG_SPEC: "somebody else's"}, {})
+    tracker.create("run", {schema.TAG_KIND: "run", schema.TAG_SPEC: "of another run"}, {})
     tracker.create("run", {schema.TAG_KIND: "run"}, {})
     searches, genuine = [], tracker.search
     monkeypatch.setattr(tracker, "search", lambda *given: searches.append(given) or genuine(*given))
@@ -134,7 +134,7 @@ def test_a_search_that_is_left_half_way_leaves_the_garbage_collector_as_it_was(t
         assert gc.isenabled() and gc.get_freeze_count() == 0
     finally:
         gc.freeze()
-    assert len(tracker.search({"a": "b"})) == 2 and gc.get_freeze_count() > 0  # which somebody else had frozen
+    assert len(tracker.search({"a": "b"})) == 2 and gc.get_freeze_count() > 0  # which other code had frozen
 
 
 @pytest.mark.parametrize(
@@ -184,13 +184,13 @@ def test_a_run_tells_the_newest_value_of_each_metric(tracker):
     assert tracker.get(run_id).metrics == {"h_L": 4.0, "g_L": 3.0}
 
 
-def test_a_tracker_beside_another_sees_its_runs_and_makes_its_own_elsewhere(tracker):
+def test_a_tracker_with_another_experiment_sees_its_runs_and_makes_its_own_elsewhere(tracker):
     if tracker.uri == "memory":
         pytest.skip("there are no experiments in memory")
     here = tracker.create("run", {}, {})
-    beside = tracker.with_experiment("elsewhere")
-    there = beside.create("audit", {}, {})
-    assert beside.get(here).experiment != "elsewhere" == tracker.get(there).experiment
+    other = tracker.with_experiment("elsewhere")
+    there = other.create("audit", {}, {})
+    assert other.get(here).experiment != "elsewhere" == tracker.get(there).experiment
     assert tracker.get(tracker.create("another", {}, {})).experiment == tracker.get(here).experiment
 
 
@@ -232,11 +232,11 @@ def test_links_lead_to_the_runs_own_page_or_nowhere(tracker):
         return
     experiment = tracker.experiment_id
     assert tracker.link(run_id, "a b/x.html") == f"#/experiments/{experiment}/runs/{run_id}/artifacts/a%20b/x.html"
-    beside = tracker.with_experiment("elsewhere")
-    runs = [beside.create("other", {}, {}), run_id]
+    other = tracker.with_experiment("elsewhere")
+    runs = [other.create("other", {}, {}), run_id]
     page, wanted = unquote(tracker.comparison(runs)).split("?")
     asked = {name: json.loads(value) for name, _, value in (pair.partition("=") for pair in wanted.split("&"))}
-    assert page == "#/compare-runs" and asked == {"runs": runs, "experiments": [beside.experiment_id, experiment]}
+    assert page == "#/compare-runs" and asked == {"runs": runs, "experiments": [other.experiment_id, experiment]}
 
 
 def test_a_view_is_kept_with_the_experiment_unless_a_person_made_another_of_it(tracker):
@@ -251,7 +251,9 @@ def test_a_view_is_kept_with_the_experiment_unless_a_person_made_another_of_it(t
         return client.get_experiment(experiment).tags["mlflow.sharedViewState.all"]
 
     assert tracker.publish_views([first]) == address and stands() == first.text
-    assert tracker.publish_views([second]) == address and stands() == second.text  # ours may be written anew
+    assert (
+        tracker.publish_views([second]) == address and stands() == second.text
+    )  # the package's own text may be written again
     for theirs in ('{"groupBy": 2}', "deflate;bm90IHpsaWI="):
         client.set_experiment_tag(experiment, "mlflow.sharedViewState.all", theirs)
         assert tracker.publish_views([first]) == address and stands() == theirs
@@ -292,7 +294,7 @@ def test_a_deleted_experiment_takes_no_run_and_says_how_it_comes_back(tracker):
     assert [run.run_id for run in later.search({"fa.setting": "s"})] == [run_id] and later.create("run", {}, {})
 
 
-def test_a_store_that_takes_no_view_is_told_and_nothing_else_is_lost(tracker, monkeypatch, caplog):
+def test_a_store_that_takes_no_view_is_reported_and_nothing_else_is_lost(tracker, monkeypatch, caplog):
     tracker.create("run", {}, {})
     if tracker.uri == "memory":
         return
@@ -314,7 +316,7 @@ def test_a_run_tells_its_params_and_every_point_of_the_metrics_asked_for(tracker
     assert set(found) == {Point("h_L", 2.0, 1), Point("h_L", 1.0, 0), Point("g_L", 3.0, 0)} and len(found) == 3
 
 
-def test_a_verb_asks_for_the_experiments_once(tmp_path, empty_store, monkeypatch):
+def test_a_command_asks_for_the_experiments_once(tmp_path, empty_store, monkeypatch):
     store = f"sqlite:///{shutil.copy(empty_store, tmp_path / 'mlflow.db')}"
     MlflowTracker(store).create("run", {}, {})
     genuine, asked = MlflowClient.search_experiments, []
@@ -335,7 +337,7 @@ def test_a_verb_asks_for_the_experiments_once(tmp_path, empty_store, monkeypatch
     )
 
 
-def test_a_database_that_is_no_file_has_its_artifacts_where_it_is_said(tmp_path, empty_store, monkeypatch, caplog):
+def test_a_database_that_is_no_file_has_its_artifacts_where_the_caller_says(tmp_path, empty_store, monkeypatch, caplog):
     store = f"sqlite:///{shutil.copy(empty_store, tmp_path / 'mlflow.db')}"
     monkeypatch.chdir((tmp_path / "work").mkdir() or tmp_path / "work")
     monkeypatch.setattr(mlflow_tracker, "sqlite_path", lambda uri: None)  # as that of postgresql://

@@ -21,13 +21,14 @@ from fa_registry.metrics import at_last_site
 from fa_registry.records import Measurements, Reading, RunRecord, Series, SiteSeries
 from fa_registry.safe_files import UnreadableFile
 from fa_registry.tracking import schema, series_parquet, writer
+from fa_registry.tracking.base import RetentionOptions
 from fa_registry.tracking.memory import MemoryTracker
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import read_record, table_history
 from fa_registry.tracking.schema import spread
 from fa_registry.tracking.series_parquet import MOST_EPOCHS, read_rows, read_series, write_series
 from fa_registry.tracking.store_errors import StoreRefusal
-from fa_registry.tracking.writer import Origin, RetentionOptions, RunWriter
+from fa_registry.tracking.writer import Origin, RunWriter
 from fa_registry.training.checkpoint import load_tensors
 from fa_registry.training.loop import EpochRow
 from fa_registry.training.run_setup import build_setup
@@ -59,15 +60,15 @@ def test_a_run_that_the_store_does_not_take_leaves_no_folder(tmp_path, monkeypat
 
 def test_a_run_says_that_it_is_complete_once_its_files_are_there(tmp_path, monkeypatch):
     """Killed in between, it would be taken for one that needs no training, and have no file."""
-    said, upload = [], MemoryTracker.upload
+    uploads, upload = [], MemoryTracker.upload
 
     def uploaded(tracker, run_id, folder):
-        said.append(tracker.get(run_id).tags[schema.TAG_STATUS])
+        uploads.append(tracker.get(run_id).tags[schema.TAG_STATUS])
         upload(tracker, run_id, folder)
 
     monkeypatch.setattr(MemoryTracker, "upload", uploaded)
     write_run(MemoryTracker(tmp_path))
-    assert said == ["running"]
+    assert uploads == ["running"]
 
 
 def test_a_complete_run_holds_every_artifact_and_tag(tracker):
@@ -174,7 +175,7 @@ def test_every_site_of_a_shallow_network_has_its_charts(tracker):
     assert schema.TAG_SITES not in tracker.get(writer.run_id).tags
 
 
-def test_both_splits_of_the_data_are_told_in_one_entry_with_the_whole_digest(tracker):
+def test_both_splits_of_the_data_are_recorded_in_one_entry_with_the_whole_digest(tracker):
     writer, trainer, _ = write_run(tracker)
     if isinstance(tracker, MlflowTracker):
         (entry,) = tracker._client.get_run(writer.run_id).inputs.dataset_inputs
@@ -263,13 +264,15 @@ def test_a_method_without_feedback_has_no_feedback_file(tracker):
     assert tracker.artifact(writer.run_id, schema.FEEDBACK) is None
 
 
-def test_what_was_not_given_is_said_and_has_no_digest():
-    told = Origin("name", "w.pt", "ab12").provenance
-    assert told["feedback file"] == "none given" and "feedback sha256" not in told
-    assert (told["file"], told["sha256"]) == ("w.pt", "ab12") and told["trained"].startswith("not trained here")
+def test_what_was_not_given_is_recorded_and_has_no_digest():
+    provenance = Origin("name", "w.pt", "ab12").provenance
+    assert provenance["feedback file"] == "none given" and "feedback sha256" not in provenance
+    assert (provenance["file"], provenance["sha256"]) == ("w.pt", "ab12") and provenance["trained"].startswith(
+        "not trained here"
+    )
 
 
-def test_given_feedback_is_never_told_as_a_draw_of_ours():
+def test_given_feedback_is_never_recorded_as_drawn_by_the_package():
     origin = Origin("name", "w.pt", "ab12", "B.pt", "cd34")
     assert origin.provenance["feedback file"] == "B.pt" and origin.provenance["feedback sha256"] == "cd34"
     assert origin.feedback_card == {"distribution": "given in B.pt, not drawn here", "source_sha256": "cd34"}
@@ -405,7 +408,7 @@ class Faulty(Absent):
 
 
 def test_a_fault_of_the_server_takes_the_place_of_no_other_reason(tmp_path, caplog):
-    """Neither of Ctrl-C, which would end as a failure, nor of a method's own error; and the run is told to have ended."""
+    """Neither of Ctrl-C, which would end as a failure, nor of a method's own error; and the run is recorded as ended."""
     tracker = Faulty(tmp_path / "runs", away={0})
     run = RunWriter(tracker, build_setup(parse_spec(TINY), torch.device("cpu")))
     run.interrupt("stopped")

@@ -64,7 +64,7 @@ def test_a_large_file_is_read_as_a_small_one_is(tmp_path, monkeypatch, at_once):
 
 
 def test_a_hole_that_says_it_is_a_file_of_tensors_takes_no_memory(tmp_path, monkeypatch):
-    """A stranger's store may hold one of 60 GiB; its header is looked at before it is read."""
+    """An untrusted store may contain one of 60 GiB; its header is looked at before it is read."""
     monkeypatch.setattr(checkpoint, "load", lambda held: pytest.fail(f"{len(held)} bytes were read"))
     with (tmp_path / "t").open("wb") as stream:
         stream.truncate(checkpoint.AT_ONCE + 2)
@@ -325,7 +325,7 @@ def test_a_damaged_file_is_set_aside_and_the_run_begins_again(tmp_path, damage, 
 
 
 def resealed(path, change):
-    """What somebody may write who can make a digest, as another machine's state: `change` edits its line and its tensors."""
+    """What an author who can compute a digest may write as another machine's state: `change` edits its line and its tensors."""
     _, line, saved = path.read_bytes().split(b"\n", 2)
     head, tensors = json.loads(line), load(saved)
     change(head, tensors)
@@ -350,7 +350,7 @@ FORGED = {
 
 
 @pytest.mark.parametrize("forgery", FORGED)
-def test_a_state_that_somebody_made_is_set_aside(tmp_path, forgery, caplog):
+def test_a_state_that_was_made_up_is_set_aside(tmp_path, forgery, caplog):
     first = Trainer(tiny_task())
     first.run_epoch()
     file, trainer, untouched = ResumeFile(tmp_path, "id"), Trainer(tiny_task()), Trainer(tiny_task())
@@ -360,7 +360,7 @@ def test_a_state_that_somebody_made_is_set_aside(tmp_path, forgery, caplog):
     assert weights_equal(trainer.setup.network, untouched.setup.network) and trainer.epoch == 0
 
 
-def test_a_state_that_nobody_changed_survives_being_sealed_again(tmp_path):
+def test_an_unchanged_state_survives_being_sealed_again(tmp_path):
     first, fresh, file = Trainer(tiny_task()), Trainer(tiny_task()), ResumeFile(tmp_path, "id")
     first.run_epoch()
     file.write(first, [])

@@ -360,7 +360,7 @@ def test_more_entries_than_tensors_of_any_network_are_refused(tmp_path, monkeypa
 
 @pytest.mark.parametrize("legacy", [False, True])
 def test_an_expanded_tensor_costs_what_its_file_has(tmp_path, legacy):
-    """One number that stands for 10^9: no copy is made of what the network has no place for."""
+    """One number that expands to 10^9: no copy is made of what the network has no place for."""
     path = tmp_path / "expanded.pt"
     torch.save({"a": torch.zeros(1).expand(10**9)}, path, _use_new_zipfile_serialization=not legacy)
     ended = cost(path)
@@ -427,7 +427,7 @@ def test_a_value_that_grows_while_it_is_read_is_refused(tmp_path, held, name, le
 
 
 def test_bytes_before_an_archive_do_not_hide_another_one(tmp_path):
-    """torch has a zip reader of its own; only what was checked is given to it."""
+    """torch has its own zip reader; only what was checked is given to it."""
     torch.save(STATE, tmp_path / "a.pt")
     packed_again(tmp_path / "a.pt", zipfile.ZIP_STORED, prefix=b"PK\x03\x04" + bytes(60))
     assert same(named_tensors(read_foreign(tmp_path / "a.pt")))

@@ -1,12 +1,22 @@
-"""What tells the code that trained a run from today's, in the words that study, train and audit use."""
+"""What distinguishes the code that trained a run from today's, in the text that study, train and audit print."""
 
 from __future__ import annotations
 
+import dataclasses
+import sys
+
 import pytest
 
+from fa_registry import tasks
 from fa_registry.plugin_registry import source_digest
-from fa_registry.training.code_fingerprint import fingerprint, fingerprint_changes
-from tests.helpers.plugins import NAME, PACKAGE, installed
+from fa_registry.training.code_fingerprint import (
+    fingerprint,
+    fingerprint_changes,
+    packages_of,
+    plugins_of,
+    runs_others_code,
+)
+from tests.helpers.plugins import NAME, PACKAGE, installed, installed_member
 from tests.helpers.tiny_tasks import tiny_spec
 
 A, B = "a" * 64, "b" * 64
@@ -37,7 +47,7 @@ def mine(version: str = "0.1", digest: str = A, package: str = "mine") -> dict:
         ),
     ],
 )
-def test_what_changed_is_said_in_words(before, today, line):
+def test_what_changed_is_reported_in_text(before, today, line):
     sealed = {"methods/m": before} if before else None
     assert fingerprint_changes(sealed, {"methods/m": today}) == ((line,) if line else ())
 
@@ -54,6 +64,63 @@ def test_a_run_of_ours_alone_names_versions():
     code = fingerprint(tiny_spec(dataset="random_targets:digits"))
     assert {"methods/dfa", "architectures/resmlp", "datasets/random_targets:digits", "diagnostics/gamma"} <= set(code)
     assert all(set(entry) == {"version"} for entry in code.values())
+
+
+TASK = """
+import dataclasses
+from fa_registry.tasks.classification import Classification
+
+class Mine(Classification):
+    card = dataclasses.replace(Classification.card, name="mine_task")
+
+PLUGIN = Mine()
+"""
+DATA = """
+import dataclasses
+from fa_registry.datasets.digits import Digits
+
+class Mine(Digits):
+    card = dataclasses.replace(Digits.card, name="mine_data", task="mine_task")
+
+PLUGIN = Mine()
+"""
+
+
+@pytest.fixture
+def third_party_data(tmp_path):
+    """A data set of one package with the task of another package."""
+    with (
+        installed_member(tmp_path / "task", "tasks", "mine_task", TASK),
+        installed_member(tmp_path / "data", "datasets", "mine_data", DATA),
+    ):
+        yield
+
+
+@pytest.mark.parametrize("dataset", ["mine_data", "random_targets:mine_data"])
+def test_the_packages_of_a_run_include_its_data_set_and_its_task(third_party_data, dataset):
+    """An audit groups runs by their packages before any import, and recomputes each in another process."""
+    spec = dataclasses.replace(tiny_spec(), dataset=dataset)
+    assert packages_of(spec) == {"mine_data", "mine_task"} and runs_others_code(spec)
+    assert not {"mine_data", "mine_task"} & set(sys.modules)
+    assert packages_of(tiny_spec()) == frozenset() == packages_of(tiny_spec(dataset="random_targets:digits"))
+
+
+@pytest.mark.parametrize("dataset", ["mine_data", "random_targets:mine_data"])
+def test_an_edited_task_or_data_set_of_a_run_is_another_code(third_party_data, tmp_path, dataset):
+    spec = dataclasses.replace(tiny_spec(), dataset=dataset)
+    before = fingerprint(spec)
+    assert {"datasets/mine_data", "tasks/mine_task", f"datasets/{dataset}"} <= set(before)
+    assert (tasks.CATALOG, "mine_task") in plugins_of(spec, before)
+    for kind in ("task", "data"):
+        module = tmp_path / kind / f"mine_{kind}.py"
+        text = module.read_text()
+        module.write_text(text + "# edited\n")
+        source_digest.cache_clear()
+        (line,) = fingerprint_changes(before, fingerprint(spec))
+        assert f"mine_{kind}: source edited (digest " in line
+        module.write_text(text)
+        source_digest.cache_clear()
+    assert fingerprint_changes(before, fingerprint(spec)) == ()
 
 
 def test_every_file_of_the_package_is_in_the_digest(tmp_path):

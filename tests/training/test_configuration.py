@@ -57,7 +57,7 @@ def test_denormals_that_are_flushed_are_named():
         torch.set_flush_denormal(False)
 
 
-def test_a_run_records_it_beside_the_older_settings():
+def test_a_run_records_it_in_addition_to_the_older_settings():
     recorded = machine(tiny_task())
     assert configuration().items() <= recorded.items()
     assert list(recorded) == ["threads", "device", "processor", "torch", *configuration()]

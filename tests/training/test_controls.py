@@ -46,7 +46,7 @@ def test_frozen_switches_the_blocks_off_and_nothing_else():
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("count", range(4))
-def test_a_rung_trains_the_last_blocks_and_everything_else(method, count):
+def test_a_ladder_control_trains_the_last_blocks_and_everything_else(method, count):
     trainer, _, outcome = trained(method=method, control=f"ladder_{count}", epochs=1, architecture_options=OPTIONS)
     names = {name for name, _ in trainer.setup.network.named_parameters()}
     kept = tuple(f"blocks.{block}." for block in range(3 - count))
@@ -54,21 +54,21 @@ def test_a_rung_trains_the_last_blocks_and_everything_else(method, count):
     assert outcome.status == "complete"
 
 
-def test_the_lowest_rung_by_bp_is_frozen_bit_by_bit():
-    rungs = [trained(method="bp", control=control, epochs=2)[0] for control in ("ladder_0", "frozen")]
-    assert weights_equal(rungs[0].setup.network, rungs[1].setup.network)
+def test_ladder_0_by_bp_is_frozen_bit_by_bit():
+    ladder = [trained(method="bp", control=control, epochs=2)[0] for control in ("ladder_0", "frozen")]
+    assert weights_equal(ladder[0].setup.network, ladder[1].setup.network)
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_the_highest_rung_is_the_method_itself_bit_by_bit(method):
-    rungs = [trained(method=method, control=control, epochs=2, penalty=0.1)[0] for control in ("ladder_2", "none")]
-    assert weights_equal(rungs[0].setup.network, rungs[1].setup.network)
+def test_a_ladder_of_all_blocks_is_the_method_itself_bit_by_bit(method):
+    ladder = [trained(method=method, control=control, epochs=2, penalty=0.1)[0] for control in ("ladder_2", "none")]
+    assert weights_equal(ladder[0].setup.network, ladder[1].setup.network)
 
 
-def test_the_lowest_rung_by_a_local_method_is_not_frozen():
+def test_ladder_0_by_a_local_method_is_not_frozen():
     """Its embedding learns from the method's c_0, frozen's from backpropagation."""
-    rungs = [trained(**spec, epochs=1)[0] for spec in ({"control": "ladder_0"}, {"control": "frozen", "method": "bp"})]
-    assert not weights_equal(rungs[0].setup.network, rungs[1].setup.network)
+    ladder = [trained(**spec, epochs=1)[0] for spec in ({"control": "ladder_0"}, {"control": "frozen", "method": "bp"})]
+    assert not weights_equal(ladder[0].setup.network, ladder[1].setup.network)
 
 
 def test_names():

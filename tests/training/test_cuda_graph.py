@@ -122,12 +122,12 @@ def test_the_mode_comes_back_when_a_rehearsed_step_raises(sync_debug):
 
 
 def test_a_step_that_waits_for_the_card_is_never_captured(monkeypatch):
-    def told(work, device):
+    def waiting_step(work, device):
         work()
         return "it waits"
 
     captures = []
-    monkeypatch.setattr(cuda_graph, "rehearsed", told)
+    monkeypatch.setattr(cuda_graph, "rehearsed", waiting_step)
     step, seen = collect(captures.append)
     for batch in torch.arange(12).split(2):
         step(batch)

@@ -21,7 +21,7 @@ OF_TRAINING = ("loss_train", "accuracy_train", "penalty")
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_the_lowest_rung_of_a_penalised_ladder_trains_the_last_block_alone(method):
+def test_the_lowest_control_of_a_penalised_ladder_trains_the_last_block_alone(method):
     trainer, recorder, outcome = trained(**supported(method), epochs=1, penalty=0.01, control="ladder_1")
     assert outcome.status == "complete"
     assert outcome.final.scalars["blocks_trained"].value == 1

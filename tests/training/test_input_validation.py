@@ -1,4 +1,4 @@
-"""Bad input is refused before anything is measured, in this house's words and never in torch's."""
+"""Bad input is refused before anything is measured, in the package's words and never in torch's."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_input_that_is_no_tensor_of_rows(x):
     assert problem.startswith("x_eval: expected a tensor with one row per sample, found ")
 
 
-def test_input_the_model_cannot_read_is_named_with_what_torch_said():
+def test_input_the_model_cannot_read_is_named_with_the_message_of_torch():
     (problem,) = problems(x=X[:, :2])
     assert problem.startswith("x_eval: the model fails on this input: RuntimeError: mat1 and mat2")
     tokens = torch.full((16, 4), 11)

@@ -241,7 +241,7 @@ INITIAL = "init.safetensors"
 
 @pytest.fixture(params=["fa", "dfa", "bp"])
 def run(request, tmp_path):
-    """(spec, checkpoint, feedback, digests, final measurements) of a short run; its initial weights lie beside."""
+    """(spec, checkpoint, feedback, digests, final measurements) of a short run; its initial weights are next to it."""
     return short_run(tmp_path, method=request.param)
 
 

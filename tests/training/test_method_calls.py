@@ -20,10 +20,10 @@ from tests.helpers.tiny_tasks import SEED, Recorder, tiny_task, weights_equal
 
 
 class Follower(DirectFeedbackAlignment, LearnsFeedbackByLoss, HasFeedbackRule):
-    """Its parameter is drawn to the network's first weight; its counter counts steps; it notes what it was told."""
+    """Its parameter is drawn to the network's first weight; its counter counts steps; it notes the inputs that it received."""
 
     def __init__(self):
-        self.told = []
+        self.received = []
 
     def feedback(self, shape, options, generator):
         module = super().feedback(shape, options, generator)
@@ -34,7 +34,7 @@ class Follower(DirectFeedbackAlignment, LearnsFeedbackByLoss, HasFeedbackRule):
     def feedback_loss(self, feedback, inputs):
         weight = inputs.network.get_submodule("blocks.0.w1").weight
         assert not weight.requires_grad and weight.grad is not None  # held, and the network's own gradients are there
-        self.told.append((inputs.progress, inputs.generator, len(inputs.labels), inputs.images.shape))
+        self.received.append((inputs.progress, inputs.generator, len(inputs.labels), inputs.images.shape))
         return (feedback.guess - 3.0) ** 2
 
     def update_feedback(self, feedback, inputs):
@@ -43,7 +43,7 @@ class Follower(DirectFeedbackAlignment, LearnsFeedbackByLoss, HasFeedbackRule):
 
 
 def task_of(method, **changes):
-    """The tiny dfa task, trained by `method` with a feedback state of its own drawing."""
+    """The tiny dfa task, trained by `method` with a feedback state that the method draws."""
     task = tiny_task(**changes)
     shape = network_shape(task.network, task.eval_batch[0][:1], 10)
     return dataclasses.replace(task, method=method, feedback=method.feedback(shape, {}, generator(SEED, "feedback")))
@@ -56,11 +56,11 @@ def test_a_feedback_learns_by_its_loss_under_the_recipe_and_by_its_rule():
     trainer.run_epoch()
     assert task.feedback.steps.item() == 12  # 1,437 samples in batches of 128
     assert 0.011 < task.feedback.guess.item() < 0.0121  # twelve AdamW steps of about 1e-3
-    assert [one[0] for one in method.told] == [0.0] * 12
-    assert method.told[0][2] == 128 and method.told[0][3] == (128, 1, 12, 12)
+    assert [one[0] for one in method.received] == [0.0] * 12
+    assert method.received[0][2] == 128 and method.received[0][3] == (128, 1, 12, 12)
     trainer.run_epoch()
-    assert method.told[-1][0] == 0.25
-    assert all(one[1] is trainer.generators["method"] for one in method.told)
+    assert method.received[-1][0] == 0.25
+    assert all(one[1] is trainer.generators["method"] for one in method.received)
 
 
 def test_learning_feedback_changes_nothing_else():
@@ -99,16 +99,16 @@ def spotted(credit):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "words"),
+    ("spoil", "text"),
     [
         (lambda credit: credit[:, :-1], r"method 'dfa', site 1: credit of shape \(128, 15\), expected \(128, 16\)"),
         (spotted, r"method 'dfa', site 1: 1 of the credit's 2048 entries, shape \(128, 16\), are inf or nan although"),
     ],
 )
-def test_a_bad_credit_is_named_before_anything_is_trained(spoil, words):
+def test_a_bad_credit_is_named_before_anything_is_trained(spoil, text):
     task = task_of(Broken(spoil))
     before = {name: weight.clone() for name, weight in task.network.state_dict().items()}
-    with pytest.raises(PluginError, match=words):
+    with pytest.raises(PluginError, match=text):
         train(Trainer(task), Recorder())
     assert all(torch.equal(weight, before[name]) for name, weight in task.network.state_dict().items())
 

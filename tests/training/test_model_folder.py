@@ -108,7 +108,7 @@ def test_a_specification_that_was_changed_is_refused(tmp_path):
         read_folder(tmp_path / "model")
 
 
-def test_a_card_must_be_the_registered_one_and_tell_of_this_specification(tmp_path):
+def test_a_card_must_be_the_registered_one_and_describe_this_specification(tmp_path):
     made(tmp_path)
     path = tmp_path / "model" / model_folder.CARD
     digest = jsonio.file_digest(path)
@@ -123,7 +123,7 @@ def test_a_card_must_be_the_registered_one_and_tell_of_this_specification(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("{", "cannot be read as JSON"),
         ("[]", "record: expected a table, found"),
@@ -132,10 +132,10 @@ def test_a_card_must_be_the_registered_one_and_tell_of_this_specification(tmp_pa
         (None, "card.json is missing"),
     ],
 )
-def test_what_is_no_card_is_told(tmp_path, text, words):
+def test_what_is_no_card_is_reported(tmp_path, text, message):
     if text is not None:
         (tmp_path / model_folder.CARD).write_text(text)
-    with pytest.raises(IntegrityError, match=words):
+    with pytest.raises(IntegrityError, match=message):
         read_folder(tmp_path)
 
 

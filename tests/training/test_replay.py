@@ -50,16 +50,16 @@ def recorded_run(
     folder: Path, states: int = 0, kind: type[Trainer] = Trainer, end=lambda: "", **changes
 ) -> SealedTraining:
     """Train a run and return what its files hold."""
-    trainer, heard = kind(tiny_task(**{"epochs": EPOCHS, **changes})), Keeping(folder, states)
-    outcome = train(trainer, heard, end=end)
-    rows = {row.epoch: row.measurements for row in heard.rows}
+    trainer, keeper = kind(tiny_task(**{"epochs": EPOCHS, **changes})), Keeping(folder, states)
+    outcome = train(trainer, keeper, end=end)
+    rows = {row.epoch: row.measurements for row in keeper.rows}
 
     def difference(epoch: int, measured: Measurements) -> str:
         logged = rows[epoch]
         held = measured.sites or measured.scalars.items() - logged.scalars.items()
         return "they differ" if held and measured != logged else ""
 
-    recorded = RecordedEpochs(tuple(trainer.chain.digests), "", difference, range(outcome.epochs + 1), heard.kept)
+    recorded = RecordedEpochs(tuple(trainer.chain.digests), "", difference, range(outcome.epochs + 1), keeper.kept)
     paths = {name: folder / f"{name}.safetensors" for name in ("early", "feedback", "final")}
     digests = {"early": save_tensors(paths["early"], trainer.early.tensors)} if trainer.early else {}
     digests["feedback"] = save_tensors(paths["feedback"], trainer.setup.feedback.state_dict())
@@ -76,7 +76,7 @@ def recorded_run(
 
 
 def replayed(sealed: SealedTraining, subject: str = WHOLE, replay: str = "auto", **changes) -> Check | None:
-    """Return what a whole replay of the specification says of the record."""
+    """Return what a whole replay of the specification reports about the record."""
     checks = replay_training(tiny_task(**{"epochs": EPOCHS, **changes}), sealed, replay, is_full_replay=True).checks
     return next((check for check in checks if check.subject == subject), None)
 
@@ -151,7 +151,7 @@ def _with(sealed: SealedTraining, **changes) -> SealedTraining:
     return dataclasses.replace(sealed, recorded=dataclasses.replace(sealed.recorded, **changes))
 
 
-def test_honest_digests_beside_other_final_weights_are_found(tmp_path):
+def test_honest_digests_with_other_final_weights_are_found(tmp_path):
     sealed = recorded_run(tmp_path)
     path = sealed.later[EPOCHS][0]
     tensors = load_tensors(path)

@@ -1,4 +1,4 @@
-"""Drawing again and taking steps again: no false alarm for any method, and on another machine tolerance where bits cannot agree."""
+"""Re-initialisation and replay: no false alarm for any method, and on another machine tolerance where bits cannot agree."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_no_shipped_method_raises_an_alarm(tmp_path, method, options):
     assert credit_in_training(trainer.setup).outcome == "agrees"
 
 
-def test_a_gradient_that_is_small_beside_the_states_raises_no_alarm(tmp_path, monkeypatch):
+def test_a_gradient_that_is_small_relative_to_the_states_raises_no_alarm(tmp_path, monkeypatch):
     """dtp subtracts what its inverses make of two states that nearly agree: after 100 epochs of digits the last bit of a gradient
     was 8e-3 of its credit, and two honest runs of three were a mismatch. So both sides take the gradient by the same products.
     """
@@ -136,7 +136,7 @@ def test_on_another_machine_a_draw_may_differ_in_its_last_bits_alone(tmp_path, s
     ],
 )
 def test_on_another_machine_the_first_steps_may_end_a_share_of_the_way_apart(tmp_path, share, elsewhere, outcome):
-    """Each recorded weight lies this share of its way beyond the place that the replay reaches."""
+    """Each recorded weight is this share of its way beyond the value that the replay reaches."""
     sealed, trainer = sealed_epoch(tmp_path)
     start = Trainer(tiny_task(epochs=1)).state()
     moved = {name: tensor + share * (tensor - start[name]) for name, tensor in trainer.early.tensors.items()}

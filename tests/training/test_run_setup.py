@@ -124,14 +124,14 @@ class Relabelled:
         return self.change(self.digits.load(device, root))
 
 
-def test_the_data_set_hears_device_root_and_the_seed_of_the_run(monkeypatch, tmp_path):
-    heard = []
+def test_the_data_set_receives_device_root_and_the_seed_of_the_run(monkeypatch, tmp_path):
+    received = []
     loader = Relabelled(lambda splits: splits)
-    monkeypatch.setattr(loader, "load", lambda *given: heard.append(given) or loader.digits.load(given[0]))
+    monkeypatch.setattr(loader, "load", lambda *given: received.append(given) or loader.digits.load(given[0]))
     spec = tiny_spec(seed=SEED)
     monkeypatch.setattr(datasets.CATALOG, "get", lambda name: loader)
     build_setup(spec, torch.device("cpu"), tmp_path)
-    assert heard == [(torch.device("cpu"), tmp_path, SEED)]
+    assert received == [(torch.device("cpu"), tmp_path, SEED)]
 
 
 def test_runs_share_what_is_the_same_for_every_seed_and_the_same_root(tmp_path, monkeypatch):
@@ -233,7 +233,7 @@ def test_bp_never_fires(terminal_ln):
 
 @pytest.mark.long
 def test_without_a_terminal_layer_norm_dfas_stream_grows_but_its_reference_stays():
-    """z = W h_L: the gradient at h_L is e W, whatever the size of h_L; the LayerNorm is what divides it by that size."""
+    """z = W h_L: the gradient at h_L is e W, regardless of the size of h_L; the LayerNorm is what divides it by that size."""
     growth, reference = extremes(method="dfa", architecture_options={"d_hidden": 64, "terminal_ln": False})
     with_growth, with_reference = extremes(method="dfa", architecture_options={"d_hidden": 64})
     assert growth > 5 and with_growth > 5  # of one block; at full width and length D1 fires (projects/architectures)

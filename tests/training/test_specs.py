@@ -62,7 +62,7 @@ def test_options_are_resolved_so_that_the_identity_names_them_all():
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "text"),
     [
         ({"method": "dfaa"}, "method: unknown method 'dfaa' (did you mean 'dfa'?); known: "),
         ({"architecture": "resmpl"}, "architecture: unknown architecture 'resmpl' (did you mean 'resmlp'?); known: "),
@@ -122,10 +122,10 @@ def test_options_are_resolved_so_that_the_identity_names_them_all():
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )
-def test_one_wrong_field_is_one_problem(changes, words):
+def test_one_wrong_field_is_one_problem(changes, text):
     found = problems(**changes)
     assert len(found) == 1, found
-    assert found[0].startswith(words)
+    assert found[0].startswith(text)
 
 
 def test_the_default_batch_is_held_against_the_data_too(monkeypatch):
@@ -165,10 +165,10 @@ def test_bp_may_have_no_blocks():
 
 
 @pytest.mark.parametrize("method", ["bp", "fa", "dfa"])
-@pytest.mark.parametrize("rung", [0, 1, 2])
-def test_every_rung_is_a_control_of_every_method(method, rung):
-    spec = tiny_spec(method=method, control=f"ladder_{rung}", penalty=0.1 if rung else 0)
-    assert (spec.method, spec.control) == (method, f"ladder_{rung}")
+@pytest.mark.parametrize("trained_blocks", [0, 1, 2])
+def test_every_number_of_trained_blocks_is_a_control_of_every_method(method, trained_blocks):
+    spec = tiny_spec(method=method, control=f"ladder_{trained_blocks}", penalty=0.1 if trained_blocks else 0)
+    assert (spec.method, spec.control) == (method, f"ladder_{trained_blocks}")
     assert spec.identity != tiny_spec(method=method, penalty=spec.penalty).identity
     assert spec.setting == tiny_spec(method=method).setting
 

@@ -145,20 +145,20 @@ def test_sums_are_over_the_batch():
 
 
 def test_credits_are_of_the_summed_loss_whatever_the_batch_size():
-    """A method is told g_L without 1/N: the same sample's row in a batch of 1 and of 32."""
+    """A method receives g_L without 1/N: the same sample's row in a batch of 1 and of 32."""
     task = double(tiny_task(method="fa"))
-    told = []
+    received = []
 
     class Listening(type(task.method)):
         def credits(self, feedback, inputs):
-            told.append(inputs)
+            received.append(inputs)
             return super().credits(feedback, inputs)
 
     listening = dataclasses.replace(task, method=Listening())
     step(listening, count=32)
     step(listening, count=1)
-    torch.testing.assert_close(told[0].output_gradient[:1], told[1].output_gradient, rtol=1e-12, atol=1e-15)
-    assert all(inputs.gradients is None for inputs in told)
+    torch.testing.assert_close(received[0].output_gradient[:1], received[1].output_gradient, rtol=1e-12, atol=1e-15)
+    assert all(inputs.gradients is None for inputs in received)
 
 
 def test_output_error_needs_no_second_softmax():
@@ -376,6 +376,8 @@ def test_sites_together_are_bit_equal_to_one_by_one(kind, shapes):
 def test_a_credit_that_lies_transposed_is_summed_as_it_lies(width):
     draw = torch.Generator().manual_seed(0)
     credits = [torch.randn(width, 6, generator=draw).T, torch.randn(6, width, generator=draw)]
-    credits.append(torch.randn(6, width + 3, generator=draw)[:, :width])  # as a narrower site's rows of a bridge lie
+    credits.append(
+        torch.randn(6, width + 3, generator=draw)[:, :width]
+    )  # as the rows of a narrower site of a bridge are stored
     for one, credit in zip(normalised_credits(credits, "rms", 6), credits, strict=True):
         assert torch.equal(one, credit / (credit_rms(credit, "rms") * 6))

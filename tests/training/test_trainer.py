@@ -49,7 +49,7 @@ def test_an_epoch_trains_with_process_noise_from_the_runs_own_stream():
 
 
 def test_a_run_that_fails_in_an_epoch_lets_the_card_finish_what_it_began(monkeypatch):
-    """Its memory is given to the runs beside it at once, and the card is still at work on the steps before."""
+    """Its memory is given to concurrent runs at once, and the card is still at work on the steps before."""
 
     class Stream:
         def __init__(self):

@@ -51,7 +51,7 @@ TRAIN = (
 
 @pytest.fixture(autouse=True)
 def nothing_twice(undrawn, measured_once, in_this_process):
-    """No test here looks at a picture, and few at measuring again; those ask for `drawn` and `measured_each_time`."""
+    """No test here looks at a picture, and few at recomputing; those ask for `drawn` and `measured_each_time`."""
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def write_study(folder: Path) -> None:
 
 @pytest.fixture
 def registry(workplace: Path):
-    """Call the command line: registry('audit', '--study', …) → click's result; the tiny study lies in tiny/study.toml."""
+    """Call the command line: registry('audit', '--study', …) → click's result; the tiny study is in tiny/study.toml."""
     write_study(workplace)
     return call
 

@@ -23,6 +23,7 @@ from fa_registry.training.checkpoint import load_tensors, save_tensors
 from fa_registry.training.measuring import NOT_GIVEN
 from fa_registry.training.probe_context import NO_INITIAL
 from fa_registry.workflows.adopt import run_adopt
+from fa_registry.workflows.options import CheckpointOptions
 from fa_registry.workflows.remeasure import remeasure_run
 from tests.architectures.plain_models import PLAIN, PlainModel, autograd_figures, moved_off_start
 from tests.helpers.tiny_tasks import SEED, tiny_task
@@ -152,7 +153,7 @@ def test_no_rule_of_another_edition_breaks_on_it(adopt, elsewhere, edition):
     assert "stated by the author when the run was adopted" in depth.sentence and depth.stated
 
 
-def test_it_stands_beside_the_frozen_control_of_its_setting(registry, adopt, elsewhere):
+def test_it_is_shown_next_to_the_frozen_control_of_its_setting(registry, adopt, elsewhere):
     control = json.loads(registry(*FROZEN, "--json").stdout)["run_id"]
     run_id, _ = adopt(elsewhere.weights)
     _, runs = audit(registry, run_id, control)
@@ -294,7 +295,7 @@ def test_strict_names_the_audit_that_fails_where_one_rule_alone_fires(registry, 
 
 def test_strict_is_true_or_false(elsewhere):
     with pytest.raises(InvalidFields, match="strict: expected True or False, found 'no'"):
-        run_adopt(elsewhere.weights, {"method": "bp", "seed": "1", "epochs": "1"}, strict="no")
+        run_adopt(elsewhere.weights, CheckpointOptions(method="bp", seed="1", epochs="1", strict="no"))
 
 
 def test_the_same_file_is_adopted_once_and_again_only_by_force(registry, adopt, elsewhere):
@@ -326,7 +327,7 @@ def test_all_that_is_wrong_is_named_at_once_and_nothing_is_written(registry):
         *("nowhere.pt", "--method", "dfaa", "--epochs", "many", "--device", "cpu"),
         *("--feedback", "B.bin", "--frozen-accuracy", "64", "--set", "colour=red"),
     )
-    for words in (
+    for text in (
         "adopt: 7 problems",
         "unknown method 'dfaa' (did you mean 'dfa'?)",
         "epochs: expected a whole number, found 'many'",
@@ -336,7 +337,7 @@ def test_all_that_is_wrong_is_named_at_once_and_nothing_is_written(registry):
         "feedback: B.bin: expected a file ending in .safetensors, .pt, .pth",
         "frozen_accuracy: expected a fraction of the test set between 0 and 1, found 64",
     ):
-        assert words in message
+        assert text in message
     assert stored() == []
 
 
@@ -378,7 +379,7 @@ def test_a_registry_feedback_file_must_be_the_one_its_card_tells_of(registry, el
     assert "state.safetensors: card.json in the same folder records SHA-256" in message
     (path.parent / "card.json").write_text("{")
     assert "cannot be read as JSON" in refused(registry, *arguments, "--force", code=3)
-    (path.parent / "card.json").write_text('{"title": "of somebody else"}')
+    (path.parent / "card.json").write_text('{"title": "of another author"}')
     assert registry("adopt", *arguments, "--force").exit_code == 0
 
 

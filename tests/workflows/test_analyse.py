@@ -1,4 +1,4 @@
-"""The analyse verb on real small runs: what it prints and writes, and what it refuses."""
+"""The analyse command on real small runs: what it prints and writes, and what it refuses."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_changed_file_is_left_out_by_name_and_makes_exit_3(trained):
 def test_every_wrong_argument_is_named_at_once(trained, workplace):
     (workplace / "file").write_text("")
     text = refused("sensitivty", "--study", "tinny", "--edition", "2026-5", "--out", "file", "--jobs", "many")
-    for words in (
+    for message in (
         "5 problems",
         "did you mean 'sensitivity'?",
         "study: unknown study 'tinny'",
@@ -104,10 +104,10 @@ def test_every_wrong_argument_is_named_at_once(trained, workplace):
         "out: expected a folder, found the file file; name another folder",
         "jobs: ",
     ):
-        assert words in text
+        assert message in text
 
 
-def test_what_is_not_there_is_said(registry):
+def test_what_is_not_there_is_reported(registry):
     assert "choose runs by one of --study, --experiment or --run; found none" in refused("aggregation")
     assert "no finished run among study tiny" in refused("aggregation", *STUDY)
     assert "the analysis per-layer was removed; the forms" in refused("per_layer", *STUDY)
@@ -119,7 +119,7 @@ def test_a_name_may_be_typed_either_way(trained, name):
     assert trained("analyse", name, *STUDY).exit_code == 0
 
 
-def test_controls_alone_are_analysed_and_said_to_be_nothing(trained, workplace):
+def test_controls_alone_are_analysed_and_reported_as_nothing(trained, workplace):
     (control,) = MlflowTracker().search({schema.TAG_KIND: "run", "fa.method": "frozen"})
     result = trained("analyse", "all", "--run", control.run_id)
     assert result.exit_code == 0 and "no trained method among the runs (1, only controls)" in result.output

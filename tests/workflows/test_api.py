@@ -1,4 +1,4 @@
-"""The verbs as Python functions: what the command line can do, with the same names, told by objects and not by printing."""
+"""The commands as Python functions: what the command line can do, with the same names, reported by objects and not by printing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fa_registry.cli import main
 from fa_registry.studies import study as studies
 from tests.workflows.conftest import STUDY
 
-VERBS = ("audit", "compare", "report", "study", "train", "verify")
+COMMANDS = ("audit", "compare", "report", "study", "train", "verify")
 # What only one of the two has: how a result is printed and how a process ends; who runs the jobs.
 PRINTING = {"as_json", "exit_zero"}
 IN_PYTHON = {"train": {"executor"}}
@@ -34,30 +34,30 @@ def tiny(workplace, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_verb_takes_in_python_what_it_takes_on_the_command_line(verb):
-    typed = {parameter.name for parameter in main.commands[verb].params} - PRINTING
-    assert typed == set(inspect.signature(getattr(fa_registry, verb)).parameters) - IN_PYTHON.get(verb, set())
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_takes_in_python_what_it_takes_on_the_command_line(command):
+    typed = {parameter.name for parameter in main.commands[command].params} - PRINTING
+    assert typed == set(inspect.signature(getattr(fa_registry, command)).parameters) - IN_PYTHON.get(command, set())
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_what_is_left_out_is_the_same_in_both(verb):
-    python = inspect.signature(getattr(fa_registry, verb)).parameters
-    typed = main.commands[verb].make_context(verb, []).params
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_is_left_out_is_the_same_in_both(command):
+    python = inspect.signature(getattr(fa_registry, command)).parameters
+    typed = main.commands[command].make_context(command, []).params
     for name in typed.keys() - PRINTING - {"operands"}:
         assert _text(typed[name]) == _text(python[name].default), name
 
 
 def _text(value) -> str:
     """None, no names and an empty text are one nothing."""
-    return "" if value is None or value == () else str(value)
+    return "" if value is None or value in ((), {}) else str(value)
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_says_what_it_returns_and_raises_with_an_example(verb):
-    words = inspect.getdoc(getattr(fa_registry, verb))
-    assert "\nReturns:\n" in words and "\nRaises:\n" in words
-    assert re.search(rf"^>>> .*fa_registry\.{verb}\(", words, re.M)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_says_what_it_returns_and_raises_with_an_example(command):
+    text = inspect.getdoc(getattr(fa_registry, command))
+    assert "\nReturns:\n" in text and "\nRaises:\n" in text
+    assert re.search(rf"^>>> .*fa_registry\.{command}\(", text, re.M)
 
 
 def test_a_study_is_audited_compared_verified_and_reported(tiny):
@@ -106,7 +106,7 @@ def test_several_may_be_a_list_or_what_would_be_typed(workplace, seeds):
     assert one.settings[0].seeds == (7,)
 
 
-def test_whoever_listens_hears_what_the_command_line_says(tiny, caplog):
+def test_a_listener_receives_what_the_command_line_prints(tiny, caplog):
     caplog.set_level(logging.INFO, "fa_registry")
     fa_registry.study("tiny", device="cpu")
     assert caplog.messages == ["study tiny: all 4 runs are complete, nothing to train (--force trains again)"]
@@ -151,7 +151,7 @@ def test_an_audit_reads_its_study_once(tiny, readings):
     assert len(readings) == 1
 
 
-def test_an_audit_of_a_twin_reads_its_study_once(registry, readings):
+def test_an_audit_of_a_variant_reads_its_study_once(registry, readings):
     registry("study", "tiny", "--scale", "0.5", "--jobs", "1", "--device", "cpu")
     readings.clear()
     audit = fa_registry.audit(study="tiny", device="cpu", trust_logged=True)

@@ -1,4 +1,4 @@
-"""The audit verb on real small runs: exit codes, missing and tampered files, what is written back to the store."""
+"""The audit command on real small runs: exit codes, missing and tampered files, what is written back to the store."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from fa_registry import diagnostics, disk_spill, jsonio, process_ownership
+from fa_registry import diagnostics, jsonio, process_ownership
 from fa_registry.cli import main
 from fa_registry.diagnostics import CATALOG
 from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured
@@ -53,25 +53,6 @@ def entry(report, method):
     )
 
 
-@pytest.mark.parametrize("trusted", [(), ("--trust-logged",)])
-def test_runs_that_lie_in_a_file_give_the_same_pages(trained, monkeypatch, trusted):
-    """Of many runs an audit holds the names, and the pages must not show it."""
-    editions = ("--editions", "2026-11,2026-04", *trusted)
-    code, _ = audited(trained, *editions, "--out", "held")
-    monkeypatch.setattr(disk_spill, "AS_THEY_ARE", 0)
-    laid = []
-    monkeypatch.setattr(
-        disk_spill.SpillFile,
-        "spill",
-        lambda self, record, lay=disk_spill.SpillFile.spill: laid.append(type(record)) or lay(self, record),
-    )
-    assert audited(trained, *editions, "--out", "laid")[0] == code
-    assert {kind.__name__ for kind in laid} == {"StoredRun", "RunRecord", "RunAudit", "Judgement"}
-    held = {path.relative_to("held"): path.read_bytes() for path in Path("held").rglob("*") if path.is_file()}
-    assert len(held) > 10
-    assert {path.relative_to("laid"): path.read_bytes() for path in Path("laid").rglob("*") if path.is_file()} == held
-
-
 def test_every_figure_is_recomputed_and_judged_against_the_frozen_control(drawn, trained):
     code, result = audited(trained)
     runs = result["report"]["runs"]
@@ -97,7 +78,7 @@ def test_verdict_note_and_report_are_written_back_without_reopening_the_run(trai
     assert tracker.artifact(result["audit_run_id"], "audit.json")
 
 
-def test_the_forms_say_what_each_diagnostic_cannot_tell(trained):
+def test_the_forms_say_what_each_diagnostic_cannot_show(trained):
     _, result = audited(trained)
     cards = result["report"]["cards"]
     shown = {name for name in diagnostics.CATALOG.names() if f"diagnostics/{name}" in cards}
@@ -289,18 +270,18 @@ def test_a_wrong_request_is_refused_before_anything_is_measured(trained, workpla
     (workplace / "taken").write_text("a file")
     result = trained(*AUDIT, "--out", "taken", "--templates", "none", "--edition", "2099-01")
     assert result.exit_code == 2
-    for words in (
+    for text in (
         "out: expected a folder, found the file taken",
         "templates: expected a folder with .j2 files, found no folder none",
         "unknown edition '2099-01'",
     ):
-        assert words in result.stderr
+        assert text in result.stderr
 
 
 def test_reading_makes_no_store(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for verb in (("audit", "--study", "digits"), ("verify", "--study", "digits"), ("show", "abc")):
-        result = CliRunner().invoke(main, verb)
+    for command in (("audit", "--study", "digits"), ("verify", "--study", "digits"), ("show", "abc")):
+        result = CliRunner().invoke(main, command)
         assert result.exit_code == 2 and "does not exist yet" in result.stderr
     assert list(tmp_path.iterdir()) == []
 
@@ -334,7 +315,7 @@ MOODY = Moody()
 
 @pytest.fixture
 def moody(monkeypatch, measured_each_time):
-    """The catalog of diagnostics with one more plugin, which knows whose run is being measured again."""
+    """The catalog of diagnostics with one more plugin, which knows whose run is being recomputed."""
     genuine = remeasure.remeasure
 
     def remembering(task, *arguments):
@@ -488,8 +469,8 @@ def test_logged_figures_are_judged_where_a_plugin_of_theirs_is_not_installed(tra
 def test_runs_of_a_network_that_is_not_trained_are_judged(registry):
     """In toy_lq only feedback learns: all methods keep the initial weights, which is no copy."""
     for method in ("bp", "dfa"):
-        words = ("--method", method, "--architecture", "linear_lq", "--dataset", "lq", "--seed", "42", "--epochs", "1")
-        assert registry("train", *words).exit_code == 0
+        text = ("--method", method, "--architecture", "linear_lq", "--dataset", "lq", "--seed", "42", "--epochs", "1")
+        assert registry("train", *text).exit_code == 0
     assert registry("audit", "--experiment", "fa_registry", "--exit-zero").exit_code == 0
     report = json.loads(Path("reports", "audit.json").read_text(encoding="utf-8"))
     assert {run["record"]["spec"]["method"] for run in report["runs"]} == {"bp", "dfa"} and report["excluded"] == []

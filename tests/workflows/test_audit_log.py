@@ -59,7 +59,7 @@ def test_a_verdict_by_other_thresholds_goes_with_the_next_audit_by_the_editions_
     own, changed = verdict_tag("2026-05"), f"{verdict_tag('2026-05')}.modified"
     trusting_audit("--threshold", "D1.threshold=1")
     assert verdicts() == {changed}
-    trusting_audit("--editions", "2026-11")  # of another edition: nothing is said of this one
+    trusting_audit("--editions", "2026-11")  # of another edition: nothing is reported about this one
     assert verdicts() == {changed, verdict_tag("2026-11")}
     trusting_audit()
     assert verdicts() == {own, verdict_tag("2026-11")}
@@ -103,7 +103,7 @@ def test_a_runs_note_leads_to_its_form_and_to_the_whole_audit(trusting_audit):
     assert tracker.artifact(control.run_id, schema.FORM) is None
 
 
-def test_the_form_lies_beside_the_run_and_breaks_no_seal(trusting_audit, trained):
+def test_the_form_is_next_to_the_run_and_breaks_no_manifest(trusting_audit, trained):
     trusting_audit()
     tracker, run = MlflowTracker(), run_of("dfa")
     form = tracker.artifact(run.run_id, schema.FORM).read_text(encoding="utf-8")
@@ -168,9 +168,9 @@ def test_a_run_whose_file_was_changed_loses_the_verdicts_of_older_audits(trustin
     assert "NOT JUDGED" not in run_of("dfa").tags[schema.TAG_VERDICT]
 
 
-@pytest.mark.parametrize("status, told", [("running", False), ("failed", True), (schema.STOPPED_EARLY, True)])
-def test_a_run_that_may_still_be_at_work_is_left_alone(trusting_audit, status, told):
-    """Whoever trains it writes its tags and its note."""
+@pytest.mark.parametrize("status, updated", [("running", False), ("failed", True), (schema.STOPPED_EARLY, True)])
+def test_a_run_that_may_still_be_at_work_is_left_alone(trusting_audit, status, updated):
+    """The worker that trains it writes its tags and its note."""
     run_id = run_of("fa").run_id
     at_work = {
         schema.TAG_STATUS: status,
@@ -182,7 +182,7 @@ def test_a_run_that_may_still_be_at_work_is_left_alone(trusting_audit, status, t
     trusting_audit()
     tags = run_of("fa").tags
     assert tags[schema.TAG_STATUS] == status
-    assert (tags[schema.TAG_NOTE] != "at work") == (schema.TAG_VERDICT in tags) == told
+    assert (tags[schema.TAG_NOTE] != "at work") == (schema.TAG_VERDICT in tags) == updated
 
 
 SEVERAL = "2026-04:first-release,2026-04,2026-11,2026-05"
@@ -293,7 +293,7 @@ def test_first_fires_of_another_edition_do_not_stay_behind(trained):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "text"),
     [
         (
             ("--edition", "2026-05", "--editions", "2026-04,2026-11"),
@@ -318,10 +318,10 @@ def test_first_fires_of_another_edition_do_not_stay_behind(trained):
         ),
     ],
 )
-def test_what_cannot_be_meant_is_refused_before_anything_is_measured(registry, workplace, arguments, words):
+def test_what_cannot_be_meant_is_refused_before_anything_is_measured(registry, workplace, arguments, text):
     result = registry(*AUDIT, *arguments)
     assert result.exit_code == 2
-    assert all(word in result.stderr for word in words)
+    assert all(word in result.stderr for word in text)
     assert not (workplace / "reports").exists()
 
 
@@ -330,7 +330,7 @@ def test_a_waiver_applies_and_one_that_has_expired_is_reported_and_does_not(trai
     text = WAIVER.format(method="dfa", expiry="9999-01-01") + WAIVER.format(method="fa", expiry="2026-02-01")
     text += WAIVER.format(method="bp", expiry="9999-01-01").replace("D3", "D8")
     (workplace / "waivers.toml").write_text(text + WAIVER.format(method="dfaa", expiry="9999-01-01"))
-    # a margin of 200 pp: D3 fires whatever was trained
+    # a margin of 200 pp: D3 fires for every training
     _, result = audited(trained, "--threshold", "D3=200", "--waivers", "waivers.toml")
     report = result["report"]
     verdicts = {
@@ -341,7 +341,7 @@ def test_a_waiver_applies_and_one_that_has_expired_is_reported_and_does_not(trai
     assert before is None and "D3 waived" in verdicts["dfa"]["flags"] and verdicts["dfa"]["outcome"] != "fail"
     assert "D3" in verdicts["fa"]["flags"] and verdicts["fa"]["outcome"] == verdicts["bp"]["outcome"] == "fail"
     assert [waiver["expired"] for waiver in report["waivers"]] == [False, True, False, False]
-    _, expired, unknown, idle = report["remarks"]  # the first is of the steps taken again
+    _, expired, unknown, idle = report["remarks"]  # the first is about the replay
     assert "The waiver of D3 for fa by A. Tester expired on 2026-02-01 and does not apply" in expired
     assert "two epochs are no training" in expired and "a waiver has no effect: unknown rule 'D8'" in unknown
     assert "a waiver of D3 has no effect: unknown method 'dfaa' (did you mean 'dfa'?)" in idle
@@ -368,7 +368,7 @@ def test_the_store_takes_the_tag_of_a_variant(workplace):
 
 
 REFERENCE = """
-title = "Figures of nobody"
+title = "Figures of another paper"
 source = "A Paper"
 
 [setting.tiny]
@@ -402,7 +402,7 @@ figures = [
 
 @pytest.fixture
 def referenced(trained, workplace):
-    """The trained tiny study (one seed) with published figures beside it."""
+    """The trained tiny study (one seed) with published values for it."""
     (workplace / "tiny" / "reference.toml").write_text(REFERENCE, encoding="utf-8")
     return trained
 
@@ -420,7 +420,7 @@ def test_json_and_pages_hold_every_figure(referenced, workplace):
     outcomes = [row.outcome for row in report.reproduction.rows]
     assert outcomes == ["not shown", "not shown", "not comparable", "not measured"]
     assert jsonio.decode(AuditReport, json.loads((workplace / "reports" / "audit.json").read_text())) == report
-    assert "Figures of nobody" in (workplace / "reports" / "index.html").read_text(encoding="utf-8")
+    assert "Figures of another paper" in (workplace / "reports" / "index.html").read_text(encoding="utf-8")
 
 
 def test_a_study_without_figures_prints_none(trained):
@@ -438,7 +438,7 @@ def test_a_wrong_reference_is_refused_before_anything_is_opened(workplace, regis
 
 def test_no_study_and_an_unknown_one_have_no_reference():
     problems: list[str] = []
-    assert study_reference(RunSelector(), problems) is study_reference(RunSelector("nobody's"), problems) is None
+    assert study_reference(RunSelector(), problems) is study_reference(RunSelector("unknown"), problems) is None
     assert problems == []
 
 
@@ -466,7 +466,7 @@ def test_two_audits_into_one_folder_store_their_own_pages_each(trained, monkeypa
 
 
 def test_an_audit_gives_a_heartbeat(trusting_audit):
-    """Else nobody could tell later that its machine is gone."""
+    """Otherwise no worker could find later that its machine is gone."""
     (audit,) = [MlflowTracker().get(trusting_audit()["audit_run_id"])]
     assert audit.tags[schema.TAG_SIGN] == f"0 of {process_ownership.LEASE} s"
 

@@ -29,8 +29,19 @@ def test_a_method_for_any_architecture_is_not_refused():
 
 
 def test_the_command_line_refuses_the_pair_and_writes_nothing(registry):
-    words = ("--method", "weight_fa", "--architecture", "linear_lq", "--dataset", "lq", "--seed", "1", "--epochs", "1")
-    result = registry("train", *words, "--device", "cpu")
+    arguments = (
+        "--method",
+        "weight_fa",
+        "--architecture",
+        "linear_lq",
+        "--dataset",
+        "lq",
+        "--seed",
+        "1",
+        "--epochs",
+        "1",
+    )
+    result = registry("train", *arguments, "--device", "cpu")
     assert result.exit_code == 2
     supported = ", ".join(WEIGHT_FA.architectures)
     assert f"architecture: weight_fa supports {supported}, not linear_lq: {WEIGHT_FA.unsupported}" in result.stderr

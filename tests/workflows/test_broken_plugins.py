@@ -1,4 +1,4 @@
-"""Packages that cannot be used: what is asked of others goes on, what is asked of them says why."""
+"""Packages that cannot be used: requests to others continue, requests to them report why."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WHY = "ZeroDivisionError: at import"
 
 @pytest.fixture
 def careless(tmp_path, monkeypatch):
-    """A package whose method and diagnostic both raise on import, and whose second method takes the name of ours."""
+    """A package whose method and diagnostic both raise on import, and whose second method takes the name of a built-in one."""
     points = "[fa_registry.methods]\nbroken = careless\ndfa = careless\n[fa_registry.diagnostics]\nworse = careless\n"
     with brought(tmp_path, monkeypatch, {"careless": "raise ZeroDivisionError('at import')"}, points):
         yield
@@ -44,7 +44,7 @@ def brought(folder, monkeypatch, sources, points):
         vars(family.CATALOG).pop("_locations", None)
 
 
-def test_what_hangs_or_kills_its_process_is_named_and_nobody_else_waits_for_it(registry, tmp_path, monkeypatch):
+def test_what_hangs_or_kills_its_process_is_named_and_no_other_waits_for_it(registry, tmp_path, monkeypatch):
     here = f"import os, signal, time\nassert os.getpid() != {os.getpid()}, 'imported by a verb that does not use it'\n"
     sources = {"deadly": here + "os.kill(os.getpid(), signal.SIGKILL)", "stuck": here + "time.sleep(3600)"}
     points = "[fa_registry.methods]\ndeadly = deadly\nstuck = stuck\n"
@@ -77,7 +77,7 @@ def test_the_doctor_names_what_is_broken(registry, careless):
     assert WHY in wrong["plugin broken"] and "rename the entry point" in wrong["plugin dfa"]
 
 
-def test_others_train_and_are_audited_and_it_is_said_what_did_not_measure(registry, careless):
+def test_others_train_and_are_audited_and_it_is_reported_what_did_not_measure(registry, careless):
     trained = registry(*TRAIN)
     assert trained.exit_code == 0, trained.stderr
     assert trained.stderr.count("left out: diagnostic 'worse': ") == 1 and WHY in trained.stderr
@@ -93,7 +93,7 @@ def test_asked_for_by_name_it_is_one_sentence(registry, careless, call):
     assert "method 'broken': " in result.stderr
 
 
-def test_a_run_whose_plugin_broke_since_is_told_and_the_others_are_judged(registry, tmp_path):
+def test_a_run_whose_plugin_broke_since_is_reported_and_the_others_are_judged(registry, tmp_path):
     with installed(tmp_path / "site-packages") as plugin:
         own = [NAME if word == "dfa" else word for word in TRAIN]
         assert registry(*own).exit_code == registry(*TRAIN).exit_code == 0

@@ -1,4 +1,4 @@
-"""Bundles: an audit with its runs in one file, which nobody can change without its being seen and named."""
+"""Bundles: an audit with its runs in one file, in which every change is found and named."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def rewritten(path: Path, out: Path, change) -> Path:
 def test_it_proves_itself_in_an_empty_folder(drawn, bundled):
     found = fa_registry.verify("tiny.fa.zip")
     assert {outcome.integrity.state for outcome in found} == {"verified"}, [outcome.integrity for outcome in found]
-    words = " ".join(outcome.integrity.details[0] for outcome in found[:3])
-    assert "not signed" in words and "the same bytes" in words and "4 verdicts" in words
+    details = " ".join(outcome.integrity.details[0] for outcome in found[:3])
+    assert "not signed" in details and "the same bytes" in details and "4 verdicts" in details
     assert len(found) == 3 + 4 and not (bundled / "mlflow.db").exists()
     assert call("verify", "tiny.fa.zip").exit_code == 0
 
@@ -114,7 +114,7 @@ def test_a_changed_file_is_named(bundled):
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "text"),
     [
         (
             lambda name, data: [(name, data), ("../out.txt", b"")] if name == CRATE else [(name, data)],
@@ -141,9 +141,9 @@ def test_a_changed_file_is_named(bundled):
         (lambda name, data: [(name, b"{}" if name == MANIFEST else data)], f"{MANIFEST} was changed after packing"),
     ],
 )
-def test_what_no_bundle_is_is_refused_before_anything_is_unpacked(bundled, change, words):
+def test_what_no_bundle_is_is_refused_before_anything_is_unpacked(bundled, change, text):
     made = rewritten(Path("light.fa.zip"), Path("made.fa.zip"), change)
-    with pytest.raises(IntegrityError, match=words):
+    with pytest.raises(IntegrityError, match=text):
         archive.unpack(made, bundled / "out")
     assert not list(bundled.rglob("out.txt")) and not (bundled / "out").exists()
 
@@ -151,11 +151,11 @@ def test_what_no_bundle_is_is_refused_before_anything_is_unpacked(bundled, chang
 def test_a_bomb_is_not_unpacked(bundled):
     with zipfile.ZipFile("bomb.fa.zip", "w", zipfile.ZIP_DEFLATED) as bomb:
         bomb.writestr(MANIFEST, b"0" * 10_000_000)
-    with pytest.raises(IntegrityError, match="is compressed, but a bundle contains only uncompressed files"):
+    with pytest.raises(IntegrityError, match="is a compressed file, but a bundle contains only uncompressed files"):
         archive.unpack(Path("bomb.fa.zip"), bundled / "out")
 
 
-def test_a_bundle_of_long_and_many_names_is_told_of_in_a_short_message(bundled):
+def test_a_bundle_of_long_and_many_names_is_reported_in_a_short_message(bundled):
     def more(name, data):
         return [(name, data), *((f"{'x' * 5_000}/{place}", b"") for place in range(100) if name == CRATE)]
 
@@ -180,10 +180,10 @@ def test_a_cut_one_and_one_of_another_version_are_sentences(bundled, tmp_path):
         fa_registry.verify("cut.fa.zip")
     folder = tmp_path / "made"
     (folder / "audit").mkdir(parents=True)
-    told = {"study": "s", "audit": "a", "light": True, "made_by": "9"}
+    contents = {"study": "s", "audit": "a", "light": True, "made_by": "9"}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(archive, "VERSION", 2)
-        archive.pack(folder, Path("newer.fa.zip"), told)
+        archive.pack(folder, Path("newer.fa.zip"), contents)
     with pytest.raises(IntegrityError, match="version 2, but the installed fa_registry reads only version 1"):
         fa_registry.verify("newer.fa.zip")
 
@@ -196,16 +196,16 @@ def keys(bundled):
         subprocess.run(["openssl", "pkey", "-in", f"{name}.pem", "-pubout", "-out", f"{name}.pub"], check=True)
 
 
-def test_a_signature_says_who_and_nobody_else_can_have_made_it(bundled_store, bundled, keys):
+def test_a_signature_says_who_and_no_one_else_can_have_made_it(bundled_store, bundled, keys):
     copy_store(bundled_store, bundled)
     assert fa_registry.bundle("tiny", "signed.fa.zip", light=True, sign="author.pem").signed
-    words = [fa_registry.verify("signed.fa.zip", key=key)[0].integrity.details[0] for key in ("", "author.pub")]
-    assert "the key was not checked; use --key PUBLIC" in words[0] and "which is the expected key" in words[1]
-    for path, key, said in (
+    details = [fa_registry.verify("signed.fa.zip", key=key)[0].integrity.details[0] for key in ("", "author.pub")]
+    assert "the key was not checked; use --key PUBLIC" in details[0] and "which is the expected key" in details[1]
+    for path, key, expected in (
         ("signed.fa.zip", "other.pub", "expected the key"),
         ("light.fa.zip", "author.pub", "is not signed"),
     ):
-        with pytest.raises(IntegrityError, match=said):
+        with pytest.raises(IntegrityError, match=expected):
             fa_registry.verify(path, key=key)
     with zipfile.ZipFile("signed.fa.zip") as source:
         forged = json.loads(source.read(SIGNATURE)) | {"signature": "AAAA"}
@@ -219,11 +219,11 @@ def test_a_signature_says_who_and_nobody_else_can_have_made_it(bundled_store, bu
 
 
 @pytest.mark.parametrize(
-    ("key", "words"), [("nowhere.pem", "openssl genpkey"), ("author.pub", "expected a private Ed25519 key")]
+    ("key", "text"), [("nowhere.pem", "openssl genpkey"), ("author.pub", "expected a private Ed25519 key")]
 )
-def test_a_key_that_is_none_is_a_sentence(bundled_store, bundled, keys, key, words):
+def test_a_key_that_is_none_is_a_sentence(bundled_store, bundled, keys, key, text):
     copy_store(bundled_store, bundled)
-    with pytest.raises(UsageError, match=words):
+    with pytest.raises(UsageError, match=text):
         fa_registry.bundle("tiny", "signed.fa.zip", sign=key)
     assert not Path("signed.fa.zip").exists()
 
@@ -273,7 +273,7 @@ def test_the_crate_is_one_by_its_specification(bundled):
         "https://w3id.org/ro/crate/1.1"
     )
     assert all(root[field] for field in ("name", "description", "datePublished", "conformsTo"))
-    assert "license" not in root, "nobody but its author says that"
+    assert "license" not in root, "only its author may state a license"
     assert {part["@id"] for part in root["hasPart"]} == names - {MANIFEST, CRATE}
     assert all(graph[name]["@type"] == "File" for name in names - {MANIFEST, CRATE})
     actions = [entity for entity in graph.values() if entity["@type"] == "CreateAction"]
@@ -302,11 +302,11 @@ def test_a_licence_is_what_its_author_states(bundled_store, workplace):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"), [({"study": "nobody"}, "no complete audit"), ({"study": "tiny", "licence": "a b"}, "SPDX")]
+    ("arguments", "text"), [({"study": "unknown"}, "no complete audit"), ({"study": "tiny", "licence": "a b"}, "SPDX")]
 )
-def test_what_cannot_be_bundled_is_a_sentence(bundled_store, workplace, arguments, words):
+def test_what_cannot_be_bundled_is_a_sentence(bundled_store, workplace, arguments, text):
     copy_store(bundled_store, workplace)
-    with pytest.raises((UsageError, InvalidFields), match=words):
+    with pytest.raises((UsageError, InvalidFields), match=text):
         fa_registry.bundle(**arguments)
 
 
@@ -322,7 +322,7 @@ def test_a_changed_run_is_not_bundled(bundled_store, workplace):
 
 
 def test_verdicts_that_the_edition_does_not_give_are_a_mismatch(bundled, monkeypatch):
-    """An author who edits a verdict and seals everything anew: the edition judges the figures again."""
+    """An author who edits a verdict and records all digests again: the edition judges the figures again."""
     genuine = audit_proof.judge_all
 
     def other(records, *given):

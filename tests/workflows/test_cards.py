@@ -55,21 +55,21 @@ def test_training_takes_the_card_that_was_named(registry, trained_on, current, i
 def test_measuring_takes_the_card_that_was_named(measured_each_time, trained, current, monkeypatch):
     seen: list[int] = []
     genuine = remeasure.remeasure
-    monkeypatch.setattr(remeasure, "remeasure", lambda *told: seen.append(current[0]) or genuine(*told))
-    for verb in (
+    monkeypatch.setattr(remeasure, "remeasure", lambda *arguments: seen.append(current[0]) or genuine(*arguments))
+    for command in (
         ("audit", "--study", "tiny", "--exit-zero"),
         ("verify", "--study", "tiny"),
         ("compare", "dfa", "bp", "--study", "tiny", "--recompute"),
         ("analyse", "aggregation", "--study", "tiny", "--recompute"),
     ):
-        assert trained(*verb, "--jobs", "1", *SECOND).exit_code == 0
-        assert set(seen) == {1} and current == [0], verb
+        assert trained(*command, "--jobs", "1", *SECOND).exit_code == 0
+        assert set(seen) == {1} and current == [0], command
         seen.clear()
 
 
 @pytest.mark.parametrize(
-    "verb", [("audit", "--run", "4f1c"), ("verify", "--run", "4f1c"), ("audit", "--study", "tiny")]
+    "command", [("audit", "--run", "4f1c"), ("verify", "--run", "4f1c"), ("audit", "--study", "tiny")]
 )
-def test_a_card_that_is_not_there_is_refused_before_the_store_is_opened(registry, verb):
-    result = registry(*verb, "--device", "cuda:7")
+def test_a_card_that_is_not_there_is_refused_before_the_store_is_opened(registry, command):
+    result = registry(*command, "--device", "cuda:7")
     assert result.exit_code == 2 and result.stderr.count("device: cuda:7 was requested") == 1, result.stderr

@@ -1,4 +1,4 @@
-"""What killed processes leave: doctor shows it, --repair and the next verb that writes take it away, and nothing else."""
+"""What killed processes leave: doctor shows it, --repair and the next command that writes take it away, and nothing else."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.helpers.dead_process import killed_mark, killed_tag, left_folder
 
 @pytest.fixture
 def temporary(tmp_path_factory, monkeypatch):
-    """A temporary folder that no other process uses, and no process but ours."""
+    """A temporary folder that no other process uses, and no process but this one."""
     folder = tmp_path_factory.mktemp("temporary")
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     monkeypatch.setattr(process_ownership, "abandoned_processes", list)
@@ -93,7 +93,7 @@ def test_a_run_killed_in_its_last_moment_is_what_it_says_it_is(registry, tempora
 
 
 def test_a_run_that_mlflow_ended_for_its_killed_process_no_longer_says_running(workplace, temporary):
-    """`mlflow run` ends the run that it began, whatever that one says of itself."""
+    """`mlflow run` ends the run that it began, regardless of what that one reports."""
     tracker, run_id = MlflowTracker(), begun()
     tracker.finish(run_id, "FAILED")
     cleanup.clear(tracker, workplace)
@@ -110,7 +110,9 @@ def test_a_worker_without_a_parent_is_named_and_ended(workplace, temporary, monk
         left.mend()  # it is gone by now
 
 
-def test_the_next_verb_that_writes_takes_it_away_and_leaves_what_a_person_should_see(half_done, workplace, temporary):
+def test_the_next_command_that_writes_takes_it_away_and_leaves_what_a_person_should_see(
+    half_done, workplace, temporary
+):
     audit = begun(kind="audit")
     assert half_done("audit", "--study", "tiny").exit_code == 2  # it has no runs
     assert of_run(audit) == ("KILLED", "failed") and len(list(temporary.iterdir())) == 1

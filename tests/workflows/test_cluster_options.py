@@ -1,4 +1,4 @@
-"""What is asked of an executor of a cluster, told at once where it cannot be had; and which stores its machines can reach."""
+"""What is asked of an executor of a cluster, reported at once if not available; and which stores its machines can reach."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import threading
 import pytest
 
 from fa_registry.errors import StoreError
-from fa_registry.studies.executors.base import Capacity
+from fa_registry.studies.executors.base import Capacity, ClusterOptions
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.workflows.cluster_options import asked_resources, check_reach
-from fa_registry.workflows.options import Cluster
 
 HERE, OTHERS = (
     Capacity(machines=frozenset([platform.node()])),
@@ -24,11 +23,11 @@ HERE, OTHERS = (
 
 def asked(executor: str, device: str = "cpu", **typed):
     problems: list[str] = []
-    return asked_resources(executor, Cluster(**typed), device, problems), problems
+    return asked_resources(executor, ClusterOptions(**typed), device, problems), problems
 
 
 def test_what_is_typed_becomes_numbers():
-    resources, problems = asked("ray", address="local", cpus="2", gpus="0.125", memory="4GiB")
+    resources, problems = asked("ray", address="local", cpus_per_run="2", gpus_per_run="0.125", memory="4GiB")
     assert problems == []
     assert (resources.cpus, resources.gpus, resources.memory, resources.in_turns) == (2, 0.125, 4 * 2**30, 8)
     assert asked("ray", address="local", memory="1.5 GB")[0].memory == 1_500_000_000
@@ -38,7 +37,7 @@ def test_what_is_typed_becomes_numbers():
 @pytest.mark.parametrize("gpus", ["1.5", "-1", "nan", "a"])
 @pytest.mark.parametrize("memory", ["4", "4XB", "GiB", "-1GiB"])
 def test_all_that_is_wrong_is_named_at_once(gpus, memory):
-    _, problems = asked("ray", "cuda:1", address="nowhere", cpus="1.5", gpus=gpus, memory=memory)
+    _, problems = asked("ray", "cuda:1", address="nowhere", cpus_per_run="1.5", gpus_per_run=gpus, memory=memory)
     assert [problem.partition(":")[0] for problem in problems] == [
         "cpus_per_run",
         "gpus_per_run",
@@ -51,20 +50,20 @@ def test_all_that_is_wrong_is_named_at_once(gpus, memory):
 
 def test_a_cluster_for_an_executor_of_this_machine_is_named():
     for executor in ("", "local", "side_by_side"):
-        _, problems = asked(executor, address="head:6379", cpus=2, memory="1GiB")
+        _, problems = asked(executor, address="head:6379", cpus_per_run=2, memory="1GiB")
         assert [problem.partition(":")[0] for problem in problems] == ["address", "memory", "cpus_per_run"]
         assert asked(executor)[1] == []
 
 
 @pytest.mark.parametrize("executor", ["ray", "submitit"])
-def test_what_is_not_installed_is_said_with_how_to_have_it(executor, monkeypatch):
+def test_what_is_not_installed_is_reported_with_how_to_install_it(executor, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert asked(executor, address="local")[1] == [
         f"executor: {executor} is not installed; pip install 'fa_registry[{executor}]'"
     ]
 
 
-def test_an_address_at_which_nobody_answers_is_said_before_ray_is_asked():
+def test_an_address_that_does_not_answer_is_reported_before_ray_is_asked():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -79,7 +78,7 @@ def test_an_address_at_which_nobody_answers_is_said_before_ray_is_asked():
         assert problem.startswith("address: expected HOST:PORT"), address
 
 
-def answered_by(words: bytes) -> str:
+def answered_by(text: bytes) -> str:
     """The problem with the address of a server that says this."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -87,7 +86,7 @@ def answered_by(words: bytes) -> str:
             connection, _ = server.accept()
             with connection:
                 connection.recv(100)
-                connection.sendall(words)
+                connection.sendall(text)
 
         thread = threading.Thread(target=serve)
         thread.start()

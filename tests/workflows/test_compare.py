@@ -1,4 +1,4 @@
-"""The compare verb over a trained store."""
+"""The compare command over a trained store."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def run_of(method):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "text"),
     [
         (("dfa",), "operands: expected two or more methods or runs, found dfa"),
         ((), "found none"),
@@ -46,9 +46,9 @@ def run_of(method):
         (("dfa", "bp", "--study", "tiny", "--experiment", "x"), "found --study, --experiment"),
     ],
 )
-def test_a_wrong_request_is_refused_and_writes_nothing(registry, workplace, arguments, words):
+def test_a_wrong_request_is_refused_and_writes_nothing(registry, workplace, arguments, text):
     result = registry("compare", *arguments)
-    assert result.exit_code == 2 and words in result.stderr
+    assert result.exit_code == 2 and text in result.stderr
     assert not (workplace / "reports").exists()
 
 
@@ -110,7 +110,7 @@ def test_a_run_that_was_tampered_with_is_not_intact(trained):
     ],
 )
 def test_a_run_that_cannot_be_judged_is_known_by_its_method_and_not_by_its_name(excluded, label):
-    """An adopted run's name goes on with its file's digest, and anybody may rename a run: it was left out in silence."""
+    """An adopted run's name continues with its file's digest, and any user may rename a run: it was left out in silence."""
     assert _concerns(excluded, [Operand(label, label, False, ())])
     assert not _concerns(excluded, [Operand("fa", "fa", False, ())])
 
@@ -147,7 +147,7 @@ def test_a_method_whose_name_is_hexadecimal_is_a_method():
 
 
 @pytest.mark.parametrize(
-    ("texts", "words"),
+    ("texts", "text"),
     [
         (["dffa", "bp"], r"dffa: unknown method or run 'dffa' \(did you mean 'dfa'\?\); known: bp, dfa, dfa\+pen"),
         (["aaaa", "bp"], r"aaaa: 2 run ids begin with these characters \(aaaa10+, aaaa20+\); give more characters"),
@@ -158,8 +158,8 @@ def test_a_method_whose_name_is_hexadecimal_is_a_method():
         (["dfa", "aaaa1"], "aaaa1: this operand and dfa share a run"),
     ],
 )
-def test_what_cannot_be_compared_is_said(texts, words):
-    with pytest.raises(InvalidFields, match=words):
+def test_what_cannot_be_compared_is_reported(texts, text):
+    with pytest.raises(InvalidFields, match=text):
         parse_operands(texts, POOL)
 
 
@@ -195,7 +195,7 @@ def test_one_shared_setting_is_unambiguous_and_several_are_listed():
         )
 
 
-def test_a_setting_is_chosen_by_words_of_its_name():
+def test_a_setting_is_chosen_by_parts_of_its_name():
     assert ids(filter_by_setting(POOL, "tw")) == ["cccc2", "dddd2"]
     with pytest.raises(UsageError, match=r"unknown setting 'tow' \(did you mean 'two'\?\); known: one, two"):
         filter_by_setting(POOL, "tow")
@@ -222,7 +222,7 @@ def test_the_page_of_single_runs_has_one_of_each_of_a_seed_that_all_have():
     assert example_runs(lonely) == [dfa.runs[0].record.run_id, second.record.run_id]
 
 
-def test_a_method_of_which_no_run_can_be_judged_is_said_with_the_reason():
+def test_a_method_of_which_no_run_can_be_judged_is_reported_with_the_reason():
     report = scenes.small_report()
     broken = stored("f", "drtp")
     assert report.excluded[0] == Exclusion("f" * 32, report.excluded[0].name, "still running: last epoch 3 of 30")

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 import requests
 
-import fa_registry.workflows.study  # noqa: F401 - loaded first by a verb, it would keep what a test has put in a name's place
+import fa_registry.workflows.study  # noqa: F401 - loaded first by a command, it would keep what a test has put in a name's place
 from fa_registry.errors import StoreError
 from fa_registry.tracking import schema
 from fa_registry.tracking.lease import HELD, HeartbeatMonitor, sign
@@ -20,7 +20,6 @@ from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.store_errors import StoreRefusal
 from fa_registry.training.loop import run_to_completion
 from fa_registry.workflows import coordination, training
-from fa_registry.workflows.api import overrides
 from fa_registry.workflows.options import RunSelector
 from fa_registry.workflows.training import TrainingJob
 from tests.workflows.conftest import TRAIN
@@ -37,7 +36,7 @@ def tracker(registry, workplace):
 
 def held(tracker, process=FAR, lease=10):
     """A run of the first spec of the tiny study whose process is at work elsewhere, and the spec's identity."""
-    spec = RunSelector("tiny", overrides=overrides("", (), "cpu", "", "")).as_asked.specs[0]
+    spec = RunSelector("tiny", overrides={"device": "cpu"}).as_asked.specs[0]
     tags = {**schema.tags(spec, "somewhere", "tiny"), schema.TAG_PROCESS: process, schema.TAG_CLAIM: HELD}
     return tracker.create("held", {**tags, **sign(0, lease)}, schema.params(spec)), spec.identity
 
@@ -61,9 +60,9 @@ def test_a_study_waits_for_what_others_train_and_is_complete_with_it(registry, t
 
     meanwhile(monkeypatch, ended)
     result = registry(*STUDY, "--json")
-    told = json.loads(result.stdout)
+    summary = json.loads(result.stdout)
     assert result.exit_code == 0, result.output
-    assert told["elsewhere"] == [run_id] and len(told["trained"]) == 3
+    assert summary["elsewhere"] == [run_id] and len(summary["trained"]) == 3
     assert "waiting for 1 run that other processes train on another-machine: held" in result.stderr
     assert [run.run_id for run in attempts(tracker, identity)] == [run_id]
 
@@ -84,13 +83,13 @@ def test_it_takes_over_what_gives_no_sign_for_its_lease(registry, tracker, monke
 def test_a_worker_leaves_it_alone_and_ends(registry, tracker):
     run_id, identity = held(tracker)
     result = registry("worker", "tiny", "--device", "cpu", "--jobs", "1", "--json")
-    told = json.loads(result.stdout)
-    assert result.exit_code == 0 and len(told["trained"]) == 3 and len(told["left"]) == 1, result.output
+    summary = json.loads(result.stdout)
+    assert result.exit_code == 0 and len(summary["trained"]) == 3 and len(summary["left"]) == 1, result.output
     assert tracker.get(run_id).state == "RUNNING" and not attempts(tracker, identity)
     assert not tracker.search({schema.TAG_KIND: "study"})
 
 
-def test_with_force_nobody_is_asked(registry, tracker):
+def test_with_force_no_question_is_asked(registry, tracker):
     run_id, identity = held(tracker)
     assert registry(*STUDY, "--force").exit_code == 0
     (forced,) = attempts(tracker, identity)
@@ -141,9 +140,9 @@ def test_it_stops_runs_at_work_after_their_epoch_and_they_go_on_from_there(regis
     asked = coordination.stopped_by_tag
 
     def stopped(tracker, study):
-        words = asked(tracker, study) or ("stopped" if looked.is_set() else "")
+        text = asked(tracker, study) or ("stopped" if looked.is_set() else "")
         looked.set()  # the second look, between two epochs of the first run, finds the tag
-        return words
+        return text
 
     monkeypatch.setattr(coordination, "stopped_by_tag", stopped)
     result = registry(*STUDY)
@@ -162,7 +161,7 @@ def test_a_lease_that_is_none_is_named_before_anything_is_written(registry, trac
 
 
 def elsewhere_row(result) -> str:
-    """What doctor says of runs on other machines; empty where it says nothing."""
+    """What doctor reports about runs on other machines; empty where it reports nothing."""
     rows = {row["check"]: row["found"] for row in json.loads(result.stdout)}
     return rows.get("runs on other machines", "")
 
@@ -195,7 +194,7 @@ def test_one_worker_of_many_asks_once_for_all_that_others_have_trained(registry,
     """A search a specification and worker would be the most that a server of many workers is asked."""
     assert registry(*STUDY).exit_code == 0
     specs, asked, genuine = (
-        RunSelector("tiny", overrides=overrides("", (), "cpu", "", "")).as_asked.specs,
+        RunSelector("tiny", overrides={"device": "cpu"}).as_asked.specs,
         [],
         MlflowTracker.search,
     )
@@ -210,7 +209,7 @@ def test_one_worker_of_many_asks_once_for_all_that_others_have_trained(registry,
     for spec in [*specs, specs[-1]]:  # and who comes back for one asks the store, which may have lost it
         job = TrainingJob(spec, tracker.uri, study="tiny")
         assert (
-            run_to_completion(training.training_steps(job, lambda: False, lambda told: None)).status
+            run_to_completion(training.training_steps(job, lambda: False, lambda summary: None)).status
             == training.ELSEWHERE
         )
     assert [list(tags) for tags in asked] == [
@@ -228,17 +227,17 @@ def test_what_was_only_held_when_it_was_looked_at_is_asked_for_again(registry, t
     for _ in range(coordination.MISSES):
         overview.record_outcome(free=False)
     (seen,) = overview.attempts(identity)
-    (spec, *_) = RunSelector("tiny", overrides=overrides("", (), "cpu", "", "")).as_asked.specs
+    (spec, *_) = RunSelector("tiny", overrides={"device": "cpu"}).as_asked.specs
     assert seen.run_id == run_id and training.newest_finished([seen], spec) is None
     assert overview.attempts(identity) == []
 
 
-def test_who_has_met_nobody_asks_once_for_a_specification_and_who_has_looks_before_it_makes_a_run(
+def test_a_worker_asks_once_per_specification_and_after_meeting_another_looks_before_it_makes_a_run(
     registry, tracker, monkeypatch
 ):
     """The look before a run is made is for the one that others have: alone, it would be a request a run for nothing."""
     run_id, identity = held(tracker)
-    (taken, free, *_) = RunSelector("tiny", overrides=overrides("", (), "cpu", "", "")).as_asked.specs
+    (taken, free, *_) = RunSelector("tiny", overrides={"device": "cpu"}).as_asked.specs
     happened, search, create = [], MlflowTracker.search, MlflowTracker.create
 
     def noted(what, genuine):
@@ -250,8 +249,10 @@ def test_who_has_met_nobody_asks_once_for_a_specification_and_who_has_looks_befo
 
     def train(spec):
         happened.clear()
-        job = TrainingJob(spec, tracker.uri)  # of no study: nobody looks for its tag
-        return run_to_completion(training.training_steps(job, lambda: False, lambda told: None)).status, list(happened)
+        job = TrainingJob(spec, tracker.uri)  # of no study: no process looks for its tag
+        return run_to_completion(training.training_steps(job, lambda: False, lambda summary: None)).status, list(
+            happened
+        )
 
     assert taken.identity == identity
     assert train(free) == ("complete", ["make", "look"])
@@ -261,7 +262,7 @@ def test_who_has_met_nobody_asks_once_for_a_specification_and_who_has_looks_befo
 
 
 def test_while_it_waits_its_turn_a_run_is_not_closed_by_its_own_look(tracker, monkeypatch):
-    """It gives no sign of life then: past a lease it would pass for one that was left."""
+    """It sends no heartbeat then: after the lease time it would pass for an abandoned run."""
     closed = []
     monkeypatch.setattr(training, "close_gone", lambda tracker, runs, signs: closed.extend(run.run_id for run in runs))
     other, identity = held(tracker)

@@ -20,7 +20,7 @@ TRAIN = ("train", "--method", "bp", "--seed", "1", "--epochs", "1", *PARTS)
 
 @pytest.fixture(autouse=True)
 def nothing_is_installed(monkeypatch, tmp_path):
-    """Whatever packages this machine has."""
+    """Regardless of the packages of this machine."""
     monkeypatch.setattr(_files, "SYSTEM", tmp_path / "system")
 
 
@@ -38,7 +38,7 @@ def catalog(monkeypatch):
 
 @pytest.fixture
 def small(workplace, catalog):
-    """mnist, expecting the small files that lie in ./data."""
+    """mnist, expecting the small files in ./data."""
     official.write_idx(Path("data"), "MNIST")
     return catalog(official.shrunk(mnist.PLUGIN, Path("data")))
 

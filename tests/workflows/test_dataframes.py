@@ -33,7 +33,7 @@ def test_runs_are_those_of_the_study_with_what_the_store_shows(trained):
     assert sorted(frame["method"]) == ["bp", "dfa", "fa", "frozen"] and set(frame["status"]) == {"complete"}
     assert frame["seed"].tolist() == [1, 1, 1, 1] and str(frame["started"].dtype).endswith("UTC]")
     assert frame.attrs["units"]["accuracy"] and (frame["h_L"] > 0).all()
-    assert fa_registry.runs(study="nobody's").empty
+    assert fa_registry.runs(study="unknown").empty
 
 
 def test_an_audit_is_a_frame_with_the_figures_of_its_table(trained):

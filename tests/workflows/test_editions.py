@@ -1,4 +1,4 @@
-"""Which edition leads, which stand beside it, and what is refused."""
+"""Which edition leads, which are judged in addition, and what is refused."""
 
 from __future__ import annotations
 
@@ -55,6 +55,15 @@ def test_other_thresholds_are_the_leading_editions_alone():
         ),
         (dict(editions=("2026-05", "2026-05")), "editions: 2026-05 is given twice"),
         (dict(editions=("2026-05", "2026-50")), "edition: unknown edition '2026-50' (did you mean '2026-05'?)"),
+        (
+            dict(edition="2026-12-token"),
+            "edition: unknown edition '2026-12-token' (did you mean '2026-12:token'?); known: 2026-04, 2026-04:first-release, ",
+        ),
+        (dict(edition="2026-13"), "edition: unknown edition '2026-13' (did you mean '2026-12'?); known: 2026-04, "),
+        (
+            dict(edition="2026-12:tokens"),
+            "edition: unknown variant of edition 2026-12 'tokens' (did you mean 'token'?); known: token",
+        ),
         (dict(editions=("2026-05:loose",)), "edition: unknown variant of edition 2026-05 'loose'"),
         (dict(edition="2026-05", thresholds={"d1": 3}), "threshold d1: unknown rule 'd1'; known: D1, D2, D3"),
     ],
@@ -90,7 +99,7 @@ def test_strict_is_the_published_codes_edition_with_thresholds_of_ones_own():
         (dict(strict="no"), "strict: expected True or False, found 'no'"),
     ],
 )
-def test_strict_beside_an_edition_or_of_another_type_is_named(terms, problem):
+def test_strict_with_an_edition_or_of_another_type_is_named(terms, problem):
     _, problems = judged_by(**terms)
     assert len(problems) == 1 and problems[0].startswith(problem)
 

@@ -86,17 +86,17 @@ def test_it_shows_what_a_run_is_asks_and_says_how_it_comes_back(trained, monkeyp
 
 def test_the_command_that_it_prints_brings_a_run_back(trained):
     (run_id,) = ids()
-    (told,) = json.loads(trained("forget", run_id, "--yes", "--json").stdout)
-    assert (told["run_id"], told["kind"], told["method"], told["seed"]) == (run_id, "run", "dfa", "1")
+    (removed,) = json.loads(trained("forget", run_id, "--yes", "--json").stdout)
+    assert (removed["run_id"], removed["kind"], removed["method"], removed["seed"]) == (run_id, "run", "dfa", "1")
     files = [path for path in MlflowTracker().artifact(run_id, schema.SPEC).parent.rglob("*") if path.is_file()]
-    assert told["size"] == sum(path.stat().st_size for path in files) > 0
+    assert removed["size"] == sum(path.stat().st_size for path in files) > 0
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    subprocess.run(["bash", "-c", told["restore"]], check=True, env=environment, capture_output=True)
+    subprocess.run(["bash", "-c", removed["restore"]], check=True, env=environment, capture_output=True)
     assert not of(run_id).deleted
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
-def test_where_nobody_can_answer_it_needs_yes(trained, options):
+def test_without_a_terminal_it_needs_yes(trained, options):
     (run_id,) = ids()
     refused = trained("forget", run_id, *options)
     assert refused.exit_code == 2 and "add --yes" in refused.stderr and not of(run_id).deleted
@@ -121,8 +121,8 @@ def test_what_must_stay_is_named_at_once_and_then_nothing_goes(trained):
     }
     result = trained("forget", free, *expected, "--yes")
     assert result.exit_code == 2 and f"{len(expected)} problems" in result.stderr
-    for run_id, words in expected.items():
-        assert any(f"run {run_id}: " in line and words in line for line in result.stderr.splitlines()), (run_id, words)
+    for run_id, text in expected.items():
+        assert any(f"run {run_id}: " in line and text in line for line in result.stderr.splitlines()), (run_id, text)
     assert [of(run_id).deleted for run_id in (free, *expected)] == [run_id == gone for run_id in (free, *expected)]
 
 
@@ -158,5 +158,5 @@ def test_a_run_whose_files_are_gone_can_be_forgotten(trained, workplace):
     (run_id,) = ids()
     with MlflowTracker()._client._client._tracking_client.store.engine.begin() as database:
         database.exec_driver_sql("UPDATE runs SET artifact_uri = '/proc/self' WHERE run_uuid = ?", (run_id,))
-    (told,) = fa_registry.forget(run_id)
-    assert told.size is None and of(run_id).deleted
+    (removed,) = fa_registry.forget(run_id)
+    assert removed.size is None and of(run_id).deleted

@@ -1,4 +1,4 @@
-"""Names that others chose, over every verb: no raw escape reaches a terminal, JSON stays JSON, what is trained is found again."""
+"""Names that others chose, in every command: no raw escape reaches a terminal, JSON stays JSON, trained runs are found again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.workflows.conftest import STUDY, TRAIN
 
 ESCAPES = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202eevil\u2066\x7f\r\nPASS: all good\u2028[/red]{{7*7}}"
 QUOTES = ("it's", "' or 1=1 --", "`a\\'\"")
-MARGIN = "PASS: all good"  # what a name would write at the beginning of a line of its own
+MARGIN = "PASS: all good"  # what a name would write at the beginning of a separate line
 
 
 def is_seen(text: str) -> bool:
@@ -27,7 +27,7 @@ def is_seen(text: str) -> bool:
 
 @pytest.fixture
 def hostile(trained):
-    """The tiny study's store with hostile tags, names and experiment, as somebody may send it."""
+    """The tiny study's store with hostile tags, names and experiment, as another person may send it."""
     tracker = open_tracker()
     client = MlflowClient(tracker.uri)
     for run in tracker.search({schema.TAG_KIND: "run"}):
@@ -58,7 +58,7 @@ CALLS = (
     ("diff", "reports", "again"),
     ("diff", ESCAPES, "again"),
     ("promote", "RUN"),
-    ("promote", "RUN", "--name", ESCAPES, "--alias", ESCAPES),
+    ("promote", "RUN", "--name", ESCAPES),
     ("adopt", ESCAPES, "--method", "dfa", "--seed", "1", "--epochs", "1", "--name", ESCAPES),
     ("doctor",),
     ("data", "where", ESCAPES),
@@ -70,7 +70,7 @@ CALLS = (
 )
 
 
-def test_no_verb_prints_a_raw_escape(hostile, caplog):
+def test_no_command_prints_a_raw_escape(hostile, caplog):
     """One store for all: each call takes milliseconds, the store seconds."""
     run_id = run_of_experiment()
     for call in CALLS:
@@ -114,7 +114,7 @@ def test_what_is_trained_under_a_name_is_audited_under_it(registry, in_this_proc
 
 
 @pytest.mark.parametrize("name", [ESCAPES, "x" * 201, " ", "a\x00"], ids=["escapes", "long", "blank", "zero"])
-def test_what_nobody_could_read_is_no_name(registry, workplace, name):
+def test_what_is_unreadable_is_no_name(registry, workplace, name):
     path = workplace / "tiny" / "study.toml"
     path.write_text(STUDY.replace('name = "tiny"', f"name = {json.dumps(name)}"), encoding="utf-8")
     for call in (("study", "tiny"), (*TRAIN, "--study", name), (*TRAIN, "--experiment", name)):

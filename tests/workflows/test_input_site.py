@@ -25,7 +25,7 @@ datasets = ["digits"]
 seeds = [1]
 architecture_options = { d_hidden = 64, num_blocks = 2 }
 """
-SAID = "site 0 is the input: no parameter learns from it"
+SENTENCE = "site 0 is the input: no parameter learns from it"
 
 
 @pytest.fixture
@@ -50,8 +50,8 @@ def test_d4_is_specific_and_the_forms_take_nothing_back_for_site_0(pages):
         assert (credit["state"], credit["site"] in (1, 2)) == ("SPECIFIC", True)
         assert "of 2 counted sites out of 3" in credit["sentence"]
     forms = [path.read_text(encoding="utf-8") for path in sorted((folder / "forms").glob("*.md"))]
-    trained = [form for form in forms if "NOT SPECIFIC" in form or SAID in form]
+    trained = [form for form in forms if "NOT SPECIFIC" in form or SENTENCE in form]
     assert len(trained) == 2
     for form in trained:
-        assert SAID in form and "NOT SPECIFIC" not in form
-        assert "must not be credited as a whole to the training feedback" not in form
+        assert SENTENCE in form and "NOT SPECIFIC" not in form
+        assert "must not be credited as a whole to the feedback used in training" not in form

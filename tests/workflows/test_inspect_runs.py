@@ -102,7 +102,7 @@ def test_runs_are_chosen_by_study_method_and_status(trained):
         assert "fa-registry train" not in printed, "training mends no typing mistake"
 
 
-def test_what_is_left_off_is_said(trained):
+def test_what_is_left_off_is_reported(trained):
     result = trained("list", "runs", "--limit", "3")
     assert "only the newest 3 runs are listed; --limit N lists more" in result.stderr
     assert "newest" not in trained("list", "runs", "--limit", "4").stderr
@@ -111,13 +111,15 @@ def test_what_is_left_off_is_said(trained):
 
 def test_a_listing_is_one_search_of_few_runs_that_reads_no_file(trained, monkeypatch):
     genuine, asked = MlflowTracker._pages, []
-    monkeypatch.setattr(MlflowTracker, "_pages", lambda *told, **more: asked.append(more) or genuine(*told, **more))
-    monkeypatch.setattr(MlflowTracker, "artifact", lambda *told: 1 / 0)
+    monkeypatch.setattr(
+        MlflowTracker, "_pages", lambda *arguments, **more: asked.append(more) or genuine(*arguments, **more)
+    )
+    monkeypatch.setattr(MlflowTracker, "artifact", lambda *arguments: 1 / 0)
     assert len(listed(trained, "--limit", "2")) == 2
     assert asked == [{"most": 3}]
 
 
-def test_runs_are_listed_within_80_columns_and_their_words_are_whole(trained, monkeypatch):
+def test_runs_are_listed_within_80_columns_and_their_cells_are_whole(trained, monkeypatch):
     tracker = MlflowTracker()
     for run in tracker.search({schema.TAG_KIND: "run"}):
         tags = {schema.TAG_VERDICT: "WARN(D3 undecided)", schema.TAG_METHOD: "dfa+pen λ=0.01"}
@@ -128,8 +130,8 @@ def test_runs_are_listed_within_80_columns_and_their_words_are_whole(trained, mo
     tracker.log(run.run_id, tags={schema.TAG_STUDY: "reproduction"})
     text = trained("list", "runs").stdout
     assert max(map(len, text.splitlines())) <= 80
-    words = {"run", "study", "reproduction", "dfa+pen", "λ=0.01", "undecided)", "complete", "accuracy", "age"}
-    assert words <= set(text.split())
+    cells = {"run", "study", "reproduction", "dfa+pen", "λ=0.01", "undecided)", "complete", "accuracy", "age"}
+    assert cells <= set(text.split())
 
 
 def test_variants_of_a_method_are_not_equal_rows(registry):
@@ -168,6 +170,11 @@ def test_doctor_names_the_page_that_shows_the_newest_study_side_by_side(trained)
     assert "4 finished runs" in rows["store"]
 
 
+def test_doctor_does_not_call_a_text_of_the_user_synthetic(registry):
+    (printed,) = (line for line in registry("doctor").stdout.splitlines() if "data set text" in line)
+    assert "text:PATH" in printed and "synthetic" not in printed
+
+
 def test_doctor_calls_no_data_set_ok_whose_files_are_missing(registry, tmp_path, monkeypatch):
     monkeypatch.setenv("FA_REGISTRY_DATA", str(tmp_path / "nothing"))
     rows = {row["check"]: row for row in json.loads(registry("doctor", "--json").stdout)}
@@ -178,12 +185,12 @@ def test_doctor_calls_no_data_set_ok_whose_files_are_missing(registry, tmp_path,
 
 
 @pytest.mark.parametrize(
-    ("gain", "words"), [(4.2, "4.2 times as fast.*bf16` makes training faster"), (0.8, "does not make training faster")]
+    ("gain", "text"), [(4.2, "4.2 times as fast.*bf16` makes training faster"), (0.8, "does not make training faster")]
 )
-def test_doctor_offers_bf16_where_the_processor_multiplies_it_faster(registry, monkeypatch, gain, words):
+def test_doctor_offers_bf16_where_the_processor_multiplies_it_faster(registry, monkeypatch, gain, text):
     monkeypatch.setattr(doctor, "bf16_gain", lambda: gain)
     (row,) = (row for row in doctor.examine() if row["check"] == "bf16 on the CPU")
-    assert row["ok"] and re.search(words, row["found"])
+    assert row["ok"] and re.search(text, row["found"])
 
 
 def test_doctor_shows_the_configuration_of_which_audits_demand_bits(registry, monkeypatch):
@@ -215,13 +222,13 @@ def test_rendering_again_gives_the_same_bytes(trained, workplace):
     assert first == again and len(json.loads(result.stdout)) == len(first)
 
 
-@pytest.mark.parametrize("verb", sorted(main.commands))
-def test_every_verb_has_help_with_examples(registry, verb):
-    text = registry(verb, "--help").stdout
-    assert f"fa-registry {verb}" in text.split("Examples:")[1]
+@pytest.mark.parametrize("command", sorted(main.commands))
+def test_every_command_has_help_with_examples(registry, command):
+    text = registry(command, "--help").stdout
+    assert f"fa-registry {command}" in text.split("Examples:")[1]
 
 
-def test_every_verb_prints_json():
+def test_every_command_prints_json():
     without = [
         name
         for name, command in main.commands.items()
@@ -262,7 +269,7 @@ def test_templates_are_listed_with_their_line_and_file():
     assert all(Path(row["file"]).is_file() for row in rows.values())
 
 
-def test_an_unknown_family_is_told_which_there_are():
+def test_the_error_for_an_unknown_family_says_which_there_are():
     with pytest.raises(UnknownName, match=r"'template' \(did you mean 'templates'\?\)"):
         members("template")
 
@@ -279,7 +286,7 @@ def statistics(path) -> list:
         return connection.execute("SELECT tbl FROM sqlite_stat1 WHERE tbl = 'metrics'").fetchall() if names else []
 
 
-def test_a_store_is_analysed_and_its_rows_are_told(trained, workplace):
+def test_a_store_is_analysed_and_its_rows_are_reported(trained, workplace):
     assert not statistics(workplace / "mlflow.db")
     result = trained("optimize-store", "--json")
     assert result.exit_code == 0, result.output

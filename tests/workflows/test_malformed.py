@@ -1,4 +1,4 @@
-"""Whatever stands in a file that a person or another release wrote is told in sentences: never a traceback, never a page of it."""
+"""All content of a file of a person or another release is reported in sentences: never a traceback, never a page of it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HEXADECIMAL = "0x" + "f" * 5000  # a whole number that Python reads and refuses 
 WAIVERS = """[[waiver]]
 rule = "D1"
 reason = "known"
-author = "somebody"
+author = "A. Author"
 date = 2026-01-01
 expiry = 2026-12-31
 run = "abcdef12"
@@ -91,20 +91,20 @@ def replaced(text: str, value: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("value", VALUES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_any_value_in_the_place_of_any_other_is_read_or_told(tmp_path, kind, value):
+def test_any_value_in_the_place_of_any_other_is_read_or_reported(tmp_path, kind, value):
     text, read = KINDS[kind]
     path = tmp_path / kind / ("study.toml" if kind == "study" else f"{kind}.toml")
     path.parent.mkdir()
-    told = 0
+    refusals = 0
     for spoilt in replaced(text, VALUES[value]):
         path.write_text(spoilt, encoding="utf-8")
         try:
             read(path)
         except UsageError as error:
-            told += 1
+            refusals += 1
             assert str(path) in str(error) or kind in str(error)
             assert len(str(error)) < LONGEST, str(error)[:500]
-    assert told
+    assert refusals
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ WIDE = "".join(f"{'x' * 5_000}{place} = 1\n" for place in range(100)) + "".join(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_wide_file_is_told_of_in_a_short_message(tmp_path, kind):
+def test_a_wide_file_is_reported_in_a_short_message(tmp_path, kind):
     """Thousands of unknown fields in every table of the file, and a list of thousands in the place of every value."""
     text, read = KINDS[kind]
     lines = text.splitlines()
@@ -176,15 +176,15 @@ def test_a_wide_file_is_told_of_in_a_short_message(tmp_path, kind):
     spoilt += list(replaced(text, str(["x" * 5_000, *range(9_999)])))[:20]
     path = tmp_path / kind / ("study.toml" if kind == "study" else f"{kind}.toml")
     path.parent.mkdir()
-    told = 0
+    refusals = 0
     for one in spoilt:
         path.write_text(one, encoding="utf-8")
         try:
             read(path)
         except UsageError as error:
-            told += 1
+            refusals += 1
             assert len(str(error)) < LONGEST, str(error)[:500]
-    assert told > len(heads)
+    assert refusals > len(heads)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -215,25 +215,25 @@ def of_one_run() -> dict[str, Any]:
 @pytest.mark.parametrize(
     "value", [None, -1, 10**400, 1e400, "x", [1, None], {"x" * 10_000: 1}, DEEP], ids=jsonio.describe_value
 )
-def test_any_value_in_the_place_of_any_other_of_an_audit_is_read_or_told(tmp_path, of_one_run, value):
+def test_any_value_in_the_place_of_any_other_of_an_audit_is_read_or_reported(tmp_path, of_one_run, value):
     written = copy.deepcopy(of_one_run)
-    path, told = tmp_path / "audit.json", 0
+    path, refusals = tmp_path / "audit.json", 0
     for owner, key in list(places(written)):
         kept, owner[key] = owner[key], value
         path.write_text(json.dumps(written), encoding="utf-8")
         try:
             load_report(path)
         except UsageError as error:
-            told += 1
+            refusals += 1
             assert str(path) in str(error) and len(str(error)) < LONGEST
         owner[key] = kept
-    assert told
+    assert refusals
 
 
 @pytest.mark.parametrize(
     "text", ["[" * 100_000, '{"schema": 2, "title": ' + "9" * 5000 + "}", '{"a": "\\ud800', "\x00"]
 )
-def test_what_cannot_be_parsed_is_told_of_the_file(tmp_path, text):
+def test_what_cannot_be_parsed_is_reported_of_the_file(tmp_path, text):
     (tmp_path / "audit.json").write_text(text, encoding="utf-8")
     with pytest.raises(UsageError, match="audit.json: 1 problem\n  - file: cannot be read as JSON"):
         load_report(tmp_path / "audit.json")

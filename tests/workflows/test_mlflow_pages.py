@@ -28,7 +28,7 @@ def experiment(trained):
 
 @pytest.fixture
 def unseen(experiment) -> str:
-    """The id of the experiment, without its views and note: one that stands already is not written again."""
+    """The id of the experiment, without its views and note: one that exists already is not written again."""
     for name in experiment.tags:
         if name.startswith((VIEW, schema.TAG_NOTE)):
             MlflowClient().delete_experiment_tag(experiment.experiment_id, name)
@@ -40,8 +40,8 @@ def test_a_server_that_takes_no_tags_of_an_experiment_costs_the_address_alone(tr
         raise MlflowException("Permission denied")
 
     monkeypatch.setattr(MlflowClient, "set_experiment_tag", refuse)
-    for verb in (("study", "tiny"), AUDIT):
-        ended = trained(*verb)
+    for command in (("study", "tiny"), AUDIT):
+        ended = trained(*command)
         assert ended.exit_code == 0 and "side by side" not in ended.stdout
         assert "the store does not accept tags of experiment" in ended.stderr and "Permission denied" in ended.stderr
     assert pages_row(trained("doctor", "--json"))["found"].startswith("none: ")
@@ -56,13 +56,13 @@ def test_pages_of_another_mlflow_get_no_views_and_doctor_says_so(trained, monkey
     assert found == "no views: found MLflow 4.0.1, but views need MLflow 3.17.*"
 
 
-def test_a_deleted_experiment_is_named_by_every_verb_with_the_way_back_and_nothing_is_trained_again(
+def test_a_deleted_experiment_is_named_by_every_command_with_the_way_back_and_nothing_is_trained_again(
     trained, experiment
 ):
     before = {run.run_id for run in MlflowTracker().search({schema.TAG_KIND: "run"})}
     MlflowClient().delete_experiment(experiment.experiment_id)
-    for verb in (("study", "tiny"), AUDIT):
-        ended = trained(*verb)
+    for command in (("study", "tiny"), AUDIT):
+        ended = trained(*command)
         assert ended.exit_code == 2 and ended.stdout == ""
         assert f"mlflow experiments restore --experiment-id {experiment.experiment_id}`" in ended.stderr
     row = pages_row(trained("doctor", "--json"))
@@ -72,7 +72,7 @@ def test_a_deleted_experiment_is_named_by_every_verb_with_the_way_back_and_nothi
     assert trained("study", "tiny").exit_code == 0
 
 
-def test_a_renamed_experiment_keeps_its_runs_and_new_ones_elsewhere_are_said(trained, experiment):
+def test_a_renamed_experiment_keeps_its_runs_and_new_ones_elsewhere_are_reported(trained, experiment):
     MlflowClient().rename_experiment(experiment.experiment_id, "mine")
     there = trained("study", "tiny")
     assert (

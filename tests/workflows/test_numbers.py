@@ -1,4 +1,4 @@
-"""Numbers that nobody can mean, in every option that takes one: a sentence before anything is trained, never a hang."""
+"""Numbers that no user can mean, in every option that takes one: a sentence before anything is trained, never a hang."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def refused(result, call) -> None:
 
 
 @pytest.mark.parametrize("wild", WILD, ids=lambda wild: wild[:12] or "empty")
-def test_no_verb_takes_a_number_that_nobody_can_mean(registry, wild):
+def test_no_command_takes_a_number_that_no_user_can_mean(registry, wild):
     """One wrong field more makes sure that nothing is trained where the number itself is one."""
-    wrong = ("--method", "nobody")
+    wrong = ("--method", "unknown")
     calls = [(*TRAIN, option, wild, *wrong) for option in OF_TRAIN]
     calls += [(*TRAIN, "--set", f"{name}={wild}", *wrong) for name in (*SETTINGS, *OPTIONS[:3])]
-    calls += [(*TRAIN, "--method", "ep", "--set", f"{name}={wild}", "--control", "nobody") for name in OPTIONS[3:]]
+    calls += [(*TRAIN, "--method", "ep", "--set", f"{name}={wild}", "--control", "unknown") for name in OPTIONS[3:]]
     for option in ("--jobs", "--seeds", "--epochs", "--scale", "--checkpoint-every", "--hang-timeout"):
         calls.append(("study", "tiny", option, wild, "--stop-on", "nothing"))
     for option in ("--replay", "--jobs", "--scale", "--threshold"):
@@ -38,7 +38,7 @@ def test_no_verb_takes_a_number_that_nobody_can_mean(registry, wild):
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "words"),
+    ("option", "value", "text"),
     [
         ("seed", str(2**63), "seed: expected at most 9,223,372,036,854,775,807"),
         ("epochs", "100001", "epochs: expected at most 100,000, found 100001"),
@@ -49,10 +49,10 @@ def test_no_verb_takes_a_number_that_nobody_can_mean(registry, wild):
         ("penalty", "1e308", "penalty: expected at most 1e+30, found 1e+308"),
     ],
 )
-def test_what_is_too_large_says_how_large_it_may_be(registry, option, value, words):
+def test_what_is_too_large_says_how_large_it_may_be(registry, option, value, text):
     result = registry(*TRAIN, "--set", f"{option}={value}")
     refused(result, option)
-    assert words in result.stderr
+    assert text in result.stderr
 
 
 def test_a_batch_that_has_no_room_is_refused_before_a_run_is_written(registry, monkeypatch):

@@ -52,7 +52,7 @@ def test_every_line_names_the_time_left(caplog, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"), [(None, "N/A"), (45.0, "45 s"), (720.0, "12 min"), (12_240.0, "3.4 h"), (89.4, "89 s")]
+    ("seconds", "text"), [(None, "N/A"), (45.0, "45 s"), (720.0, "12 min"), (12_240.0, "3.4 h"), (89.4, "89 s")]
 )
-def test_a_duration_is_short(seconds, words):
-    assert duration(seconds) == words
+def test_a_duration_is_short(seconds, text):
+    assert duration(seconds) == text

@@ -1,4 +1,4 @@
-"""gather: every figure measured again from the run's files, those of the initial and feedback weights included."""
+"""Every metric recomputed from the run's files, those of the initial and feedback weights included."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from fa_registry.errors import IntegrityError, Interrupted
 from fa_registry.records import Exclusion
 from fa_registry.studies.executors.base import JobEvent
 from fa_registry.tracking import schema
-from fa_registry.tracking.base import StoredRun
+from fa_registry.tracking.base import RetentionOptions, StoredRun
 from fa_registry.tracking.memory import MemoryTracker
-from fa_registry.tracking.writer import RetentionOptions
 from fa_registry.training.measuring import NO_FEEDBACK
 from fa_registry.workflows import remeasure
 from fa_registry.workflows.options import RemeasureOptions
@@ -122,7 +121,7 @@ def stored():
         (KeyError("threads"), "broken", "cannot be recomputed: KeyError: 'threads'"),
     ],
 )
-def test_a_changed_file_is_told_from_whatever_else_broke(stored, tmp_path, monkeypatch, error, kind, reason):
+def test_a_changed_file_is_distinguished_from_other_failures(stored, tmp_path, monkeypatch, error, kind, reason):
     def broken(*_):
         raise error
 

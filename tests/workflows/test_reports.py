@@ -1,4 +1,4 @@
-"""The report verb: pages of a file, or of what the store keeps of a study's newest audit; the same bytes either way."""
+"""The report command: pages of a file, or of what the store keeps of a study's newest audit; the same bytes either way."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_showing_an_old_report_loads_neither_torch_nor_mlflow():
 
 
 @pytest.mark.parametrize(
-    ("spoilt", "words"),
+    ("spoilt", "text"),
     [
         (
             lambda judged: judged[:-1],
@@ -92,12 +92,12 @@ def test_showing_an_old_report_loads_neither_torch_nor_mlflow():
         ),
     ],
 )
-def test_an_opinion_that_is_not_of_the_reports_runs_is_refused(tmp_path, spoilt, words):
+def test_an_opinion_that_is_not_of_the_reports_runs_is_refused(tmp_path, spoilt, text):
     rich = scenes.full_report()
     opinion = dataclasses.replace(rich.opinions[0], judgements=spoilt(rich.opinions[0].judgements))
     path = tmp_path / "audit.json"
     path.write_text(jsonio.pretty(dataclasses.replace(rich, opinions=(opinion, *rich.opinions[1:]))), encoding="utf-8")
-    with pytest.raises(InvalidFields, match=words):
+    with pytest.raises(InvalidFields, match=text):
         load_report(path)
 
 
@@ -125,8 +125,8 @@ def test_another_threshold_is_exit_1_and_names_rule_run_and_figure(trained):
     trained(*AUDIT, "--threshold", "D1=1.0001", "--out", "b")
     result = trained("diff", "a", "b")
     assert result.exit_code == 1
-    for words in ("edition override D1.threshold", "By rule", "Findings that changed", "EXPLODED", "different:"):
-        assert words in result.output
+    for text in ("edition override D1.threshold", "By rule", "Findings that changed", "EXPLODED", "different:"):
+        assert text in result.output
     found = json.loads(trained("diff", "a", "b", "--json").stdout)
     assert found["rules"][0]["rule"] == "D1" and found["rules"][0]["moved"] and found["schema"] == SCHEMA
 
@@ -152,11 +152,11 @@ BAD = {
 
 @pytest.mark.parametrize("kind", BAD)
 def test_what_is_no_audit_of_this_schema_is_refused(kind, registry, workplace):
-    text, words = BAD[kind]
+    text, message = BAD[kind]
     (workplace / "bad.json").write_text(text)
     result = registry("diff", "bad.json", "bad.json")
     assert result.exit_code == 2 and "AUDIT_A" in result.stderr and "AUDIT_B" in result.stderr
-    assert words in result.stderr
+    assert message in result.stderr
 
 
 def test_bytes_that_are_no_text_and_missing_files_are_named_together(registry, workplace):
@@ -214,7 +214,7 @@ def flipped_bit(path: Path, place: int) -> None:
 
 
 @pytest.mark.parametrize("part", [0.01, 0.3, 0.6, 0.99])
-def test_a_flipped_bit_of_a_stored_page_is_told_when_its_audit_is_handed_out(trained, part):
+def test_a_flipped_bit_of_a_stored_page_is_reported_when_its_audit_is_handed_out(trained, part):
     trained(*TRUSTING)
     tracker = MlflowTracker()
     (audit,) = tracker.search({schema.TAG_KIND: "audit"})

@@ -62,24 +62,24 @@ def fires(run_id: str) -> dict[str, str]:
     }
 
 
-def test_a_rule_is_told_once_at_the_first_epoch_it_fires():
-    told = []
-    monitor = Monitor(MonitoredRules(load_edition("2026-05")), told.append)
+def test_a_rule_is_reported_once_at_the_first_epoch_it_fires():
+    logged = []
+    monitor = Monitor(MonitoredRules(load_edition("2026-05")), logged.append)
     for epoch, growth in enumerate((1.0, 51.0, 2.0, 60.0)):
         monitor.receive(row(epoch, growth=growth))
     monitor.receive(row(4, growth=1.0, g_norm=1e-9))
-    assert told[1:] == [{"fa.first_fire.D1": "1"}, {"fa.first_fire.D2": "4"}]
+    assert logged[1:] == [{"fa.first_fire.D1": "1"}, {"fa.first_fire.D2": "4"}]
     assert monitor.fired == {"D1": 1, "D2": 4}
     assert fired_text(monitor.fired) == "D1 fired at epoch 1, D2 fired at epoch 4"
 
 
 def test_what_had_fired_before_a_stop_is_kept_and_is_no_news():
-    told = []
+    logged = []
     rows = [row(0), row(1, growth=51.0)]
-    monitor = Monitor(MonitoredRules(load_edition("2026-05")), told.append, rows)
+    monitor = Monitor(MonitoredRules(load_edition("2026-05")), logged.append, rows)
     monitor.receive(row(2, growth=70.0))
-    assert [tags.get("fa.first_fire.D1") for tags in told] == ["1"]
-    assert told[0][schema.TAG_FIRST_FIRE_BY].startswith("2026-05 ")
+    assert [tags.get("fa.first_fire.D1") for tags in logged] == ["1"]
+    assert logged[0][schema.TAG_FIRST_FIRE_BY].startswith("2026-05 ")
 
 
 def test_what_has_no_value_yet_fires_when_it_has_one():
@@ -113,9 +113,9 @@ def test_a_rule_that_may_not_end_the_run_does_not():
 
 
 def test_nothing_is_watched_where_nothing_was_asked_for():
-    told = []
-    Monitor(UNWATCHED, told.append).receive(row(0, growth=1e9))
-    assert [tags for tags in told if tags] == []
+    logged = []
+    Monitor(UNWATCHED, logged.append).receive(row(0, growth=1e9))
+    assert [tags for tags in logged if tags] == []
 
 
 @pytest.mark.parametrize("name", shipped())
@@ -182,16 +182,19 @@ def test_a_resumed_run_neither_loses_nor_repeats_what_fired(workplace, monkeypat
     job = TrainingJob(parse_spec(FAST), MlflowTracker().uri, watch=watch)
     with pytest.raises(Interrupted):
         run_to_completion(training_steps(job, stop_after(stopped_after), lambda news: None))
-    told, genuine = [], MlflowTracker.log
+    logged, genuine = [], MlflowTracker.log
 
     def log(self, run_id, points=(), tags=None, params=None):
-        told.extend(name for name in tags or {} if name.startswith("fa.first_fire."))
+        logged.extend(name for name in tags or {} if name.startswith("fa.first_fire."))
         genuine(self, run_id, points, tags, params)
 
     monkeypatch.setattr(MlflowTracker, "log", log)
     resumed = run_to_completion(training_steps(job, lambda: False, lambda news: None))
     assert resumed.resumed_from == stopped_after
-    assert fires(resumed.run_id) == {"D1": "3", "D2": "4"} and sorted(told) == ["fa.first_fire.D1", "fa.first_fire.D2"]
+    assert fires(resumed.run_id) == {"D1": "3", "D2": "4"} and sorted(logged) == [
+        "fa.first_fire.D1",
+        "fa.first_fire.D2",
+    ]
 
 
 def test_watching_does_not_touch_the_training(workplace):
@@ -347,21 +350,21 @@ def test_train_says_what_ended_the_run_now_and_later(registry, workplace):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "text"),
     [
         (("--stop-on", "D1,DD2"), "stop_on: unknown rule of edition 2026-05 'DD2' (did you mean 'D2'?)"),
         (("--stop-on", "D3"), "stop_on: D3 cannot be judged during training"),
         (("--edition", "2026-06"), "edition: unknown edition '2026-06'"),
     ],
 )
-def test_what_cannot_end_a_run_is_refused_before_training(registry, workplace, arguments, words):
+def test_what_cannot_end_a_run_is_refused_before_training(registry, workplace, arguments, text):
     for line in (
         (*TRAIN, "--epochs", "many", "--study", "tiny"),
         ("study", "tiny", "--jobs", "many"),
         ("run", "tiny", "--jobs", "many"),
     ):
         result = registry(*line, *arguments)
-        assert result.exit_code == 2 and words in result.stderr and "found 'many'" in result.stderr
+        assert result.exit_code == 2 and text in result.stderr and "found 'many'" in result.stderr
     assert MlflowTracker().search({}) == []
 
 

@@ -1,4 +1,4 @@
-"""The run verb: study, audit and report in one go; and what every verb that writes pages refuses before it begins."""
+"""The run command: study, audit and report in one call; and what every command that writes pages refuses before it begins."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ WRITING = (
 RUN = ("run", "tiny", "--jobs", "1", "--device", "cpu")
 
 
-@pytest.mark.parametrize("verb", WRITING, ids=lambda verb: verb[0])
-def test_a_folder_that_cannot_be_written_is_refused_first(registry, workplace, verb):
+@pytest.mark.parametrize("command", WRITING, ids=lambda command: command[0])
+def test_a_folder_that_cannot_be_written_is_refused_first(registry, workplace, command):
     """Nothing is trained or looked up: the store that none of them would find is not even missed."""
     (workplace / "taken").write_text("a file")
     (workplace / "reports").mkdir()
     (workplace / "reports" / "audit.json").write_text("{}")
     before = {path: path.stat().st_mtime_ns for path in workplace.rglob("*")}
     for out in ("taken", "taken/below/it", "/proc/no/such", "x" * 300):
-        result = registry(*verb, "--out", out)
+        result = registry(*command, "--out", out)
         assert result.exit_code == 2 and result.stderr.count("  - ") == 1, result.output
         assert "out: " in result.stderr and "folder" in result.stderr
     assert {path: path.stat().st_mtime_ns for path in workplace.rglob("*")} == before

@@ -104,7 +104,7 @@ def test_a_store_that_is_not_there_is_not_made(workplace):
     assert result.exit_code == 2 and "nowhere.db" in result.stderr and not (workplace / "nowhere.db").exists()
 
 
-def test_it_goes_on_until_nobody_is_at_work(tracker, clock):
+def test_it_continues_until_no_run_is_at_work(tracker, clock):
     run_id = begin(tracker)
     watching = StatusPoller(tracker, clock=clock)
     assert is_anybody_at_work(watching.poll())

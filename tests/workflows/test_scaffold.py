@@ -36,8 +36,8 @@ def installed(name: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(name).resolve()), str(ROOT)])}
 
 
-def run(environment, *words):
-    ended = subprocess.run([sys.executable, *words], env=environment, capture_output=True, text=True, timeout=600)
+def run(environment, *arguments):
+    ended = subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, timeout=600)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return ended.stdout
 
@@ -87,7 +87,7 @@ def test_nothing_that_is_there_is_written_over(workplace):
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "words"),
+    ("kind", "name", "text"),
     [
         ("methode", "mine", "did you mean 'method'"),
         ("method", "dfa", "a method dfa already exists"),
@@ -98,10 +98,10 @@ def test_nothing_that_is_there_is_written_over(workplace):
         ("dataset", "", "expected a Python package name"),
     ],
 )
-def test_a_name_that_cannot_be_is_refused_and_nothing_is_written(workplace, kind, name, words):
+def test_a_name_that_cannot_be_is_refused_and_nothing_is_written(workplace, kind, name, text):
     before = sorted(Path().iterdir())
     result = call("new", kind, name)
-    assert result.exit_code == 2 and words in result.stderr
+    assert result.exit_code == 2 and text in result.stderr
     assert sorted(Path().iterdir()) == before
 
 

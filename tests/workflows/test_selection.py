@@ -164,11 +164,11 @@ def test_a_broken_seed_stands_in_its_methods_form_in_all_three_formats(trained, 
     forms = {path.name: path.read_text() for path in (workplace / "reports" / "forms").iterdir()}
     assert {path.suffix for path in (workplace / "reports" / "forms").iterdir()} == {".html", ".md", ".tex"}
     for name, text in forms.items():
-        said = (
+        expected = (
             "Not judged, and not included in these metrics" in text
             and "One selected run was not judged (seed 2)" in text
         )
-        assert said == name.startswith("fa-"), name
+        assert expected == name.startswith("fa-"), name
 
 
 def completing_lines(folder) -> list[str]:

@@ -1,4 +1,4 @@
-"""A store that is not there, that is something else, and that can only be read: what each verb does, and what it leaves behind."""
+"""A store that is missing, that is something else, or that can only be read: what each command does, and what it leaves behind."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def runs(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.long
-def test_a_reviewers_copy_that_cannot_be_written_is_read_by_every_verb_that_reads(audited, workplace):
+def test_a_reviewers_copy_that_cannot_be_written_is_read_by_every_command_that_reads(audited, workplace):
     write_study(workplace)
     copy = workplace / "a copy #1 100%"
     shutil.copytree(audited, copy)
@@ -111,10 +111,10 @@ def test_a_reviewers_copy_that_cannot_be_written_is_read_by_every_verb_that_read
         [*reads, *writes, ("show", run, "--store", f"sqlite:///{cut}/mlflow.db")], workplace
     )
     assert code == 2 and "its last write was interrupted" in stderr and "ask the owner to run" in stderr, stderr
-    for verb, (code, stdout, stderr, exception) in zip([*reads, *writes], answers, strict=True):
-        expected = 2 if verb in writes else 0
-        assert code == expected, (verb, code, stdout, stderr, exception)
-        if verb in writes:
+    for command, (code, stdout, stderr, exception) in zip([*reads, *writes], answers, strict=True):
+        expected = 2 if command in writes else 0
+        assert code == expected, (command, code, stdout, stderr, exception)
+        if command in writes:
             assert stderr.count("\n") == 1 and "cannot be written; choose another store with --store" in stderr, stderr
     doctor = {row["check"]: row["found"] for row in json.loads(answers[1][1])}
     assert "4 finished runs" in doctor["store"] and "read-only" in doctor["store"]
@@ -126,7 +126,7 @@ def test_a_reviewers_copy_that_cannot_be_written_is_read_by_every_verb_that_read
 
 @pytest.fixture
 def original(tiny_store, tmp_path) -> Path:
-    """The folder of the tiny study, whose database names its own files; the working folder is beside it."""
+    """The folder of the tiny study, whose database names its own files; the working folder is next to it."""
     copy_store(tiny_store, folder := tmp_path / "original")
     return folder
 

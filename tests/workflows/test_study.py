@@ -1,4 +1,4 @@
-"""The study verb: trains what is missing, says what is there, goes on where it was stopped."""
+"""The study command: trains what is missing, reports what is there, resumes where it was stopped."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_second_study_trains_nothing_and_says_so(trained):
     assert len(MlflowTracker().search({schema.TAG_KIND: "run"})) == 4
 
 
-def test_runs_name_the_study_and_stand_beside_it(trained):
+def test_runs_name_the_study_and_are_listed_with_it(trained):
     tracker = MlflowTracker()
     (parent,) = tracker.search({schema.TAG_KIND: "study"})
     assert parent.tags[schema.TAG_STATUS] == "complete" and parent.state == "FINISHED"
@@ -187,7 +187,7 @@ def test_a_task_without_classes_needs_none():
 
 
 @pytest.mark.parametrize("overrides", [{}, {"data": "digits", "scale": "0.02"}])
-def test_every_shipped_study_and_its_twin_train_what_they_are_compared_with(overrides):
+def test_every_shipped_study_and_its_variant_train_what_they_are_compared_with(overrides):
     for name in names():
         if overrides and name == "tokens":  # a language model has no variant on images
             continue

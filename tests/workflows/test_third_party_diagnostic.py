@@ -1,6 +1,6 @@
 """A diagnostic that another package brings, in one file: measured, stored, charted, verified and on every page.
 
-Nothing of ours knows a word about it.
+The package knows nothing about it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fa_registry.tracking.base import Point
 from fa_registry.workflows.stores import open_tracker
 from tests.helpers.plugins import installed_member
 
-# ℓ_1 of a state by its ℓ_2, so that nobody has to compute what the pages must show: 1 + the site, and 7 at the end.
+# ℓ_1 of a state by its ℓ_2, so that the expected text of the pages is known without a computation: 1 + the site, and 7 at the end.
 SOURCE = """
 from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured
 from fa_registry.metrics import Metric
@@ -35,7 +35,7 @@ class Strange(Diagnostic):
         unit="strangs",
         range="any",
         cannot_tell="anything familiar",
-        source="a stranger",
+        source="a third party",
     )
 
     def measure(self, observation):
@@ -50,13 +50,13 @@ PLUGIN = Strange()
 
 @pytest.fixture
 def pages(workplace, tmp_path, registry):
-    """What an audit, which measures again, and a comparison write with the package installed: name of the page → its text."""
+    """What an audit, which recomputes, and a comparison write with the package installed: name of the page → its text."""
     with installed_member(tmp_path / "site-packages", "diagnostics", "strange", SOURCE):
-        for verb in (
+        for command in (
             ("study", "tiny", "--jobs", "1", "--device", "cpu"),
             ("audit", "--study", "tiny", "--jobs", "1"),
         ):
-            result = registry(*verb)
+            result = registry(*command)
             assert result.exit_code in (0, 1), result.output
         compared = registry("compare", "dfa", "bp", "--study", "tiny")
         assert compared.exit_code == 0, compared.output
@@ -67,7 +67,7 @@ def pages(workplace, tmp_path, registry):
     return {**files, "form": files[form], "form.md": files[form.replace(".html", ".md")], "terminal": compared.output}
 
 
-def test_its_words_and_values_are_where_ours_are(pages, registry, workplace):
+def test_its_text_and_values_are_where_the_builtin_ones_are(pages, registry, workplace):
     table = pages["form.md"].partition("### Further metrics")[2].partition("\n### ")[0]
     assert "σ" in table and "strangeness &amp; of a state" in table and "1,000" in table and "1,002" in table
     assert "how strange a state" in table and "anything familiar" in table, "what its card says stands under the table"

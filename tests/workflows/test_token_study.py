@@ -44,23 +44,23 @@ datasets = ["text:words.txt"]
 seeds = [1, 2]
 architecture_options = { d_hidden = 8, num_blocks = 1, heads = 2 }
 """
-WORDS = ("forward", "backward", "credit", "error", "site", "token", "loss", "seed")
+VOCABULARY = ("forward", "backward", "credit", "error", "site", "token", "loss", "seed")
 
 
-def write_words(folder: Path, text: str = TOKENS) -> None:
+def write_text_file(folder: Path, text: str = TOKENS) -> None:
     draw = random.Random(0)
-    (folder / "words.txt").write_text(" ".join(draw.choices(WORDS, k=2_000)), encoding="utf-8")
+    (folder / "words.txt").write_text(" ".join(draw.choices(VOCABULARY, k=2_000)), encoding="utf-8")
     (folder / "words").mkdir()
     (folder / "words" / "study.toml").write_text(text, encoding="utf-8")
 
 
 @pytest.fixture(scope="session")
-def words_store(tmp_path_factory, empty_store) -> Path:
+def token_store(tmp_path_factory, empty_store) -> Path:
     """The folder of a store with the words trained, for copies."""
 
     def train(folder: Path) -> None:
         shutil.copy(empty_store, folder)
-        write_words(folder)
+        write_text_file(folder)
         with working_in(folder):
             result = call("study", "words", "--jobs", "1", "--device", "cpu")
         assert result.exit_code == 0, result.output
@@ -69,9 +69,9 @@ def words_store(tmp_path_factory, empty_store) -> Path:
 
 
 @pytest.fixture
-def words(words_store, workplace):
+def token_runs(token_store, workplace):
     """The command line in a copy of that store."""
-    copy_store(words_store, workplace)
+    copy_store(token_store, workplace)
     return call
 
 
@@ -92,17 +92,17 @@ def written() -> AuditReport:
     "terms",
     [("--edition", "2026-12"), ("--edition", "2026-05"), ("--editions", "2026-12:token,2026-12"), ("--strict",)],
 )
-def test_an_edition_of_another_task_is_refused_with_the_one_that_fits(words, terms):
-    result = words("audit", "--study", "words", *terms, "--out", "pages")
+def test_an_edition_of_another_task_is_refused_with_the_one_that_fits(token_runs, terms):
+    result = token_runs("audit", "--study", "words", *terms, "--out", "pages")
     assert result.exit_code == 2 and "Traceback" not in result.output
     assert "judges the accuracy, but the main metric of these runs is the loss per token" in result.stderr
     assert "use --edition 2026-12:token" in result.stderr
     assert not Path("pages").exists()
 
 
-def test_runs_without_a_study_need_the_edition_by_name(words):
+def test_runs_without_a_study_need_the_edition_by_name(token_runs):
     """The default edition judges accuracy."""
-    result = words("audit", "--experiment", "fa_registry", "--out", "pages")
+    result = token_runs("audit", "--experiment", "fa_registry", "--out", "pages")
     assert result.exit_code == 2 and "use --edition 2026-12:token" in result.stderr
 
 
@@ -115,7 +115,7 @@ def test_the_token_edition_is_refused_for_accuracy(trained):
 
 @pytest.mark.parametrize("edition", ["2026-12", "2026-05", "2026-11"])
 def test_a_study_with_the_edition_of_another_task_trains_nothing(workplace, edition):
-    write_words(workplace, TOKENS.replace("2026-12:token", edition))
+    write_text_file(workplace, TOKENS.replace("2026-12:token", edition))
     result = call("study", "words", "--jobs", "1", "--device", "cpu")
     assert result.exit_code == 2 and "Traceback" not in result.output
     assert f"edition: edition {edition} judges the accuracy" in result.stderr
@@ -132,7 +132,7 @@ def test_a_study_of_classes_with_the_token_edition_trains_nothing(registry, work
 
 
 def test_the_study_s_own_edition_is_checked_whatever_edition_watches_the_training(workplace):
-    write_words(workplace, TOKENS.replace("2026-12:token", "2026-12"))
+    write_text_file(workplace, TOKENS.replace("2026-12:token", "2026-12"))
     result = call("study", "words", "--edition", "2026-12:token", "--jobs", "1", "--device", "cpu")
     assert result.exit_code == 2 and "edition 2026-12 judges the accuracy" in result.stderr
 
@@ -145,7 +145,7 @@ def test_the_shipped_study_has_an_edition_that_fits():
 
 
 def test_a_study_without_frozen_controls_is_refused(workplace):
-    write_words(workplace, TOKENS.replace("frozen = true", "frozen = false"))
+    write_text_file(workplace, TOKENS.replace("frozen = true", "frozen = false"))
     result = call("study", "words", "--jobs", "1", "--device", "cpu")
     assert result.exit_code == 2
     assert "D3 of edition 2026-12:token cannot be judged without this control" in result.stderr
@@ -154,7 +154,7 @@ def test_a_study_without_frozen_controls_is_refused(workplace):
 # From training to pages.
 
 
-def test_every_run_is_verified_and_judged_in_nats(words):
+def test_every_run_is_verified_and_judged_in_nats(token_runs):
     report = audited()
     assert len(report.runs) == 6 and report.excluded == ()
     assert {run.record.integrity.state for run in report.runs} == {"verified"}
@@ -182,7 +182,7 @@ def test_every_run_is_verified_and_judged_in_nats(words):
         assert "accuracy" not in run.record.measurements.scalars
 
 
-def test_the_tables_of_an_audit_have_the_loss_and_its_margin(words):
+def test_the_tables_of_an_audit_have_the_loss_and_its_margin(token_runs):
     report = audited()
     rows = list(csv.DictReader(Path("pages/audit.csv").read_text(encoding="utf-8").splitlines()))
     assert len(rows) == 6
@@ -203,7 +203,7 @@ def test_the_tables_of_an_audit_have_the_loss_and_its_margin(words):
             assert float(row["margin_nats"]) == pytest.approx(margin, abs=1e-8)
 
 
-def test_forms_and_index_speak_of_nats(words):
+def test_forms_and_index_speak_of_nats(token_runs):
     audited()
     forms = [path.read_text(encoding="utf-8").replace("\\", "") for path in Path("pages/forms").glob("*.md")]
     assert len(forms) >= 2
@@ -213,12 +213,12 @@ def test_forms_and_index_speak_of_nats(words):
     assert "nats" in Path("pages/index.html").read_text(encoding="utf-8")
 
 
-def test_no_claim_is_about_an_accuracy_or_images(words):
+def test_no_claim_is_about_an_accuracy_or_images(token_runs):
     texts = [claim.text for run in audited().runs for claim in claims([run])]
     assert texts and not any("accuracy" in text or "image" in text or " pp" in text for text in texts)
 
 
-def test_mlflow_has_the_loss_and_after_the_audit_the_margin(words):
+def test_mlflow_has_the_loss_and_after_the_audit_the_margin(token_runs):
     report = audited()
     client = MlflowClient()
     for run in report.runs:
@@ -236,8 +236,8 @@ def test_mlflow_has_the_loss_and_after_the_audit_the_margin(words):
             assert margin == pytest.approx(frozen - scalars["token_loss"].value, rel=1e-3)
 
 
-def test_the_list_of_runs_shows_the_loss(words):
-    result = words("list", "runs", "--study", "words")
+def test_the_list_of_runs_shows_the_loss(token_runs):
+    result = token_runs("list", "runs", "--study", "words")
     assert result.exit_code == 0, result.output
     losses = [run.metrics["loss/test_per_token"] for run in MlflowTracker().search({schema.TAG_KIND: "run"})]
     assert len(losses) == 6
@@ -245,27 +245,86 @@ def test_the_list_of_runs_shows_the_loss(words):
         assert f"{loss:.3f}" in result.stdout
 
 
-def test_the_excess_over_the_source_is_recorded_where_it_is_known(words):
+def test_the_excess_over_the_source_is_recorded_where_it_is_known(token_runs):
     """A text has no known entropy; markov_text has."""
     for run in MlflowTracker().search({schema.TAG_KIND: "run"}):
         assert not any("excess" in name for name in run.metrics)
 
 
-def test_without_the_file_a_study_is_refused_and_its_runs_cannot_be_recomputed(words, measured_each_time):
+GONE = "data set text:words.txt: expected text:PATH with the path of a UTF-8 text file, found no file"
+
+
+@pytest.mark.parametrize("chosen", [("--study", "words"), ("--experiment", "fa_registry")])
+def test_runs_whose_file_is_gone_cannot_be_recomputed(token_runs, measured_each_time, chosen):
     Path("words.txt").unlink()
-    result = words("audit", "--study", "words", "--device", "cpu", "--out", "pages")
-    assert result.exit_code == 2 and "data set text:words.txt" in result.stderr and "found no file" in result.stderr
     edition = ("--edition", "2026-12:token")
-    result = words("audit", "--experiment", "fa_registry", *edition, "--device", "cpu", "--out", "pages")
+    result = token_runs("audit", *chosen, *edition, "--device", "cpu", "--out", "pages")
     assert result.exit_code == 3 and "Traceback" not in result.output
-    assert result.output.count("cannot be recomputed: UsageError: data set text:words.txt") >= 6
-    assert written().runs == ()
+    assert result.output.count(f"cannot be recomputed: UsageError: {GONE}") >= 6
+    assert written().runs == () and len(written().excluded) == 6
 
 
-def test_with_another_file_under_the_same_name_no_run_is_verified(words, measured_each_time):
+def test_the_other_runs_of_a_study_are_judged_if_one_file_is_gone(token_runs, measured_each_time):
+    Path("other.txt").write_text(Path("words.txt").read_text(encoding="utf-8").upper(), encoding="utf-8")
+    both = TOKENS.replace('["text:words.txt"]', '["text:words.txt", "text:other.txt"]').replace("[1, 2]", "[1]")
+    Path("words/study.toml").write_text(both, encoding="utf-8")
+    result = token_runs("study", "words", "--jobs", "1", "--device", "cpu")
+    assert result.exit_code == 0, result.output
+    Path("words.txt").unlink()
+    result = token_runs("audit", "--study", "words", "--device", "cpu", "--out", "pages")
+    assert result.exit_code == 3 and result.output.count(GONE) >= 3
+    report = written()
+    assert {run.record.spec.dataset for run in report.runs} == {"text:other.txt"} and len(report.runs) == 3
+    assert {run.record.integrity.state for run in report.runs} == {"verified"} and len(report.excluded) == 3
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("study", "words", "--epochs", "4"),
+        (
+            "train",
+            "--method",
+            "bp",
+            "--architecture",
+            "causal_transformer",
+            "--dataset",
+            "text:words.txt",
+            "--seed",
+            "3",
+        ),
+        (
+            "adopt",
+            "weights.pt",
+            "--method",
+            "bp",
+            "--architecture",
+            "causal_transformer",
+            "--dataset",
+            "text:words.txt",
+        ),
+    ],
+    ids=lambda command: command[0],
+)
+def test_without_its_file_nothing_is_trained(token_runs, command):
+    Path("words.txt").unlink()
+    before = len(MlflowTracker().search({}))
+    more = () if command[0] == "study" else ("--epochs", "1", "--seed", "3")
+    result = token_runs(*command, *more)
+    assert result.exit_code == 2 and GONE in result.stderr and "Traceback" not in result.output
+    assert len(MlflowTracker().search({})) == before
+
+
+def test_a_frozen_accuracy_is_refused_for_tokens(token_runs):
+    spec = ("--method", "bp", "--architecture", "causal_transformer", "--dataset", "text:words.txt", "--seed", "3")
+    result = token_runs("adopt", "weights.pt", *spec, "--epochs", "1", "--frozen-accuracy", "0.4")
+    assert result.exit_code == 2 and "the main metric of text:words.txt is the loss per token" in result.stderr
+
+
+def test_with_another_file_under_the_same_name_no_run_is_verified(token_runs, measured_each_time):
     text = Path("words.txt").read_text(encoding="utf-8")
     Path("words.txt").write_text(text[::-1], encoding="utf-8")
-    result = words("audit", "--study", "words", "--device", "cpu", "--out", "pages")
+    result = token_runs("audit", "--study", "words", "--device", "cpu", "--out", "pages")
     assert result.exit_code == 3 and "Traceback" not in result.output
     report = written()
     assert report.runs == () and len(report.excluded) == 6

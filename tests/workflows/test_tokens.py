@@ -1,4 +1,4 @@
-"""A study of a language model from training to the forms: the loss per token is the main metric everywhere."""
+"""A study of a language model from training to the forms; the loss per token is its main metric."""
 
 from __future__ import annotations
 
@@ -110,3 +110,28 @@ def test_a_study_with_an_edition_for_classes_is_refused_before_training(trained,
     refused = run("study", str(tmp_path), "--store", f"sqlite:///{tmp_path}/store.db")
     assert refused.exit_code == 2 and "edition: edition 2026-12 judges the accuracy" in refused.stderr
     assert not (tmp_path / "store.db").exists()
+
+
+# the CSV has every column; the source of an analysis says what the paper compared
+ALLOWED = "ablation at seed 42: accuracy and Γ compared with the full protocol"
+
+
+def test_no_page_speaks_of_an_accuracy(trained):
+    folder, _ = trained
+    pages = [path for kind in ("html", "md", "tex", "xml") for path in (folder / "out").rglob(f"*.{kind}")]
+    assert len(pages) >= 8
+    for path in pages:
+        text = path.read_text(encoding="utf-8").replace(ALLOWED, "")
+        at = text.lower().find("accurac")
+        assert at < 0, f"{path.name}: {text[max(0, at - 80) : at + 80]}"
+    index = (folder / "out" / "index.html").read_text(encoding="utf-8")
+    assert "loss per token rejects a run whose loss per token is at least ln V" in index
+    report = json.loads((folder / "out" / "audit.json").read_text(encoding="utf-8"))
+    assert "accurac" not in json.dumps(report["runs"]).lower()
+
+
+def test_notes_and_descriptions_in_mlflow_speak_of_no_accuracy(trained):
+    folder, _ = trained
+    for one in MlflowTracker(f"sqlite:///{folder}/store.db").search({}):
+        for name, text in one.tags.items():
+            assert "accurac" not in text.replace(ALLOWED, "").lower(), (name, text)

@@ -1,4 +1,4 @@
-"""track: a loop of one's own is a run whose figures are ours to the bit, and the loop does not notice."""
+"""track: a user-supplied loop is a run whose metrics equal the package's to the bit, and the loop does not notice."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def record_of(run):
 
 
 def test_the_figures_are_those_of_the_same_training_by_our_loop(workplace):
-    """A task of ours trained in the context, epoch by epoch: norms, growth, gain and Γ come out bit-equal to `measure`."""
+    """A built-in task trained in the context, epoch by epoch: norms, growth, gain and Γ come out bit-equal to `measure`."""
     task, ours = tiny_task(), []
     trainer = Trainer(task)
 
@@ -115,7 +115,7 @@ class Branch(nn.Module):
 
 
 class ByHand(nn.Module):
-    """The residual MLP as anybody would write it, by the names that its checkpoint has."""
+    """The residual MLP as any author would write it, by the names that its checkpoint has."""
 
     def __init__(self, inputs, width, depth):
         super().__init__()
@@ -145,9 +145,9 @@ def dfa_step(model, matrices, x, y):
 
 
 def test_a_loop_written_by_hand_has_the_figures_of_the_same_training_by_our_loop_bit_for_bit(workplace, monkeypatch):
-    """Nothing of ours trains in it, and nothing of it is ours but where it starts: weights, matrices, images and their order.
+    """The package does not train in it, and supplies only where it starts: weights, matrices, images and their order.
 
-    Both by torch's own product: that of oneDNN, which our layers take on a CPU with AVX-512, rounds otherwise in the last bit.
+    Both by torch's own product: that of oneDNN, which built-in layers use on a CPU with AVX-512, rounds otherwise in the last bit.
     """
     monkeypatch.setattr(_layers, "WORTHWHILE", False)
     task, ours = tiny_task(method="dfa", credit_norm="none", schedule="constant"), []
@@ -257,8 +257,8 @@ def test_an_audit_judges_it_and_says_what_it_takes_on_trust(workplace, batch):
         judged["none"]["verdict"]["outcome"] in ("warn", "incomplete")
         and judged["none"]["record"]["integrity"]["state"] == "unverifiable"
     )
-    words = [finding["sentence"] for finding in judged["none"]["findings"]]
-    assert any("a user-supplied loop" in sentence for sentence in words)
+    text = [finding["sentence"] for finding in judged["none"]["findings"]]
+    assert any("a user-supplied loop" in sentence for sentence in text)
 
 
 def test_a_frozen_block_that_was_trained_all_the_same_is_no_control(model, batch):
@@ -277,14 +277,14 @@ def test_all_that_is_wrong_is_named_at_once_and_nothing_is_written(workplace, mo
 
 
 @pytest.mark.parametrize(
-    ("credit", "words"),
+    ("credit", "text"),
     [
         (lambda model, x, y: [torch.zeros(16, 2)] * 3, "expected the shape"),
         (lambda model, x, y: torch.zeros(3), "expected a list of 3"),
     ],
 )
-def test_a_credit_that_is_none_is_refused_before_the_first_epoch(workplace, model, batch, credit, words):
-    with pytest.raises(InvalidFields, match=words), fa_registry.track(model, eval=batch, method="mine", credit=credit):
+def test_a_credit_that_is_none_is_refused_before_the_first_epoch(workplace, model, batch, credit, text):
+    with pytest.raises(InvalidFields, match=text), fa_registry.track(model, eval=batch, method="mine", credit=credit):
         raise AssertionError("the loop began")
 
 
@@ -364,7 +364,7 @@ def test_two_loops_at_once_are_two_runs(workplace, model, batch):
     assert record_of(first).measurements.sites["h_norm"] == record_of(second).measurements.sites["h_norm"]
 
 
-def test_a_figure_that_nobody_knows_is_named(workplace, model, batch):
+def test_an_unknown_metric_is_named(workplace, model, batch):
     with fa_registry.track(model, eval=batch, method="mine") as run:
         with pytest.raises(InvalidFields, match="loss_train") as refused:
             run.epoch(test_accuracy=2.0, loss_trian=1.0)
@@ -398,7 +398,7 @@ def integrity(*more):
     return outcome["integrity"]
 
 
-def test_whoever_vouches_for_the_model_measures_it_again(measured_each_time, workplace, model, batch):
+def test_a_user_who_vouches_for_the_model_recomputes_it(measured_each_time, workplace, model, batch):
     run = tracked_with_factory(model, batch)
     assert integrity("--run", run.run_id)["state"] == "unverifiable"
     again = integrity("--run", run.run_id, "--factory", FACTORY)
@@ -418,7 +418,7 @@ def test_a_loop_without_planned_epochs_verifies(epochs, workplace, model, batch)
     assert judged["record"]["integrity"]["state"] == "verified"
 
 
-def test_a_factory_that_nobody_vouched_for_is_not_imported(workplace, model, batch, monkeypatch):
+def test_a_factory_that_the_user_did_not_vouch_for_is_not_imported(workplace, model, batch, monkeypatch):
     run = tracked_with_factory(model, batch)
 
     def never(path):
@@ -429,7 +429,7 @@ def test_a_factory_that_nobody_vouched_for_is_not_imported(workplace, model, bat
 
 
 def test_figures_that_are_not_the_models_are_a_mismatch(workplace, model, batch, monkeypatch):
-    """Sealed as they are by an author who edited the numbers: the weights and the batch tell."""
+    """Sealed as they are by an author who edited the numbers: the weights and the batch show it."""
     genuine = track.measured
 
     def flattered(*given, **options):
@@ -461,7 +461,7 @@ def test_a_compiled_model_is_measured_without_its_wrapper(workplace, model, batc
 
 
 def test_a_method_of_ours_by_name_is_not_taken_for_ours(workplace, model, batch):
-    """A loop that calls itself bp is still nobody's word for the method bp."""
+    """A loop that calls itself bp is still no statement that the method is bp."""
     with fa_registry.track(model, eval=batch, method="bp", seed=7) as run:
         run.epoch(test_accuracy=0.9)
     result = call("audit", "--run", run.run_id, "--json", "--exit-zero")

@@ -1,4 +1,4 @@
-"""The train verb, and everything it refuses before a run exists."""
+"""The train command, and everything it refuses before a run exists."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from fa_registry import process_ownership
 from fa_registry.errors import Interrupted, PluginError, StoreError
 from fa_registry.studies.executors.base import JobEvent
 from fa_registry.tracking import resume_upload, schema
+from fa_registry.tracking.base import RetentionOptions
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.tracking.writer import RetentionOptions, RunWriter
+from fa_registry.tracking.writer import RunWriter
 from fa_registry.training import checkpoint, loop
 from fa_registry.training.loop import run_to_completion
 from fa_registry.training.specs import parse_spec
@@ -62,7 +63,7 @@ def test_all_wrong_fields_are_named_at_once_and_nothing_is_written(registry):
         "colour=red",
     )
     assert result.exit_code == 2
-    for words in (
+    for text in (
         "unknown method 'dfaa' (did you mean 'dfa'?)",
         "did you mean 'resmlp'",
         "did you mean 'digits'",
@@ -72,7 +73,7 @@ def test_all_wrong_fields_are_named_at_once_and_nothing_is_written(registry):
         "learning_rate: expected a number",
         "unknown field 'colour'",
     ):
-        assert words in result.stderr
+        assert text in result.stderr
     assert runs() == []
 
 
@@ -121,7 +122,7 @@ def test_a_run_that_mlflow_started_is_taken_over(registry, monkeypatch):
 
 def test_a_run_that_is_there_in_another_experiment_is_named_with_the_page_of_that_one(registry, monkeypatch):
     assert registry(*TRAIN, "--experiment", "mine").exit_code == 0
-    again = registry(*TRAIN)  # of an experiment that nobody has made yet
+    again = registry(*TRAIN)  # of an experiment that does not exist yet
     (run,) = runs()
     experiment = MlflowTracker(experiment="mine").experiment_id
     assert again.exit_code == 0 and f"/#/experiments/{experiment}/runs?viewStateShareKey=runs" in again.stdout
@@ -134,7 +135,7 @@ def test_a_run_that_is_there_in_another_experiment_is_named_with_the_page_of_tha
     assert answer.exit_code == 0 and run.run_id in answer.stdout and "the server has gone" in answer.stderr
 
 
-def test_a_run_that_mlflow_began_where_nobody_named_an_experiment_is_put_away(registry, monkeypatch):
+def test_a_run_that_mlflow_began_without_an_experiment_name_is_put_away(registry, monkeypatch):
     tracker = MlflowTracker(experiment_id="0")
     for state in ("FINISHED", "RUNNING"):  # the second call's own is still MLflow's to end
         launched = tracker._client.create_run("0", run_name="gifted-crab-796").info.run_id  # as MLflow itself does
@@ -154,7 +155,7 @@ def test_a_launched_run_that_is_not_there_changes_nothing(registry, monkeypatch)
     assert answer.exit_code == 0 and "the run that MLflow created could not be cleaned up" in answer.stderr
 
 
-def test_why_it_failed_is_said_once(registry, monkeypatch):
+def test_why_it_failed_is_reported_once(registry, monkeypatch):
     def refuse(trainer):
         raise PluginError("no credit today")
 
@@ -187,7 +188,7 @@ def train(stop=lambda: False, **changes) -> str:
 
 
 def test_a_second_attempt_closes_the_first_whose_process_was_killed(workplace):
-    """A study's worker, in the very study that goes on."""
+    """A study's worker, in the very study that continues."""
     tags = {schema.TAG_SPEC: job().spec.identity, schema.TAG_STATUS: "running", schema.TAG_PROCESS: killed_tag()}
     first = MlflowTracker().create("first", tags, {})
     train()
@@ -239,7 +240,7 @@ def machines(workplace, monkeypatch):
 
 
 def states() -> set[str]:
-    """The runs that have a state to go on from in the store, as a tag or as files."""
+    """The runs that have a state to resume from in the store, as a tag or as files."""
     tracker = MlflowTracker()
     ids = [run.run_id for run in runs()]
     kept = {run_id for run_id in ids if (tracker._local_root(run_id) / schema.STATE).exists()}
@@ -260,7 +261,7 @@ def test_another_machine_goes_on_where_the_first_was_stopped(machines):
 
 
 def test_a_machine_that_was_lost_leaves_its_last_epochs_in_the_store(machines, monkeypatch):
-    """Its power is cut after the third epoch: what it kept of the second is gone on from, twice, whoever was further."""
+    """Its power is cut after the third epoch: training resumes from the second, twice, always from the later state."""
     machines("first")
     monkeypatch.setattr("fa_registry.training.resume.SECONDS_BETWEEN", -1.0)
     monkeypatch.setattr(resume_upload, "SECONDS_BETWEEN", -1.0)
@@ -274,7 +275,7 @@ def test_a_machine_that_was_lost_leaves_its_last_epochs_in_the_store(machines, m
             raise Lost
 
     def ended(writer, error):
-        MlflowTracker().finish(writer.run_id, "KILLED")  # as whoever wants its specification closes it
+        MlflowTracker().finish(writer.run_id, "KILLED")  # as another worker that wants its specification closes it
         writer.abandon()
 
     monkeypatch.setattr(RunWriter, "on_epoch", cut)
@@ -312,8 +313,8 @@ def test_a_state_in_the_store_that_is_none_costs_its_epochs_alone(machines, dama
     machines("second")
     resumed = train()
     assert json.loads(content(resumed, schema.PROVENANCE))["resumed_from"] == 0 and states() == set()
-    said = {"gone": "is missing", "cut": "was renamed to", "of another code": ""}[damage]
-    assert said in caplog.text
+    expected = {"gone": "is missing", "cut": "was renamed to", "of another code": ""}[damage]
+    assert expected in caplog.text
 
 
 def test_a_store_on_this_machine_is_sent_no_state(workplace):
@@ -395,7 +396,7 @@ def test_a_run_that_cannot_be_written_down_is_kept_and_goes_on_to_the_same_end(
     assert_equal_runs(train(), train())
 
 
-def test_a_disk_that_takes_nothing_more_is_said_in_a_sentence(registry, workplace, monkeypatch):
+def test_a_full_disk_is_reported_in_a_sentence(registry, workplace, monkeypatch):
     def full(*given):
         raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
 
@@ -424,15 +425,15 @@ def test_provenance_names_the_eval_samples_and_the_conventions_their_size(workpl
     assert Path(".fa_registry/resume").is_dir() is False or not list(Path(".fa_registry/resume").iterdir())
 
 
-def lines(caplog, events, words=training_text):
+def lines(caplog, events, text=training_text):
     caplog.set_level("INFO", "fa_registry")
-    with Progress("title", ["one", "two [b]"], words) as shown:
+    with Progress("title", ["one", "two [b]"], text) as shown:
         for event in events:
             shown.show(event)
     return [line.split(" s  ")[-1] for line in caplog.messages][1:]
 
 
-def test_a_rule_is_told_when_it_fires_once_a_run(caplog):
+def test_a_rule_is_reported_when_it_fires_once_a_run(caplog):
     news = [{}, {"D1": 2}, {"D1": 2}, {"D1": 2, "D2": 4}]
     events = [JobEvent(1, "progress", (epoch, 5, "accuracy 0.500", fired)) for epoch, fired in enumerate(news)]
     events.append(JobEvent(0, "progress", (3, 5, "", {"D1": 3})))
@@ -443,12 +444,12 @@ def test_a_rule_is_told_when_it_fires_once_a_run(caplog):
     ]
 
 
-def told(caplog, epochs: int, begun: int = 0) -> list[int]:
+def logged_epochs(caplog, epochs: int, begun: int = 0) -> list[int]:
     """The epochs of a run of so many that have a line, where there is no terminal."""
     events = [JobEvent(0, "progress", (epoch, epochs, "accuracy 0.500", {})) for epoch in range(begun, epochs + 1)]
-    told = lines(caplog, events)
-    assert all(line.startswith("one: epoch ") and f" of {epochs}, accuracy 0.500" in line for line in told)
-    return [int(line.split()[2]) for line in told]
+    logged_epochs = lines(caplog, events)
+    assert all(line.startswith("one: epoch ") and f" of {epochs}, accuracy 0.500" in line for line in logged_epochs)
+    return [int(line.split()[2]) for line in logged_epochs]
 
 
 @pytest.mark.parametrize(
@@ -461,13 +462,13 @@ def told(caplog, epochs: int, begun: int = 0) -> list[int]:
     ],
 )
 def test_a_run_in_a_log_file_has_a_line_when_it_begins_and_now_and_again(caplog, epochs, begun, expected):
-    assert told(caplog, epochs, begun) == expected
+    assert logged_epochs(caplog, epochs, begun) == expected
 
 
 def test_epochs_that_take_long_have_a_line_each(caplog, monkeypatch):
     clock = itertools.count(0, 70)
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
-    assert told(caplog, 4) == [0, 1, 2, 3]
+    assert logged_epochs(caplog, 4) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
@@ -491,5 +492,5 @@ def test_how_a_run_ended(caplog):
     ]
 
 
-def test_another_kind_of_job_has_words_of_its_own(caplog):
-    assert lines(caplog, [JobEvent(0, "done", 7)], words=lambda result: f"seven is {result}") == ["one: seven is 7"]
+def test_another_kind_of_job_has_its_own_text(caplog):
+    assert lines(caplog, [JobEvent(0, "done", 7)], text=lambda result: f"seven is {result}") == ["one: seven is 7"]

@@ -97,12 +97,12 @@ def test_the_feedback_of_another_run_never_stands_in(trained, sealed):
     replace_feedback("dfa", other, sealed)
     result = trained(*VERIFY)
     assert states(result)["dfa"] == "mismatch" and list(states(result).values()).count("verified") == 3
-    words = details(result, "dfa")
+    text = details(result, "dfa")
     if not sealed:
-        assert "expected SHA-256" in words and "gamma" not in words
+        assert "expected SHA-256" in text and "gamma" not in text
         return
     logged = read_record(MlflowTracker(), run_of("dfa")).measurements.sites["gamma"][0].value
-    assert f"gamma[0]: logged {logged!r}, recomputed " in words
+    assert f"gamma[0]: logged {logged!r}, recomputed " in text
     table = trained(*VERIFY[:-1]).stdout
     assert "mismatch" in table and f"{logged!r}" in table.replace("\n", "")
 
@@ -143,7 +143,7 @@ def test_a_report_whose_run_is_gone_is_unverifiable(trained, workplace):
     assert states(trained("verify", "reports/audit.json", "--json"))["bp"] == "unverifiable"
 
 
-def test_what_is_no_report_is_told_so(registry, workplace):
+def test_what_is_no_report_is_rejected(registry, workplace):
     (workplace / "notes.json").write_text('{"title": "notes"}')
     result = registry("verify", "notes.json")
     assert result.exit_code == 2 and "edition: missing" in result.stderr
@@ -175,10 +175,8 @@ def test_each_file_that_was_checked_is_named_with_its_bytes(trained):
     assert one["files"] == {name: tracker.artifact(run.run_id, name).stat().st_size for name in names}
     (audit,) = [one for one in json.loads(result.stdout) if one["name"].startswith("the pages of audit")]
     assert {"index.html", "audit.json", "junit.xml"} <= audit["files"].keys()
-    words = trained(*VERIFY[:-1]).stdout
-    assert (
-        f"spec.json {one['files']['spec.json']:,}" in words and f"index.html {audit['files']['index.html']:,}" in words
-    )
+    text = trained(*VERIFY[:-1]).stdout
+    assert f"spec.json {one['files']['spec.json']:,}" in text and f"index.html {audit['files']['index.html']:,}" in text
     report = json.loads(trained("verify", "reports/audit.json", "--json").stdout)
     assert all(schema.PROVENANCE in one["files"] for one in report if one["run_id"])
 

@@ -313,7 +313,7 @@ def _rule(rule: str) -> Iterator[CsvColumn]:
         TEXT,
         lambda one: one.outcome,
     )
-    yield column("state", "the rule's name for its result", TEXT, lambda one: one.state)
+    yield column("state", "label of the rule's result, such as CLEARS or UNDERCUT", TEXT, lambda one: one.state)
     yield column(
         "observed",
         "the value that the rule compared with its limit, in the unit of the metric: the value of this run, or the mean over "
@@ -323,8 +323,8 @@ def _rule(rule: str) -> Iterator[CsvColumn]:
     )
     yield column(
         "seeds",
-        "number of runs whose mean is `observed_RULE`; the line of each of these runs contains this number; 1: only this run; "
-        "0: no mean",
+        "number of runs whose mean is `observed_RULE`, repeated on the line of each of these runs; 1 if `observed_RULE` is "
+        "the value of this run; 0 if there is no mean",
         WHOLE,
         lambda one: one.seeds,
     )

@@ -205,8 +205,11 @@ def _columns() -> Iterator[tuple[str, ...]]:
 def _outcomes() -> Iterator[tuple[str, str]]:
     for outcome in OUTCOMES:
         tag = junit.ELEMENTS.get(outcome)
-        yield f"`{outcome}`", f"`<{tag}>`" if tag else "passed; the sentence is in `<system-out>`"
-    yield "`fail` of a rule that does not count for the verdict", "passed; the sentence is in `<system-out>`"
+        yield f"`{outcome}`", f"`<{tag}>`" if tag else "passed; `<system-out>` contains the sentence of the finding"
+    yield (
+        "`fail` of a rule that does not count for the verdict",
+        "passed; `<system-out>` contains the sentence of the finding",
+    )
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:

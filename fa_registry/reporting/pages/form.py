@@ -188,7 +188,7 @@ class FormContext:
     verdict: Verdict = documented("verdict on all seeds together", "record")
     proof: str = documented("what the audit's replays prove about the training", "text")
     series_label: str = documented(
-        "how many curves, first fires and training values were stated by the author and not recomputed; "
+        "how many curves, first epochs at which a rule fires, and training values were stated by the author and not recomputed; "
         "empty if no value was stated",
         "text",
     )
@@ -242,7 +242,9 @@ class FormContext:
         "the leading edition's findings on the margin over the frozen control", "percentage points, or nats"
     )
     gamma: Estimate = documented("the headline Γ, gamma_deep_mean", "cosine")
-    aggregates: tuple[MetricSummary, ...] = documented("Γ by every aggregation, and their spread", "cosine")
+    aggregates: tuple[MetricSummary, ...] = documented(
+        "Γ with each aggregation, and the spread of these values", "cosine"
+    )
     gamma_sites: Table[Row[Cell]] = documented(
         "Γ of every seed at the sites that are not exact by construction; always shown", "cosine"
     )
@@ -318,7 +320,7 @@ def read_blanks(form: Path) -> dict[str, str]:
         return _written(form.read_text(encoding="utf-8"), str(form))
     except UnicodeDecodeError as error:
         raise UsageError(
-            f"{form}: the blanks cannot be kept: expected UTF-8, found {error.reason} at byte {error.start}; "
+            f"{form}: the texts in its blanks cannot be kept: expected UTF-8, found {error.reason} at byte {error.start}; "
             "save it as UTF-8 or move the file away"
         ) from error
 
@@ -359,9 +361,9 @@ def _written(text: str, subject: str) -> dict[str, str]:
         or any(OPENING.search(body) for _, body in blanks_found)
     ):
         raise UsageError(
-            f"{subject}: the blanks cannot be kept: expected every '<!-- fa:blank NAME -->' exactly once, followed by one "
-            f"'{CLOSING}', found the opening markers of {', '.join(opened) or 'none'} and {closed} closing markers; "
-            "repair the markers or move the file away"
+            f"{subject}: the texts in its blanks cannot be kept: expected every '<!-- fa:blank NAME -->' exactly once, "
+            f"followed by one '{CLOSING}', found the opening markers of {', '.join(opened) or 'none'} and {closed} closing "
+            "markers; repair the markers or move the file away"
         )
     return {name: body.strip("\n") for name, body in blanks_found}
 

@@ -154,8 +154,8 @@ def _cell(run: RunAudit, name: str, kind: str, site: int) -> Cell:
 def _number(run: RunAudit, name: str, kind: str, site: int) -> Number:
     """Return the metric at a site, or N/A if the run did not measure it."""
     row = site_row(run.record, name)
-    absent = "was not measured at this site" if row else "was not measured"
-    reading = row[site] if site < len(row) else Reading(None, f"this metric {absent}")
+    absent = "this metric was not measured at this site" if row else "this metric was not measured"
+    reading = row[site] if site < len(row) else Reading(None, absent)
     return Number(reading, kind, (run.record.run_id,))
 
 
@@ -243,10 +243,10 @@ def aggregates(runs: Sequence[RunAudit]) -> Iterator[MetricSummary]:
 NOT_RECORDED = "not recorded"
 UNKNOWN = "unknown"  # prefix of a commit that git could not name
 DECLARED = {  # field of a method's card → the entry if the field is true
-    "needs_autograd": ("Autograd", "this method's credit rule may call autograd on the network"),
+    "needs_autograd": ("Autograd", "this method's credit rule is allowed to call autograd on the network"),
     "may_reach_bp": (
         "Backpropagation",
-        "this method's credit may become equal to that of backpropagation while the feedback learns",
+        "this method's credit can become equal to that of backpropagation while the feedback learns",
     ),
 }
 

@@ -392,7 +392,7 @@ class IndexContext:
         "the edition (set of rules) that judged the runs, by name and digest", "record"
     )
     overrides: tuple[Entry, ...] = documented(
-        "changed thresholds; except for the first edition, the name of the edition precedes each threshold. "
+        "changed thresholds, each with the name of its edition before it, except for the first edition. "
         "An edition with changes is 'modified'",
         "text",
     )

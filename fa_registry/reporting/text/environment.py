@@ -109,8 +109,8 @@ class StrictUndefinedWithHint(StrictUndefined):
         if self._undefined_hint or self._undefined_obj is missing or not isinstance(self._undefined_name, str):
             return super()._undefined_message
         allowed_names = touchable(self._undefined_obj)
-        kind = f"{'field' if dataclasses.is_dataclass(self._undefined_obj) else 'attribute'} of"
-        return unknown_name_text(f"{kind} {_kind(self._undefined_obj)}", self._undefined_name, allowed_names)
+        kind = "field" if dataclasses.is_dataclass(self._undefined_obj) else "attribute"
+        return unknown_name_text(f"{kind} of {_kind(self._undefined_obj)}", self._undefined_name, allowed_names)
 
 
 class UserEnvironment(ImmutableSandboxedEnvironment):
@@ -386,7 +386,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return f"expected a page that takes at most {MEMORY:,} bytes of memory"
     if isinstance(error, TemplateNotFound):
-        return f"there is no {error.name}; a template can include files from its folder and built-in templates"
+        return f"template {error.name} not found; a template can include files from its folder and built-in templates"
     return shortened(error, LONGEST_PROBLEM)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from fa_registry.deprecated_names import aliases
 from fa_registry.errors import Interrupted, RegistryError
+from fa_registry.option_table import option
 
 StopCheck = Callable[[], bool]
 JobFunction = Callable[[Any, StopCheck, Callable[[Any], None]], Generator[None, None, Any]]
@@ -45,6 +46,22 @@ class JobEvent:
 
 
 EventSink = Callable[[JobEvent], None]
+
+
+@dataclass(frozen=True)
+class ClusterOptions:
+    """Resources that the executors `ray` and `submitit` request from a cluster, as the user typed them."""
+
+    address: str = option(
+        "",
+        "Address of the cluster. ray: HOST:PORT, auto or local [RAY_ADDRESS, else auto]; submitit: slurm or local [slurm].",
+        metavar="HOST:PORT",
+    )
+    cpus_per_run: float | str = option(1, "Number of CPUs to reserve per run on the cluster.", metavar="N")
+    gpus_per_run: float | str = option(
+        "", "Fraction of one GPU to reserve per run [0.125 if runs train on a GPU, else 0].", metavar="F"
+    )
+    memory: str = option("", "Memory to reserve per run on the cluster, e.g. 4GiB [no reservation].", metavar="SIZE")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A published figure, runs beside it, and the one row that comes of them."""
+"""A published value, runs to compare with it, and the one row that results."""
 
 from __future__ import annotations
 

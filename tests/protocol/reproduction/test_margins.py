@@ -43,7 +43,7 @@ def test_values_by_seed_are_their_own_spread():
     assert found.outcome == "not shown"
 
 
-def test_a_number_without_spread_is_exact_and_said_so():
+def test_a_number_without_spread_is_exact_and_labelled_so():
     assert "published without a spread, therefore treated as exact" in judged(10.0, 10.0, 10.1).reason
 
 
@@ -104,7 +104,7 @@ def test_one_run_is_never_tested():
         assert judged(Published(never=True) if one is SILENT else 10.0, one).reason == ONE_RUN
 
 
-def test_numbers_beyond_the_statistics_are_said_not_swallowed():
+def test_numbers_beyond_the_statistics_are_reported_not_swallowed():
     found = judged(10.0, 1e200, 1e201)
     assert found.outcome == "not shown" and "finite values" in found.reason
 

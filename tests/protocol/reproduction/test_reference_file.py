@@ -199,7 +199,7 @@ def test_a_value_that_could_not_be_looked_up_needs_a_reason_and_has_no_form(tmp_
         ('not_at_hand = "w", setting = "nowhere"', ".setting: unknown setting 'nowhere'"),
     ],
 )
-def test_a_slip_beside_a_missing_value_has_its_sentence(figure, sentence):
+def test_a_slip_next_to_a_missing_value_has_its_sentence(figure, sentence):
     (only,) = found(table(figure))
     assert sentence in only
 

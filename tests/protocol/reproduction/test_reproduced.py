@@ -119,14 +119,14 @@ def test_first_fires():
     assert taken("first_fire", D2, quiet) == "g_norm_mean_ce was not recorded at every epoch"
 
 
-def test_never_is_said_only_where_every_epoch_has_a_number():
+def test_never_is_reported_only_where_every_epoch_has_a_number():
     gap = run("dfa", lines={"growth_max": (1.0, "lost", 2.0)})
     assert taken("first_fire", D1, gap) == "the metric is not known for every epoch: lost"
     quiet = run("dfa", lines={"growth_max": (1.0, 1.5, 2.0)})
     changed = dataclasses.replace(quiet, integrity=Integrity("mismatch"))
     fire = figure(1.0, quantity="first_fire")
-    said = [figure_of(fire, record, D1).never for record in (quiet, gap, RUN, changed)]
-    assert said == [True, False, False, False]
+    never_fired = [figure_of(fire, record, D1).never for record in (quiet, gap, RUN, changed)]
+    assert never_fired == [True, False, False, False]
 
 
 def test_what_is_missing_says_why():
@@ -197,9 +197,9 @@ def test_a_value_not_at_hand_is_measured_and_never_tested():
     assert longer.outcome == "not at hand" and longer.reason.endswith(
         "; epochs: published value after 100 epochs, here after 3"
     )
-    nobody = row(figure(Published(), method="dfa", **absent), seeds(*SMALL))
-    assert (nobody.outcome, nobody.measured) == ("not at hand", ())
-    assert nobody.reason.endswith("; no run of dfa on resmlp is in this audit")
+    without_runs = row(figure(Published(), method="dfa", **absent), seeds(*SMALL))
+    assert (without_runs.outcome, without_runs.measured) == ("not at hand", ())
+    assert without_runs.reason.endswith("; no run of dfa on resmlp is in this audit")
 
 
 def test_a_tampered_run_is_no_evidence():
@@ -210,7 +210,7 @@ def test_a_tampered_run_is_no_evidence():
 
 
 def test_every_figure_has_one_row_in_order():
-    several = tuple(figure(value, method=method) for value in (0.1, 0.2) for method in ("bp", "ep", "nobody"))
+    several = tuple(figure(value, method=method) for value in (0.1, 0.2) for method in ("bp", "ep", "unknown"))
     report = report_of(seeds(*SMALL), load_edition("2026-05"))
     found = reproduction(Reference("study", "title", "digest", several, ("a remark",)), report)
     assert tuple(row.figure for row in found.rows) == several

@@ -1,4 +1,4 @@
-"""The numbers that stand beside a figure with one row a network or a rung of the ladder."""
+"""The numbers that are shown next to a figure with one row per network or ladder control."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from fa_registry.reporting.figures.analyses import analysis_numbers
 from tests.analyses.builders import analysed, frozen, run
-from tests.analyses.test_methods import rung
+from tests.analyses.test_methods import ladder_run
 from tests.analyses.test_sites import records
 
 
@@ -26,7 +26,7 @@ def ladder(*records):
 def test_bare_ends_are_drawn_only_where_no_ladder_is_whole():
     ends = (frozen(accuracy=0.3), run("bp", accuracy=0.9))
     assert ladder(*ends)["method"].unique().tolist() == ["bp"]
-    whole = ladder(*ends, rung(0, 0.3), rung(1, 0.4), run("dfa", accuracy=0.6))
+    whole = ladder(*ends, ladder_run(0, 0.3), ladder_run(1, 0.4), run("dfa", accuracy=0.6))
     assert whole["method"].unique().tolist() == ["dfa"] and whole["blocks"].tolist() == [0.0, 1.0, 2.0]
 
 

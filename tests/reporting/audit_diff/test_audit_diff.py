@@ -19,7 +19,7 @@ WAIVER = Waiver("D3", "known", "A. Person", "2026-05-01", "2026-12-31", method="
 
 
 def changes(a, b) -> dict[str, tuple[str, str]]:
-    """What is said of the audits as a whole."""
+    """What is reported about the audits as a whole."""
     return {one.what: (one.before, one.after) for one in audit_diff(a, b).report}
 
 
@@ -67,7 +67,7 @@ def test_runs_in_one_audit_alone_are_named(before):
     assert [(run.run_id, run.method, run.seed) for run in found.only_b] == [(DFA[0].run_id, "dfa", SEEDS[0])]
 
 
-def test_a_run_that_exploded_is_told_by_verdict_finding_figure_and_field(before):
+def test_a_run_that_exploded_is_reported_by_verdict_finding_figure_and_field(before):
     found = audit_diff(before, with_first(diverged(DFA[0])))
     (run,) = [run for run in found.runs if run.run_id_a == DFA[0].run_id]
     assert run.verdict_a != run.verdict_b
@@ -103,7 +103,7 @@ def test_the_last_digit_of_a_figure_counts(before):
     ("changed", "decided"),
     [({"observed": Reading(9.0)}, False), ({"first_fire": 3}, False), ({"state": "NOISY"}, True)],
 )
-def test_a_finding_that_is_not_equal_is_told_and_whether_it_was_judged_otherwise(changed, decided, before):
+def test_a_finding_that_is_not_equal_is_reported_and_whether_it_was_judged_otherwise(changed, decided, before):
     first, *rest = before.runs[0].findings
     run = dataclasses.replace(before.runs[0], findings=(dataclasses.replace(first, **changed), *rest))
     found = audit_diff(before, dataclasses.replace(before, runs=(run, *before.runs[1:])))
@@ -216,7 +216,7 @@ def test_another_control_counts_but_not_the_same_one_trained_again(before):
     assert [(change.what, change.after) for change in run.changes] == [("frozen control", "f" * 32)]
 
 
-def test_another_threshold_is_told_by_edition_and_rule(before):
+def test_another_threshold_is_reported_by_edition_and_rule(before):
     strict = make_report(RUNS)
     edition = load_edition("2026-05")
     assert strict.edition == edition.reference
@@ -226,7 +226,7 @@ def test_another_threshold_is_told_by_edition_and_rule(before):
     assert changes(before, overridden) == {"edition override D1.threshold": ("", "1.0")}
 
 
-def test_another_edition_is_told_rule_by_rule(before):
+def test_another_edition_is_reported_rule_by_rule(before):
     found = audit_diff(before, make_report(RUNS, "2026-11"))
     assert {one.what for one in found.report} >= {"edition name", "edition digest"}
     rules = {rule.rule: rule for rule in found.rules}
@@ -242,7 +242,7 @@ def test_further_editions_are_compared_where_both_have_them(before):
     assert {"verdict by 2026-04", "findings by 2026-04"} <= {change.what for change in run.changes}
 
 
-def test_terms_and_remarks_are_told(before):
+def test_judging_options_and_remarks_are_reported(before):
     after = dataclasses.replace(
         before,
         title="another",

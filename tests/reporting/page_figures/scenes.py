@@ -29,7 +29,7 @@ def rising(record, quantity: str) -> SiteSeries:
 
 
 def followed(report: AuditReport, **instead: SiteSeries) -> AuditReport:
-    """The report with growth and Γ by site in every run; instead: what all runs have of a quantity."""
+    """The report with growth and Γ by site in every run; instead: what all runs have of a metric."""
 
     def follow(run: RunAudit) -> RunAudit:
         made = {name: rising(run.record, name) for name in ("growth", "gamma")}

@@ -32,21 +32,21 @@ def test_the_line_is_the_frozen_mean_and_the_margin_of_the_rule(rich):
 def test_without_frozen_controls_there_is_neither_line_nor_band(rich):
     alone = [group for group in groups(rich) if not group.control]
     with styled():
-        plate = accuracy_panel(alone, 100)
+        panel = accuracy_panel(alone, 100)
     assert accuracy_numbers(alone)["line"].isna().all()
-    assert "frozen" not in plate.caption and "dashed" not in plate.caption
+    assert "frozen" not in panel.caption and "dashed" not in panel.caption
 
 
-def test_the_plate_says_what_it_shows(rich):
+def test_the_panel_says_what_it_shows(rich):
     with styled():
-        plate = accuracy_panel(groups(rich), 100)
-        assert plate == accuracy_panel(groups(rich), 100)
+        panel = accuracy_panel(groups(rich), 100)
+        assert panel == accuracy_panel(groups(rich), 100)
     assert (
-        "The dashed line is the mean of the frozen controls +2.0" in plate.caption
-        and "(limit of D3), 82.0" in plate.caption
+        "The dashed line is the mean of the frozen controls +2.0" in panel.caption
+        and "(limit of D3), 82.0" in panel.caption
     )
-    assert "dfa 81.0\u00a0% to 84.0\u00a0%" in plate.alt and plate.columns == ("seed 42", "seed 123")
-    drtp = next(group for group in plate.groups if group.name == "drtp")
+    assert "dfa 81.0\u00a0% to 84.0\u00a0%" in panel.alt and panel.columns == ("seed 42", "seed 123")
+    drtp = next(group for group in panel.groups if group.name == "drtp")
     known, absent = drtp.rows[0].cells
     assert (
         known.reading == Reading(0.84) and known.run_ids and absent.reading.reason == "there is no run with this seed"
@@ -79,11 +79,11 @@ def test_runs_without_accuracy_have_no_figure_and_one_of_several_says_na(report)
     with styled():
         assert accuracy_panel((), 100) is None
         assert accuracy_panel(groups(accuracies(report, lost)), 100) is None
-        plate = accuracy_panel(groups(some), 100)
-    assert plate.groups[0].rows[0].cells[0].reading == lost
+        panel = accuracy_panel(groups(some), 100)
+    assert panel.groups[0].rows[0].cells[0].reading == lost
 
 
-def test_the_twin_holds_gamma_and_two_deviations_around_the_null(rich):
+def test_the_dataframe_has_gamma_and_two_deviations_around_the_null(rich):
     frame = gamma_numbers(groups(rich), rich.cards)
     run = next(run for run in rich.runs if run.record.spec.method == "dfa")
     sites = run.record.measurements.sites
@@ -106,22 +106,22 @@ def test_methods_without_a_null_are_left_out(rich, report):
     assert set(frame["method"]) == {"fa", "dfa", "drtp"}
 
 
-def test_the_plate_says_which_sites_lie_outside(rich):
+def test_the_panel_says_which_sites_are_outside(rich):
     with styled():
-        plate = gamma_panel(groups(rich), 100, rich.cards)
-        assert plate == gamma_panel(groups(rich), 100, rich.cards)
-    assert "fa 0, 1, 2, 3, 4" in plate.alt
-    group = plate.groups[0]
+        panel = gamma_panel(groups(rich), 100, rich.cards)
+        assert panel == gamma_panel(groups(rich), 100, rich.cards)
+    assert "fa 0, 1, 2, 3, 4" in panel.alt
+    group = panel.groups[0]
     assert [line.name for line in group.rows] == [f"site {site}" for site in range(5)]
     assert all(len(line.cells) == 3 and line.cells[0].run_ids == group.run_ids for line in group.rows)
-    assert "Γ inside the band is no evidence" in plate.caption
+    assert "Γ inside the band is no evidence" in panel.caption
 
 
 def test_what_is_exact_by_construction_is_marked_and_not_judged(rich):
     cards = {"methods/fa": {"exact_sites": "last"}}
     with styled():
-        plate = gamma_panel(groups(rich), 100, cards)
-    assert "At a hollow dot, Γ = 1 by construction" in plate.caption and "fa 0, 1, 2, 3;" in plate.alt
+        panel = gamma_panel(groups(rich), 100, cards)
+    assert "At a hollow dot, Γ = 1 by construction" in panel.caption and "fa 0, 1, 2, 3;" in panel.alt
 
 
 @pytest.mark.parametrize("length", [0, 1, 40])

@@ -18,7 +18,7 @@ from tests.reporting.page_figures.scenes import EPOCHS, broken, followed, with_r
 GROWTH, GAMMA = BY_SITE
 
 
-def test_the_twin_holds_the_mean_over_seeds_and_says_whose_it_is(report):
+def test_the_dataframe_has_the_mean_over_seeds_and_says_whose_it_is(report):
     ordered = groups(followed(report))
     frame = heat_numbers(GROWTH, ordered, report.cards)
     bp = next(group for group in ordered if group.method == "bp")
@@ -50,12 +50,12 @@ def test_a_seed_that_is_not_finite_leaves_no_mean(report):
     assert later["value"].isna().all() and set(later["reason"]) == {"not finite (inf)"}
 
 
-def test_plates_are_drawn_in_words_and_numbers_the_same_every_time(report):
+def test_panels_are_drawn_in_text_and_numbers_the_same_every_time(report):
     ordered = groups(followed(report))
     with styled():
-        plates = heat_panels(ordered, 100, report.cards)
-        assert plates == heat_panels(ordered, 100, report.cards)
-    growth, gamma = plates
+        panels = heat_panels(ordered, 100, report.cards)
+        assert panels == heat_panels(ordered, 100, report.cards)
+    growth, gamma = panels
     assert "beyond the limit of D1, 50" in growth.caption and "Blue cells are positive" in gamma.caption
     assert growth.alt.startswith(f"{DECLARED['growth'].title} by site and epoch, mean over seeds. bp ends between")
     assert [line.name for line in growth.groups[0].rows] == ["site 1", "site 2", "site 3", "site 4"]
@@ -86,7 +86,7 @@ def test_any_numbers_can_be_drawn(report, series):
     ordered = groups(followed(report, growth=series, gamma=series))
     drawn = [panel.title for panel in BY_SITE if heat_numbers(panel, ordered, {})["value"].notna().any()]
     with styled():
-        assert [plate.title for plate in heat_panels(ordered, 100, {})] == drawn
+        assert [figure_panel.title for figure_panel in heat_panels(ordered, 100, {})] == drawn
 
 
 def test_runs_without_series_have_no_figure(report):

@@ -1,6 +1,6 @@
 """Figure of the ablation analysis: which sets of instruments reject which methods.
 
-An instrument is the accuracy, Γ or a gating rule. The columns are sets of instruments, and the rows are methods. Colour and sign
+An instrument is the main metric, Γ or a gating rule. The columns are sets of instruments, and the rows are methods. Colour and sign
 of a cell show the decision.
 """
 
