@@ -1,4 +1,4 @@
-"""The canvas of all figures: axes at positions in inches, ticks, legends, and reproducible PNG and vector files.
+"""The canvas of all figures: axes, ticks, legends, and reproducible PNG and vector files.
 
 This module uses only the object interface of matplotlib. pyplot has global state, and a library must not change the user's
 rcParams. All sizes and positions are in inches from the top left corner. Fixed positions are faster than a layout engine of
@@ -101,7 +101,7 @@ class Canvas:
     def sheet(self) -> Axes:
         """Invisible axes over the whole canvas: x and y are inches from the top left corner.
 
-        Many small panels on one sheet are several times as fast as axes of their own.
+        Many small panels on one sheet are drawn faster than one Axes per panel.
         """
         axes = self.figure.add_axes((0, 0, 1, 1))
         axes.set(xlim=(0, self.width), ylim=(self.height, 0))
@@ -178,7 +178,7 @@ def shades(flat: Iterable[str], line_colours: Iterable[str]) -> list[tuple[int, 
 # Axes: ranges, ticks and marks.
 
 DECADES = 1.5  # a positive range wider than this is drawn on a logarithmic axis
-MOST_LETTERS = 44  # of a label in a legend or beside a row
+MOST_LETTERS = 44  # of a label of a legend entry or row
 
 
 def shortened(text: str, max_length: int = MOST_LETTERS) -> str:

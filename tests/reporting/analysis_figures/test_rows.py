@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
+import pandas as pd
 import pytest
 
-from fa_registry.reporting.figures.analyses import analysis_numbers
+from fa_registry.reporting.figures import by_site
+from fa_registry.reporting.figures.analyses import analysis_numbers, png
+from fa_registry.reporting.pages.comparison import SITE_COLUMNS
 from tests.analyses.builders import analysed, frozen, run
 from tests.analyses.test_methods import ladder_run
 from tests.analyses.test_sites import records
@@ -41,3 +44,10 @@ def test_depths_have_a_panel_with_the_frozen_control():
     depth = frame[frame["panel"] == "depth"]
     assert depth["method"].tolist() == ["dfa by depth"] * 2 and depth["value"].tolist() == [0.5, 0.6]
     assert depth["frozen"].isna().tolist() == [True, False]
+
+
+def test_the_figure_by_site_shows_that_settings_are_left_out():
+    rows = [("gamma", "dfa", str(setting), site, 0.1, 0.0, 0.2, "") for setting in range(9) for site in (0.0, 1.0)]
+    frame = pd.DataFrame(rows, columns=list(SITE_COLUMNS))
+    shown = frame[frame["setting"].astype(int) < by_site.MOST_SETTINGS]
+    assert png(by_site.draw, frame) != png(by_site.draw, shown)
