@@ -15,8 +15,6 @@ from pathlib import Path
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from benchmarks.tables import line
 from fa_registry import jsonio
@@ -26,8 +24,10 @@ from fa_registry.protocol.operators import OPERATORS
 from fa_registry.protocol.reductions import take
 from fa_registry.protocol.rules import Condition, Edition, Rule, load_edition
 from fa_registry.records import AuditReport, Reading, RunAudit
-from fa_registry.reporting.figures.analyses import _canvas
-from fa_registry.reporting.figures.style import LIMIT, LIMIT_DASH, PALETTE, TICK
+from fa_registry.reporting.figures.analyses import png
+from fa_registry.reporting.figures.canvas import Canvas, key, limit_key, row_axis, row_width, value_axis
+from fa_registry.reporting.figures.frames import in_rows
+from fa_registry.reporting.figures.style import LIMIT_LOOK, PALETTE, TICK
 from fa_registry.reporting.text.filters import compact
 
 HEALTHY, FAILING, UNKNOWN = "healthy", "failing", "unknown"
@@ -243,35 +243,33 @@ def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns).astype({"low": float, "high": float, "threshold": float})
 
 
-def draw(figure: Figure, frame: pd.DataFrame) -> None:
+def draw(canvas: Canvas, frame: pd.DataFrame) -> None:
     """frame: a row a quantity and method: the ends of its values, and the threshold."""
     quantities = list(dict.fromkeys(frame["quantity"]))
-    frame, rows, left_out = _canvas.in_rows(frame)
+    frame, rows, left_out = in_rows(frame)
     handles = [
-        Line2D([], [], color=colour, marker=marker, markersize=4.5, linewidth=2, label=state)
+        key(state, color=colour, marker=marker, markersize=4.5, linewidth=2)
         for state, (colour, marker) in STATES.items()
     ]
-    handles.append(_canvas.limit_line("threshold of the edition"))
-    top = _canvas.legend_height(handles)
-    figure.set_size_inches(_canvas.WIDTH, top + BOTTOM + (ROW * len(rows) + GAP) * len(quantities))
-    panels = figure.subplots(len(quantities), 1, squeeze=False)[:, 0]
+    top = canvas.legend([*handles, limit_key("threshold of the edition")])
+    canvas.resize(top + BOTTOM + (ROW * len(rows) + GAP) * len(quantities))
+    panels = canvas.figure.subplots(len(quantities), 1, squeeze=False)[:, 0]
     for axes, quantity in zip(panels, quantities, strict=True):
         _panel(axes, frame[frame["quantity"] == quantity], rows)
-    _canvas.row_axis(panels[-1], rows, left_out)
-    _canvas.legend(figure, handles)
-    _canvas.place(figure, _canvas.row_width(rows), 0.2, BOTTOM, top + 0.2, hspace=GAP / (ROW * len(rows)))
+    row_axis(panels[-1], rows, left_out)
+    canvas.place(row_width(rows), 0.2, BOTTOM, top + 0.2, hspace=GAP / (ROW * len(rows)))
 
 
 def _panel(axes: Axes, frame: pd.DataFrame, rows: Sequence[str]) -> None:
     threshold = frame["threshold"].iloc[0]
     known = frame.dropna(subset="low")
-    _canvas.value_axis(axes, [*known["low"], *known["high"], threshold])
+    value_axis(axes, [*known["low"], *known["high"], threshold])
     if threshold == threshold:
-        axes.axvline(threshold, color=LIMIT, linewidth=1.2, linestyle=LIMIT_DASH, zorder=3)
+        axes.axvline(threshold, **{**LIMIT_LOOK, "linewidth": 1.2}, zorder=3)
     for row, state, low, high in zip(known["row"], known["state"], known["low"], known["high"], strict=True):
         colour, marker = STATES[state]
         axes.plot([low, high], [rows.index(row)] * 2, color=colour, marker=marker, markersize=4, linewidth=2, zorder=4)
-    _canvas.row_axis(axes, rows)
+    row_axis(axes, rows)
     limit = (
         f", threshold {compact(float(f'{threshold:.6g}'))}"
         if threshold == threshold
@@ -304,7 +302,7 @@ def main(arguments: Sequence[str]) -> None:
         print(f"{table.title}\n", *table_lines(table), sep="\n", end="\n\n")
     print(*analysis.remarks, sep="\n")
     if options.figure:
-        options.figure.write_bytes(_canvas.png(draw, numbers(analysis, report.runs)))
+        options.figure.write_bytes(png(draw, numbers(analysis, report.runs)))
 
 
 if __name__ == "__main__":

@@ -163,7 +163,7 @@ def over(name, *values):
     ("quantity", "average"),
     [
         *((name, GEOMETRIC) for name in ("h_norm", "h_L", "growth", "growth_max", "g_norm", "g_norm_mean_ce", "g_L")),
-        *((name, GEOMETRIC) for name in ("gain", "norm_ratio", "fall", "g_norm_mean_ce_L")),
+        *((name, GEOMETRIC) for name in ("gain", "norm_ratio", "g_norm_mean_ce_L")),
         *((name, ARITHMETIC) for name in ("accuracy", "margin_pp", "gamma", "gamma_deep_mean", "rho", "nudge")),
         *((name, ARITHMETIC) for name in ("fidelity", "stability_mid", "feature_drift/embed.weight", "unheard_of")),
     ],

@@ -457,14 +457,6 @@ DECLARED: Known = MappingProxyType(
                 under="mean CE",
                 alone="‖g_L‖ of the mean CE",
             ),
-            Metric(
-                "fall",
-                "‖g_0‖/‖g_L‖",
-                "factor by which the gradient norm grows from site L to site 0",
-                mean=GEOMETRIC,
-                where="run",
-                about="g_norm",
-            ),
         )
     }
 )

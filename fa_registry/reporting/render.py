@@ -22,7 +22,7 @@ from fa_registry.jsonio import digest_of, file_digest
 from fa_registry.plugin_registry import source_digest
 from fa_registry.protocol.grouping import Group
 from fa_registry.records import AuditReport
-from fa_registry.reporting.figures.style import VECTORS
+from fa_registry.reporting.figures.canvas import VECTORS
 from fa_registry.reporting.files import audit_json, report_files
 from fa_registry.reporting.pages.comparison import CompareContext
 from fa_registry.reporting.pages.form import FormContext, check_blanks_kept, form_context, read_blanks

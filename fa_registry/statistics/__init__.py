@@ -20,9 +20,7 @@ from fa_registry.statistics.differences import (
 )
 from fa_registry.statistics.intervals import (
     Interval,
-    bootstrap_interval,
     excludes,
-    interval,
     level_text,
     look_confidence,
     seeds_to_plan,
@@ -42,12 +40,10 @@ __all__ = [
     "StatedDifference",
     "Summary",
     "WelchDifference",
-    "bootstrap_interval",
     "compare",
     "excludes",
     "far_value",
     "holm",
-    "interval",
     "level_text",
     "look_confidence",
     "paired_difference",

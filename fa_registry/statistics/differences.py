@@ -89,7 +89,7 @@ def paired_difference(
 ) -> PairedDifference:
     """Compute the paired t test and its interval over the common seeds (Student 1908).
 
-    The interval is always the t interval, also for n ≥ 20. Therefore it excludes 0 exactly if p < 1 − confidence.
+    The interval excludes 0 exactly if p < 1 − confidence.
 
     Args:
         a: seed → value.

@@ -1,7 +1,6 @@
-"""Intervals of a mean (Student's t, bootstrap) and of a proportion (Wilson).
+"""Intervals of a mean (Student's t) and of a proportion (Wilson).
 
-The module also computes the confidence level after interim analyses, and the number of seeds that a study needs. The bootstrap
-raises an error for samples that are too small for its nominal coverage.
+The module also computes the confidence level after interim analyses, and the number of seeds that a study needs.
 """
 
 from __future__ import annotations
@@ -13,10 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from fa_registry.statistics.samples import CONFIDENCE, finite, quantile, reported, standard_error
+from fa_registry.statistics.samples import CONFIDENCE, quantile, reported, standard_error
 
-BOOTSTRAP_LEAST = 20
-RESAMPLES = 9999
 POWER = 0.8  # the usual power; at 50 % the outcome of a study is a coin toss
 NONCENTRAL = 30.0  # here every t of interest is exceeded with certainty; beyond it scipy's series loses its digits
 MOST_SEEDS = 1000  # if more are needed, the mean is practically equal to the limit
@@ -26,7 +23,7 @@ MOST_SEEDS = 1000  # if more are needed, the mean is practically equal to the li
 class Interval:
     """Interval from `low` to `high`, in the unit of the values.
 
-    `method` is "t", "bootstrap" or "wilson".
+    `method` is "t" or "wilson".
     """
 
     low: float
@@ -59,47 +56,6 @@ def t_interval(values: Iterable[float], confidence: float = CONFIDENCE) -> Inter
     """
     sample = reported(values, "a t interval")
     return around(sample.mean, standard_error(sample), sample.n - 1, _proper(confidence))
-
-
-def bootstrap_interval(
-    values: Iterable[float], confidence: float = CONFIDENCE, *, seed: int = 0, resamples: int = RESAMPLES
-) -> Interval:
-    """Compute the expanded percentile bootstrap interval of the mean.
-
-    Source: Hesterberg 2015, The American Statistician 69, 371–386. The plain percentile interval uses normal quantiles and a ddof-0
-    spread, so at n = 20 it covers 93 % instead of the nominal 95 % (simulated). To correct both, scipy computes the percentiles
-    at Φ(−t·√(n/(n−1))) instead of α/2.
-
-    Args:
-        values: at least BOOTSTRAP_LEAST = 20 values.
-        confidence: confidence level of the interval.
-        seed: seed of a new random generator for each call, so the result does not depend on earlier calls.
-        resamples: number of resamples.
-
-    Raises:
-        ValueError: a value is not finite, or n < 20. At n = 3, the percentile interval would be (min, max), which misses the mean
-            in 2 of 8 cases, namely if all three values are on one side of the mean.
-    """
-    numbers = finite(values, "a bootstrap interval")
-    _proper(confidence)
-    if len(numbers) < BOOTSTRAP_LEAST:
-        raise ValueError(
-            f"a bootstrap interval needs at least {BOOTSTRAP_LEAST} values, found {len(numbers)}; use t_interval, because a 95 % "
-            "percentile bootstrap covers only 75 % at n = 3 and 84 % at n = 5"
-        )
-    if min(numbers) == max(numbers):
-        return Interval(numbers[0], numbers[0], confidence, "bootstrap")
-    from scipy import stats  # imported here: it takes half a second, which a report of t intervals does not need
-
-    interval = stats.bootstrap(
-        (np.array(numbers),),
-        np.mean,
-        confidence_level=_expanded(confidence, len(numbers)),
-        n_resamples=resamples,
-        method="percentile",
-        rng=np.random.default_rng(seed),
-    ).confidence_interval
-    return Interval(float(interval.low), float(interval.high), confidence, "bootstrap")
 
 
 def wilson_interval(share: float, n: int, confidence: float = CONFIDENCE) -> Interval:
@@ -169,25 +125,6 @@ def seeds_to_plan(distance: float, std: float, power: float = POWER) -> int | No
 def level_text(confidence: float) -> str:
     """Return a confidence level as text: `95 %`, `97.5 %`, `99.17 %`."""
     return f"{100 * confidence:.4g} %"
-
-
-def interval(values: Iterable[float], confidence: float = CONFIDENCE, *, seed: int = 0) -> Interval:
-    """Compute the t interval for n < 20 values, otherwise the bootstrap interval.
-
-    The attribute `method` of the result is the name of the method.
-    """
-    numbers = tuple(values)
-    if len(numbers) < BOOTSTRAP_LEAST:
-        return t_interval(numbers, confidence)
-    return bootstrap_interval(numbers, confidence, seed=seed)
-
-
-def _expanded(confidence: float, n: int) -> float:
-    """Return the level at which a percentile interval is as wide as the t interval.
-
-    This is exact for normal values.
-    """
-    return float(2 * special.ndtr(quantile(n - 1, confidence) * math.sqrt(n / (n - 1))) - 1)
 
 
 def _proper(confidence: float) -> float:

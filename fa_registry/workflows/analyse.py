@@ -23,6 +23,9 @@ from fa_registry.workflows.selection import select_runs
 from fa_registry.workflows.stores import open_tracker
 
 ALL = "all"
+REMOVED = {
+    "per-layer": "was removed; the forms of `fa-registry audit` and the pages of `fa-registry compare` show its values"
+}
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,9 @@ def run_analyse(
     """
     problems: list[str] = []
     requested = name.replace("_", "-")
-    if requested not in (ALL, *names()):
+    if requested in REMOVED:
+        problems.append(f"name: the analysis {requested} {REMOVED[requested]}")
+    elif requested not in (ALL, *names()):
         problems.append(f"name: {UnknownName('analysis', name, [*names(), ALL])}")
     editions, measuring = checked_judging(selector, judging, measuring, pages, problems)
     if problems:

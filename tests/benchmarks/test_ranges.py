@@ -17,7 +17,7 @@ from benchmarks.tracking_cost import TrackingCost
 from fa_registry import jsonio
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import Waiver
-from fa_registry.reporting.figures.analyses._canvas import png
+from fa_registry.reporting.figures.analyses import png
 from tests.analyses.builders import OURS, SEEDS, controlled, report_of, row, run, values
 
 NO_FAILING = "no failing run"

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from fa_registry.reporting.figures import accuracy_dots, gamma_null, heat_maps, page
-from fa_registry.reporting.figures.style import RenderedFigure
+from fa_registry.reporting.figures.canvas import RenderedFigure
 from fa_registry.reporting.pages import analyses
 
 # Where a page's pictures are made.

@@ -17,8 +17,8 @@ from PIL import Image
 from fa_registry.analyses import CATALOG, AnalysisCell, AnalysisColumn, AnalysisTable
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import Reading
-from fa_registry.reporting.figures.analyses import DRAWINGS, analysis_numbers, analysis_png, table_numbers
-from fa_registry.reporting.figures.analyses._canvas import named, png
+from fa_registry.reporting.figures.analyses import DRAWINGS, analysis_numbers, analysis_png, png, table_numbers
+from fa_registry.reporting.figures.frames import named
 from fa_registry.reporting.figures.style import LIMIT
 from fa_registry.reporting.pages import analyses as module
 from fa_registry.reporting.pages.analyses import page_analyses
@@ -34,7 +34,7 @@ def sweep():
 
 def test_what_has_something_to_say_is_shown_and_the_rest_says_why(rich):
     page = page_analyses(rich)
-    assert [one.name for one in page.shown] == ["sensitivity", "ablation", "first-fire", "per-layer"]
+    assert [one.name for one in page.shown] == ["sensitivity", "ablation", "first-fire"]
     why = dict(page.left_out)
     assert why["Penalty sweep"] == "no method was run with more than one λ"
     assert (
@@ -64,7 +64,7 @@ def test_the_page_runs_full(rich):
         in dict(page_analyses(rich, room=0).left_out).values()
     )
     few = page_analyses(rich, room=module.LEAST)
-    assert len(few.shown) < 4
+    assert len(few.shown) < 3
 
 
 def test_an_edition_that_cannot_be_read_again_leaves_all_out_and_says_so(rich):
@@ -114,7 +114,7 @@ def test_cells_are_text_and_numbers_with_their_runs(rich):
 def test_the_page_holds_tables_figures_and_reasons(rich, rich_pages):
     part = section(rich_pages["index.html"], "analyses")
     page = Page(part)
-    assert page.tags.count("img") == page.tags.count("table") == 4
+    assert page.tags.count("img") == page.tags.count("table") == 3
     text = text_of(part)
     assert "Penalty sweep is not shown: no method was run with more than one λ." in text
     assert "nan" not in text.lower().split() and "How far can each threshold be changed" in text

@@ -16,18 +16,9 @@ from fa_registry.metrics import DECLARED
 from fa_registry.protocol.grouping import groups
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import Measurements, Reading, Series
+from fa_registry.reporting.figures.canvas import LARGEST, compressed, shades
 from fa_registry.reporting.figures.page import LEAST_ROOM, PAGE, bytes_left, setting_figures, size_of
-from fa_registry.reporting.figures.style import (
-    CONTROL,
-    DPI,
-    DPI_OF_MANY,
-    LARGEST,
-    PALETTE,
-    colours,
-    compressed,
-    shades,
-    styled,
-)
+from fa_registry.reporting.figures.style import CONTROL, DPI, DPI_OF_MANY, PALETTE, colours, styled
 from fa_registry.reporting.figures.trajectories import (
     PANELS,
     SHOWN_EPOCHS,

@@ -117,7 +117,7 @@ def test_verify_tells_the_figures(attacked, drawn):
 
 
 @pytest.mark.parametrize(
-    "command", [("compare", "dfa", "bp", "--study", "tiny"), ("analyse", "per-layer", "--study", "tiny")]
+    "command", [("compare", "dfa", "bp", "--study", "tiny"), ("analyse", "aggregation", "--study", "tiny")]
 )
 def test_the_other_commands_drop_it_too(attacked, command):
     for more in ((), ("--recompute",)):

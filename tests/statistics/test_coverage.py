@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from fa_registry.statistics import (
-    bootstrap_interval,
     compare,
     interval,
     paired_difference,
@@ -109,20 +108,6 @@ def test_the_equivalence_intervals_cover_what_they_are_named_after(n):
     assert_near_95(coverage((each.interval_95 for each in found), 0.03))
     inner = coverage((each.interval_90 for each in found), 0.03)
     assert abs(inner - 0.90) <= 0.02, f"coverage {inner:.4f} at seed {SEED}"
-
-
-def test_the_bootstrap_covers_at_the_least_size_it_accepts():
-    samples = draws(20, stream=8, trials=1500)
-    intervals = (bootstrap_interval(values, seed=index, resamples=599) for index, values in enumerate(samples))
-    assert_near_95(coverage(intervals, MEAN))
-
-
-def test_why_the_bootstrap_is_refused_a_percentile_interval_of_three_covers_75_percent():
-    samples = np.array(draws(3, stream=9))
-    index = np.array(np.meshgrid(*[range(3)] * 3)).reshape(3, -1).T  # (27, 3): every resample there is
-    means = samples[:, index].mean(axis=2)  # (trials, 27)
-    low, high = np.quantile(means, (0.025, 0.975), axis=1, method="inverted_cdf")
-    assert np.mean((low <= MEAN) & (high >= MEAN)) == pytest.approx(0.75, abs=0.02)
 
 
 @pytest.mark.parametrize("n", SIZES)

@@ -13,9 +13,7 @@ from scipy import special, stats
 from fa_registry.statistics import (
     Interval,
     Reported,
-    bootstrap_interval,
     excludes,
-    interval,
     level_text,
     look_confidence,
     rank_p_value,
@@ -61,55 +59,20 @@ def test_one_value_has_no_interval():
         t_interval([0.5])
 
 
-@pytest.mark.parametrize("make", [t_interval, bootstrap_interval, interval])
 @pytest.mark.parametrize("confidence", [0, 1, 95, float("nan")])
-def test_a_confidence_is_a_probability(make, confidence):
+def test_a_confidence_is_a_probability(confidence):
     with pytest.raises(ValueError, match=r"expected a confidence level between 0 and 1, found .*; for 95 %, pass 0.95"):
-        make(TWENTY, confidence)
+        t_interval(TWENTY, confidence)
 
 
-@pytest.mark.parametrize("make", [t_interval, bootstrap_interval, interval])
-def test_a_value_that_is_not_finite_is_refused(make):
+def test_a_value_that_is_not_finite_is_refused():
     with pytest.raises(ValueError, match="finite values.*found nan among 21"):
-        make([*TWENTY, math.nan])
+        t_interval([*TWENTY, math.nan])
 
 
 def test_an_end_belongs_to_the_interval():
     found = Interval(0.0, 1.0, 0.95, "t")
     assert [excludes(found, value) for value in (-1e-9, 0.0, 0.5, 1.0, 1.000001)] == [True, False, False, False, True]
-
-
-@pytest.mark.parametrize("n", [1, 3, 19])
-def test_the_bootstrap_is_refused_below_twenty_with_the_reason(n):
-    with pytest.raises(
-        ValueError, match=f"at least 20 values, found {n}; use t_interval, .* covers only 75 % at n = 3"
-    ):
-        bootstrap_interval(TWENTY[:n])
-
-
-def test_t_is_picked_below_twenty_and_the_bootstrap_from_there_on():
-    assert interval(TWENTY[:19]) == t_interval(TWENTY[:19])
-    assert interval(TWENTY, seed=4) == bootstrap_interval(TWENTY, seed=4)
-    assert interval(TWENTY[:19], 0.9) == t_interval(TWENTY[:19], 0.9)
-    assert interval(TWENTY, 0.9) == bootstrap_interval(TWENTY, 0.9)
-    assert (interval(TWENTY[:19]).method, interval(TWENTY).method) == ("t", "bootstrap")
-
-
-def test_the_bootstrap_repeats_itself_and_moves_with_its_seed():
-    assert bootstrap_interval(TWENTY, seed=1) == bootstrap_interval(TWENTY, seed=1)
-    assert bootstrap_interval(TWENTY, seed=1) != bootstrap_interval(TWENTY, seed=2)
-
-
-def test_the_bootstrap_of_normal_values_is_about_as_wide_as_their_t_interval():
-    """The plain percentile interval is 9 % too narrow at n = 20: 1.96·√(19/20)/2.093 = 0.913."""
-    found, expected = bootstrap_interval(TWENTY), t_interval(TWENTY)
-    assert (found.high - found.low) / (expected.high - expected.low) == pytest.approx(1.0, abs=0.04)
-    assert found.low < np.mean(TWENTY) < found.high
-
-
-def test_the_bootstrap_of_equal_values_is_a_point():
-    found = bootstrap_interval([0.1] * 20)
-    assert (found.low, found.high) == (0.1, 0.1)
 
 
 @pytest.mark.parametrize(

@@ -66,9 +66,11 @@ def test_another_edition_and_another_threshold_judge(trained):
 
 def test_recomputed_figures_give_the_same_answer(trained, workplace):
     for folder, how in (("logged", "--trust-logged"), ("again", "--recompute")):
-        result = trained("analyse", "per-layer", *STUDY, how, "--out", folder)
+        result = trained("analyse", "aggregation", *STUDY, how, "--out", folder)
         assert result.exit_code == 0, result.output
-    logged, again = (json.loads((workplace / folder / "per-layer.json").read_text()) for folder in ("logged", "again"))
+    logged, again = (
+        json.loads((workplace / folder / "aggregation.json").read_text()) for folder in ("logged", "again")
+    )
     taken_again = again["remarks"].pop()
     assert logged == again and taken_again.startswith(
         "In 4 runs, training steps were replayed from the specification: "
@@ -78,8 +80,8 @@ def test_recomputed_figures_give_the_same_answer(trained, workplace):
 def test_the_weights_are_needed_only_to_measure_again(trained):
     (run,) = MlflowTracker().search({schema.TAG_KIND: "run", "fa.method": "dfa"})
     MlflowTracker().artifact(run.run_id, schema.FINAL).unlink()
-    assert trained("analyse", "per-layer", *STUDY).exit_code == 0
-    result = trained("analyse", "per-layer", *STUDY, "--recompute")
+    assert trained("analyse", "aggregation", *STUDY).exit_code == 0
+    result = trained("analyse", "aggregation", *STUDY, "--recompute")
     assert result.exit_code == 3 and "not analysed: dfa" in result.output
 
 
@@ -87,7 +89,7 @@ def test_a_changed_file_is_left_out_by_name_and_makes_exit_3(trained):
     (run,) = MlflowTracker().search({schema.TAG_KIND: "run", "fa.method": "dfa"})
     path = MlflowTracker().artifact(run.run_id, schema.MEASUREMENTS)
     path.write_bytes(path.read_bytes() + b" ")
-    result = trained("analyse", "per-layer", *STUDY)
+    result = trained("analyse", "aggregation", *STUDY)
     assert result.exit_code == 3 and "not analysed: dfa" in result.output and "SHA-256" in result.output
 
 
@@ -106,8 +108,9 @@ def test_every_wrong_argument_is_named_at_once(trained, workplace):
 
 
 def test_what_is_not_there_is_reported(registry):
-    assert "choose runs by one of --study, --experiment or --run; found none" in refused("per-layer")
-    assert "no finished run among study tiny" in refused("per-layer", *STUDY)
+    assert "choose runs by one of --study, --experiment or --run; found none" in refused("aggregation")
+    assert "no finished run among study tiny" in refused("aggregation", *STUDY)
+    assert "the analysis per-layer was removed; the forms" in refused("per_layer", *STUDY)
     assert "analysis 'x'" in refused("x", *STUDY) and "first-fire" in refused("x", *STUDY)
 
 

@@ -60,7 +60,7 @@ def test_measuring_takes_the_card_that_was_named(measured_each_time, trained, cu
         ("audit", "--study", "tiny", "--exit-zero"),
         ("verify", "--study", "tiny"),
         ("compare", "dfa", "bp", "--study", "tiny", "--recompute"),
-        ("analyse", "per-layer", "--study", "tiny", "--recompute"),
+        ("analyse", "aggregation", "--study", "tiny", "--recompute"),
     ):
         assert trained(*command, "--jobs", "1", *SECOND).exit_code == 0
         assert set(seen) == {1} and current == [0], command

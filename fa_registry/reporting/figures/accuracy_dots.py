@@ -15,21 +15,18 @@ from fa_registry.metrics import HEADLINES, Headline, headlines_of, over_seeds, q
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.paired_runs import common_chance
 from fa_registry.records import Reading
-from fa_registry.reporting.figures.figure_panels import LABEL, SMALL, WIDTH, data_uri, from_frame, padded
-from fa_registry.reporting.figures.style import (
-    CHANCE_LOOK,
-    CONTROL,
-    GRID,
-    INK,
-    LIMIT,
-    LIMIT_DASH,
-    PALETTE,
-    TICK,
+from fa_registry.reporting.figures.canvas import (
+    LABEL,
+    SMALL,
+    WIDTH,
     Canvas,
     RenderedFigure,
-    panel,
+    padded,
+    tick_text,
     ticks,
 )
+from fa_registry.reporting.figures.frames import from_frame
+from fa_registry.reporting.figures.style import CHANCE_LOOK, CONTROL, GREY_BAND, INK, LIMIT, LIMIT_LOOK, PALETTE, TICK
 from fa_registry.reporting.figures.trajectories import limit
 from fa_registry.reporting.labels import group_label, short_names
 from fa_registry.reporting.report_values import scalar_estimate
@@ -37,7 +34,6 @@ from fa_registry.reporting.text import filters
 from fa_registry.reporting.view_models import FigurePanel, Number, Row, RowGroup
 from fa_registry.text_safety import escape_control
 
-BAND = "#d9dcdf"
 MOST, LETTERS = 30, 26  # methods in a figure, and characters of a name
 ROW, TOP, BOTTOM = 0.2, 0.36, 0.42  # inches
 COLUMNS = ("method", "control", "seed", "run_id", "value", "reason", "line", "rule", "margin", "chance", "headline")
@@ -102,7 +98,7 @@ def accuracy_panel(groups: Sequence[Group], dpi: int) -> FigurePanel | None:
         title,
         f"{title}: {'; '.join(_in_text(frame))}.{f' Dashed line: {text}.' if text else ''}",
         caption,
-        data_uri(image),
+        image.uri,
         f"{metric.heading} over the whole test set, one column per seed",
         tuple(f"seed {seed}" for seed in _seeds(frame)),
         _table(frame),
@@ -164,7 +160,7 @@ def draw(frame: pd.DataFrame, dpi: int) -> RenderedFigure:
     names = short_names(methods, LETTERS)
     left, high = 0.16 + 0.068 * max(map(len, names)), ROW * len(methods)
     canvas = Canvas(WIDTH, TOP + high + BOTTOM, dpi)
-    axes = panel(canvas.figure, left, TOP, WIDTH - left - 0.2, high)
+    axes = canvas.axes(left, TOP, WIDTH - left - 0.2, high)
     axes.set(
         xlim=padded([*frame["value"], *frame["line"], *frame["chance"]], min_width=0.04),
         ylim=(len(methods) - 0.5, -0.5),
@@ -172,7 +168,7 @@ def draw(frame: pd.DataFrame, dpi: int) -> RenderedFigure:
     axes.set_yticks(range(len(methods)), map(escape_control, names), color=INK)
     tick_values, metric = ticks(*axes.get_xlim(), 6), quantity_of(frame["headline"].iloc[0])
     percent = metric.kind == "pct"
-    axes.set_xticks(tick_values, [f"{100 * tick:.4g}%" if percent else f"{tick:.4g}" for tick in tick_values])
+    axes.set_xticks(tick_values, [tick_text(tick, percent) for tick in tick_values])
     axes.set_xlabel(f"{metric.symbol}, whole test set" + ("" if percent else f", {metric.unit}"), fontsize=LABEL)
     axes.tick_params(length=0, labelsize=LABEL)
     axes.grid(visible=False, axis="y")
@@ -191,18 +187,18 @@ def draw(frame: pd.DataFrame, dpi: int) -> RenderedFigure:
         )
         if not len(accuracies):
             axes.text(0.01, row, "N/A", va="center", color=TICK, fontsize=SMALL, transform=axes.get_yaxis_transform())
-    return canvas.png([GRID, BAND], [INK, TICK, PALETTE[0], CONTROL, LIMIT])
+    return canvas.png([GREY_BAND], [PALETTE[0], CONTROL, LIMIT])
 
 
 def _ground(axes: Axes, frame: pd.DataFrame) -> None:
     frozen = frame.loc[frame["control"] == "frozen", "value"].dropna()
     if len(frozen):
-        axes.axvspan(frozen.min(), frozen.max(), facecolor=BAND, edgecolor=BAND, linewidth=1.4, zorder=1)
+        axes.axvspan(frozen.min(), frozen.max(), facecolor=GREY_BAND, edgecolor=GREY_BAND, linewidth=1.4, zorder=1)
     line, rule, chance = (frame[name].iloc[0] for name in ("line", "rule", "chance"))
     if not math.isnan(chance):
         axes.axvline(chance, **CHANCE_LOOK, zorder=1)
     if rule:
-        axes.axvline(line, color=LIMIT, linewidth=1.1, linestyle=LIMIT_DASH)
+        axes.axvline(line, **LIMIT_LOOK)
         text = f"frozen {_step(frame)} ({rule}): {_value(frame, line)}"
         low, high = axes.get_xlim()
         text_style = {"ha": "left" if line < low + 0.6 * (high - low) else "right", "va": "center", "fontsize": LABEL}

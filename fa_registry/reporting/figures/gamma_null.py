@@ -13,23 +13,26 @@ from fa_registry.metrics import NOT_CREDITED, over_seeds
 from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group
 from fa_registry.records import Reading, RunRecord
-from fa_registry.reporting.figures.figure_panels import (
+from fa_registry.reporting.figures.canvas import (
     LEFT,
     MOST,
-    DrawingSurface,
+    WIDTH,
+    Canvas,
     PanelFrame,
-    data_uri,
-    from_frame,
+    RenderedFigure,
     height_of,
     padded,
     small_multiples,
+    ticks,
+    whole_ticks,
 )
-from fa_registry.reporting.figures.style import CONTROL, GRID, INK, PALETTE, TICK, RenderedFigure, ticks, whole_ticks
+from fa_registry.reporting.figures.frames import from_frame
+from fa_registry.reporting.figures.style import CONTROL, FRAME, GREY_BAND, GRID, INK, PALETTE, TICK
 from fa_registry.reporting.labels import group_label
 from fa_registry.reporting.text import filters
 from fa_registry.reporting.view_models import FigurePanel, Number, Row, RowGroup
 
-TITLE, BAND = "Γ of every site against its null", "#d9dcdf"
+TITLE = "Γ of every site against its null"
 DEVIATIONS = 2  # standard deviations of the null's draws in half the band
 HEAD, PANEL = 0.5, 0.95  # inches
 COLUMNS = ("method", "seed", "run_id", "site", "exact", "gamma", "low", "high", "reason", "no_null")
@@ -92,7 +95,7 @@ def gamma_panel(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[s
         TITLE,
         f"{TITLE}. Sites whose mean is outside the null band: {'; '.join(_in_text(numbers))}.",
         caption,
-        data_uri(image),
+        image.uri,
         "Mean Γ over seeds and the ends of the null band, by site",
         ("Γ", "null from", "null to"),
         tuple(_table(numbers)),
@@ -143,49 +146,49 @@ def _known(value: float, reasons: pd.Series) -> Reading:
 def draw(numbers: pd.DataFrame, dpi: int) -> RenderedFigure:
     """Draw the figure from the rows of `gamma_numbers`."""
     methods = list(dict.fromkeys(numbers["method"]))[:MOST]
-    sheet = DrawingSurface(height_of(len(methods), HEAD, PANEL), dpi)
+    canvas = Canvas(WIDTH, height_of(len(methods), HEAD, PANEL), dpi)
     visible_rows = numbers[numbers["method"].isin(methods)]
     informative_rows = visible_rows[~visible_rows["exact"]]
     last = int(visible_rows["site"].max())
     ends = padded([*informative_rows["gamma"], *informative_rows["low"], *informative_rows["high"], 0.0], min_width=0.1)
     edges = (-0.35, max(last, 1) + 0.35, *ends)
-    _key(sheet)
-    for method, box, first in small_multiples(sheet, dict.fromkeys(methods, edges), HEAD, PANEL, ("site l", "Γ")):
-        sheet.lines([[(box.left, box.y(0)), (box.right, box.y(0))]], CONTROL, linewidths=0.8, zorder=1)
+    _key(canvas)
+    for method, box, first in small_multiples(canvas, dict.fromkeys(methods, edges), HEAD, PANEL, ("site l", "Γ")):
+        canvas.lines([[(box.left, box.y(0)), (box.right, box.y(0))]], CONTROL, linewidths=0.8, zorder=1)
         for value in ticks(*ends, 5):
-            sheet.lines([[(box.left, box.y(value)), (box.right, box.y(value))]], GRID, linewidths=0.7, zorder=0)
+            canvas.lines([[(box.left, box.y(value)), (box.right, box.y(value))]], GRID, linewidths=0.7, zorder=0)
             if first:
-                sheet.text(box.left - 0.05, box.y(value), filters.compact(value), ha="right", color=TICK)
+                canvas.text(box.left - 0.05, box.y(value), filters.compact(value), ha="right", color=TICK)
         for site in whole_ticks(last):
-            sheet.text(box.x(site), box.bottom + 0.09, str(site), ha="center", color=TICK)
-        _panel(sheet, box, visible_rows[visible_rows["method"] == method])
-    return sheet.png([BAND], [PALETTE[0], CONTROL])
+            canvas.text(box.x(site), box.bottom + 0.09, str(site), ha="center", color=TICK)
+        _panel(canvas, box, visible_rows[visible_rows["method"] == method])
+    return canvas.png([GREY_BAND], [FRAME, PALETTE[0], CONTROL])
 
 
-def _key(sheet: DrawingSurface) -> None:
+def _key(canvas: Canvas) -> None:
     y = 0.11
-    sheet.axes.plot(LEFT + 0.05, y, "o", color=PALETTE[0], markersize=3.6)
-    sheet.text(LEFT + 0.15, y, "one seed")
-    sheet.lines([[(LEFT + 0.7, y), (LEFT + 0.95, y)]], PALETTE[0], linewidths=1.3)
-    sheet.text(LEFT + 1.02, y, "mean")
-    sheet.axes.add_patch(Rectangle((LEFT + 1.8, y - 0.05), 0.25, 0.1, color=BAND, linewidth=0))
-    sheet.text(LEFT + 2.12, y, "null: fresh feedback of the same kind")
+    canvas.sheet.plot(LEFT + 0.05, y, "o", color=PALETTE[0], markersize=3.6)
+    canvas.text(LEFT + 0.15, y, "one seed")
+    canvas.lines([[(LEFT + 0.7, y), (LEFT + 0.95, y)]], PALETTE[0], linewidths=1.3)
+    canvas.text(LEFT + 1.02, y, "mean")
+    canvas.sheet.add_patch(Rectangle((LEFT + 1.8, y - 0.05), 0.25, 0.1, color=GREY_BAND, linewidth=0))
+    canvas.text(LEFT + 2.12, y, "null: fresh feedback of the same kind")
 
 
-def _panel(sheet: DrawingSurface, box: PanelFrame, rows: pd.DataFrame) -> None:
+def _panel(canvas: Canvas, box: PanelFrame, rows: pd.DataFrame) -> None:
     sites = _over_runs(rows)
     band = sites.dropna(subset=["low", "high"])
     if len(band):
         upper = [(box.x(site), box.y(high)) for site, high in band["high"].items()]
         lower = [(box.x(site), box.y(low)) for site, low in band["low"].items()]
-        sheet.axes.add_patch(Polygon([*upper, *lower[::-1]], closed=True, color=BAND, linewidth=0, zorder=1))
+        canvas.sheet.add_patch(Polygon([*upper, *lower[::-1]], closed=True, color=GREY_BAND, linewidth=0, zorder=1))
     informative_sites = sites[~sites["exact"]]
     line = [(box.x(site), box.y(gamma)) for site, gamma in informative_sites["gamma"].items()]
-    sheet.lines([line], PALETTE[0], linewidths=1.3, zorder=3)
+    canvas.lines([line], PALETTE[0], linewidths=1.3, zorder=3)
     dots = rows[~rows["exact"]].dropna(subset="gamma")
     positions = [box.x(site) for site in dots["site"]], [box.y(gamma) for gamma in dots["gamma"]]
-    sheet.axes.plot(*positions, "o", color=PALETTE[0], mec="white", mew=0.4, markersize=3.6, zorder=4)
+    canvas.sheet.plot(*positions, "o", color=PALETTE[0], mec="white", mew=0.4, markersize=3.6, zorder=4)
     for site in sites.index[sites["exact"]]:  # Γ = 1 is drawn at the edge, otherwise it would squeeze all other sites
-        sheet.axes.plot(box.x(site), box.top + 0.05, "o", color=INK, mfc="white", mew=0.9, markersize=3.8)
+        canvas.sheet.plot(box.x(site), box.top + 0.05, "o", color=INK, mfc="white", mew=0.9, markersize=3.8)
     if not len(dots):
-        sheet.text(box.left + box.width / 2, box.top + 0.3, "no number", ha="center", color=TICK)
+        canvas.text(box.left + box.width / 2, box.top + 0.3, "no number", ha="center", color=TICK)

@@ -18,17 +18,19 @@ from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.replay_summary import series_sentence
 from fa_registry.records import Reading, RunAudit
-from fa_registry.reporting.figures.figure_panels import (
+from fa_registry.reporting.figures.canvas import (
     LEFT,
     MOST,
-    DrawingSurface,
+    WIDTH,
+    Canvas,
     PanelFrame,
-    data_uri,
-    from_frame,
+    RenderedFigure,
     height_of,
     small_multiples,
+    whole_ticks,
 )
-from fa_registry.reporting.figures.style import FRAME, LIMIT, TICK, RenderedFigure, whole_ticks
+from fa_registry.reporting.figures.frames import from_frame
+from fa_registry.reporting.figures.style import FRAME, LIMIT, TICK
 from fa_registry.reporting.figures.trajectories import Panel, limit, table_epochs
 from fa_registry.reporting.labels import group_label
 from fa_registry.reporting.text import filters
@@ -120,7 +122,7 @@ def _panel(
         f"{panel.title}, mean over seeds. {'; '.join(_in_text(panel, numbers))}.",
         _caption(panel, numbers, rule)
         + series_sentence([run.record.integrity for group in groups for run in group.runs]),
-        data_uri(image),
+        image.uri,
         f"{panel.axis}, mean over seeds, at {len(printed_epochs)} of the {len(epochs)} epochs drawn",
         tuple(f"epoch {epoch}" for epoch in printed_epochs),
         tuple(_table(panel, numbers, printed_epochs)),
@@ -184,26 +186,26 @@ def draw(panel: Panel, numbers: pd.DataFrame, threshold: float | None, dpi: int)
     sites = visible_rows[~_nowhere(visible_rows)]["site"]
     informative_values = visible_rows[~visible_rows["exact"]]["value"].dropna()
     scale = growth(informative_values, threshold) if panel.log else signed(informative_values)
-    sheet = DrawingSurface(height_of(len(methods), HEAD, PANEL), dpi)
-    bar(sheet, scale, panel.label, LEFT, 0.1)
+    canvas = Canvas(WIDTH, height_of(len(methods), HEAD, PANEL), dpi)
+    bar(canvas, scale, panel.label, LEFT, 0.1)
     last = visible_rows.groupby("method")["epoch"].max()
     edges = {method: (0, max(last[method], 1), sites.min() - 0.5, sites.max() + 0.5) for method in methods}
-    for method, box, first in small_multiples(sheet, edges, HEAD, PANEL, ("epoch", "site l")):
+    for method, box, first in small_multiples(canvas, edges, HEAD, PANEL, ("epoch", "site l")):
         _cells(
-            sheet, box, visible_rows[(visible_rows["method"] == method) & visible_rows["site"].isin(set(sites))], scale
+            canvas, box, visible_rows[(visible_rows["method"] == method) & visible_rows["site"].isin(set(sites))], scale
         )
         for epoch, side in (
             (0, "left"),
             (int(box.last), "right"),
         ):  # inwards, so that the labels of adjacent panels do not overlap
-            sheet.text(box.x(epoch), box.bottom + 0.09, str(epoch), ha=side, color=TICK)
+            canvas.text(box.x(epoch), box.bottom + 0.09, str(epoch), ha=side, color=TICK)
         for tick in whole_ticks(int(sites.max())):
             if first and tick >= sites.min():
-                sheet.text(box.left - 0.05, box.y(tick), str(tick), ha="right", color=TICK)
-    return sheet.png(scale.colours, [HATCH, LIMIT])
+                canvas.text(box.left - 0.05, box.y(tick), str(tick), ha="right", color=TICK)
+    return canvas.png(scale.colours, [FRAME, HATCH, LIMIT])
 
 
-def _cells(sheet: DrawingSurface, box: PanelFrame, rows: pd.DataFrame, scale: Scale) -> None:
+def _cells(canvas: Canvas, box: PanelFrame, rows: pd.DataFrame, scale: Scale) -> None:
     """Draw one cell per epoch and site.
 
     A cell extends halfway to the previous and to the next epoch.
@@ -222,12 +224,12 @@ def _cells(sheet: DrawingSurface, box: PanelFrame, rows: pd.DataFrame, scale: Sc
             fields.append(corners)
             colours.append(scale.colour(value))
         else:
-            sheet.lines([[corners[0], corners[2]], [corners[1], corners[3]]], HATCH, linewidths=0.5)
+            canvas.lines([[corners[0], corners[2]], [corners[1], corners[3]]], HATCH, linewidths=0.5)
     for site in sorted(set(rows.loc[rows["exact"], "site"])):
-        sheet.text(box.left + box.width / 2, box.y(site), "exact", ha="center", color=TICK)
+        canvas.text(box.left + box.width / 2, box.y(site), "exact", ha="center", color=TICK)
     # antialiased edges between cells would be visible as seams
     cells = PolyCollection(fields, facecolors=colours, linewidths=0, antialiaseds=False)
-    sheet.axes.add_collection(cells, autolim=False)
+    canvas.sheet.add_collection(cells, autolim=False)
 
 
 # Colours of heat maps, in steps that differ in lightness: readable in print and with any colour blindness.
@@ -322,7 +324,7 @@ def _power(power: float) -> str:
     return compact(float(f"{10.0 ** min(power, 308):.2g}"))
 
 
-def bar(sheet: DrawingSurface, scale: Scale, text: str, left: float, top: float) -> None:
+def bar(canvas: Canvas, scale: Scale, text: str, left: float, top: float) -> None:
     """Draw the colour bar with labelled ticks and a line at the limit of the rule."""
     first, last = scale.edges[0], scale.edges[-1]
 
@@ -331,16 +333,16 @@ def bar(sheet: DrawingSurface, scale: Scale, text: str, left: float, top: float)
 
     for start, end, colour in zip(scale.edges, scale.edges[1:], scale.colours, strict=False):
         width = at(end) - at(start)
-        sheet.axes.add_patch(Rectangle((at(start), top), width, THICK, color=colour, linewidth=0, antialiased=False))
+        canvas.sheet.add_patch(Rectangle((at(start), top), width, THICK, color=colour, linewidth=0, antialiased=False))
     outline = Rectangle((left, top), LENGTH, THICK, fill=False, edgecolor=FRAME, linewidth=0.6)
-    sheet.axes.add_patch(outline)
+    canvas.sheet.add_patch(outline)
     for edge, label in scale.ticks:
         is_limit = edge == scale.limit
         label = f"limit {label}" if is_limit else label
-        sheet.text(at(edge), top + THICK + 0.1, label, ha="center", color=LIMIT if is_limit else TICK)
+        canvas.text(at(edge), top + THICK + 0.1, label, ha="center", color=LIMIT if is_limit else TICK)
     if scale.limit is not None:
-        sheet.lines([[(at(scale.limit), top - 0.03), (at(scale.limit), top + THICK + 0.03)]], LIMIT, linewidths=1.3)
-    sheet.text(left + LENGTH + 0.12, top + THICK / 2, text)
+        canvas.lines([[(at(scale.limit), top - 0.03), (at(scale.limit), top + THICK + 0.03)]], LIMIT, linewidths=1.3)
+    canvas.text(left + LENGTH + 0.12, top + THICK / 2, text)
 
 
 def _even(low: float, high: float, count: int) -> tuple[float, ...]:

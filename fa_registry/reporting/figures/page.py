@@ -14,7 +14,6 @@ from fa_registry.metrics import HEADLINES
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.replay_summary import series_sentence
 from fa_registry.reporting.figures.accuracy_dots import accuracy_panel
-from fa_registry.reporting.figures.figure_panels import data_uri
 from fa_registry.reporting.figures.gamma_null import gamma_panel
 from fa_registry.reporting.figures.heat_maps import heat_panels
 from fa_registry.reporting.figures.style import DPI, DPI_OF_MANY, colours, styled
@@ -147,7 +146,7 @@ def _picture(panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[s
         panel.title,
         _alternative(panel, groups),
         caption,
-        data_uri(image),
+        image.uri,
         epochs,
         table_rows(panel, groups, epochs),
         image,

@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
-from matplotlib.lines import Line2D
 
 from fa_registry.metrics import (
     ACCURACY,
@@ -26,28 +24,23 @@ from fa_registry.metrics import (
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.paired_runs import common_chance
 from fa_registry.records import Reading, RunAudit, Series
-from fa_registry.reporting.figures.style import (
-    CHANCE_LOOK,
-    CONTROL,
-    DPI,
-    FRAME,
-    GRID,
-    INK,
-    LIMIT,
-    LIMIT_DASH,
-    TICK,
+from fa_registry.reporting.figures.canvas import (
+    WIDTH,
     Canvas,
     RenderedFigure,
+    chance_keys,
+    key,
+    padded,
+    tick_text,
     ticks,
     whole_ticks,
 )
+from fa_registry.reporting.figures.style import CHANCE_LOOK, CONTROL, DPI, FRAME, LIMIT, LIMIT_LOOK
 from fa_registry.reporting.labels import group_label, short_names
 from fa_registry.reporting.text.filters import compact
 from fa_registry.reporting.view_models import Number
-from fa_registry.text_safety import escape_control
 
-LIMIT_LOOK: Mapping[str, object] = MappingProxyType({"color": LIMIT, "linewidth": 1.1, "linestyle": LIMIT_DASH})
-SIZE, LEGEND_COLUMNS = (5.0, 3.2), 4
+HEIGHT, LEGEND_COLUMNS = 3.2, 4
 LEGEND_LETTERS, LEAST_HEIGHT = 17, 0.65  # characters of a name; height of the axes as a share of the figure's
 MOST = 308  # decades in the range of a double
 
@@ -68,27 +61,24 @@ def trajectory_png(
     lines = curves(panel, groups)
     rule = panel_limit(panel, groups)
     band = frozen_range(groups, panel.quantity) if panel.quantity in HEADLINES else None
-    canvas = Canvas(*SIZE, dpi)
+    canvas = Canvas(WIDTH, HEIGHT, dpi)
     axes = canvas.figure.add_subplot()
     styles = {method: shades[method] for method, _ in lines}
     for method, style in styles.items():
         _runs(axes, [heights(panel, values) for name, values in lines if name == method], *style)
-    chance = (
-        [common_chance(run.record for group in groups for run in group.runs)] if panel.quantity in HEADLINES else []
-    )
-    chance = [level for level in chance if math.isfinite(level)]
-    levels = [*(rule or ())[1:], *(band or ()), *chance]
+    runs = (run.record for group in groups for run in group.runs)
+    chance = common_chance(runs) if panel.quantity in HEADLINES else math.nan
+    levels = [*(rule or ())[1:], *(band or ()), chance]
     if rule:
         axes.axhline(heights(panel, rule[1]), **LIMIT_LOOK, zorder=3)
     if band:  # the level that trained blocks have to exceed
         axes.axhspan(*band, color=CONTROL, alpha=0.22, linewidth=0, zorder=1)
         axes.axhline(sum(band) / 2, color=CONTROL, linewidth=0.8, zorder=1)
-    for level in chance:
-        axes.axhline(level, **CHANCE_LOOK, zorder=1)
+    if not math.isnan(chance):
+        axes.axhline(chance, **CHANCE_LOOK, zorder=1)
     _scale(axes, panel, [values for _, values in lines], levels)
-    entries = [Line2D([], [], **CHANCE_LOOK, label="chance")] * len(chance)
-    _legend(axes, [*_handles(styles, rule, band), *entries])
-    return canvas.png([GRID], [INK, TICK, FRAME, LIMIT, CONTROL, *(colour for colour, _ in styles.values())])
+    _legend(canvas, axes, [*_handles(styles, rule, band), *chance_keys(chance)])
+    return canvas.png([], [FRAME, LIMIT, CONTROL, *(colour for colour, _ in styles.values())])
 
 
 def _runs(axes: Axes, runs: Sequence[np.ndarray], colour: str, dash: object) -> None:
@@ -115,28 +105,25 @@ def _scale(axes: Axes, panel: Panel, lines: Sequence[np.ndarray], levels: Sequen
     axes.set_xlabel("epoch (0 = initialisation)")
     positions = heights(panel, np.concatenate([*lines, levels]))
     positions = positions[np.isfinite(positions)]  # a limit of 0 has no position on a logarithmic axis
-    low, high = (positions.min(), positions.max()) if positions.size else (0.0, 1.0)
     min_span = 1.0 if panel.log else 0.02  # so that the axis always has ticks
-    margin = max(0.05 * (high - low), (min_span - (high - low)) / 2)
-    labelled_ticks = _ticks(panel, low - margin, high + margin)
+    low, high = padded(positions if positions.size else (0.0, 1.0), min_span, share=0.05)
+    labelled_ticks = _ticks(panel, low, high)
     axes.set_yticks([tick for tick, _ in labelled_ticks], [name for _, name in labelled_ticks])
-    axes.set_ylim(low - margin, high + margin)
+    axes.set_ylim(low, high)
     axes.set_ylabel(panel.label, parse_math=True)
 
 
-def _legend(axes: Axes, handles: Sequence[Artist]) -> None:
-    figure = axes.figure
+def _legend(canvas: Canvas, axes: Axes, handles: Sequence[Artist]) -> None:
     rows = max(1, math.ceil(len(handles) / LEGEND_COLUMNS))
-    legend, lower = 0.1 + 0.165 * rows, 0.145 * SIZE[1]  # inches above and below the axes
-    height = max(SIZE[1], legend + lower + LEAST_HEIGHT * SIZE[1])
-    figure.set_size_inches(SIZE[0], height)
-    # Fixed margins align the axes of all panels, and need half the time of a layout engine.
+    legend, lower = 0.1 + 0.165 * rows, 0.145 * HEIGHT  # inches above and below the axes
+    height = max(HEIGHT, legend + lower + LEAST_HEIGHT * HEIGHT)
+    canvas.resize(height)
     top = 1 - 0.015 - legend / height
-    figure.subplots_adjust(left=0.145, right=0.985, bottom=lower / height, top=top)
+    canvas.figure.subplots_adjust(left=0.145, right=0.985, bottom=lower / height, top=top)
     # Fixed label positions avoid measuring the tick labels, which takes longer than drawing them.
     axes.yaxis.set_label_coords(-0.125, 0.5)
     axes.xaxis.set_label_coords(0.5, -0.315 / (top * height - lower))
-    figure.legend(
+    canvas.figure.legend(
         handles=handles,
         loc="upper left",
         ncols=LEGEND_COLUMNS,
@@ -148,16 +135,16 @@ def _legend(axes: Axes, handles: Sequence[Artist]) -> None:
 
 def _handles(
     styles: Mapping[str, tuple[str, object]], rule: tuple[str, float] | None, band: tuple[float, float] | None
-) -> list[Line2D]:
-    names = map(escape_control, short_names(list(styles), LEGEND_LETTERS))
+) -> list[Artist]:
+    names = short_names(list(styles), LEGEND_LETTERS)
     handles = [
-        Line2D([], [], color=colour, linestyle=dash, linewidth=1.8, label=name)
+        key(name, color=colour, linestyle=dash, linewidth=1.8)
         for name, (colour, dash) in zip(names, styles.values(), strict=True)
     ]
     if rule:
-        handles.append(Line2D([], [], **LIMIT_LOOK, label=f"{escape_control(rule[0])} limit, {compact(rule[1])}"))
+        handles.append(key(f"{rule[0]} limit, {compact(rule[1])}", **LIMIT_LOOK))
     if band:
-        handles.append(Line2D([], [], color=CONTROL, alpha=0.35, linewidth=6, label="frozen control, final"))
+        handles.append(key("frozen control, final", color=CONTROL, alpha=0.35, linewidth=6))
     return handles
 
 
@@ -168,8 +155,7 @@ def _ticks(panel: Panel, low: float, high: float) -> list[tuple[float, str]]:
     decades, it also has their multiples by 2 and 5.
     """
     if not panel.log:
-        percent = panel.kind == "pct"
-        return [(tick, f"{100 * tick:.4g}%" if percent else f"{tick:.4g}") for tick in ticks(low, high, 6)]
+        return [(tick, tick_text(tick, panel.kind == "pct")) for tick in ticks(low, high, 6)]
     step = max(1, math.ceil((high - low) / 6))
     factors = (1, 2, 5) if high - low <= 2 else (1,)
     powers = (power for power in range(math.floor(low), math.ceil(high) + 1) if power % step == 0)

@@ -95,7 +95,6 @@ def _reasons(reasons: dict[str, str]) -> str:
 
 
 TEXT, WHOLE, NUMBER, YES_NO = "text", "integer", "number", "boolean"
-FIRST = "the epoch at which the rule first fires; empty if the rule never fires or is not evaluated by epoch"
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from fa_registry.errors import InvalidFields, UnknownName
 from fa_registry.protocol.rules import Edition, load_edition
 from fa_registry.records import AuditReport
 from fa_registry.reporting.figures.analyses import DRAWINGS, analysis_png
-from fa_registry.reporting.figures.figure_panels import data_uri
 from fa_registry.reporting.view_models import Number, Row, Truncated
 
 ROOM, LEAST = 190_000, 40_000  # bytes of the page for analyses; least space for one more
@@ -145,7 +144,7 @@ def _page(analysis: Analysis, report: AuditReport) -> PageAnalysis:
         setting,
         tuple((column.name.replace("_", " "), _text(column), column.kind != "text") for column in columns),
         Truncated(tuple(rows), len(table.rows)),
-        data_uri(image),
+        image.uri,
         f"{table.title}: {analysis.question} The table that follows contains the numbers of this figure.",
         tuple(remark for remark in analysis.remarks if remark not in report.remarks),
         image,

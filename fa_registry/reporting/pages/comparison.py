@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +28,8 @@ from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group, groups
 from fa_registry.protocol.replay_summary import proof, series_label
 from fa_registry.records import AuditReport, EditionReference, Exclusion, Reading, RunAudit, RunSpec, Verdict
-from fa_registry.reporting.figures.analyses import DRAWINGS, png
+from fa_registry.reporting.figures import by_site
+from fa_registry.reporting.figures.analyses import png
 from fa_registry.reporting.figures.page import setting_figures
 from fa_registry.reporting.labels import command, group_label, means_in_text
 from fa_registry.reporting.pages.form_tables import entry, first_fires
@@ -411,8 +411,7 @@ def _flat(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, st
 
 
 PANELS = {"g": "g_norm_mean_ce", "gamma": "gamma"}  # of the figure by site
-DRAWN = DRAWINGS["per-layer"]
-SITE_COLUMNS = ("panel", "method", "setting", "site", "value", "low", "high", "counts", "reason")
+SITE_COLUMNS = ("panel", "method", "setting", "site", "value", "low", "high", "reason")
 
 
 def compared_sites(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]) -> tuple[ComparedSites, ...]:
@@ -474,9 +473,9 @@ def layer_numbers(groups: Sequence[Group]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(SITE_COLUMNS)).astype(dict.fromkeys(("site", "value", "low", "high"), float))
 
 
-def _ends(name: str, site: int, group: Group) -> tuple[float | None, float | None, float | None, str, str]:
+def _ends(name: str, site: int, group: Group) -> tuple[float | None, float | None, float | None, str]:
     estimate = _estimate(quantity_of(name), site, group)
-    return (estimate.mean.reading.value, estimate.low.value, estimate.high.value, "yes", estimate.mean.reading.reason)
+    return (estimate.mean.reading.value, estimate.low.value, estimate.high.value, estimate.mean.reading.reason)
 
 
 def layer_figure(groups: Sequence[Group], sites: Sequence[ComparedSites]) -> tuple[tuple[str, str], ...]:
@@ -493,8 +492,7 @@ def layer_figure(groups: Sequence[Group], sites: Sequence[ComparedSites]) -> tup
         for column, group in enumerate(groups):
             ends = (quantity.rows[index][1][column].mean for index in (0, -1))
             text.append(f"{quantity.symbol} of {group_label(group)} from {' to '.join(map(filters.number, ends))}")
-    uri = base64.b64encode(png(DRAWN, frame)).decode("ascii")
-    return ((f"data:image/png;base64,{uri}", f"By site, first to last: {'; '.join(text)}."),)
+    return ((png(by_site.draw, frame).uri, f"By site, first to last: {'; '.join(text)}."),)
 
 
 # Paired differences of two columns over their shared seeds, each with an interval or the reason for its absence.

@@ -1,13 +1,16 @@
-"""The numbers that are shown next to a figure with one row per network, ladder control or site."""
+"""The numbers that are shown next to a figure with one row per network or ladder control."""
 
 from __future__ import annotations
 
 import dataclasses
 
+import pandas as pd
 import pytest
 
-from fa_registry.reporting.figures.analyses import analysis_numbers, analysis_png
-from tests.analyses.builders import SEEDS, analysed, frozen, run
+from fa_registry.reporting.figures import by_site
+from fa_registry.reporting.figures.analyses import analysis_numbers, png
+from fa_registry.reporting.pages.comparison import SITE_COLUMNS
+from tests.analyses.builders import analysed, frozen, run
 from tests.analyses.test_methods import ladder_run
 from tests.analyses.test_sites import records
 
@@ -43,26 +46,8 @@ def test_depths_have_a_panel_with_the_frozen_control():
     assert depth["frozen"].isna().tolist() == [True, False]
 
 
-def per_layer(records):
-    analysis = analysed("per-layer", records)
-    return analysis, analysis_numbers(analysis, ())
-
-
-def test_both_panels_hold_every_site_with_its_interval():
-    runs = [
-        run("fa", seed, sites={"gamma": (0.1, 0.2 + seed / 1e4, 1.0)}, g=10.0**-place)
-        for place, seed in enumerate(SEEDS)
-    ]
-    _, frame = per_layer(runs)
-    gamma = frame[frame["panel"] == "gamma"]
-    assert gamma["site"].tolist() == [0.0, 1.0, 2.0]
-    assert gamma["counts"].tolist() == ["yes", "yes", "exact by construction"]
-    assert frame[frame["panel"] == "g"]["value"].tolist() == pytest.approx([0.1] * 3)
-    assert gamma["low"].iloc[1] < gamma["value"].iloc[1] < gamma["high"].iloc[1]
-
-
-def test_the_text_says_what_is_left_out():
-    records = [dataclasses.replace(run("dfa", spec={"epochs": 3 + place}), setting=f"{place}") for place in range(9)]
-    analysis, frame = per_layer(records)
-    assert frame["setting"].nunique() == 9
-    assert analysis_png(analysis, ()) != analysis_png(per_layer(records[:6])[0], ())
+def test_the_figure_by_site_shows_that_settings_are_left_out():
+    rows = [("gamma", "dfa", str(setting), site, 0.1, 0.0, 0.2, "") for setting in range(9) for site in (0.0, 1.0)]
+    frame = pd.DataFrame(rows, columns=list(SITE_COLUMNS))
+    shown = frame[frame["setting"].astype(int) < by_site.MOST_SETTINGS]
+    assert png(by_site.draw, frame) != png(by_site.draw, shown)

@@ -1,33 +1,43 @@
 """Figures of the analyses as PNG bytes, drawn from data frames.
 
-Each module of this package has two functions. `numbers(analysis, runs)` returns the data frame, and `draw(figure, frame)` draws it.
+Each module of this package has two functions. `numbers(analysis, runs)` returns the data frame, and `draw(canvas, frame)` draws it.
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType, ModuleType
 
 import pandas as pd
 
 from fa_registry.analyses.base import Analysis, AnalysisTable
 from fa_registry.records import RunAudit
-from fa_registry.reporting.figures.analyses._canvas import Draw, png
-from fa_registry.reporting.figures.style import DPI
+from fa_registry.reporting.figures.canvas import WIDE, Canvas, RenderedFigure
+from fa_registry.reporting.figures.style import BAND, DECISIONS, DPI, FRAME, LIMIT, PALETTE, PANE, styled
 
-__all__ = ["DRAWINGS", "analysis_numbers", "analysis_png", "png", "table_numbers"]
-
-# analysis → the module of its figure: every file here whose name begins with a letter.
+Draw = Callable[[Canvas, pd.DataFrame], None]
+# analysis → the module of its figure: every file here.
 MODULES: Mapping[str, ModuleType] = MappingProxyType(
     {
         module.name.replace("_", "-"): importlib.import_module(f"{__name__}.{module.name}")
         for module in pkgutil.iter_modules(__path__)
-        if not module.name.startswith("_")
     }
 )
 DRAWINGS: Mapping[str, Draw] = MappingProxyType({name: module.draw for name, module in MODULES.items()})
+
+
+def png(draw: Draw, numbers: pd.DataFrame, dpi: int = DPI) -> RenderedFigure:
+    """Draw a data frame; the user's matplotlib settings have no effect."""
+    with styled():
+        canvas = Canvas(WIDE, 1.2, dpi)
+        if len(numbers):
+            draw(canvas, numbers)
+        else:
+            text = "no number to draw: see the remarks of the analysis"
+            canvas.figure.text(0.5, 0.5, text, ha="center", va="center")
+        return canvas.png((BAND, PANE, *DECISIONS), (FRAME, LIMIT, *PALETTE))
 
 
 def analysis_numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
@@ -40,7 +50,7 @@ def analysis_numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFra
     return MODULES[analysis.name].numbers(analysis, runs)
 
 
-def analysis_png(analysis: Analysis, runs: Sequence[RunAudit], dpi: int = DPI) -> bytes | None:
+def analysis_png(analysis: Analysis, runs: Sequence[RunAudit], dpi: int = DPI) -> RenderedFigure | None:
     """Return the figure of an analysis as PNG, or None for a third-party analysis.
 
     The same numbers give the same bytes.

@@ -11,21 +11,21 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 from matplotlib.collections import PolyCollection
-from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.path import Path
 from matplotlib.textpath import TextPath
 
 from fa_registry.analyses.base import Analysis
 from fa_registry.records import RunAudit
-from fa_registry.reporting.figures.analyses import _canvas
-from fa_registry.reporting.figures.style import PALETTE
+from fa_registry.reporting.figures.canvas import Canvas, row_axis, row_width
+from fa_registry.reporting.figures.frames import entry, in_rows, variant
+from fa_registry.reporting.figures.style import DECISIONS, PALETTE
 
 LOOKS = {  # decision: fill, sign, ink; the sign repeats the decision without colour
     "rejects": (PALETTE[1], "✕", "white"),
-    "warns": (_canvas.DECISIONS[0], "!", "black"),
-    "cannot judge": (_canvas.DECISIONS[1], "?", "black"),
-    "accepts": (_canvas.DECISIONS[2], "✓", "black"),
+    "warns": (DECISIONS[0], "!", "black"),
+    "cannot judge": (DECISIONS[1], "?", "black"),
+    "accepts": (DECISIONS[2], "✓", "black"),
 }
 FIELD = np.array([(-0.46, -0.42), (0.46, -0.42), (0.46, 0.42), (-0.46, 0.42)])  # around a cell's middle
 ROW, HEAD, RIGHT = 0.26, 1.4, 0.9  # inches
@@ -34,32 +34,31 @@ ROW, HEAD, RIGHT = 0.26, 1.4, 0.9  # inches
 def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
     """Return one row per method and set of instruments, with the decision of the set."""
     sets = [column.name for column in analysis.columns if column.name not in ("method", "setting", "runs")]
-    frame = _canvas.variant(_canvas.entry(row, name) for row in analysis.rows for name in sets)
+    frame = variant(entry(row, name) for row in analysis.rows for name in sets)
     return frame.rename(columns={"panel": "instruments", "words": "decision"})
 
 
-def draw(figure: Figure, frame: pd.DataFrame) -> None:
+def draw(canvas: Canvas, frame: pd.DataFrame) -> None:
     """Draw the decisions: methods as rows, sets of instruments as columns."""
-    frame, rows, left_out = _canvas.in_rows(frame)
+    frame, rows, left_out = in_rows(frame)
     sets = list(dict.fromkeys(frame["instruments"]))
     handles = [Patch(color=fill, label=f"{sign}  {decision}") for decision, (fill, sign, _) in LOOKS.items()]
-    foot = _canvas.legend_height(handles)
-    figure.set_size_inches(_canvas.WIDTH, HEAD + ROW * len(rows) + foot)
-    axes = figure.add_subplot()
+    foot = canvas.legend(handles, corner="lower left")
+    canvas.resize(HEAD + ROW * len(rows) + foot)
+    axes = canvas.figure.add_subplot()
     for decision, cells in frame.groupby("decision", sort=False):
         centres = np.column_stack([cells["instruments"].map(sets.index), cells["row"].map(rows.index)])
         fill, sign, ink = LOOKS[decision]
         axes.add_collection(PolyCollection(centres[:, None] + FIELD, facecolors=fill, linewidths=0))
         axes.plot(*centres.T, linestyle="", marker=_sign(sign), color=ink, markersize=6, markeredgewidth=0)
-    _canvas.row_axis(axes, rows, left_out)
+    row_axis(axes, rows, left_out)
     axes.set_xlim(-0.5, len(sets) - 0.5)
     axes.xaxis.tick_top()
     axes.set_xticks(range(len(sets)), sets, rotation=40, ha="left", rotation_mode="anchor", fontsize=8)
     axes.tick_params(axis="x", length=0)
     axes.grid(visible=False)
     axes.spines[:].set_visible(False)
-    _canvas.legend(figure, handles, corner="lower left")
-    _canvas.place(figure, _canvas.row_width(rows), RIGHT, foot, HEAD)
+    canvas.place(row_width(rows), RIGHT, foot, HEAD)
 
 
 def _sign(letter: str) -> Path:

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import MaxNLocator
 
 from fa_registry.analyses.aggregation import NAMES
 from fa_registry.analyses.base import Analysis
 from fa_registry.records import RunAudit
-from fa_registry.reporting.figures.analyses import _canvas
+from fa_registry.reporting.figures.canvas import Canvas, dot, remark, row_axis, row_width, value_axis, whole_axis
+from fa_registry.reporting.figures.frames import entry, in_rows, variant
 from fa_registry.reporting.figures.style import INK, PALETTE, TICK
 from fa_registry.reporting.text.filters import MINUS
 
@@ -30,32 +29,31 @@ def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
     """
     cells = [(row, name) for row in analysis.rows for name in NAMES]
     cells += [(row, "gamma") for row in analysis.table("sites").rows]
-    return _canvas.variant(_canvas.entry(row, name, "site", "counts") for row, name in cells)
+    return variant(entry(row, name, "site", "counts") for row, name in cells)
 
 
-def draw(figure: Figure, frame: pd.DataFrame) -> None:
+def draw(canvas: Canvas, frame: pd.DataFrame) -> None:
     """Draw the aggregates of Γ (left panel) and Γ of each site (right panel)."""
     handles = [
-        _canvas.dot("{} over sites of the {} over samples".format(*name.split("_")), INK, marker)
+        dot("{} over sites of the {} over samples".format(*name.split("_")), INK, marker)
         for name, marker in MARKERS.items()
     ]
-    handles += [_canvas.dot("filled: sites 1..L", INK), _canvas.dot("hollow: with site 0", INK, fill="white")]
-    top = _canvas.legend_height(handles) + 0.1
-    frame, rows, left_out = _canvas.in_rows(frame)
-    figure.set_size_inches(_canvas.WIDTH, BOTTOM + max(LEAST, ROW * len(rows)) + top)
-    left, right = figure.subplots(1, 2, gridspec_kw={"width_ratios": [3, 2]})
+    handles += [dot("filled: sites 1..L", INK), dot("hollow: with site 0", INK, fill="white")]
+    top = canvas.legend(handles) + 0.1
+    frame, rows, left_out = in_rows(frame)
+    canvas.resize(BOTTOM + max(LEAST, ROW * len(rows)) + top)
+    left, right = canvas.figure.subplots(1, 2, gridspec_kw={"width_ratios": [3, 2]})
     _aggregates(left, frame[frame["panel"] != "gamma"], rows)
     _sites(right, frame[frame["panel"] == "gamma"], rows)
-    _canvas.row_axis(left, rows, left_out)
-    _canvas.row_axis(right, rows)
+    row_axis(left, rows, left_out)
+    row_axis(right, rows)
     right.set_yticks([])
-    _canvas.legend(figure, handles)
-    _canvas.place(figure, _canvas.row_width(rows), 0.15, BOTTOM, top, wspace=0.06)
+    canvas.place(row_width(rows), 0.15, BOTTOM, top, wspace=0.06)
 
 
 def _aggregates(axes: Axes, frame: pd.DataFrame, rows: Sequence[str]) -> None:
     with_value = frame.dropna(subset="value")
-    _canvas.value_axis(axes, [*with_value["value"], 0.0])
+    value_axis(axes, [*with_value["value"], 0.0])
     axes.axvline(0, color=TICK, linewidth=0.8)
     for row, name, value in zip(with_value["row"], with_value["panel"], with_value["value"], strict=True):
         scope, aggregate = name.split("_", 1)
@@ -63,7 +61,7 @@ def _aggregates(axes: Axes, frame: pd.DataFrame, rows: Sequence[str]) -> None:
         style = {"color": INK, "markerfacecolor": INK if scope == "deep" else "white"}
         axes.plot(value, rows.index(row) + shift, MARKERS[aggregate], markersize=5, **style)
     for row in [row for row in rows if row not in set(with_value["row"])]:
-        _canvas.remark(axes, 0.5, rows.index(row), "N/A", transform=axes.get_yaxis_transform())
+        remark(axes, 0.5, rows.index(row), "N/A", transform=axes.get_yaxis_transform())
     axes.set_xlabel("Γ, mean over seeds")
 
 
@@ -82,6 +80,5 @@ def _sites(axes: Axes, frame: pd.DataFrame, rows: Sequence[str]) -> None:
             ink = "white" if strength > 0.65 else INK if has_value else TICK
             axes.text(site, level, text, ha="center", va="center", fontsize=6.5, color=ink)
     axes.set_xlim(-0.5, count - 0.5)
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
     axes.grid(visible=False)
-    axes.set_xlabel("Γ at site l")
+    whole_axis(axes, "Γ at site l")

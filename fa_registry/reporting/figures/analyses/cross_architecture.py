@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pandas as pd
-from matplotlib.figure import Figure
 
 from fa_registry.analyses.base import Analysis
 from fa_registry.records import RunAudit
-from fa_registry.reporting.figures.analyses import _canvas
+from fa_registry.reporting.figures.canvas import Canvas, dot, remark, row_axis, row_width, value_axis
+from fa_registry.reporting.figures.frames import entry, in_rows, variant
 from fa_registry.reporting.figures.style import TICK, in_order
 
 ROW, BOTTOM, LEAST = 0.24, 0.5, 0.6  # inches
@@ -21,10 +21,10 @@ def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
 
     The margin and its 95 % interval over seeds are in percentage points.
     """
-    return _canvas.variant(_canvas.entry(row, "margin", "architecture", "verdict") for row in analysis.rows)
+    return variant(entry(row, "margin", "architecture", "verdict") for row in analysis.rows)
 
 
-def draw(figure: Figure, frame: pd.DataFrame) -> None:
+def draw(canvas: Canvas, frame: pd.DataFrame) -> None:
     """Draw the margin over the frozen control with its interval, in percentage points.
 
     The figure has one row per method and network.
@@ -34,12 +34,11 @@ def draw(figure: Figure, frame: pd.DataFrame) -> None:
         name: (colour, MARKERS[index % len(MARKERS)])
         for index, (name, (colour, _)) in enumerate(in_order(networks).items())
     }
-    handles = [_canvas.dot(name, *style) for name, style in styles.items()]
-    top = _canvas.legend_height(handles) + 0.1
-    frame, rows, left_out = _canvas.in_rows(frame)
-    figure.set_size_inches(_canvas.WIDTH, BOTTOM + max(LEAST, ROW * len(rows)) + top)
-    axes = figure.subplots()
-    _canvas.value_axis(axes, [*frame["value"].dropna(), 0.0])
+    top = canvas.legend([dot(name, *style) for name, style in styles.items()]) + 0.1
+    frame, rows, left_out = in_rows(frame)
+    canvas.resize(BOTTOM + max(LEAST, ROW * len(rows)) + top)
+    axes = canvas.figure.subplots()
+    value_axis(axes, [*frame["value"].dropna(), 0.0])
     axes.axvline(0, color=TICK, linewidth=1.0)
     for network, runs in frame.groupby("architecture", sort=False):
         colour, marker = styles[network]
@@ -47,8 +46,7 @@ def draw(figure: Figure, frame: pd.DataFrame) -> None:
         axes.plot(runs[["low", "high"]].T, [levels, levels], color=colour, linewidth=1.3, alpha=0.7)
         axes.plot(runs["value"], levels, marker, color=colour, markersize=5, zorder=3)
     for row in frame.loc[frame["value"].isna(), "row"]:
-        _canvas.remark(axes, 0.01, rows.index(row), "N/A", ha="left", transform=axes.get_yaxis_transform())
+        remark(axes, 0.01, rows.index(row), "N/A", ha="left", transform=axes.get_yaxis_transform())
     axes.set_xlabel("accuracy above the frozen control, percentage points")
-    _canvas.row_axis(axes, rows, left_out)
-    _canvas.legend(figure, handles)
-    _canvas.place(figure, _canvas.row_width(rows), 0.2, BOTTOM, top)
+    row_axis(axes, rows, left_out)
+    canvas.place(row_width(rows), 0.2, BOTTOM, top)

@@ -7,15 +7,24 @@ from collections.abc import Callable, Sequence
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import PercentFormatter
 
 from fa_registry.analyses.base import Analysis
 from fa_registry.metrics import ACCURACY
 from fa_registry.records import RunAudit
-from fa_registry.reporting.figures.analyses import _canvas
-from fa_registry.reporting.figures.style import in_order, panel
+from fa_registry.reporting.figures.canvas import (
+    Canvas,
+    chance_keys,
+    chance_line,
+    dotted_lines,
+    intervals,
+    key,
+    shortened,
+    value_axis,
+    whole_axis,
+)
+from fa_registry.reporting.figures.frames import entry, in_rows, plain, variant, with_chance
+from fa_registry.reporting.figures.style import in_order
 from fa_registry.reporting.text.filters import compact
 
 PANELS = {ACCURACY.name: "accuracy, whole test set", "h_L": "final ‖h_L‖", "gamma": "Γ, mean over sites 1..L"}
@@ -29,51 +38,49 @@ def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
     each run and epoch.
     """
     records = {run.record.run_id: run.record for run in runs}
-    entries = [_canvas.entry(row, name, "penalty", "seed", "epoch") for row in analysis.rows for name in PANELS]
+    entries = [entry(row, name, "penalty", "seed", "epoch") for row in analysis.rows for name in PANELS]
     for row in analysis.rows:
-        key = {name: _canvas.plain(row[name]) for name in ("method", "setting", "penalty")}
+        key = {name: plain(row[name]) for name in ("method", "setting", "penalty")}
         for record in (records[run_id] for run_id in row["method"].run_ids if run_id in records):
             for epoch, reading in enumerate(record.trajectory.get("h_L", ())):
                 values = {"seed": record.spec.seed, "epoch": epoch, "value": reading.value, "reason": reading.reason}
                 entries.append({"panel": "epochs", **key, **values})
-    return _canvas.with_chance(_canvas.variant(entries), runs)
+    return with_chance(variant(entries), runs)
 
 
-def draw(figure: Figure, frame: pd.DataFrame) -> None:
+def draw(canvas: Canvas, frame: pd.DataFrame) -> None:
     """Draw each metric by λ, and ‖h_L‖ by epoch with one line per run.
 
     The colour of a run shows its λ.
     """
-    frame, sweeps, _ = _canvas.in_rows(frame)
+    frame, sweeps, _ = in_rows(frame)
     styles = in_order(sweeps)
-    handles = _canvas.lines_with_dots(styles) + _canvas.chance_entry(frame)
-    epochs = frame[frame["panel"] == "epochs"]
-    top = _canvas.legend_height(handles) + HEAD
+    epochs, chance = frame[frame["panel"] == "epochs"], frame["chance"].iloc[0]
+    top = canvas.legend(dotted_lines(styles) + chance_keys(chance)) + HEAD
     lower = math.ceil(epochs["row"].nunique() / ACROSS)  # rows of panels by epoch
-    figure.set_size_inches(_canvas.WIDTH, top + (PANEL + BOTTOM) + lower * (PANEL + BOTTOM + HEAD))
+    canvas.resize(top + (PANEL + BOTTOM) + lower * (PANEL + BOTTOM + HEAD))
     for index, (name, title) in enumerate(PANELS.items()):
-        axes = _axes(figure, index, top)
+        axes = _axes(canvas, index, top)
         _trade(axes, frame[frame["panel"] == name], styles)
         axes.set_title(title)
         if name == ACCURACY.name:
-            _canvas.chance_line(axes, frame["chance"].iloc[0])
+            chance_line(axes, chance)
             axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
-    _canvas.legend(figure, handles)
     strengths = in_order(f"λ = {strength:g}" for strength in sorted(epochs["penalty"].unique()))
     for index, (sweep, rows) in enumerate(epochs.groupby("row", sort=False)):
-        axes = _axes(figure, ACROSS + index, top)
+        axes = _axes(canvas, ACROSS + index, top)
         _epochs(axes, rows, strengths)
-        axes.set_title(f"‖h_L‖, {_canvas.shortened(sweep, 32)}", fontsize=8)
+        axes.set_title(f"‖h_L‖, {shortened(sweep, 32)}", fontsize=8)
         if index == 0:
-            lines = [Line2D([], [], color=colour, label=label) for label, (colour, _) in strengths.items()]
+            lines = [key(label, color=colour) for label, (colour, _) in strengths.items()]
             axes.legend(handles=lines, fontsize=7, loc="best", handlelength=1.2)
 
 
-def _axes(figure: Figure, index: int, top: float) -> Axes:
+def _axes(canvas: Canvas, index: int, top: float) -> Axes:
     row, column = divmod(index, ACROSS)
-    wide = (_canvas.WIDTH - 0.1) / ACROSS
+    wide = (canvas.width - 0.1) / ACROSS
     above = top + row * (PANEL + BOTTOM + HEAD)
-    return panel(figure, column * wide + LEFT, above, wide - LEFT, PANEL)
+    return canvas.axes(column * wide + LEFT, above, wide - LEFT, PANEL)
 
 
 def _trade(axes: Axes, frame: pd.DataFrame, styles: dict[str, tuple[str, object]]) -> None:
@@ -84,7 +91,7 @@ def _trade(axes: Axes, frame: pd.DataFrame, styles: dict[str, tuple[str, object]
     position_of = _places(axes, frame["penalty"])
     finite = frame.dropna(subset="value")
     chance = frame.loc[frame["panel"] == ACCURACY.name, "chance"].dropna()
-    _canvas.value_axis(axes, [*finite["value"], *_tame(finite), *chance], "y")
+    value_axis(axes, [*finite["value"], *_tame(finite), *chance], "y")
     for sweep, rows in finite.groupby("row", sort=False):
         colour, dash = styles[sweep]
         rows = rows.sort_values("penalty")
@@ -93,7 +100,7 @@ def _trade(axes: Axes, frame: pd.DataFrame, styles: dict[str, tuple[str, object]
         axes.plot(positions[solid], rows["value"][solid], color=colour, linestyle=dash, linewidth=1.3)
         if solid.any() and not solid.all():
             axes.plot(positions[:2], rows["value"][:2], color=colour, linestyle=":", linewidth=1.0)
-        _canvas.intervals(axes, positions, rows["low"], rows["high"], color=colour, linewidth=1.0, alpha=0.7)
+        intervals(axes, positions, rows["low"], rows["high"], color=colour, linewidth=1.0, alpha=0.7)
         axes.plot(positions, rows["value"], "o", color=colour, markersize=4, zorder=3)
     axes.set_xlabel("λ")
 
@@ -125,12 +132,11 @@ def _places(axes: Axes, strengths: pd.Series) -> Callable[[float], float]:
 
 def _epochs(axes: Axes, frame: pd.DataFrame, strengths: dict[str, tuple[str, object]]) -> None:
     """Draw a thin line per run; a cross marks the epoch before a non-finite norm."""
-    _canvas.value_axis(axes, frame.loc[frame["value"] > 0, "value"], "y")
+    value_axis(axes, frame.loc[frame["value"] > 0, "value"], "y")
     for (strength, _), rows in frame.groupby(["penalty", "seed"], sort=False):
         colour, _ = strengths[f"λ = {strength:g}"]
         finite = rows[rows["value"] > 0]
         axes.plot(finite["epoch"], finite["value"], color=colour, linewidth=1.1, alpha=0.9)
         if len(finite) > 0 and not rows["value"].iloc[-1] > 0:
             axes.plot(finite["epoch"].iloc[-1], finite["value"].iloc[-1], "X", color=colour, markersize=6)
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
-    axes.set_xlabel("epoch")
+    whole_axis(axes, "epoch", 5)

@@ -9,13 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from fa_registry.analyses.base import Analysis
 from fa_registry.records import RunAudit
-from fa_registry.reporting.figures.analyses import _canvas
-from fa_registry.reporting.figures.style import LIMIT, LIMIT_DASH, PALETTE, TICK
+from fa_registry.reporting.figures.canvas import Canvas, dot, limit_key, shortened, value_axis
+from fa_registry.reporting.figures.style import BAND, LIMIT_LOOK, PALETTE, TICK
 from fa_registry.reporting.text.filters import compact
 from fa_registry.text_safety import escape_control
 
@@ -43,18 +42,17 @@ def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=COLUMNS).astype({"value": float})
 
 
-def draw(figure: Figure, frame: pd.DataFrame) -> None:
+def draw(canvas: Canvas, frame: pd.DataFrame) -> None:
     """Draw one strip per rule with its threshold and the observed values of each method."""
     styles = _looks(dict.fromkeys(frame.loc[frame["kind"] == "value", "method"]))
-    handles = [_canvas.limit_line("threshold"), Patch(color=_canvas.BAND, label="thresholds that change no verdict")]
-    handles += [_canvas.dot(method, *style) for method, style in styles.items()]
-    top, count = _canvas.legend_height(handles), frame["rule"].nunique()
-    figure.set_size_inches(_canvas.WIDTH, BOTTOM + STRIP * count + top)
-    strips = figure.subplots(count, 1, squeeze=False)[:, 0]
+    handles = [limit_key("threshold"), Patch(color=BAND, label="thresholds that change no verdict")]
+    handles += [dot(method, *style) for method, style in styles.items()]
+    top, count = canvas.legend(handles), frame["rule"].nunique()
+    canvas.resize(BOTTOM + STRIP * count + top)
+    strips = canvas.figure.subplots(count, 1, squeeze=False)[:, 0]
     for axes, (_, rows) in zip(strips, frame.groupby("rule", sort=False), strict=True):
         _strip(axes, rows, styles)
-    _canvas.legend(figure, handles)
-    _canvas.place(figure, 0.25, 0.15, BOTTOM, top + 0.2, hspace=1.5)
+    canvas.place(0.25, 0.15, BOTTOM, top + 0.2, hspace=1.5)
 
 
 def _looks(methods: Iterable[str]) -> dict[str, tuple[str, str]]:
@@ -67,12 +65,12 @@ def _looks(methods: Iterable[str]) -> dict[str, tuple[str, str]]:
 
 def _strip(axes: Axes, frame: pd.DataFrame, styles: Mapping[str, tuple[str, str]]) -> None:
     finite = frame.dropna(subset="value")
-    _canvas.value_axis(axes, finite["value"])
+    value_axis(axes, finite["value"])
     ends = axes.get_xlim()
     limits = finite[finite["kind"] != "value"].set_index("kind")["value"]
-    axes.axvspan(limits.get("low", ends[0]), limits.get("high", ends[1]), color=_canvas.BAND, linewidth=0, zorder=0)
+    axes.axvspan(limits.get("low", ends[0]), limits.get("high", ends[1]), color=BAND, linewidth=0, zorder=0)
     if "threshold" in limits:
-        axes.axvline(limits["threshold"], color=LIMIT, linewidth=1.2, linestyle=LIMIT_DASH, zorder=3)
+        axes.axvline(limits["threshold"], **{**LIMIT_LOOK, "linewidth": 1.2}, zorder=3)
     for index, (method, (colour, marker)) in enumerate(styles.items()):
         rows = finite[(finite["kind"] == "value") & (finite["method"] == method)]
         level = [(index + 0.5) / len(styles)] * len(rows)
@@ -89,4 +87,4 @@ def _strip(axes: Axes, frame: pd.DataFrame, styles: Mapping[str, tuple[str, str]
     )
     axes.set_title(escape_control(f"{name}, between {low} and {high}"))
     style = {"ha": "right", "va": "bottom", "fontsize": 7, "color": TICK, "transform": axes.transAxes}
-    axes.text(1.0, 1.04, escape_control(_canvas.shortened(unit, 52)), **style)
+    axes.text(1.0, 1.04, escape_control(shortened(unit, 52)), **style)

@@ -2,62 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
-from fa_registry.analyses.base import Analysis
-from fa_registry.records import RunAudit
-from fa_registry.reporting.figures.analyses import _canvas
-from fa_registry.reporting.figures.style import TICK, in_order, panel
+from fa_registry.reporting.figures.canvas import (
+    Canvas,
+    dotted_lines,
+    intervals,
+    remark,
+    shortened,
+    value_axis,
+    whole_axis,
+)
+from fa_registry.reporting.figures.style import TICK, in_order
+from fa_registry.text_safety import escape_control
 
 PANELS = {"g": "‖g_l‖ of the mean cross entropy", "gamma": "Γ_l, where the credit acts"}
 MOST_SETTINGS, MOST_METHODS = 6, 14  # in a figure; the table contains all
 LEFT, PANEL, BOTTOM, HEAD = 0.7, 2.0, 0.45, 0.45  # inches
 
 
-def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
-    """Return mean and interval over seeds for each method, site and panel.
-
-    Column `counts` is `yes` if the value is informative, and another text if Γ is exact by construction.
-    """
-    frame = _canvas.variant(_canvas.entry(row, name, "site", "counts") for row in analysis.rows for name in PANELS)
-    return frame.assign(counts=frame["counts"].where(frame["panel"] == "gamma", "yes")) if len(frame) else frame
-
-
-def draw(figure: Figure, frame: pd.DataFrame) -> None:
+def draw(canvas: Canvas, frame: pd.DataFrame) -> None:
     """Draw ‖g_l‖ (logarithmic axis) and Γ_l by site, as means over seeds."""
     methods, settings = (list(dict.fromkeys(frame[name])) for name in ("method", "setting"))
     styles = in_order(methods[:MOST_METHODS])
-    handles = _canvas.lines_with_dots(styles)
-    top = _canvas.legend_height(handles)
-    figure.set_size_inches(_canvas.WIDTH, top + len(settings[:MOST_SETTINGS]) * (PANEL + BOTTOM + HEAD))
-    wide = _canvas.WIDTH / len(PANELS)
+    top = canvas.legend(dotted_lines(styles))
+    canvas.resize(top + len(settings[:MOST_SETTINGS]) * (PANEL + BOTTOM + HEAD))
+    wide = canvas.width / len(PANELS)
     for index, setting in enumerate(settings[:MOST_SETTINGS]):
         for column, (name, title) in enumerate(PANELS.items()):
             above = top + HEAD + index * (PANEL + BOTTOM + HEAD)
-            axes = panel(figure, column * wide + LEFT, above, wide - LEFT - 0.12, PANEL)
+            axes = canvas.axes(column * wide + LEFT, above, wide - LEFT - 0.12, PANEL)
             rows = frame[(frame["panel"] == name) & (frame["setting"] == setting) & frame["method"].isin(styles)]
             _panel(axes, rows, styles, log=name == "g")
             axes.set_title(title)
             if column == 0 and len(settings) > 1:
-                text = _canvas.escape_control(_canvas.shortened(setting, 90))
+                text = escape_control(shortened(setting, 90))
                 axes.text(0, 1.16, text, transform=axes.transAxes, fontsize=8.5, weight="bold")
-    _canvas.legend(figure, handles)
     if len(methods) > MOST_METHODS or len(settings) > MOST_SETTINGS:
         left_out = max(len(methods) - MOST_METHODS, 0), max(len(settings) - MOST_SETTINGS, 0)
         text = "({} more methods and {} more settings in the table)".format(*left_out)
-        figure.text(0.99, 0.003, text, ha="right", fontsize=7.5, color=TICK)
+        canvas.figure.text(0.99, 0.003, text, ha="right", fontsize=7.5, color=TICK)
 
 
 def _panel(axes: Axes, frame: pd.DataFrame, styles: dict[str, tuple[str, object]], log: bool) -> None:
     frame = frame.assign(value=frame["value"].where(frame["value"] > 0)) if log else frame
-    _canvas.value_axis(axes, frame["value"].dropna(), "y")
+    value_axis(axes, frame["value"].dropna(), "y")
     if frame["value"].isna().all():
-        _canvas.remark(axes, 0.5, 0.4, "no number at any site", transform=axes.transAxes)
+        remark(axes, 0.5, 0.4, "no number at any site", transform=axes.transAxes)
         axes.set_yticks([])
     if not log:
         axes.axhline(0, color=TICK, linewidth=0.8)
@@ -65,10 +57,8 @@ def _panel(axes: Axes, frame: pd.DataFrame, styles: dict[str, tuple[str, object]
         colour, dash = styles[method]
         sites = rows["site"] + 0.04 * (index - len(styles) / 2)  # so that intervals do not overlap
         axes.plot(sites, rows["value"], color=colour, linestyle=dash, linewidth=1.3)
-        for fill, mask in ((colour, rows["counts"] == "yes"), ("white", rows["counts"] != "yes")):
-            axes.plot(sites[mask], rows["value"][mask], "o", color=colour, mfc=fill, markersize=4, zorder=3)
+        axes.plot(sites, rows["value"], "o", color=colour, markersize=4, zorder=3)
         low, high = (rows[end].where(rows["value"].notna()) for end in ("low", "high"))
-        _canvas.intervals(axes, sites, low, high, color=colour, linewidth=0.9, alpha=0.6)
+        intervals(axes, sites, low, high, color=colour, linewidth=0.9, alpha=0.6)
     axes.set_xlim(-0.4, frame["site"].max() + 0.4 if len(frame) else 1)
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
-    axes.set_xlabel("site l")
+    whole_axis(axes, "site l")

@@ -1,0 +1,404 @@
+"""The canvas of all figures: axes, ticks, legends, and reproducible PNG and vector files.
+
+This module uses only the object interface of matplotlib. pyplot has global state, and a library must not change the user's
+rcParams. All sizes and positions are in inches from the top left corner. Fixed positions are faster than a layout engine of
+matplotlib, and the axes do not move when a label changes.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import LineCollection
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
+from PIL import Image
+
+from fa_registry.reporting.figures.style import CHANCE_LOOK, DPI, FRAME, GRID, INK, LIMIT_LOOK, TICK, styled
+from fa_registry.reporting.labels import short_names
+from fa_registry.reporting.text.filters import compact
+from fa_registry.text_safety import escape_control
+
+WIDTH, WIDE = 5.0, 7.2  # of a figure of a setting, so that its letters are readable on phones; of an analysis
+SMALL, LABEL = 7.0, 8.0  # points
+SHADES = 3  # of a colour between itself and white, for smooth edges
+LARGEST = 256  # number of colours of a palette
+LEVEL = 8  # of zlib: 9 takes more than twice as long for 2 % fewer bytes
+# Formats for paper → the metadata that matplotlib would add, removed for reproducible bytes.
+VECTORS: Mapping[str, Mapping[str, None]] = MappingProxyType(
+    {
+        "svg": MappingProxyType({"Date": None, "Creator": None}),
+        "pdf": MappingProxyType({"CreationDate": None, "Creator": None, "Producer": None}),
+    }
+)
+
+
+class RenderedFigure(bytes):
+    """A figure as PNG bytes that can also be saved as a vector file.
+
+    Neither the PNG nor the vector file contains a date or a random id, so the bytes are reproducible. The matplotlib figure is a
+    private attribute, because user templates receive this object and must not be able to write files.
+    """
+
+    def __new__(cls, png: bytes, figure: Figure) -> RenderedFigure:
+        instance = super().__new__(cls, png)
+        instance._figure = figure
+        return instance
+
+    @property
+    def uri(self) -> str:
+        """The PNG image as a data URI."""
+        return f"data:image/png;base64,{base64.b64encode(self).decode('ascii')}"
+
+    def vector(self, kind: str) -> bytes:
+        """Return the figure as a vector file.
+
+        Args:
+            kind: A key of VECTORS: `svg` or `pdf`.
+        """
+        stream = io.BytesIO()
+        with styled():
+            self._figure.savefig(stream, format=kind, metadata=VECTORS[kind])
+        return stream.getvalue()
+
+
+class Canvas:
+    """A figure of a given size. Create and draw it inside the context `styled`."""
+
+    def __init__(self, width: float, height: float, dpi: int = DPI):
+        self.figure = Figure(figsize=(width, height), dpi=dpi)
+        self._pixels = FigureCanvasAgg(self.figure)
+
+    @property
+    def width(self) -> float:
+        return self.figure.get_size_inches()[0]
+
+    @property
+    def height(self) -> float:
+        return self.figure.get_size_inches()[1]
+
+    def resize(self, height: float) -> None:
+        self.figure.set_size_inches(self.width, height)
+
+    def axes(self, left: float, top: float, width: float, height: float) -> Axes:
+        """Add axes at a fixed position."""
+        wide, high = self.figure.get_size_inches()
+        return self.figure.add_axes((left / wide, (high - top - height) / high, width / wide, height / high))
+
+    @cached_property
+    def sheet(self) -> Axes:
+        """Invisible axes over the whole canvas: x and y are inches from the top left corner.
+
+        Many small panels on one sheet are drawn faster than one Axes per panel.
+        """
+        axes = self.figure.add_axes((0, 0, 1, 1))
+        axes.set(xlim=(0, self.width), ylim=(self.height, 0))
+        axes.set_axis_off()
+        return axes
+
+    def text(self, x: float, y: float, description: str, **look: object) -> None:
+        """Write text on the sheet; control characters of untrusted text are escaped."""
+        defaults = {"fontsize": SMALL, "color": INK, "va": "center", "parse_math": False}
+        self.sheet.text(x, y, escape_control(description), **(defaults | look))
+
+    def lines(self, pieces: Iterable[Sequence[tuple[float, float]]], colour: str, **look: object) -> None:
+        """Draw lines on the sheet."""
+        self.sheet.add_collection(LineCollection([*pieces], colors=colour, **look), autolim=False)
+
+    def place(self, left: float, right: float, bottom: float, top: float, **options: float) -> None:
+        """Set the margins around the axes that matplotlib has arranged."""
+        wide, high = self.figure.get_size_inches()
+        self.figure.subplots_adjust(
+            left=left / wide, right=1 - right / wide, bottom=bottom / high, top=1 - top / high, **options
+        )
+
+    def legend(self, handles: Sequence[Artist], corner: str = "upper left") -> float:
+        """Draw the legend at the upper or lower edge of the figure, and return its height."""
+        widest = 0.55 + 0.07 * max(len(handle.get_label()) for handle in handles)
+        columns = max(1, min(4, int(self.width / widest)))
+        self.figure.legend(handles=handles, loc=corner, ncols=columns)
+        return 0.12 + 0.19 * math.ceil(len(handles) / columns)
+
+    def png(self, flat: Iterable[str], used: Iterable[str]) -> RenderedFigure:
+        """Return the figure as a PNG with a colour palette.
+
+        Args:
+            flat: Colours of areas, in addition to GRID.
+            used: Colours of lines and letters, in addition to INK and TICK.
+        """
+        self._pixels.draw()
+        pixels = np.asarray(self._pixels.buffer_rgba())
+        return RenderedFigure(compressed(pixels, [GRID, *flat], [INK, TICK, *used]), self.figure)
+
+
+def compressed(pixels: np.ndarray, flat: Iterable[str], line_colours: Iterable[str]) -> bytes:
+    """Return a PNG with a colour palette and without metadata.
+
+    The size of the file is about a quarter of the size of the same image in true colour.
+
+    Args:
+        pixels: Image of shape (height, width, 4) on a white background.
+        flat: Colours of areas, which have no soft edges.
+        line_colours: Colours of lines and letters, which have soft edges.
+    """
+    palette = Image.new("P", (1, 1))
+    palette.putpalette([part for shade in shades(flat, line_colours) for part in shade])
+    picture = Image.fromarray(pixels).convert("RGB").quantize(palette=palette, dither=Image.Dither.NONE)
+    buffer = io.BytesIO()
+    picture.save(buffer, "PNG", compress_level=LEVEL)
+    return buffer.getvalue()
+
+
+def shades(flat: Iterable[str], line_colours: Iterable[str]) -> list[tuple[int, ...]]:
+    """Return the palette of an image as RGB values.
+
+    The palette consists of white, the flat colours, and SHADES steps from white to each line colour.
+    """
+    blended_colours = [
+        tuple(round(255 * (1 - (1 - part) * step / SHADES)) for part in to_rgb(colour))
+        for colour in dict.fromkeys(line_colours)
+        for step in range(1, SHADES + 1)
+    ]
+    flat_colours = [tuple(round(255 * part) for part in to_rgb(colour)) for colour in flat]
+    return list(dict.fromkeys([(255, 255, 255), *flat_colours, *blended_colours]))[:LARGEST]
+
+
+# Axes: ranges, ticks and marks.
+
+DECADES = 1.5  # a positive range wider than this is drawn on a logarithmic axis
+MOST_LETTERS = 44  # of a label of a legend entry or row
+
+
+def shortened(text: str, max_length: int = MOST_LETTERS) -> str:
+    return text if len(text) <= max_length else text[: max_length - 1] + "…"
+
+
+def key(label: str, **look: object) -> Line2D:
+    """Return a legend entry; control characters of untrusted text are escaped."""
+    return Line2D([], [], label=shortened(escape_control(label)), **look)
+
+
+def dot(label: str, colour: object, marker: str = "o", fill: object = None) -> Line2D:
+    """Return a legend entry for a marker without a line."""
+    return key(label, linestyle="", color=colour, marker=marker, markersize=4.5, markerfacecolor=fill or colour)
+
+
+def dotted_lines(styles: Mapping[str, tuple[str, object]]) -> list[Line2D]:
+    """Return legend entries for lines with dots.
+
+    Args:
+        styles: Label → (colour, dash pattern).
+    """
+    return [
+        key(label, color=colour, linestyle=dash, marker="o", markersize=4) for label, (colour, dash) in styles.items()
+    ]
+
+
+def limit_key(label: str) -> Line2D:
+    """Return the legend entry of a threshold."""
+    return key(label, **{**LIMIT_LOOK, "linewidth": 1.2})
+
+
+def chance_line(axes: Axes, chance: float) -> None:
+    """Draw a line at the accuracy of guessing, if this accuracy is not NaN."""
+    if not math.isnan(chance):
+        axes.axhline(chance, **CHANCE_LOOK)
+
+
+def chance_keys(chance: float) -> list[Line2D]:
+    """Return the legend entry of guessing's line, or an empty list if its level is NaN."""
+    return [] if math.isnan(chance) else [key("chance", **CHANCE_LOOK)]
+
+
+def ticks(low: float, high: float, max_steps: int) -> list[float]:
+    """Return round numbers between `low` and `high`, in about `max_steps` steps or fewer."""
+    values = MaxNLocator(nbins=max_steps, steps=[1, 2, 5, 10]).tick_values(low, high)
+    return [value for value in values if low <= value <= high]
+
+
+def whole_ticks(last: int, max_steps: int = 4) -> list[int]:
+    """Return whole numbers from 0 to `last` in at most `max_steps` equal steps."""
+    values = MaxNLocator(nbins=max_steps, integer=True, min_n_ticks=1).tick_values(0, last)
+    return [round(value) for value in values if 0 <= value <= last]
+
+
+def tick_text(value: float, percent: bool) -> str:
+    return f"{100 * value:.4g}%" if percent else f"{value:.4g}"
+
+
+def padded(values: Iterable[float], min_width: float, share: float = 0.06) -> tuple[float, float]:
+    """Return the range of the values with a margin on both sides, at least `min_width` wide.
+
+    The range is centred at 0 if there is no finite value.
+
+    Args:
+        values: The values; those that are not finite are ignored.
+        min_width: The smallest width.
+        share: The margin as a share of the range.
+    """
+    finite = [value for value in values if math.isfinite(value)]
+    low, high = (min(finite), max(finite)) if finite else (0.0, 0.0)
+    margin = max(share * (high - low), (min_width - (high - low)) / 2)
+    return low - margin, high + margin
+
+
+def whole_axis(axes: Axes, label: str, max_steps: int = 8) -> None:
+    """Give the x axis whole numbers as ticks, and a label."""
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=max_steps, integer=True))
+    axes.set_xlabel(label)
+
+
+def value_axis(axes: Axes, values: Iterable[float], axis: str = "x") -> None:
+    """Set limits, scale and ticks of an axis for the given values.
+
+    The scale is logarithmic if all values are positive and their range exceeds DECADES decades.
+    """
+    finite = np.array([value for value in values if math.isfinite(value)])
+    if finite.size and finite.min() > 0 and np.ptp(np.log10(finite)) > DECADES:
+        _decades(axes, axis, np.log10(finite))
+        return
+    low, high = (finite.min(), finite.max()) if finite.size else (0.0, 1.0)
+    margin = 0.08 * (high - low) or 0.1 * abs(high) or 0.1
+    # enough digits to distinguish the ticks
+    digits = max(4, math.ceil(math.log10(max(abs(low), abs(high)) / margin or 1)) + 2)
+    ruler = axes.xaxis if axis == "x" else axes.yaxis
+    ruler.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10]))
+    ruler.set_major_formatter(
+        FuncFormatter(lambda value, _: f"{value:.{digits}g}" if digits > 6 else compact(float(f"{value:.{digits}g}")))
+    )
+    axes.set(**{f"{axis}lim": (low - margin, high + margin)})
+
+
+def _decades(axes: Axes, axis: str, powers: np.ndarray) -> None:
+    """Set limits and ticks of a logarithmic axis.
+
+    The automatic margins of matplotlib overflow for norms that range over hundreds of decades.
+    """
+    margin = 0.05 * (powers.max() - powers.min())
+    low, high = np.clip([powers.min() - margin, powers.max() + margin], -300, 300)
+    axes.set(**{f"{axis}lim": (10.0**low, 10.0**high), f"{axis}scale": "log"})
+    step = max(1, math.ceil((high - low) / 7))
+    ruler = axes.xaxis if axis == "x" else axes.yaxis
+    ruler.set_ticks([10.0**power for power in range(math.ceil(low), math.floor(high) + 1) if power % step == 0])
+    ruler.set_major_formatter(FuncFormatter(lambda value, _: compact(value)))
+    ruler.set_minor_locator(NullLocator())
+
+
+def row_width(rows: Sequence[str]) -> float:
+    """Return the width in inches of the row labels on the left side of the axes."""
+    return 0.25 + 0.07 * max(map(len, rows), default=0)
+
+
+def row_axis(axes: Axes, rows: Sequence[str], left_out: int = 0) -> None:
+    """Label the rows on the y axis; the first row is at the top.
+
+    Args:
+        axes: The axes.
+        rows: The labels.
+        left_out: Number of rows that are not drawn; if not 0, the number is added to the label of the x axis.
+    """
+    axes.set_yticks(range(len(rows)), rows)
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0, labelsize=8)
+    if left_out:
+        axes.set_xlabel(f"{axes.get_xlabel()}   ({left_out} more rows in the table)".strip())
+
+
+def intervals(
+    axes: Axes, positions: Sequence[float], low: Sequence[float], high: Sequence[float], **style: object
+) -> None:
+    """Draw a vertical line from `low` to `high` at each x position; NaN is left out."""
+    axes.plot(np.array([positions, positions]), np.array([low, high]), **style)
+
+
+def remark(axes: Axes, x: float, y: float, text: str, ha: str = "center", **text_options: object) -> None:
+    """Write a grey text at the position of a missing number."""
+    axes.text(x, y, text, ha=ha, va="center", color=TICK, fontsize=8, **text_options)
+
+
+# Small panels on the sheet of a canvas, one per method.
+
+Edges = tuple[float, float, float, float]  # values at a panel's left, right, lower and upper edge
+ACROSS, MOST, LETTERS = 3, 24, 21  # panels per row and per figure; characters of a name
+LEFT, GAP, BOTTOM = 0.42, 0.42, 0.36  # inches around panels
+
+
+@dataclass(frozen=True)
+class PanelFrame:
+    """Position and size of a panel in inches, and the ranges of its two axes.
+
+    Args:
+        first: Value of x at the left edge.
+        last: Value of x at the right edge.
+        low: Value of y at the lower edge.
+        high: Value of y at the upper edge.
+    """
+
+    left: float
+    top: float
+    width: float
+    height: float
+    first: float
+    last: float
+    low: float
+    high: float
+
+    def x(self, value: float) -> float:
+        return self.left + self.width * (value - self.first) / (self.last - self.first)
+
+    def y(self, value: float) -> float:
+        return self.top + self.height * (self.high - value) / (self.high - self.low)
+
+    @property
+    def bottom(self) -> float:
+        return self.top + self.height
+
+    @property
+    def right(self) -> float:
+        return self.left + self.width
+
+
+def small_multiples(
+    canvas: Canvas, methods: Mapping[str, Edges], head: float, high: float, names: tuple[str, str]
+) -> Iterator[tuple[str, PanelFrame, bool]]:
+    """Draw one empty panel per method with its name and axes, ACROSS panels per row.
+
+    Args:
+        canvas: The canvas, with the height that `height_of` returns.
+        methods: Method → values at the left, right, lower and upper edge of its panel.
+        head: Space above the first row, in inches.
+        high: Height of a panel, in inches.
+        names: Labels of the x axis and the y axis.
+
+    Yields:
+        (method, its panel, whether the panel is the first of its row).
+    """
+    wide = (WIDTH - LEFT - 0.12) / ACROSS
+    displayed_names = short_names(list(methods), LETTERS)
+    for index, ((method, edges), name) in enumerate(zip(methods.items(), displayed_names, strict=True)):
+        row, column = divmod(index, ACROSS)
+        box = PanelFrame(LEFT + column * wide, head + row * (high + GAP), wide - 0.14, high, *edges)
+        canvas.text(box.left, box.top - 0.1, name, fontsize=LABEL)
+        canvas.lines([[(box.left, box.top), (box.left, box.bottom), (box.right, box.bottom)]], FRAME, linewidths=0.7)
+        if column == 0:
+            canvas.text(0.02, box.top - 0.1, names[1])
+        if index + ACROSS >= len(methods):
+            canvas.text(box.left + box.width / 2, box.bottom + 0.24, names[0], ha="center")
+        yield method, box, column == 0
+
+
+def height_of(count: int, head: float, high: float) -> float:
+    """Return the height in inches of a figure with `count` small panels."""
+    return head + math.ceil(count / ACROSS) * (high + GAP) - GAP + BOTTOM

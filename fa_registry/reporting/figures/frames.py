@@ -1,0 +1,101 @@
+"""Data frames from which figures are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import pandas as pd
+
+from fa_registry.analyses.base import AnalysisCell
+from fa_registry.protocol.paired_runs import common_chance
+from fa_registry.records import Reading, RunAudit
+from fa_registry.reporting.figures.canvas import MOST_LETTERS, shortened
+from fa_registry.text_safety import escape_control
+
+MOST_ROWS = 40  # methods in a figure; its table contains all
+NUMERIC = ("value", "low", "high", "site", "epoch", "trained", "penalty", "seed", "blocks", "frozen")  # any frame's
+
+
+def from_frame(value: float, reason: str) -> Reading:
+    """Return the number as a Reading; if it is NaN, the Reading has the reason."""
+    return Reading(float(value)) if value == value else Reading(None, reason)
+
+
+def variant(entries: Iterable[Mapping[str, object]]) -> pd.DataFrame:
+    """Return a data frame with one row per entry.
+
+    The columns listed in NUMERIC have the type float. A missing number is NaN.
+    """
+    frame = pd.DataFrame(list(entries))
+    return frame.astype({name: float for name in NUMERIC if name in frame})
+
+
+def with_chance(frame: pd.DataFrame, runs: Iterable[RunAudit]) -> pd.DataFrame:
+    """Add the column `chance`, the accuracy of guessing.
+
+    The value is NaN if it is unknown or differs between runs.
+    """
+    frame["chance"] = common_chance(run.record for run in runs)
+    return frame
+
+
+def entry(row: Mapping[str, AnalysisCell], name: str, *keys: str) -> dict[str, object]:
+    """Return one cell of an analysis table as a row of a data frame.
+
+    Args:
+        row: A row of the table.
+        name: Column of the cell.
+        keys: Further columns whose values are copied into the result.
+    """
+    cell = row[name]
+    low, high = cell.interval or (None, None)
+    values = {"words": cell.text, "value": cell.reading.value, "low": low, "high": high, "reason": cell.reading.reason}
+    return {
+        "panel": name,
+        **{key: plain(row[key]) if key in row else None for key in ("method", "setting", *keys)},
+        **values,
+    }
+
+
+def plain(cell: AnalysisCell) -> str | float | None:
+    """Return the number of a numeric cell, or the text of a text cell.
+
+    Returns:
+        None if the number is missing.
+    """
+    return cell.reading.value if cell.reading else cell.text
+
+
+def named(numbers: pd.DataFrame) -> pd.DataFrame:
+    """Add a column `row` with the label of each method.
+
+    If there are several settings, the label contains the parts of the setting that differ between them.
+    """
+    settings = list(dict.fromkeys(numbers["setting"]))
+    parts = [setting.split(" · ") for setting in settings]
+    shared = set.intersection(*map(set, parts)) if parts else set()
+    distinct_parts = {
+        setting: " · ".join(part for part in several if part not in shared)
+        for setting, several in zip(settings, parts, strict=True)
+    }
+    rows: dict[tuple[str, str], str] = {}
+    for method, setting in dict.fromkeys(zip(numbers["method"], numbers["setting"], strict=True)):
+        text = escape_control(
+            f"{method} · {distinct_parts[setting]}" if len(settings) > 1 and distinct_parts[setting] else method
+        )
+        short_text = shortened(text)
+        twice = short_text in rows.values()  # rows with the same shortened text would be drawn over each other
+        rows[method, setting] = f"{shortened(text, MOST_LETTERS - 5)} #{len(rows) + 1}" if twice else short_text
+    return numbers.assign(row=[rows[key] for key in zip(numbers["method"], numbers["setting"], strict=True)])
+
+
+def in_rows(numbers: pd.DataFrame) -> tuple[pd.DataFrame, list[str], int]:
+    """Return the data of the first MOST_ROWS figure rows.
+
+    Returns:
+        (data of these rows, their labels in order, number of rows that were left out).
+    """
+    numbers = named(numbers)
+    rows = list(dict.fromkeys(numbers["row"]))
+    visible_rows = rows[:MOST_ROWS]
+    return numbers[numbers["row"].isin(visible_rows)], visible_rows, len(rows) - len(visible_rows)
