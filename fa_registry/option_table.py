@@ -60,7 +60,7 @@ class OptionDeclaration:
         return self.default not in ("", (), None, MISSING) and self.default is not False and "[" not in self.help
 
     def value(self, typed: Any) -> Any:
-        """Return the value for the group: several values as a tuple, and a mapping instead of None."""
+        """Return the value that the group stores: a tuple for a list, an empty mapping instead of None."""
         if self.is_list:
             return as_list(typed)
         return {} if self.pairs and typed is None else typed

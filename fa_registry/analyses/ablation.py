@@ -52,7 +52,7 @@ def instruments(edition: Edition, headlines: Sequence[Headline] = (ACCURACY,)) -
 
 
 def _main(headlines: Sequence[Headline]) -> str:
-    """Return the name of the instrument that judges the main metric, such as `accuracy`."""
+    """Return the name of the row of the table for the main metric, such as `accuracy`."""
     return " or ".join(headline.symbol for headline in headlines)
 
 

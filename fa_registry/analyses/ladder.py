@@ -188,7 +188,7 @@ def _depth(
 def silence(analysis: Analysis) -> str:
     """Return the reason why the analysis has no result, or an empty string.
 
-    The analysis has no result if no run trains only some blocks and no method was run at two depths.
+    The analysis needs runs that train only some of the blocks, or one method at two depths or more.
     """
     depths = Counter((row["method"].text, row["setting"].text) for row in analysis.rows)
     has_depths = max(depths.values(), default=0) > 2 or analysis.table("depth").rows

@@ -89,7 +89,7 @@ class DecoupledNeuralInterfaces(Method, LearnsFeedbackByLoss):
             ),
         },
         may_reach_bp=True,
-        credit_scale_source="Jaderberg et al. 2017 predict the gradient of the loss without normalisation, as this method does",
+        credit_scale_source="Jaderberg et al. 2017 predict the loss gradient without normalising it; so does this method",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:

@@ -33,7 +33,8 @@ class BlockFeedbackAlignment(Method):
             "the source replaces the transpose of every weight (that is weight_fa, another method)",
             "the published code reports Γ with the gradient of the previous site; here Γ uses the gradient of the credit's site",
             "tokens: below site L, the credit is one row per sample: that of the position average (c_L summed over positions)",
-            "maps: c_L is the gradient of their average, also if a third-party head reads more than the average",
+            "feature maps: c_L is the gradient with respect to the maps averaged over positions, even if a third-party "
+            "head uses the maps themselves",
         ),
         architectures=("any",),
         tasks=ALL_TASKS,

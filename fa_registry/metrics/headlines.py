@@ -25,8 +25,8 @@ class Headline:
         scale: margin per unit of the main metric, for example 100 percentage points per unit of accuracy.
         unit: unit of the margin, as text.
         digits: decimals of a margin in sentences.
-        step: stated values that round to the same multiple of it count as equal, in the unit of the margin. 0 means the share of
-            one test sample.
+        step: smallest difference between stated values, in the unit of the margin. Values that round to the same multiple of the
+            step count as equal. 0 means the share of one test sample.
     """
 
     name: str

@@ -127,7 +127,7 @@ def _audit(case: RunWithControl, group: SeedGroup, edition: Edition, waivers: Se
 
 
 def _not_alone(case: RunWithControl, group: SeedGroup) -> Iterator[Finding]:
-    """Yield findings if a run has several controls or another run of its seed counts."""
+    """Yield findings for several controls, and for a newer run of the seed that is judged instead."""
     if case.control:
         return
     if case.rivals:

@@ -17,7 +17,7 @@ Differing = dict[str, tuple[float, float]]  # field → its two numbers
 
 
 class NearSettings:
-    """Index of judged specifications, which finds those that differ from another specification only slightly.
+    """Index of judged specifications, by which specifications with nearly equal numbers are found.
 
     Specifications that differ only in the seed count once.
 

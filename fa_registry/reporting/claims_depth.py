@@ -243,7 +243,7 @@ def _undecided(finding: Finding) -> str:
     requirement = (
         "beat frozen random blocks by the margin that the limit requires"
         if finding.threshold > 0
-        else "are worse than frozen random blocks by no more than the limit allows"
+        else "are at most slightly worse than frozen random blocks, that is, by no more than the limit"
     )
     return (
         f"It is undecided whether the trained blocks {requirement}. The {MARGIN} is {_margin(finding)}, and its "

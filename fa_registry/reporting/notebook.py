@@ -32,17 +32,17 @@ STYLE = Markup(
 
 
 @dataclass(frozen=True)
-class Number:
+class NotebookNumber:
     """Formatted number in a table, which is aligned to the right."""
 
     text: str
 
 
-Cell = str | Number | Verdict
+Cell = str | NotebookNumber | Verdict
 
 
 @dataclass(frozen=True)
-class Table:
+class NotebookTable:
     """Table of cells; `heads` is empty if the first column names the rows."""
 
     heads: Sequence[Cell]
@@ -57,7 +57,7 @@ class Title:
     below: str = ""
 
 
-Part = Title | Table | Verdict
+Part = Title | NotebookTable | Verdict
 
 
 def _verdict_parts(verdict: Verdict) -> Iterator[Part]:
@@ -79,7 +79,7 @@ def _run_parts(record: RunRecord) -> Iterator[Part]:
         is_scalar = name in record.measurements.scalars
         value = scalar_metric(record, name) if is_scalar else last_site(record, at_last_site(name))
         rows.append((quantity.symbol, reading(value, quantity.kind)))
-    yield Table((), rows)
+    yield NotebookTable((), rows)
 
 
 def _judged_parts(run: RunAudit) -> Iterator[Part]:
@@ -87,7 +87,7 @@ def _judged_parts(run: RunAudit) -> Iterator[Part]:
     yield run.verdict
     yield from _run_parts(run.record)
     rows = [(finding.rule, finding.outcome.replace("_", " "), finding.sentence) for finding in run.findings]
-    yield Table(("rule", "outcome", "finding"), rows)
+    yield NotebookTable(("rule", "outcome", "finding"), rows)
 
 
 def _report_parts(report: AuditReport) -> Iterator[Part]:
@@ -99,14 +99,14 @@ def _report_parts(report: AuditReport) -> Iterator[Part]:
             run.record.spec.label,
             str(run.record.spec.seed),
             run.verdict,
-            *(Number(number(metric_of_run(run, column, frozen, card_metrics))) for column in columns),
+            *(NotebookNumber(number(metric_of_run(run, column, frozen, card_metrics))) for column in columns),
         )
         for run in report.runs
     ]
     excluded_notes = [f"{len(report.excluded)} not judged"] if report.excluded else []
     counts = f"by edition {describe_edition(report.edition)}: {report.verdict_counts}"
     yield Title(report.title, "; ".join([counts, *excluded_notes]))
-    yield Table(("method", "seed", "verdict", *(column.heading for column in columns)), rows)
+    yield NotebookTable(("method", "seed", "verdict", *(column.heading for column in columns)), rows)
 
 
 def _comparison_parts(context: CompareContext) -> Iterator[Part]:
@@ -115,9 +115,9 @@ def _comparison_parts(context: CompareContext) -> Iterator[Part]:
     for part, _ in context.parts:
         rows: list[tuple[Cell, ...]] = [("verdict", *(column.verdict for column in part.columns))]
         for compared in part.quantities:
-            rows.append((compared.symbol, *(Number(counted(estimate)) for estimate in compared.estimates)))
+            rows.append((compared.symbol, *(NotebookNumber(counted(estimate)) for estimate in compared.estimates)))
         yield Title("", f"{part.setting}." + ("" if part.comparable else f" Not comparable: {part.why_not}"))
-        yield Table(("", *(column.label for column in part.columns)), rows)
+        yield NotebookTable(("", *(column.label for column in part.columns)), rows)
 
 
 def html(parts: Iterator[Part]) -> str:
@@ -143,7 +143,7 @@ def _part_html(part: Part) -> Markup:
 
 
 def _cell_html(cell: Cell) -> Markup:
-    if isinstance(cell, Number):
+    if isinstance(cell, NotebookNumber):
         return Markup('<td class="n">{}</td>').format(cell.text)
     return Markup("<td>{}</td>").format(_chip(cell) if isinstance(cell, Verdict) else _text(cell))
 
@@ -167,7 +167,7 @@ def _lines(part: Part) -> Iterator[str]:
         widths = [max(len(_text(row[column])) for row in rows) for column in range(len(rows[0]))] if rows else []
         for row in rows:
             padded = (
-                _text(cell).rjust(width) if isinstance(cell, Number) else _text(cell).ljust(width)
+                _text(cell).rjust(width) if isinstance(cell, NotebookNumber) else _text(cell).ljust(width)
                 for cell, width in zip(row, widths, strict=True)
             )
             yield "  ".join(padded).rstrip()
@@ -175,12 +175,12 @@ def _lines(part: Part) -> Iterator[str]:
 
 
 def _text(cell: Cell) -> str:
-    if isinstance(cell, Number):
+    if isinstance(cell, NotebookNumber):
         return cell.text
     return escape_to_one_line(cell.label if isinstance(cell, Verdict) else cell)
 
 
-def _omitted(table_part: Table, most: int) -> str:
+def _omitted(table_part: NotebookTable, most: int) -> str:
     rows = len(table_part.rows)
     return f"the first {most} of {rows} rows are shown" if rows > most else ""
 

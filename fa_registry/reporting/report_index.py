@@ -121,7 +121,7 @@ class Sources:
 
     @cached_property
     def near_runs(self) -> Mapping[str, Sequence[tuple[OtherRun, Differing]]]:
-        """Runs in nearly the same setting, with the differing numbers, by the key that all seeds of a group share."""
+        """Mapping from `RunSpec.seeds` to runs in nearly the same setting, each with the differing numbers."""
         runs: dict[str, list[tuple[OtherRun, Differing]]] = {}
         for other in (self.report.choice.beside or ()) if self.report.choice else ():
             for judged, differing in self.near_settings.near(other.spec):
@@ -130,7 +130,7 @@ class Sources:
 
     @cached_property
     def judged_seeds(self) -> Mapping[str, frozenset[int]]:
-        """Mapping from the key of a group, RunSpec.seeds, to the judged seeds of the group."""
+        """Mapping from `RunSpec.seeds`, which identifies a group, to the judged seeds of the group."""
         return _seeds((spec.seeds, spec.seed) for spec in self._specs)
 
     @cached_property

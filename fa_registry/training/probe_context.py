@@ -301,9 +301,9 @@ def _costates(setup: RunSetup, double: Callable[[], Network]) -> Callable[[], li
 
 
 def _task_argument(setup: RunSetup) -> tuple[Task, ...]:
-    """Return the task as an argument, or nothing if it is that of the labels' type.
+    """Return the task as an argument, or no argument if the labels' type determines the task.
 
-    Third-party costates assume the task of the labels' type.
+    The costates function of a third-party network is then called without a task.
     """
     return () if setup.task is task_of(setup.splits.train_labels) else (setup.task,)
 

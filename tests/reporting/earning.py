@@ -182,8 +182,8 @@ def rows_of_undecided() -> Iterator[Row]:
     )
     yield row(
         "undecided",
-        "It is undecided whether the trained blocks are worse than frozen random blocks by no more than the "
-        "limit allows. The margin",
+        "It is undecided whether the trained blocks are at most slightly worse than frozen random blocks, that is, "
+        "by no more than the limit. The margin",
         a_run(negative, verdict="warn"),
         a_run(open_, verdict="warn"),
     )
