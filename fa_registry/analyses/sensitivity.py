@@ -96,7 +96,7 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
 
 
 def _tightest(judged_units: Iterable[JudgedUnit], threshold: float, side: int, label: bool) -> ThresholdEdge | None:
-    """Return the nearest threshold on one side at which a verdict of any unit changes."""
+    """Return the nearest threshold, above or below, at which the verdict of a run or group changes."""
     edges: dict[int, ThresholdEdge] = {}  # by the unit's index
     nearest_value = math.inf
     for start, index, unit in sorted(

@@ -495,7 +495,7 @@ def _default_readout(modules: Mapping[str, nn.Module]) -> str:
 
 
 def _states(flow: _Flow, sites: Sequence[str], skip: str) -> list[Tensor]:
-    """Return h_0..h_L for a position of the skip, computed from the recorded inputs and outputs."""
+    """Return h_0..h_L from recorded inputs and outputs; `skip` is where the skip is added."""
     pairs = [(flow.inputs[name], flow.outputs[name]) for name in sites]
     if skip != "outside":
         return [pairs[0][0], *(output for _, output in pairs)]

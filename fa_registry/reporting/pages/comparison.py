@@ -499,7 +499,7 @@ def layer_figure(groups: Sequence[Group], sites: Sequence[ComparedSites]) -> tup
 
 
 def paired_rows(first: Group, second: Group, frozen: Frozen) -> Iterator[PairedRow]:
-    """Yield the difference of each metric of the table `comparison` that both columns measured."""
+    """Yield the difference between two columns, for each metric that both columns contain."""
     headlines = headlines_of(run.record for group in (first, second) for run in group.runs)
     for quantity in map(quantity_of, table("comparison", headlines)):
         a, b = _readings(first, quantity, frozen), _readings(second, quantity, frozen)
