@@ -593,7 +593,7 @@ def count_draws_reaching(ranks: Sequence[float], draws: object) -> str:
         For example `1 of 20 fresh draws reach this Γ`; the text has no count if `draws` is not an integer.
     """
     if not isinstance(draws, int) or not ranks:
-        return "fresh draws reach this Γ"
+        return f"fresh draws reach this {GAMMA}"
     low, high = (round(rank * (draws + 1)) - 1 for rank in (min(ranks), max(ranks)))
     count = f"{low}" if low == high else f"between {low} and {high}"
-    return f"{count} of {draws} fresh draws reach this Γ"
+    return f"{count} of {draws} fresh draws reach this {GAMMA}"

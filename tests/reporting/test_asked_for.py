@@ -144,7 +144,7 @@ def of(pages, *names):
         ),
         (
             ("analyses",),
-            ("yield, how much arrives", "Δ, cosine of both", "Δ, deep", "Σ|Δ|", "‖x_l‖, length of a state"),
+            ("Δ, deep", "Σ|Δ|"),
         ),
         (("compare.html",), ("hits <small>of all test samples", "lead", "swell", "‖s_L‖", "Δ, deep", "in the middle")),
         (("compare.html",), ("‖x_l‖, length of a state", "‖s_l‖ of a batch", "Δ by every aggregation")),
@@ -154,7 +154,13 @@ def of(pages, *names):
         ((".md",), ("Hits in the test", "lead", "Δ by gamma", "that is deep", "‖x\\_L‖", "Swell", "‖s\\_L‖ CE mean")),
         (
             (".md",),
-            ("its yield is", "faith of at least", "the largest swell in one block", "Δ = between", "the lead is"),
+            (
+                "the yield is healthy",
+                "faith of at least",
+                "the largest swell in one block",
+                "Δ = between",
+                "the lead is",
+            ),
         ),
         ((".tex",), ("Hits in the test", "lead", r"$\Delta$ by", "Swell", "CE mean")),
     ],

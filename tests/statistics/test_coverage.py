@@ -12,7 +12,6 @@ import pytest
 
 from fa_registry.statistics import (
     compare,
-    interval,
     paired_difference,
     reported,
     stated_difference,
@@ -40,7 +39,7 @@ def assert_near_95(found: float) -> None:
 
 
 @pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("make", [summary, t_interval, interval])
+@pytest.mark.parametrize("make", [summary, t_interval])
 def test_intervals_of_one_mean_cover_it(make, n):
     assert_near_95(coverage(map(make, draws(n)), MEAN))
 
