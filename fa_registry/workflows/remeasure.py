@@ -347,11 +347,10 @@ def _run(
     with Progress(title, [run.name for run in runs], lambda outcome: outcome.text) as progress:
 
         def receive(event: JobEvent) -> None:
+            """Keep the result of a run that a worker recomputed; the worker returned a copy of the run."""
             progress.show(event)
             if event.kind == "done":
-                results[event.index] = dataclasses.replace(
-                    event.value, run=runs[event.index]
-                )  # the worker returned a copy
+                results[event.index] = dataclasses.replace(event.value, run=runs[event.index])
             elif event.kind == "failed":  # the worker ended without a result
                 error = event.value.strip().splitlines()[-1]
                 results[event.index] = _broken(tracker, runs[event.index], error, event.value)
