@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from fa_registry import architectures, diagnostics, jsonio, methods
+from fa_registry.architectures.causal_transformer import CausalTransformer
 from fa_registry.architectures.resmlp import PLUGIN as RESMLP
 from fa_registry.errors import UnknownName, UsageError
 from fa_registry.methods.dfa import DirectFeedbackAlignment
@@ -22,6 +23,7 @@ from fa_registry.methods.ep import EquilibriumPropagation
 from fa_registry.records import RunSpec
 from fa_registry.testing import PropertyResult, assert_method, check_method
 from fa_registry.testing.__main__ import main
+from fa_registry.testing.contract_checks import not_secretly_bp
 from fa_registry.testing.declared_checks import DECLARED
 from fa_registry.testing.outcomes import cosine, relative_error, within
 from fa_registry.testing.small_networks import Setting, forms, variants
@@ -234,6 +236,17 @@ CAUGHT = [
     (fakes.DrawsAFreshCredit, {"credit_is_pure"}),
     (fakes.DeclaresTheUnheardOf, {"feedback_fixd"}),
 ]
+
+
+@pytest.mark.parametrize(
+    ("method", "outcome"),
+    [(methods.CATALOG.get("dtp"), "pass"), (methods.CATALOG.get("frsf"), "pass"), (fakes.TrainedByBp(), "fail")],
+    ids=["dtp", "frsf", "bp"],
+)
+def test_a_tied_head_neither_accuses_an_honest_method_nor_hides_backpropagation(method, outcome):
+    """The embedding's update contains the exact gradient of the head, because both have one weight."""
+    tied = {**next(variants(CausalTransformer())), "tied": True}
+    assert not_secretly_bp(Setting(method, CausalTransformer(), tied, 0)).outcome == outcome
 
 
 @cache
