@@ -128,6 +128,7 @@ def rehearsed(work: GraphWork, device: torch.device) -> str:
     previous_mode = torch.cuda.get_sync_debug_mode()
     with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always")
+        warnings.filterwarnings("ignore", "Synchronization debug mode is a prototype")  # the mode is off after the step
         torch.cuda.set_sync_debug_mode("warn")  # not "error": a step must not stop halfway
         try:
             work()

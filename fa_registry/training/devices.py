@@ -110,15 +110,21 @@ def products(precision: str) -> Iterator[None]:
     The products use TF32 for the precision "tf32", and full float32 for any other precision. The previous setting is restored on
     exit.
     """
-    switches = (torch.backends.cuda.matmul, torch.backends.cudnn.conv)
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    switches = (matmul, cudnn.conv, cudnn.rnn)
     previous_precisions = [switch.fp32_precision for switch in switches]
+
+    def set_all(values: list[str]) -> None:
+        # torch raises if other code reads the older flags `allow_tf32` and they contradict `fp32_precision`
+        matmul.allow_tf32, cudnn.allow_tf32 = values[0] == "tf32", values[1] == values[2] == "tf32"
+        for switch, value in zip(switches, values, strict=True):
+            switch.fp32_precision = value
+
     try:
-        for switch in switches:
-            switch.fp32_precision = "tf32" if precision == "tf32" else "ieee"
+        set_all(["tf32" if precision == "tf32" else "ieee"] * len(switches))
         yield
     finally:
-        for switch, value in zip(switches, previous_precisions, strict=True):
-            switch.fp32_precision = value
+        set_all(previous_precisions)
 
 
 def call(part: Callable[..., Tensor], *inputs: Tensor) -> Tensor:

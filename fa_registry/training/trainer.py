@@ -128,7 +128,9 @@ class Trainer:
         # on another stream, its memory could be reused while this stream still has to read it
         with self._on_own_stream():
             order = torch.randperm(len(setup.splits.train_labels), generator=self.generators["data_order"])
-            batches = order.to(setup.device).split(setup.spec.recipe.batch_size)
+            if setup.device.type == "cuda":
+                order = order.pin_memory()  # a copy from other memory would wait for the GPU
+            batches = order.to(setup.device, non_blocking=True).split(setup.spec.recipe.batch_size)
             self.train_batch((through or self._keeping_the_first)(batches))
             self.chain.stage(self.training_state())
         self.epoch += 1

@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from fa_registry import diagnostics
@@ -389,8 +388,8 @@ def report_replay(measuring: RemeasureOptions, results: Sequence[RemeasuredRun])
 
 
 def _default_processes(runs: Sequence[StoredRun], measuring: RemeasureOptions = RemeasureOptions()) -> int:
-    """Return the number of processes that saves time for these runs, or 1 on a machine with a GPU."""
-    if torch.cuda.is_available():
+    """Return the number of processes that saves time for these runs, or 1 if any run is recomputed on a GPU."""
+    if any(run.params.get(f"{schema.PARAM}device_class") == "cuda" for run in runs):
         return 1
     epoch_params = [
         run.params.get(f"{schema.PARAM}epochs", "") for run in runs if run.run_id in (measuring.whole or ())

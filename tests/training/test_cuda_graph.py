@@ -96,7 +96,13 @@ def sync_debug(monkeypatch):
     """torch's sync debug mode without a card: what it was set to, in order."""
     modes = []
     monkeypatch.setattr(torch.cuda, "get_sync_debug_mode", lambda: 0)
-    monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", modes.append)
+
+    def set_mode(mode):
+        modes.append(mode)
+        if mode:  # as torch does for its first use
+            warnings.warn("Synchronization debug mode is a prototype feature and does not detect all waits", stacklevel=1)
+
+    monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", set_mode)
     return modes
 
 

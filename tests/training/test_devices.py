@@ -109,6 +109,20 @@ def test_products_are_exact_unless_tf32_is_asked_for_and_what_was_set_comes_back
     assert set_to() == before
 
 
+@pytest.mark.parametrize("legacy", [True, False])
+@pytest.mark.parametrize("precision", ["fp32", "tf32"])
+def test_code_that_reads_the_older_flags_does_not_fail(legacy, precision):
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = matmul.allow_tf32
+    matmul.allow_tf32 = legacy
+    try:
+        with products(precision):
+            assert matmul.allow_tf32 is cudnn.allow_tf32 is (precision == "tf32")
+        assert matmul.allow_tf32 is legacy and isinstance(cudnn.allow_tf32, bool)
+    finally:
+        matmul.allow_tf32 = before
+
+
 def test_an_epoch_trains_in_its_precision_and_measuring_is_exact(monkeypatch):
     task = tiny_task(precision="bf16")
     seen = []

@@ -146,14 +146,14 @@ def test_a_changed_file_is_distinguished_from_other_failures(stored, tmp_path, m
     ],
 )
 def test_processes_are_started_where_they_pay(stored, monkeypatch, count, cores, whole, epochs, processes):
-    monkeypatch.setattr(remeasure.torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)  # a GPU does not matter to CPU runs
     monkeypatch.setattr(remeasure, "usable_cores", lambda: cores)
     names = [f"run {number}" for number in range(count)]
     runs = [dataclasses.replace(stored(name), params={"cfg/epochs": epochs}) for name in names]
     measuring = RemeasureOptions(whole=frozenset(run.run_id for run in runs[:whole]))
     assert remeasure._default_processes(runs, measuring) == processes
-    monkeypatch.setattr(remeasure.torch.cuda, "is_available", lambda: True)
-    assert remeasure._default_processes(runs, measuring) == 1
+    on_gpu = [dataclasses.replace(run, params=run.params | {"cfg/device_class": "cuda"}) for run in runs]
+    assert remeasure._default_processes(on_gpu, measuring) == (1 if runs else processes)
 
 
 def test_of_a_run_that_a_worker_sends_back_the_copy_is_not_kept(stored, tmp_path, monkeypatch):
