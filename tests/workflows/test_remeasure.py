@@ -6,6 +6,7 @@ import copy
 import dataclasses
 
 import pytest
+import torch
 
 from fa_registry import diagnostics
 from fa_registry.errors import IntegrityError, Interrupted
