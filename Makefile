@@ -66,8 +66,7 @@ generated: $(READY)
 
 ui: $(READY)
 	-$(BIN)/fa-registry doctor  # what it finds amiss closes no page
-	MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false $(BIN)/mlflow server --host 127.0.0.1 --port 5000 --workers 1 \
-		--backend-store-uri $${MLFLOW_TRACKING_URI:-sqlite:///mlflow.db} --artifacts-destination ./mlartifacts
+	$(BIN)/fa-registry ui
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks

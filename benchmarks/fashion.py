@@ -181,7 +181,7 @@ def pictures(store: Path) -> None:
         context.add_init_script(QUIET)
         context.set_default_timeout(WAIT)
         page = context.new_page()
-        page.goto(f"{address}/#/experiments/1/runs?viewStateShareKey=fashion&compareRunsMode=CHART")
+        page.goto(f"{address}/#/experiments/1/runs?workflowType=machine_learning&viewStateShareKey=fashion&compareRunsMode=CHART")
         page.wait_for_function("() => document.querySelectorAll('.js-plotly-plot').length >= 5")
         page.wait_for_timeout(3000)
         keep(page, "charts")

@@ -67,7 +67,7 @@ def _launched(context: click.Context) -> Iterator[None]:
 GROUPS = {
     "Train": ("train", "study", "worker", "run", "adopt", "new", "data"),
     "Judge": ("audit", "verify", "analyse", "compare", "diff", "lint"),
-    "Inspect": ("list", "watch", "show", "info", "doctor", "forget", "optimize-store"),
+    "Inspect": ("ui", "list", "watch", "show", "info", "doctor", "forget", "optimize-store"),
     "Share": ("report", "bundle", "import", "promote"),
 }
 # Old names that still work for one release, each with one line that gives the new name.

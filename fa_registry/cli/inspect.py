@@ -17,7 +17,7 @@ import click
 
 from fa_registry.cli import shell_completion
 from fa_registry.cli.options import JSON, examples, takes
-from fa_registry.cli.tables import SHORT_ID, print_json, print_out, table, text
+from fa_registry.cli.tables import SHORT_ID, print_err, print_json, print_out, table, text
 from fa_registry.errors import IntegrityError, UsageError
 from fa_registry.lint.base import LintFinding, LintReport
 from fa_registry.lint.runner import lint_paths, sarif
@@ -312,6 +312,27 @@ def _state(row: Mapping[str, Any]) -> str:
     return row.get("state", "ok" if row["ok"] else "NOT OK")
 
 
+@click.command(short_help="Show the runs of a store in MLflow's pages.")
+@click.option("--study", default="", metavar="NAME", help="Study whose runs are compared [the study of the newest run].")
+@click.option("--port", type=click.IntRange(1, 65535), help="Port of the pages on this machine [5000, or a free port].")
+@STORE
+@JSON
+@examples("ui", "ui --study digits", "ui --store sqlite:///other.db --port 5001")
+def ui(study: str, port: int | None, store: str, as_json: bool) -> None:
+    """Start MLflow's pages for a store and print the address that compares the runs.
+
+    The pages can be opened on this machine only. Press Ctrl-C to end the command.
+    """
+    from fa_registry.workflows.ui import served_pages, wait_for_end
+
+    with served_pages(store, study, port or 0) as (address, server):
+        print_json({"address": address}) if as_json else print_out(f"MLflow's pages: {address}")
+        print_err("To enlarge the charts, close the panel MLflow Assistant with its ×. MLflow remembers this.")
+        if server:
+            print_err("To end, press Ctrl-C.")
+            wait_for_end(server)
+
+
 @click.command(short_help="Move failed or mistaken runs to MLflow's bin.")
 @click.argument("run_ids", nargs=-1, required=True, metavar="RUN…")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
@@ -574,4 +595,4 @@ def _watched_cells(row: RunStatus) -> list[str]:
     ]
 
 
-COMMANDS = (lint, list_, watch, info, show, doctor, forget, optimize_store, data, new)
+COMMANDS = (lint, ui, list_, watch, info, show, doctor, forget, optimize_store, data, new)

@@ -56,7 +56,7 @@ def print_page(address: str) -> None:
     if address:
         from fa_registry.workflows.stores import UI  # the command has imported it already
 
-        served = " (after `make ui`)" if address.startswith(UI) else ""
+        served = " (after `fa-registry ui`)" if address.startswith(UI) else ""
         print_out(f"side by side: {address}{served}")
 
 

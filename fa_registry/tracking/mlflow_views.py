@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from fa_registry import jsonio
 from fa_registry.errors import RegistryError
-from fa_registry.metrics import GEOMETRIC, HEADLINES, TABLES, quantity_of, table
+from fa_registry.metrics import GEOMETRIC, HEADLINES, TABLES, kind_of, label_of, quantity_of, symbol_of, table
 from fa_registry.tracking.base import StoredRun
 from fa_registry.tracking.schema import (
     PARAM,
@@ -45,7 +45,7 @@ LOADED = 100  # greatest number of runs that MLflow's pages load and draw
 RUN_NAME = "attributes.`Run Name`"  # always shown, and always first
 WIDTHS = {RUN_NAME: 325, f"tags.`{TAG_VERDICT}`": 165}  # pixels; all others have COLUMN_WIDTH
 # Pixels: on 1,280 × 800, two rows of three charts fit below MLflow's own bars.
-HEADLINE_HEIGHT, SITE_HEIGHT, CHARTS_A_ROW = 200, 320, 3
+CHART_HEIGHT, CHARTS_A_ROW = 200, 3
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,9 @@ class View:
     @property
     def address(self) -> str:
         """Address of the view, relative to the page of its experiment."""
-        return f"/runs?viewStateShareKey={quote(self.key)}" + ("&compareRunsMode=CHART" if self.charts else "")
+        # without a workflow type, MLflow opens its pages for language models
+        address = f"/runs?workflowType=machine_learning&viewStateShareKey={quote(self.key)}"
+        return address + ("&compareRunsMode=CHART" if self.charts else "")
 
     @property
     def text(self) -> str:
@@ -183,12 +185,16 @@ def _both(
 def _charts(runs: _Contents, group_by_setting: bool) -> dict[str, Any]:
     logged, grouped_by = runs.metrics, [TAG_SETTING, TAG_METHOD] if group_by_setting else [TAG_METHOD]
     headline = [
-        _chart("headline", name, [key])
+        _chart("headline", name, key, label_of(name))
         for name in table("mlflow_charts", HEADLINES.values())
         if (key := SCALAR_METRICS[name]) in logged
     ]
-    sites = {name: sorted(key for key in logged if key.startswith(f"{name}/site_")) for name in TABLES["mlflow_sites"]}
-    by_site = [_chart("sites", name, keys) for name, keys in sites.items() if keys]
+    by_site = []
+    for name in TABLES["mlflow_sites"]:
+        keys = sorted(key for key in logged if key.startswith(f"{name}/site_"))
+        # one site per chart, with one line per method; all sites are on the pages of the runs and in the forms
+        for key in dict.fromkeys((keys[0], keys[len(keys) // 2], keys[-1])) if keys else ():
+            by_site.append(_chart("sites", name, key, f"{symbol_of(name)} at site {int(key.rpartition('_')[2])}"))
     tags_of_groups = [dict(zip((TAG_SETTING, TAG_METHOD), group, strict=True)) for group in runs.groups]
     groups = {",".join(f"tag.{tag}.{group_tags[tag]}" for tag in grouped_by) for group_tags in tags_of_groups}
     return {
@@ -204,8 +210,8 @@ def _charts(runs: _Contents, group_by_setting: bool) -> dict[str, Any]:
         "runsHiddenMode": "SHOW_ALL",  # by default MLflow draws ten runs
         "compareRunCharts": [*headline, *by_site],
         "compareRunSections": [
-            _section("headline", "Headline", HEADLINE_HEIGHT),
-            _section("sites", "By site", SITE_HEIGHT),
+            _section("headline", "Headline"),
+            _section("sites", "By site: first, middle and last"),
         ],
         "isAccordionReordered": True,  # otherwise MLflow inserts its own sections
         "viewMaximized": True,
@@ -213,13 +219,17 @@ def _charts(runs: _Contents, group_by_setting: bool) -> dict[str, Any]:
     }
 
 
-def _chart(section: str, metric: str, keys: Sequence[str]) -> dict[str, Any]:
+def _chart(section: str, metric: str, key: str, title: str) -> dict[str, Any]:
     return {
-        "uuid": f"{section}-{metric}",
+        "uuid": f"{section}-{key}",
         "type": "LINE",
         "metricSectionId": section,
-        "metricKey": keys[0],
-        **({"selectedMetricKeys": list(keys)} if len(keys) > 1 else {}),
+        "metricKey": key,
+        "selectedMetricKeys": [key],
+        # MLflow evaluates no expression for groups of runs, so a percentage stays a fraction
+        "displayName": f"{title}, 0 to 1" if kind_of(metric) == "pct" else title,
+        # a view of several runs shows `displayName` as the title only if this field is set
+        "nodeLevelSystemMetricConfiguration": {"metric": key, "type": "node"},
         "scaleType": "log" if quantity_of(metric).mean == GEOMETRIC else "linear",
         "xAxisKey": "step",
         "xAxisScaleType": "linear",
@@ -237,8 +247,7 @@ def _chart(section: str, metric: str, keys: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _section(uuid: str, name: str, height: int) -> dict[str, Any]:
-    shape = {"columns": CHARTS_A_ROW, "cardHeight": height}
+def _section(uuid: str, name: str) -> dict[str, Any]:
     return {
         "uuid": uuid,
         "name": name,
@@ -246,7 +255,9 @@ def _section(uuid: str, name: str, height: int) -> dict[str, Any]:
         "isReordered": True,
         "deleted": False,
         "isGenerated": False,
-    } | shape
+        "columns": CHARTS_A_ROW,
+        "cardHeight": CHART_HEIGHT,
+    }
 
 
 def _table(runs: _Contents) -> dict[str, Any]:

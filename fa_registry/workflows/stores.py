@@ -16,7 +16,7 @@ from fa_registry.tracking.store import check_writable, sqlite_path
 from fa_registry.workflows.cleanup import clear
 
 LOG = logging.getLogger(__name__)
-UI = "http://127.0.0.1:5000"  # address at which `make ui` serves a store that has no server
+UI = "http://127.0.0.1:5000"  # address at which `fa-registry ui` serves a store that has no server
 DEFAULT = "0"  # id of the experiment Default, which MLflow uses if no experiment is named
 
 
@@ -81,7 +81,7 @@ def mlflow_page(tracker: Tracker, study: str = "", experiment: str = "", about: 
 def in_browser(uri: str, page: str) -> str:
     """Return the complete address of an MLflow page.
 
-    If the store has no server, the address is the one at which `make ui` serves the store.
+    If the store has no server, the address is the one at which `fa-registry ui` serves the store.
     """
     return page and f"{uri.rstrip('/') if uri.startswith('http') else UI}/{page}"
 

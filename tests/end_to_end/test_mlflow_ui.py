@@ -138,7 +138,7 @@ def logged(site: Site, run_id: str, key: str) -> list[float]:
 
 
 AXES = "[...document.querySelectorAll('.js-plotly-plot')].map(plot => plot.layout.yaxis.type)"
-HEADLINES = ("accuracy/test", "growth_max", "h_L", "g_L", "gamma_deep_mean")
+TITLES = ("test accuracy, 0 to 1", *map(label_of, ("growth_max", "h_L", "g_L", "gamma_deep_mean")))
 
 
 @pytest.mark.browser
@@ -152,9 +152,9 @@ def test_the_printed_link_opens_the_methods_side_by_side(site, page, audited):
         expect(page.get_by_text(f"Group: {method}", exact=True)).to_be_in_viewport()
         expect(page.get_by_text(f"{method} (growth_max)", exact=True).first).to_be_attached()  # the legend
     assert page.get_by_text("study seen").count() == page.get_by_text("Additional runs").count() == 0
-    expect(page.locator("body")).to_contain_text(re.compile(r"Headline\s*\(5\).*By site\s*\(3\)", re.DOTALL))
-    for key in HEADLINES:
-        expect(page.get_by_text(key, exact=True).first).to_be_in_viewport()
+    expect(page.locator("body")).to_contain_text(re.compile(r"Headline\s*\(5\).*By site: first, middle and last\s*\(9\)", re.DOTALL))
+    for title in TITLES:
+        expect(page.get_by_text(title, exact=True).first).to_be_in_viewport()
     assert page.evaluate(AXES)[:5] == ["linear", "log", "log", "log", "linear"]
     shown = page.locator(".js-plotly-plot").evaluate_all("plots => plots.map(plot => plot.getBoundingClientRect().top)")
     assert all(0 < top < 800 for top in shown[:5])

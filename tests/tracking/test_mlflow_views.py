@@ -21,27 +21,26 @@ def run(method: str, setting: str = "small", metrics=SCALARS | SITES, started: i
     return StoredRun(method, method, "fa_registry", "FINISHED", started, named | tags, metrics)
 
 
-def drawn(view: View) -> dict[str, tuple[list[str], str]]:
-    """Section and first metric of every chart → its metric keys and its axis."""
+def drawn(view: View) -> dict[str, tuple[str, str]]:
+    """Section and metric of every chart → its title and its axis."""
     return {
-        f"{chart['metricSectionId']}: {chart['metricKey']}": (
-            chart.get("selectedMetricKeys", [chart["metricKey"]]),
-            chart["scaleType"],
-        )
+        f"{chart['metricSectionId']}: {chart['metricKey']}": (chart["displayName"], chart["scaleType"])
         for chart in view.state["compareRunCharts"]
     }
 
 
-def test_the_charts_are_the_headlines_and_a_line_a_site_with_decades_on_a_log_axis():
+def test_the_charts_are_the_headlines_and_single_sites_with_titles_and_decades_on_a_log_axis():
     charts, _ = views_of("digits", [run("bp"), run("dfa", metrics=SCALARS | SITES | {"gamma_deep_mean": 0.1})])
     assert drawn(charts) == {
-        "headline: accuracy/test": (["accuracy/test"], "linear"),
-        "headline: growth_max": (["growth_max"], "log"),
-        "headline: h_L": (["h_L"], "log"),
-        "headline: g_L": (["g_L"], "log"),
-        "headline: gamma_deep_mean": (["gamma_deep_mean"], "linear"),
-        "sites: h_norm/site_00": (["h_norm/site_00", "h_norm/site_01"], "log"),
-        "sites: g_norm/site_00": (["g_norm/site_00", "g_norm/site_01"], "log"),
+        "headline: accuracy/test": ("test accuracy, 0 to 1", "linear"),
+        "headline: growth_max": ("largest growth", "log"),
+        "headline: h_L": ("‖h_L‖₂", "log"),
+        "headline: g_L": ("‖g_L‖ per sample", "log"),
+        "headline: gamma_deep_mean": ("Γ, gamma_deep_mean", "linear"),
+        "sites: h_norm/site_00": ("‖h_l‖₂ at site 0", "log"),
+        "sites: h_norm/site_01": ("‖h_l‖₂ at site 1", "log"),
+        "sites: g_norm/site_00": ("‖g_l‖₂ at site 0", "log"),
+        "sites: g_norm/site_01": ("‖g_l‖₂ at site 1", "log"),
     }
 
 
@@ -49,6 +48,11 @@ def test_what_no_run_has_gets_no_chart_and_no_column():
     charts, table = views_of("digits", [run("bp", metrics={"accuracy/test": 0.5})])
     assert list(drawn(charts)) == ["headline: accuracy/test"]
     assert table.state["selectedColumns"] == ["tags.`fa.verdict`", "metrics.`accuracy/test`"]
+
+
+def test_of_many_sites_the_first_the_middle_and_the_last_have_a_chart():
+    charts, _ = views_of("digits", [run("dfa", metrics={f"gamma/site_{site:02}": 0.1 for site in range(17)})])
+    assert list(drawn(charts)) == ["sites: gamma/site_00", "sites: gamma/site_08", "sites: gamma/site_16"]
 
 
 @pytest.mark.parametrize("first", ["whole", "bare"])

@@ -166,7 +166,7 @@ def test_doctor_makes_no_store_of_a_mistyped_name(registry, tmp_path):
 
 def test_doctor_names_the_page_that_shows_the_newest_study_side_by_side(trained):
     rows = found(trained("doctor", "--json"))
-    assert rows["MLflow's pages"].endswith("/runs?viewStateShareKey=tiny&compareRunsMode=CHART")
+    assert rows["MLflow's pages"].endswith("/runs?workflowType=machine_learning&viewStateShareKey=tiny&compareRunsMode=CHART")
     assert "4 finished runs" in rows["store"]
 
 
