@@ -114,7 +114,6 @@ def plugins_of(spec: RunSpec, code: Code | None = None) -> set[tuple[Catalog, st
     """Return the plug-ins that train `spec`, as catalogs and names, without an import.
 
     Args:
-        spec: the specification.
         code: the fingerprint that is recorded with the run. It names the third-party task, if there is one.
     """
     family, _, source = spec.dataset.partition(":")

@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-WARM_UP = 3  # steps before the capture: allocations, library handles and the optimiser's state must exist by then
+WARM_UP = 3  # steps before the capture, which create allocations, library handles and the optimiser's state
 PLAIN = "step by step"
 CAPTURED = "CUDA graph"
 WAITING = "synchronizing CUDA operation"  # torch's text for a wait in its sync debug mode
@@ -33,7 +33,6 @@ class CapturedStep:
     There is one graph per batch size. An epoch has at most two sizes, because its last batch may be smaller.
 
     Args:
-        device: device of the training.
         capture: function that records a step, see `cuda_capture`.
 
     Attributes:
@@ -115,10 +114,6 @@ def rehearsed(work: GraphWork, device: torch.device) -> str:
 
     A CUDA graph cannot record such a wait.
 
-    Args:
-        work: the step.
-        device: device of the training.
-
     Returns:
         A text with the file and line that wait for the GPU. The text is empty if the step does not wait or the device is a CPU.
     """
@@ -165,7 +160,7 @@ def cuda_capture(generators: Iterable[torch.Generator]) -> Capture:
             with torch.cuda.graph(graph, stream=torch.cuda.current_stream()):
                 work()
         except RuntimeError:
-            for generator in cuda_generators:  # a broken capture does not reset them
+            for generator in cuda_generators:  # a broken capture does not reset the generators
                 generator.graphsafe_set_state(generator.clone_state())
             raise
         return graph.replay
