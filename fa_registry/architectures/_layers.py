@@ -26,8 +26,6 @@ class Linear(nn.Linear):
     """Linear layer whose backward pass may use another matrix than the weight.
 
     Args:
-        features_in: Number of inputs.
-        features_out: Number of outputs.
         flatten: Whether to reshape (batch, …) to (batch, features) first. An embedding of images then needs no other layer.
 
     Attributes:
