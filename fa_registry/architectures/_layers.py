@@ -79,7 +79,7 @@ class _LinearFunction(torch.autograd.Function):
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradients of x (…, in), weight (out, in) and bias (out,); None for unused gradients.
 
-        The gradient of x is dx = dy B with B (out, in). With B = W it is exact. The other gradients do not use B.
+        The gradient of x is dx = dy B with B (out, in). With B = W, dx is exact. The other gradients do not use B.
 
         Args:
             gradient: Gradient dy of the output (…, out).

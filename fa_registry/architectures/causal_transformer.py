@@ -1,6 +1,6 @@
 """causal_transformer: a pre-LN decoder for token prediction.
 
-Its states are (N, T, D) and its logits (N, T, V).
+The states are (N, T, D), and the logits are (N, T, V).
 """
 
 from __future__ import annotations

@@ -386,8 +386,8 @@ class Bridge(abc.ABC):
     def bridge_residuals(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
         """Compute the residuals of the recursion at sites 0..L, (N,) each.
 
-        The residuals are V_φ(h_l) − softmin_k V̄(h_{l+1} + σξ_k) for l < L, and V_φ(h_L) − ℓ at site L, in the unit of the
-        loss. They are signed values per sample, without an average. ξ is drawn from inputs.generator, and inputs.gradients are
+        The residuals are V_φ(h_l) − softmin_k V̄(h_{l+1} + σξ_k) for l < L, and V_φ(h_L) − ℓ at site L, in the unit of the loss.
+        The residuals are signed values per sample, without an average. ξ is drawn from inputs.generator, and inputs.gradients are
         available.
         """
 

@@ -270,7 +270,7 @@ def prediction_errors_give_bp(setting: Setting) -> CheckOutcome:
 
     The loss with weight β nudges the states of the network. ε_l is the prediction error of the nudged states: the s_l that the
     method returns, or h_l − β c_l if the method returns no states. If the method returns states, c_l must converge to g_l too. The
-    check is for methods whose credit is a displacement of the states. It detects a wrong sign, a wrong factor and a wrong site.
+    check is for methods whose credit is a displacement of the states, and detects a wrong sign, a wrong factor and a wrong site.
     """
     gentle = _gentle(setting)
     if gentle is None:

@@ -47,7 +47,7 @@ def parameters_between(call: Callable[[], Any], model: nn.Module, first: str, la
             `retain_grad` or register a hook on its states.
         model: module that contains the sites and the parameters.
         first: path of a module. `layer#2` means the second call of `layer` in the pass.
-        last: path of a module, in the same form as `first`. It may be equal to `first`.
+        last: path of a module in the same form as `first`, possibly the same module.
 
     Returns:
         The names of the parameters.

@@ -160,7 +160,7 @@ def objection(trial: Trial, images: Tensor, labels: Tensor, trained: Gradients, 
         judge_bp: whether to check also for undeclared backpropagation. Use False if the feedback may have learned the weights.
 
     Returns:
-        The text. It is empty if the check finds no fault, or if a credit is not finite, because a diverged run cannot be compared.
+        The text, or an empty string if the check finds no fault or cannot compare a diverged run, whose credits are not finite.
     """
     method = trial.method
     inputs, credits, learning_states = measured_credits(trial, images, labels)

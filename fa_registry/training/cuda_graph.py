@@ -56,10 +56,10 @@ class CapturedStep:
         """Run one step, by the graph of this batch size if there is one.
 
         Args:
-            advance: function that trains on the samples of a batch. It must be the same at every call, and it may read and write
-                only tensors whose address does not change. This object does not store the function, because the object that owns
-                the function (the trainer) also refers to this object. Such a reference cycle would occupy GPU memory until Python's
-                garbage collection.
+            advance: function that trains on the samples of a batch. The function must be the same at every call. The function may
+                read and write only tensors whose address does not change. This object does not store the function, because the
+                object that owns the function (the trainer) also refers to this object. Such a reference cycle would occupy GPU
+                memory until Python's garbage collection.
             batch: indices of the samples, (batch,).
         """
         if self.refused:

@@ -1,8 +1,8 @@
 """Check that a third-party network computes its outputs from the images.
 
-A network could contain the test set and look up the labels. It could recognise a sample by the content of its image, by its
-position in a batch or in the test set, or by earlier inputs. Each probe removes the information that one kind of lookup needs. The
-probes leave all information that a classifier needs.
+A network could contain the test set and look up the labels. The network could recognise a sample by the content of the image, by
+the position in a batch or in the test set, or by earlier inputs. Each probe removes the information that one kind of lookup needs.
+The probes leave all information that a classifier needs.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def _token_check(setup: RunSetup) -> Check:
 def cuts(length: int) -> Tensor:
     """Return the numbers of tokens that stay when the later tokens are replaced, (cuts,).
 
-    These are 1 to length − 1 if there are at most MOST_CUTS, otherwise MOST_CUTS evenly spaced numbers.
+    The numbers are 1 to length − 1, or MOST_CUTS evenly spaced numbers if length − 1 is larger than MOST_CUTS.
     """
     count = min(length - 1, MOST_CUTS)
     return 1 + torch.arange(count) * (length - 2) // max(1, count - 1)

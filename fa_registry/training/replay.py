@@ -160,7 +160,7 @@ class EpochComparison:
 def work_of(setup: RunSetup, epochs: int) -> float:
     """Return the number of multiplications of a training with this number of epochs.
 
-    The number includes an overhead per step. It is counted, not timed.
+    The operations are counted, not timed. The number includes an overhead per step.
     """
     samples, batch = len(setup.splits.train_labels), setup.spec.recipe.batch_size
     with FlopCounterMode(display=False) as counter, torch.no_grad(), eval_mode(setup.network):
@@ -173,8 +173,8 @@ def work_of(setup: RunSetup, epochs: int) -> float:
 def continues(chain: Sequence[str], trainer: Trainer) -> bool:
     """Return whether the trainer's state has the digest recorded for its epoch.
 
-    The result is True if no chain was recorded. It is False if the chain ends before this epoch or if the link before this epoch is
-    not hexadecimal.
+    The result is True if no chain was recorded. The result is False if the chain ends before this epoch or if the link before this
+    epoch is not hexadecimal.
     """
     epoch = trainer.epoch
     if not chain:

@@ -191,8 +191,8 @@ def is_fixed(setup: RunSetup) -> bool:
 def credit_in_training(setup: RunSetup) -> Check:
     """Compare the method's credits in training and in measuring, on the eval batch.
 
-    The comparison uses the weights and feedback of `setup` and the training progress 0.5, i.e. half of the epochs. It detects a
-    method that behaves differently in its first steps or on training images.
+    The comparison uses the weights and feedback of `setup` and the training progress 0.5, i.e. half of the epochs. The comparison
+    detects a method that behaves differently in its first steps or on training images.
     """
     if setup.method.end_to_end:
         return Check("training credit", "agrees", "the method is trained end to end")

@@ -125,7 +125,7 @@ def _splits(dataset: Dataset, device: torch.device, root: Path | None, seed: int
     return dataset.load(device, root, seed)
 
 
-# Splits are never modified, and a study or an audit seldom changes its data set. So the process keeps the last one.
+# Splits are never modified, and a study or an audit seldom changes its data set. So the process keeps the last splits.
 @lru_cache(maxsize=1)
 def _shared(dataset: Dataset, device: torch.device, root: Path) -> Splits:
     return dataset.load(device, root, 0)
@@ -201,7 +201,8 @@ def build_network(spec: RunSpec, card: DatasetCard) -> Network:
 def too_large(spec: RunSpec, card: DatasetCard) -> list[str]:
     """Return the problem if training the network exceeds this machine's memory.
 
-    The list has one text if the memory is insufficient or if the network has more than MOST_BLOCKS blocks. Otherwise it is empty.
+    The list has one text if the memory is insufficient or if the network has more than MOST_BLOCKS blocks. Otherwise the list is
+    empty.
     """
     options = architectures.CATALOG.get(spec.architecture).resolve(spec.architecture_options)
     blocks = int(options.get("num_blocks", 0))

@@ -144,8 +144,8 @@ def normalised_credits(
 def credit_rms(credit: Tensor, kind: str, eps: float = NORM_EPS, by_position: bool = False) -> Tensor | float:
     """Return the divisor of norm(c) for each sample, (N, 1, …).
 
-    The divisor is the rms over features + eps for "rms", and 1 for "none". It is computed separately for each sample, over all
-    entries of the sample. With the rms of a batch, one sample would change the scale of another sample
+    For "rms", the divisor is the rms over features + eps, computed separately for each sample over all its entries. For "none", the
+    divisor is 1. With the rms of a batch, one sample would change the scale of another sample
     (test_rms_norm_is_per_sample_and_over_features in tests/training/test_step.py).
 
     Args:

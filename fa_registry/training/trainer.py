@@ -121,7 +121,7 @@ class Trainer:
         On a GPU, the function returns before the epoch is complete, so a caller can start other trainings.
 
         Args:
-            through: generator function that receives the epoch's batches and yields the batches to train on. Its code after a yield
+            through: generator function that receives the epoch's batches and yields the batches to train on. The code after a yield
                 runs after the step on the yielded batch.
         """
         setup = self.setup
