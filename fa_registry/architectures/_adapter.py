@@ -136,7 +136,7 @@ class AdaptedNetwork(nn.Module):
             + (
                 f"declare skip={other_skip!r}"
                 if other_fits
-                else "neither skip='outside' nor skip='inside' fits; declare skip='none', which allows modules at any position and "
+                else "neither skip='outside' nor skip='inside' fits; skip='none' allows modules at any position and "
                 "uses their outputs as the states"
             )
         )
