@@ -20,7 +20,9 @@ from fa_registry.errors import InvalidFields, UsageError
 
 SKIPS = ("outside", "inside", "none")
 GRADIENTS = ("backward", "forward")  # the sources of the reference gradient, see adapt
-ROUNDINGS = 16  # of the largest value: the model's own addition may be fused; more would hide h next to an exploded f
+# Tolerance in roundings of the largest value, because the model may add h and f in a fused operation. A larger tolerance would
+# accept a wrong h if f has exploded.
+ROUNDINGS = 16
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,6 @@ class AdaptedNetwork(nn.Module):
     """Third-party model with a chain of blocks that is observed at sites 0..L. Create it with `adapt`.
 
     Args:
-        model: The model.
         sites: Paths of the modules whose outputs are h_1..h_L.
         skip: "outside", "inside" or "none". An empty string means "none", and the first pass may change it to "outside".
         readout: Path of the module that receives h_L, or an empty string.
@@ -135,9 +136,9 @@ class AdaptedNetwork(nn.Module):
             + (
                 f"declare skip={other_skip!r}"
                 if other_fits
-                else "neither skip='outside' nor skip='inside' fits; skip='none' takes the "
+                else "neither skip='outside' nor skip='inside' fits; skip='none' allows modules at any position and "
+                "uses their outputs as the states"
             )
-            + ("" if other_fits else "outputs of the sites as the states and allows modules at any position")
         )
 
 
@@ -180,7 +181,6 @@ class _Flow:
         The forward hooks are removed on exit.
 
         Args:
-            model: The model.
             readout: Path of the module that receives h_L, or an empty string if the module is unknown.
 
         Raises:
@@ -297,7 +297,7 @@ class _Flow:
                 )
             is_cut = self.entry.is_leaf and self.entry.requires_grad  # torch allows no in-place change of such a state
             with torch.set_grad_enabled(torch.is_grad_enabled() and not is_cut):
-                self.entry.add_(self.shifts[0])  # in place, so that a skip around the block carries it too
+                self.entry.add_(self.shifts[0])  # in place, so that a skip around the block adds the shifted h_0
         _require_gradient(self.entry)
         self.entry_version = self.entry._version
         return self.entry
@@ -367,7 +367,7 @@ def unwrapped(model: Any) -> tuple[Any, tuple[str, ...]]:
 
 def _suggested(output: Any, parameter: str = "state") -> str:
     """Return source code for a function that reads the first tensor of an output."""
-    if isinstance(output, Mapping):  # transformers' outputs are such, and have their fields as attributes too
+    if isinstance(output, Mapping):  # also an output of transformers, whose fields are attributes too
         key = next((key for key, value in output.items() if isinstance(value, Tensor)), "…")
         return f"{parameter}=lambda out: out[{key!r}]"
     if isinstance(output, (tuple, list)):
@@ -465,7 +465,7 @@ def _wrong_arguments(
     problems += [] if gradient in GRADIENTS else [f"gradient: expected backward or forward, found {gradient!r}"]
     unknown = {
         "sites": [name for name in names if path_and_call(name)[0] not in modules]
-        or ([] if names else ["no site (the model has no attribute `blocks` to choose sites from)"]),
+        or ([] if names else ["none (the model has no attribute `blocks`, which contains the default sites)"]),
         "readout": [readout] if readout and readout not in modules else [],
     }
     problems += [

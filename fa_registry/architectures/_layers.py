@@ -26,8 +26,6 @@ class Linear(nn.Linear):
     """Linear layer whose backward pass may use another matrix than the weight.
 
     Args:
-        features_in: Number of inputs.
-        features_out: Number of outputs.
         flatten: Whether to reshape (batch, …) to (batch, features) first. An embedding of images then needs no other layer.
 
     Attributes:
@@ -81,7 +79,7 @@ class _LinearFunction(torch.autograd.Function):
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradients of x (…, in), weight (out, in) and bias (out,); None for unused gradients.
 
-        The gradient of x is dx = dy B with B (out, in). With B = W it is exact. The other gradients do not use B.
+        The gradient of x is dx = dy B with B (out, in). With B = W, dx is exact. The other gradients do not use B.
 
         Args:
             gradient: Gradient dy of the output (…, out).

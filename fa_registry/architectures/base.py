@@ -60,7 +60,7 @@ class Network(nn.Module):
     """Network with the parts embed, blocks, out_ln and out_head, named as in the published code.
 
     Args:
-        embed: Module that computes h_0, or None if a subclass defines a method `embed` instead. A subclass must do this if the
+        embed: Module that computes h_0, or None if a subclass defines a method `embed` instead. A subclass must define `embed` if
             published checkpoints contain the layers of the embedding at their top level.
         blocks: Modules that compute the branches f_1..f_L.
         out_ln: Normalisation before the head, or None.

@@ -1,6 +1,6 @@
 """causal_transformer: a pre-LN decoder for token prediction.
 
-Its states are (N, T, D) and its logits (N, T, V).
+The states are (N, T, D), and the logits are (N, T, V).
 """
 
 from __future__ import annotations
@@ -70,10 +70,7 @@ class CausalTransformer(Architecture):
     )
 
     def check(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...]) -> list[str]:
-        """Return a problem for each of two conditions.
-
-        `heads` must divide d_hidden, and an input must be one sequence of tokens.
-        """
+        """Return the problems: `heads` must divide d_hidden, and an input must be one sequence of tokens."""
         width, heads = int(options["d_hidden"]), int(options["heads"])
         problems = [f"heads: expected a divisor of d_hidden {width}, found {heads}"] if width % heads else []
         if len(image_shape) != 1:
@@ -96,7 +93,7 @@ class CausalTransformer(Architecture):
         The vocabulary has `classes` tokens.
         """
         width, heads = int(options["d_hidden"]), int(options["heads"])
-        # drawn in this order, the embedding first: the shallow control starts with the same one
+        # the embedding is drawn first, so the shallow control starts with the same embedding
         token = nn.Embedding(classes, width, _weight=torch.randn(classes, width, generator=generator))
         embed = TokenEmbedding(token, nn.Parameter(torch.randn(1, image_shape[0], width, generator=generator)))
         blocks = [TransformerBranch(width, heads, generator, causal=True) for _ in range(int(options["num_blocks"]))]

@@ -1,6 +1,6 @@
 """linear_lq: a linear system with process noise, whose exact costate is a product of matrices.
 
-The network is a test case for credits. It is not meant to learn a task.
+The network is a test case for credits, and is not meant to learn a task.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ class SmallCNN(Architecture):
             out_ln=None,
             out_head=linear(widths[count], classes, generator),
             residual=False,
-            pool=mean_over_positions,  # features stay as they are; with fewer blocks the head reads maps
+            pool=mean_over_positions,  # does not change features; with fewer than 3 blocks, the head reads maps
         )
 
 

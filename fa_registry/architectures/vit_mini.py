@@ -37,7 +37,7 @@ class Attention(nn.Module):
         self.heads, self.causal = heads, causal
         self.in_proj_weight = nn.Parameter(torch.empty(3 * width, width))
         self.in_proj_bias = nn.Parameter(torch.zeros(3 * width))
-        # one matrix of all three: the bound is √(6/(3D + D)), below that of three square ones
+        # queries, keys and values share one matrix, so the bound √(6/(3D + D)) is below that of three square matrices
         nn.init.xavier_uniform_(self.in_proj_weight, generator=generator)
         self.out_proj = linear(width, width, generator)
         nn.init.zeros_(self.out_proj.bias)
@@ -71,7 +71,7 @@ class TransformerBranch(nn.Module):
         self.mlp = nn.Sequential(
             linear(width, MLP_RATIO * width, generator),
             nn.GELU(),
-            nn.Dropout(0.0),  # published at rate 0; they give the second layer its name, mlp.3
+            nn.Dropout(0.0),  # the published rate; with this module, the second layer has the published name mlp.3
             linear(MLP_RATIO * width, width, generator),
             nn.Dropout(0.0),
         )
@@ -182,7 +182,7 @@ class VitMini(Architecture):
         width, heads, patch = int(options["d_hidden"]), int(options["heads"]), int(options["patch"])
         channels, height, image_width = image_shape
         count = (height // patch) * (image_width // patch)
-        # drawn in this order, the embedding first: the shallow control starts with the same one
+        # the embedding is drawn first, so the shallow control starts with the same embedding
         return VisionTransformer(
             patch_embed=patches(channels, width, patch, generator),
             cls_token=_positions(1, width, generator),

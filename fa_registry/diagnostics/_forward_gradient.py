@@ -19,8 +19,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from fa_registry.errors import UsageError
 from fa_registry.tasks import Task, task_of
 
-SEED = 0  # of random numbers drawn in a forward pass: every pass draws the same numbers
-STEP = 1e-6  # of a difference in float64, relative to the root mean square of the sample's state
+SEED = 0  # seed of the random numbers in a forward pass, so that every pass draws the same numbers
+STEP = 1e-6  # step of a difference in float64, relative to the root mean square of the sample's state
 WIDEST = 512  # largest number of directions per state along which the loss is differenced; a wider state gets a random subspace
 ATEN = torch.ops.aten
 VIEWS = (ATEN.view.default, ATEN._unsafe_view.default, ATEN.t.default, ATEN.transpose.int)
@@ -130,7 +130,7 @@ def traced_pass(
         logits, hidden, _ = torch.func.functional_call(network, tensors, (inputs,), options)
         return logits, hidden
 
-    from torch.fx.experimental.proxy_tensor import make_fx  # it loads sympy, which takes half a second
+    from torch.fx.experimental.proxy_tensor import make_fx  # this import loads sympy, which takes half a second
 
     shifts = [torch.zeros_like(state) for state in states]
     try:
@@ -171,7 +171,7 @@ def _refuse_earlier_reads(graph: torch.fx.GraphModule, sites: int) -> None:
     The gradient with respect to the shift would lack the contribution of that operation.
     """
     order = {node: index for index, node in enumerate(graph.graph.nodes)}
-    shift = [node for node in order if node.op == "placeholder"][-sites]  # of h_0: the shifts come last
+    shift = [node for node in order if node.op == "placeholder"][-sites]  # of h_0, as the shifts come last
     for node in shift.users:
         if node.target == ATEN.add_.Tensor:
             earlier = [user for user in node.args[0].users if order[user] < order[node] and user.target not in VIEWS]
@@ -188,8 +188,8 @@ def shifted_losses(
     float64. The network must be in eval mode.
     """
     tensors, inputs = cast(network, precision), as_precision(images, precision)
-    # One boolean, whether a pass draws random numbers; empty before the first pass. With False, the seeds are not fixed, because
-    # that takes a tenth of the time of a small pass.
+    # After the first pass, the list contains one boolean: whether a pass draws random numbers. If a pass draws none, the seeds are
+    # not fixed, because fixing the seeds takes a tenth of the time of a small pass.
     draws_random: list[bool] = []
 
     def losses(shifts: Sequence[Tensor]) -> Tensor:

@@ -17,7 +17,8 @@ from fa_registry.records import NOT_CHECKED, NOT_ITS_GRADIENT, Reading
 ROUNDS = 8  # smallest number of rounds in float64, of two passes each; a sample is shifted at one site per round
 # Largest deviations that rounding and the error of a difference can explain; far below .1, where a cosine begins to change.
 TOLERANCE = {torch.float64: 1e-3, torch.float32: 5e-2}
-# Relative to the state's root mean square. A shift across a kink of the loss gives no derivative; with small steps this is rare.
+# Step sizes, relative to the state's root mean square. A shift across a kink of the loss gives no derivative, and small steps
+# rarely cross a kink.
 STEPS = {torch.float64: 1e-8, torch.float32: 1e-3}
 RESOLVED = 3  # a slope below RESOLVED × (rounding of the loss / tolerance) is not compared
 KINKS = "the loss has a kink, and so no derivative, in every direction that was tried"
@@ -31,7 +32,7 @@ class ReferenceCheck:
     Attributes:
         deviations: one Reading per site: ‖differences − ⟨g, v⟩‖ / ‖differences‖ over the samples and rounds of the site. Samples
             with a kink of the loss are excluded, and so are differences below the rounding of the loss. The reading has no value
-            if no sample remains. However, it is 0 if the gradient is zero and no difference exceeds the rounding.
+            if no sample remains. However, the reading is 0 if the gradient is zero and no difference exceeds the rounding.
         objection: description of the deviation at the worst site, or an empty string if every site is within the tolerance.
         wrong: numbers of the sites whose deviation exceeds the tolerance, or that cannot be compared because of kinks.
     """

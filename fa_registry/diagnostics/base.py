@@ -29,8 +29,8 @@ SiteReadings = tuple[Reading, ...]
 MOMENTS = ("epoch", "final")
 
 SiteBySample = np.ndarray  # float64 (sites, samples)
-# A sample counts in the fidelity only if its ‖e‖ is larger. softmax(z) near 1 is rounded to float32's eps, so the direction of an
-# error of 64 eps is accurate to 1/64 at worst. This gives a cosine of at least .9998, and a reference is noise only below .99.
+# A sample counts in the fidelity only if its ‖e‖ is larger than this limit. softmax(z) near 1 is rounded to float32's eps, so the
+# direction of an error of 64 eps is accurate to 1/64 or better. The fidelity is then at least .9998; below .99, it means noise.
 LEAST_ERROR = 64 * float(torch.finfo(torch.float32).eps)
 NO_INITIAL = "the states at initialisation are not known"
 

@@ -1,8 +1,9 @@
 """Diagnostic gamma_block_input: Γ with the gradient at the block's input.
 
-This metric is the Γ of the published code, which compares the credit at site l with the gradient at site l−1. It is used only in
-reproduction tables. For example, FA's credit at the last site is g_L, and in a residual network the cosine between g_L and g_{L−1}
-is .997. Therefore, a method whose credit is exact at one site appears to be aligned with the gradient at another site.
+This metric is the Γ of the published code, which compares the credit at site l with the gradient at site l−1. The metric is used
+only in reproduction tables. For example, FA's credit at the last site is g_L, and in a residual network the cosine between g_L
+and g_{L−1} is .997. Therefore, a method whose credit is exact at one site appears to be aligned with the gradient at another
+site.
 """
 
 from __future__ import annotations

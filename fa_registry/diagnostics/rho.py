@@ -207,7 +207,7 @@ def correlations(
 
     Args:
         predicted: predictions ⟨c, v⟩, (N, V).
-        changes: changes of each sample's own loss, (N, V). If each change were measured from the mean loss, the pooled correlation
+        changes: changes of the loss of each sample, (N, V). If each change were measured from the mean loss, the pooled correlation
             would measure how samples differ (tests/diagnostics/test_rho.py).
         losses: losses without perturbation, (N,).
         refusal: a known reason why there is no correlation, such as a step of zero, or an empty string.

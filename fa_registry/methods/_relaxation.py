@@ -74,7 +74,7 @@ def _energy_gradient(
         leaves = [shift.detach().requires_grad_() for shift in shifts]
         errors = prediction_errors(inputs, branches, leaves)
         losses = inputs.losses_of(inputs.network.readout(inputs.hidden[-1] + leaves[-1]))
-        # E itself is never computed: its derivative is ε_l with respect to ε_l and β with respect to every loss
+        # E is never computed, because its derivatives are known: ε_l with respect to ε_l, and β with respect to every loss
         slopes = [*(error.detach() for error in errors), torch.full_like(losses, nudge)]
         return torch.autograd.grad([*errors, losses], leaves, slopes)
 

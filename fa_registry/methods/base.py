@@ -58,8 +58,8 @@ class MethodCard:
         unsupported: sentence that explains why other architectures are refused.
         learned: whether the feedback learns. If it learns, Γ has no null distribution, because new feedback would be untrained.
         credit_scale: "sum" if the source normalises the credit of the summed loss (an error e without 1/N), "mean" if the source
-            normalises the credit of the mean loss. In this package, credits always belong to the sum. The value only determines
-            ε in norm(c), which is 1e-6 for "sum" and N·1e-6 for "mean".
+            normalises the credit of the mean loss. In this package, credits always belong to the summed loss. The value only
+            determines ε in norm(c), which is 1e-6 for "sum" and N·1e-6 for "mean".
         credit_scale_source: reference for credit_scale.
         version: version of a built-in method. The author increases the version whenever the method's results change, so the
             version distinguishes old and new runs.
@@ -271,9 +271,8 @@ class Method(abc.ABC):
     """
 
     card: MethodCard
-    end_to_end: bool = (
-        False  # True: one backward pass through all blocks trains the network; of the built-in methods, only bp
-    )
+    # True: one backward pass through all blocks trains the network. The only such built-in method is bp.
+    end_to_end: bool = False
 
     @abc.abstractmethod
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
@@ -387,8 +386,8 @@ class Bridge(abc.ABC):
     def bridge_residuals(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
         """Compute the residuals of the recursion at sites 0..L, (N,) each.
 
-        The residuals are V_φ(h_l) − softmin_k V̄(h_{l+1} + σξ_k) for l < L, and V_φ(h_L) − ℓ at site L, in the unit of the
-        loss. They are signed values per sample, without an average. ξ is drawn from inputs.generator, and inputs.gradients are
+        The residuals are V_φ(h_l) − softmin_k V̄(h_{l+1} + σξ_k) for l < L, and V_φ(h_L) − ℓ at site L, in the unit of the loss.
+        The residuals are signed values per sample, without an average. ξ is drawn from inputs.generator, and inputs.gradients are
         available.
         """
 

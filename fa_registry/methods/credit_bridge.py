@@ -34,7 +34,7 @@ PAPER = "arXiv 2606.21126"
 class ValueState(nn.Module):
     """Feedback state of credit_bridge.
 
-    It contains V_φ, its moving average V̄, the matrices for the warm-up, and the progress of the training.
+    The state contains V_φ, its moving average V̄, the matrices for the warm-up, and the progress of the training.
     """
 
     def __init__(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator):
@@ -69,8 +69,8 @@ class CreditBridge(Method, LearnsFeedbackByLoss, HasFeedbackRule, Bridge):
             "the first step after the warm-up still uses DFA's credit, because the training progress is stored at the end of "
             "a step",
             _bridge.ONE_NET,
-            "on the toy LQ task with s = e, the loss ℓ = ½‖s‖² is a function of s only. V_φ can fit it without a gradient in h, "
-            "which conflicts with the gradient matching. With s = y (conditioning=target), there is no such conflict",
+            "on the toy LQ task with s = e, the loss ℓ = ½‖s‖² is a function of s only. V_φ can fit this loss without a gradient "
+            "in h, which conflicts with the gradient matching. With s = y (conditioning=target), there is no such conflict",
             "on the toy LQ task, 16 time features, t itself, SiLU and a learning rate of 3e-3 gave no clear gain; tanh, and the "
             "mean over features in the gradient matching, were worse",
         ),

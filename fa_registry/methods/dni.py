@@ -14,7 +14,7 @@ from fa_registry.methods._nets import perceptron
 from fa_registry.methods.base import CreditInputs, LearnsFeedbackByLoss, Method, MethodCard, NetworkShape
 from fa_registry.records import Option, Scalar
 
-FIRST_GUESS = 0.01  # far below any gradient: a large one would push all states in one direction until it is unlearned
+FIRST_GUESS = 0.01  # far below any gradient: a large first prediction would push all states in one direction
 TINY = 1e-30  # keeps the loss finite if all targets of a batch are exactly zero
 
 

@@ -75,8 +75,8 @@ class EquilibriumPropagation(Method, HasOwnStates):
         options={
             "contrast": Option(
                 PARAMETER,
-                "what the two phases contrast: parameter (the energy's parameter gradient) or state (the displacement, also used "
-                "for runs recorded before this option existed)",
+                "value that is compared between the two phases: parameter (the energy's parameter gradient) or state (the "
+                "displacement, also used for runs recorded before this option existed)",
                 "Scellier & Bengio 2017",
                 choices=CONTRASTS,
             ),
@@ -100,8 +100,8 @@ class EquilibriumPropagation(Method, HasOwnStates):
         Parameter contrast: c_l = −ε_l/β, at the nudged states h_l^β. State contrast: c_l = −(h_l^β − h_l^0)/β, at the states
         h_l^0 of the forward pass. Each credit has the shape of its state.
         """
-        # The states relax *down* the loss, so the shift points against the gradient and the minus sign reverses it. As β → 0 the
-        # first form is g_l itself, and a step is the contrast of the energy's gradients: tests/methods/test_ep.py.
+        # The states relax *down* the loss, so the shift points against the gradient, and the minus sign reverses the shift. As
+        # β → 0, the parameter contrast is g_l, and a step is the contrast of the energy's gradients (tests/methods/test_ep.py).
         shifts, errors = relax(inputs, feedback.beta, feedback.steps, feedback.step_size)
         if feedback.contrast == STATE:
             return [-shift / feedback.beta for shift in shifts], inputs.hidden

@@ -32,7 +32,7 @@ class BlockFeedbackAlignment(Method):
             "one matrix replaces a block's whole Jacobian I + ∂f_l/∂h, so the exact skip is lost; "
             "the source replaces the transpose of every weight (that is weight_fa, another method)",
             "the published code reports Γ with the gradient of the previous site; here Γ uses the gradient of the credit's site",
-            "tokens: below site L, the credit is one row per sample: that of the position average (c_L summed over positions)",
+            "tokens: the credit below site L is one row per sample, the credit of the position average (c_L summed over positions)",
             "feature maps: c_L is the gradient with respect to the maps averaged over positions, even if a third-party "
             "head uses the maps themselves",
         ),
@@ -45,7 +45,7 @@ class BlockFeedbackAlignment(Method):
         credit_scale="mean",
         # version 2: ε has the scale of the source; version 3: for maps, c_L is the gradient of their average, one row per sample
         version=3,
-        credit_scale_source="arXiv 2606.21126's code starts from g_L of the mean cross entropy and normalises the credits after it",
+        credit_scale_source="arXiv 2606.21126's code starts from g_L of the mean cross entropy, then normalises the credits",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
@@ -63,7 +63,7 @@ class BlockFeedbackAlignment(Method):
         average over P positions, so the gradient at each position is 1/P of the gradient of the average. If c_L were a complete
         map, its root mean square would therefore be P times smaller, and ε in norm(c) would be P times too large in comparison.
         """
-        # B_l carries the credit from the output of block l to its input: iteration `block` computes the credit one site below.
+        # B_l maps the credit at the output of block l to the credit at its input: iteration `block` computes the site below.
         # With an index error of one, the credit would differ from dfa with the composed matrices (tests/methods/test_fa.py).
         # (batch, hidden), with or without positions; (batch, positions, hidden) if every position has a target
         row = inputs.output_gradient if inputs.by_position else sum_over_positions(inputs.output_gradient)

@@ -40,8 +40,8 @@ class ErrorDrivenInputModulation(Method):
         deviations=(
             "weights are updated at the states of the clean pass; the source updates the weights at the states of the "
             "modulated pass, x + F e",
-            "the credit enters a block as its output's gradient, so the derivatives of the block's activations apply to it; the "
-            "source multiplies the credit with the layer's input directly",
+            "the credit enters a block as its output's gradient and is multiplied by the derivatives of the block's activations; "
+            "the source multiplies the credit with the layer's input directly",
             "the head learns from the exact cross entropy of the clean pass; the source uses the modulated pass also for the head",
             "h_l is the residual stream after block l, including the embedding's output; the source has plain layers",
             "with credit_norm=rms, the size of F e changes the update only through the curvature of the network; in the source, "

@@ -64,7 +64,8 @@ class StateBridge(Method, LearnsFeedbackByLoss):
             states.requires_grad_()
             predicted = one_position(feedback(states, times, signal), inputs.hidden[-1])
             losses = inputs.losses_of(inputs.network.readout(predicted), labels)
-            # gradient of the sum; no row enters another row's loss, so each row is its sample's gradient, without 1/((L+1)·N)
+            # The gradient of the summed loss. The loss of a row depends only on this row, so each row is the gradient of its
+            # sample, without the factor 1/((L+1)·N).
             (credits,) = torch.autograd.grad(losses.sum(), states)
         return by_site(credits, inputs)
 
@@ -81,7 +82,7 @@ class StateBridge(Method, LearnsFeedbackByLoss):
 def one_position(rows: Tensor, like: Tensor) -> Tensor:
     """Reshape rows (R, D) to states with one position, in the layout of `like`.
 
-    The result has the shape (R, D), (R, 1, D) for tokens, or (R, D, 1, 1) for maps. Its average over positions is the row itself.
+    The result has the shape (R, D), (R, 1, D) for tokens, or (R, D, 1, 1) for maps. The average over positions is the row.
     """
     return rows if like.dim() == 2 else rows[:, None] if like.dim() == 3 else rows[:, :, None, None]
 

@@ -23,7 +23,8 @@ from fa_registry.training.run_setup import network_shape
 
 AUTOGRAD_TOLERANCE = 1e-10  # the same float64 sums in two different orders
 SITE_TOLERANCE = 1e-11  # float64 rounding that a method with twenty or more passes accumulates
-NOT_BP = 0.9  # credit.md §5.2: a block gradient whose cosine with BP's is at least this at init counts as BP
+# credit.md §5.2: at initialisation, a block gradient with at least this cosine with BP's gradient counts as BP.
+NOT_BP = 0.9
 TRAINED_STEPS = 3
 PIECES = (1, 5, SAMPLES - 6)
 
@@ -163,8 +164,8 @@ def not_secretly_bp(setting: Setting) -> CheckOutcome:
 def cosines_with_bp(case: NetworkCase) -> dict[str, float]:
     """Return the cosines of credits and updates with those of backpropagation.
 
-    Sites whose credit is exact according to the card are left out. So is a weight that the readout shares, such as the
-    token embedding of a tied head: it also receives the exact gradient of the head.
+    Sites whose credit is exact according to the card are left out. A weight that the readout shares, such as the token embedding
+    of a tied head, is left out too, because this weight also receives the exact gradient of the head.
 
     Returns:
         Mapping from a description, such as "the credit at site 2", to the cosine.

@@ -27,9 +27,9 @@ from fa_registry.training.run_setup import network_shape
 SIGN_STEPS = 20
 RATE, DECAY, DECAY_STEPS = 0.05, 1.0, 20
 DECAY_TOLERANCE = 1e-9
-NUMBERED = re.compile(r"B_\d+")  # as methods.base.FixedMatrices names them
+NUMBERED = re.compile(r"B_\d+")  # names of the matrices in methods.base.FixedMatrices
 MIRROR = {"mirror_rate": 0.05, "mirror_batch": 256}  # faster and less noisy than the default
-MIRROR_STEPS = 120  # six times 1/d: a share of exp(−6) of the start remains
+MIRROR_STEPS = 120  # six times 1/d: exp(−6) of the initial difference between B and W remains
 NOISE_FACTOR = 2.0  # ‖B − W‖² of one layer of 16 features varies by about 15 % around its expectation
 
 
@@ -252,7 +252,8 @@ def _drawn_matrices(case: NetworkCase) -> list[str]:
     return sorted(name for name in case.feedback.state_dict() if NUMBERED.fullmatch(name))
 
 
-# Descent on the energy contracts by 1 − η λ_min per step, λ_min = 0.2 for two blocks with Jacobians near 1: e^-20 remains.
+# Each step of the descent multiplies the distance to the minimum by at most 1 − η λ_min. For two blocks with Jacobians near 1,
+# λ_min is 0.2, so e^-20 of the distance remains.
 GENTLE = {"w2_std": 0.05, "num_blocks": 2}
 NOT_GENTLE = (
     "the check needs blocks with small branches; without skips, LayerNorm rescales a small branch, and attention has no option "
@@ -269,7 +270,7 @@ def prediction_errors_give_bp(setting: Setting) -> CheckOutcome:
 
     The loss with weight β nudges the states of the network. ε_l is the prediction error of the nudged states: the s_l that the
     method returns, or h_l − β c_l if the method returns no states. If the method returns states, c_l must converge to g_l too. The
-    check is for methods whose credit is a displacement of the states. It detects a wrong sign, a wrong factor and a wrong site.
+    check is for methods whose credit is a displacement of the states, and detects a wrong sign, a wrong factor and a wrong site.
     """
     gentle = _gentle(setting)
     if gentle is None:
@@ -428,8 +429,8 @@ def shake(module: nn.Module, seed: int) -> None:
             parameter += SHAKE * torch.randn(parameter.shape, generator=stream, dtype=parameter.dtype)
 
 
-STEPS = 60  # at most
-FALL = 0.9  # of the loss before
+STEPS = 60  # greatest number of training steps
+FALL = 0.9  # the loss must fall below this fraction of its first value
 
 
 def feedback_learns(setting: Setting) -> CheckOutcome:

@@ -60,8 +60,7 @@ def within(
 
     Args:
         names: Names of the tensors, for the message.
-        observed: Observed tensors.
-        expected: Expected tensors, in the same order.
+        expected: Expected tensors, in the same order as `observed`.
         tolerance: Largest error allowed, relative to the largest entry of the expected tensor.
 
     Returns:

@@ -27,11 +27,12 @@ from fa_registry.training.run_setup import network_shape
 from fa_registry.training.step import OutputError, StepSums, backprop_step, local_credit_step
 
 IMAGE_SHAPE = (3, 8, 8)
-SEQUENCE_SHAPE = (6,)  # of an architecture whose inputs are tokens
+SEQUENCE_SHAPE = (6,)  # shape of one input if the inputs are tokens
 CLASSES = 5
 SAMPLES = 64
-DEPTHS = (1,)  # in addition to the base of three: with one hidden block FA and DFA must agree
-# Large second weights: at the default 0.01 every branch is nearly zero, all sites are similar and an index error is hidden.
+DEPTHS = (1,)  # numbers of blocks in addition to three; with one block, fa and dfa must agree
+# w2_std is large, because at the default 0.01 every branch is nearly zero. All sites would be similar, and no check would detect an
+# index error.
 SMALL: Mapping[str, Scalar] = {"d_hidden": 16, "width": 8, "num_blocks": 3, "w2_std": 0.5, "learn": True}
 
 Gradients = dict[str, Tensor]
@@ -42,8 +43,6 @@ class NetworkCase:
     """Method with one network and one batch, all in float64.
 
     Attributes:
-        method: The method.
-        network: The network.
         feedback: Feedback state of the method.
         images: Inputs (samples, *IMAGE_SHAPE), or tokens (samples, *SEQUENCE_SHAPE).
         labels: Classes (samples,), or the next tokens (samples, *SEQUENCE_SHAPE).
@@ -93,7 +92,7 @@ class NetworkCase:
     def forward(self, images: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Return the logits and the states h_0..h_L in one autograd graph.
 
-        Images require grad, because an embedding may have no weights (mlp). Tokens are integers and cannot.
+        Images require grad, because an embedding may have no weights (mlp). Tokens are integers and cannot require grad.
         """
         images = images.detach().clone()
         return self.network(images.requires_grad_(images.is_floating_point()), return_hidden=True)
@@ -161,8 +160,6 @@ class Setting:
     """Method on one architecture with options and a seed, from which equal cases are created.
 
     Args:
-        method: The method.
-        architecture: The architecture.
         options: Options of the architecture.
         seed: Seed of weights, feedback and batch.
         method_options: Options of the method that differ from the defaults in its card.
@@ -206,9 +203,6 @@ def draw_feedback(
     """Return the initial feedback state of a method.
 
     Args:
-        method: The method.
-        shape: Shape of the network.
-        seed: Seed of the feedback state.
         changes: Options of the method that differ from the defaults.
     """
     options = {name: option.default for name, option in method.card.options.items()}
@@ -270,7 +264,6 @@ def supported_by(method: Method, requested: Sequence[str | Architecture] | None,
     """Return the architectures to test.
 
     Args:
-        method: The method.
         requested: Names or Architecture objects. None means all architectures of the catalog that the method's card supports.
         task: Name of a task: only architectures that take this task. Default: every task that the card of the method lists.
     """

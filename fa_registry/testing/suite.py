@@ -93,12 +93,11 @@ def _local_objective(case: NetworkCase, penalty: float, credit_norm: str) -> Ten
         losses=losses.detach(),
         network=case.network,
     )
-    divisor = (
-        len(case.labels) if case.method.card.credit_scale == "mean" else 1
-    )  # the source normalises c/held where the method here returns c
+    # if the source normalises the credit of the mean loss, this credit is c divided by the number of samples
+    divisor = len(case.labels) if case.method.card.credit_scale == "mean" else 1
     by_position = case.labels.dim() > 1
     credits, credited_states = credits_and_states_of(case.method, case.feedback, inputs)
-    credited_branches = branches  # by the credits; the penalty uses the branches of the forward pass
+    credited_branches = branches  # the branches that the credits train; the penalty always uses `branches`
     if credited_states is not inputs.hidden:
         credited_branches = [
             block(credited_state.detach())
@@ -114,11 +113,9 @@ def _local_objective(case: NetworkCase, penalty: float, credit_norm: str) -> Ten
 
 
 def _norm(credit: Tensor, kind: str, divisor: int, by_position: bool) -> Tensor:
-    """Return c/divisor, divided by its root mean square per sample.
+    """Return c/divisor, divided by its root mean square per sample, or c if `kind` is "none".
 
     If every position has a target, the root mean square is per position.
-
-    Return c if `kind` is "none".
     """
     if kind == "none":
         return credit

@@ -1,1 +1,1 @@
-"""The training loop, its measurements, and the checks that an audit recomputes."""
+"""The training loop, its measurements, and the checks of an audit."""

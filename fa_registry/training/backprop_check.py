@@ -4,9 +4,9 @@ The conformance suite measures small networks. A method could recognise these ne
 this check uses the run's final weights and feedback state, on the run's eval batch and on a batch of the run's training data.
 
 At each site, the check computes two cosines over the whole batch. The first cosine compares the credit with the gradient. The
-second compares the update by the credit with the update by the gradient, for the weights of the block below the site. The larger
-cosine counts. The check counts the sites 1..L whose block has weights and whose credit is not exact by construction. If fewer
-than two sites remain and the embedding has weights, the check also counts site 0, except where its credit is exact.
+second compares the update by the credit with the update by the gradient, for the weights of the block below the site. The check
+uses the larger cosine. The counted sites are the sites 1..L whose block has weights and whose credit is not exact by construction.
+If fewer than two sites are counted and the embedding has weights, site 0 is counted too, unless its credit is exact.
 """
 
 from __future__ import annotations
@@ -28,11 +28,10 @@ from fa_registry.training.run_setup import EVAL_SAMPLES, RunSetup, network_shape
 
 ANOTHER_NAME = "the method is backpropagation, although its card does not declare it"
 DECLARED = "the method's card declares that its credit may reach that of backpropagation"
-NEAR = 0.99  # at every counted site: every rule of the catalog that does not declare it stays below
-NEAR_UNDER_FRESH_FEEDBACK = (
-    0.9  # at every counted site: the conformance suite's limit at initialisation (credit.md §5.2)
-)
-SHOWN = 8  # greatest number of listed sites; for further sites only the count is shown
+# Limits of the cosine at every counted site. At some counted site, every built-in method whose card does not declare
+# backpropagation is below the first limit. The second is the conformance suite's limit at initialisation (credit.md §5.2).
+NEAR, NEAR_UNDER_FRESH_FEEDBACK = 0.99, 0.9
+SHOWN = 8  # greatest number of sites that a message lists; for further sites only the count is shown
 
 Cosines = Mapping[int, float]  # by site
 
@@ -104,7 +103,7 @@ def _cosines(setup: RunSetup, sites: Sequence[int], images: Tensor, labels: Tens
 
     The cosine is the larger of the cosines of the credit and of the update. Sites where both cosines are nan are omitted.
     """
-    # without the penalty, whose gradient is the same under every method
+    # the penalty is left out, because its gradient is the same under every method
     without_penalty = dataclasses.replace(setup, spec=dataclasses.replace(setup.spec, penalty=0.0))
     noise = generator(setup.spec.seed, "noise", setup.device)
     inputs, credits, states = measured_credits(Trial.copy_of(without_penalty, noise), images, labels)

@@ -1,7 +1,7 @@
 """Find the parameters that a model's blocks use in a forward pass.
 
-The list of a module's parameters is not sufficient. A model may call `F.linear(h, self.W)` on a bare parameter or pass a weight
-to a custom autograd Function. Therefore the code observes every operation of a forward pass, below autograd.
+The parameters of the blocks' modules are an incomplete list, because a model may call `F.linear(h, self.W)` on a bare parameter
+or pass a weight to a custom autograd Function. Therefore the code observes every operation of a forward pass, below autograd.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class BlockParameters(NamedTuple):
 
     Attributes:
         names: names of all these parameters, in the order of `named_parameters()`.
-        shared: names of the parameters that the forward pass also reads outside of the interval.
+        shared: names of the parameters that the forward pass also reads before or after these sites.
     """
 
     names: tuple[str, ...]
@@ -47,7 +47,7 @@ def parameters_between(call: Callable[[], Any], model: nn.Module, first: str, la
             `retain_grad` or register a hook on its states.
         model: module that contains the sites and the parameters.
         first: path of a module. `layer#2` means the second call of `layer` in the pass.
-        last: path of a module, in the same form as `first`. It may be equal to `first`.
+        last: path of a module in the same form as `first`, possibly the same module.
 
     Returns:
         The names of the parameters.
@@ -137,8 +137,8 @@ class _ParameterReads(TorchDispatchMode):
         self.elsewhere: set[str] = set()
         # Several parameters may share one storage, so each is stored with its range of bytes.
         self._ranges: dict[int, list[tuple[float, float, frozenset[str]]]] = {}
-        # Buffers, and tensors computed from parameters and buffers alone. They are stored, because the address of a
-        # freed storage would soon be another tensor's.
+        # Buffers, and tensors computed from parameters and buffers alone. The tensors are stored, because another tensor would
+        # soon reuse the address of a freed storage.
         self._computed: dict[int, tuple[frozenset[str], Tensor]] = {}
         self._kept = dict(model.named_parameters())
         for name, weight in self._kept.items():

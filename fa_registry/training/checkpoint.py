@@ -22,8 +22,9 @@ from fa_registry.errors import LONGEST_PROBLEM, IntegrityError, shortened
 from fa_registry.jsonio import file_digest
 from fa_registry.safe_files import open_file
 
-# Bytes of a file that is read once, so that the hashed bytes are the loaded ones. For small files, safetensors' load_file takes
-# twice the time and keeps 2 KiB of each (0.8.0); for large ones it reads the header before it allocates memory.
+# Largest file, in bytes, that is read only once, so that the hashed bytes are the loaded bytes. For small files, load_file of
+# safetensors 0.8.0 takes twice the time and keeps 2 KiB per file. A larger file is loaded by load_file, which reads the header
+# before it allocates memory.
 AT_ONCE = 2**26
 MOST_HEADER = 2**24  # bytes of a file's list of tensors: 10,000 blocks need 7 MB, and a million names take 1.3 GB
 OF_SYSTEM = re.compile(r"\(os error (\d+)\)")
@@ -38,7 +39,6 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
 
     Args:
         path: file to write. The function writes a temporary file, calls fsync and renames the temporary file.
-        tensors: mapping from name to tensor.
         metadata: text entries of the file's header.
 
     Returns:
@@ -54,7 +54,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
     try:
         cpu_tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
         storage_counts = Counter(tensor.untyped_storage().data_ptr() for tensor in cpu_tensors.values())
-        # shared weights are written once for each layer: the format has no sharing
+        # shared weights are written once per layer, because the format cannot store a shared tensor
         tied = {
             name: tensor.clone()
             for name, tensor in cpu_tensors.items()
@@ -78,7 +78,6 @@ def load_tensors(path: Path, expected_digest: str | None = None) -> dict[str, Te
     """Load the tensors of a safetensors file onto the CPU.
 
     Args:
-        path: file to read.
         expected_digest: recorded SHA-256 of the file in hexadecimal, or None if no digest is recorded.
 
     Raises:
@@ -119,7 +118,6 @@ def load_into(module: nn.Module, path: Path, expected_digest: str | None = None)
     """Load the tensors of a safetensors file into `module`.
 
     Args:
-        path: file to read.
         expected_digest: recorded SHA-256 of the file in hexadecimal, or None if no digest is recorded.
 
     Raises:
@@ -138,8 +136,8 @@ def content_digest(tensors: Mapping[str, Tensor]) -> str:
     The digest depends on the tensors only, not on their file. The tensors are sorted by name.
 
     Returns:
-        The digest in hexadecimal. The string is empty if there is no tensor or if a number is not finite, because two diverged
-        runs can end with equal nan.
+        The digest in hexadecimal. The string is empty if there is no tensor or if a number is not finite, because all weights of
+        two different diverged runs can be nan.
     """
     digest = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):

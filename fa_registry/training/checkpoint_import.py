@@ -184,7 +184,7 @@ def unwrap(content: Any, nests: Sequence[str]) -> Any:
 
 
 def match_tensors(expected: Mapping[str, Tensor], candidates: Mapping[str, Any]) -> tuple[dict[str, Tensor], list[str]]:
-    """Convert tensors to the types of the expected ones and list all problems.
+    """Convert tensors to the types of the expected tensors and list all problems.
 
     Args:
         expected: mapping from name to tensor of the setup.
@@ -283,9 +283,9 @@ def feedback_tensors(content: Any, names: list[str]) -> dict[str, Any]:
     """Return the feedback tensors of a file under the names of the feedback state.
 
     Args:
-        content: content of the file. It usually contains tensors with the names `names`. If these names are B_01, B_02, …, the file
-            may also contain a list B_1..B_L, or tensors with other names that contain one running number (`B.0`, `feedback.1`).
-            Such tensors are assigned in the order of their numbers.
+        content: content of the file, usually tensors with the names `names`. If these names are B_01, B_02, …, the content may also
+            be a list B_1..B_L, or tensors whose names contain one running number (`B.0`, `feedback.1`). Such tensors are assigned
+            in the order of their numbers.
         names: names of the tensors in the method's feedback state.
 
     Raises:

@@ -74,7 +74,7 @@ def _third_party_code(dataset: str, task: str) -> dict[str, dict[str, Any]]:
 def measuring_code() -> dict[str, dict[str, Any]]:
     """Return the fingerprint of every installed diagnostic.
 
-    The function omits diagnostics that this process failed to import. It imports no third-party diagnostic itself.
+    The function omits diagnostics that this process failed to import, and imports no third-party diagnostic.
     """
     catalog = diagnostics.CATALOG
     usable = [name for name in catalog.third_party() if not catalog.has_failed(name)]
@@ -114,8 +114,7 @@ def plugins_of(spec: RunSpec, code: Code | None = None) -> set[tuple[Catalog, st
     """Return the plug-ins that train `spec`, as catalogs and names, without an import.
 
     Args:
-        spec: the specification.
-        code: the fingerprint that is recorded with the run. It names the third-party task, if there is one.
+        code: the fingerprint that is recorded with the run, which names a third-party task.
     """
     family, _, source = spec.dataset.partition(":")
     data_sets = [family, source.partition(":")[0]] if family == random_targets.NAME else [family]

@@ -35,7 +35,8 @@ VARIABLES = (
     "OPENBLAS_CORETYPE",
 )
 LONGEST = 40  # recorded characters of a variable's value
-SHAPES = ((128, 64, 64), (128, 256, 256), (33, 64, 10))  # rows, inner, columns of the fingerprint's products
+# rows, inner dimension and columns of the fingerprint's matrix products
+SHAPES = ((128, 64, 64), (128, 256, 256), (33, 64, 10))
 
 
 def configuration() -> dict[str, Scalar]:
@@ -73,7 +74,7 @@ def _flushes_denormals() -> bool:
     return (torch.full((16,), 1e-38) * 0.5).eq(0).any().item()
 
 
-@cache  # some milliseconds
+@cache  # the computation takes some milliseconds
 def _fingerprint(threads: int, deterministic: bool) -> str:
     """Return 16 digits of a SHA-256 of computed results, cached per thread count and kernel choice."""
     digest = hashlib.sha256()

@@ -36,10 +36,10 @@ from fa_registry.training.method_calls import credits_and_states_of
 from fa_registry.training.run_setup import RunSetup
 from fa_registry.training.step import OutputError, couples_samples, local_credit_step
 
-# Error of a part's gradient, relative to its norm. Both sides are the same float32 sums in another order: built-in methods are
-# below 3e-6 on every architecture, another credit at 1.
+# Largest allowed error of a part's gradient, relative to the gradient's norm. Both gradients are the same float32 sums in another
+# order. The error is below 3e-6 for built-in methods on every architecture, and about 1 for a different credit.
 SAME_CREDIT = 1e-3
-NEARLY_BP = 1 - 1e-6  # approximations of BP are further away; BP itself, under any name, is not
+NEARLY_BP = 1 - 1e-6  # cosine with the gradient: approximations of BP stay below; BP itself, under any name, does not
 OTHERWISE = "the credit in training differs from the measured credit"
 DISGUISED = "the method's updates are those of backpropagation, although its card does not declare this"
 
@@ -160,7 +160,7 @@ def objection(trial: Trial, images: Tensor, labels: Tensor, trained: Gradients, 
         judge_bp: whether to check also for undeclared backpropagation. Use False if the feedback may have learned the weights.
 
     Returns:
-        The text. It is empty if the check finds no fault, or if a credit is not finite, because a diverged run cannot be compared.
+        The text, or an empty string if the check finds no fault or cannot compare a diverged run, whose credits are not finite.
     """
     method = trial.method
     inputs, credits, learning_states = measured_credits(trial, images, labels)
@@ -199,8 +199,8 @@ def measured_credits(
                 states.append(trial.network.step(states[-1], run(block, states[-1])))
             logits = run(trial.network.readout, states[-1])
             output, count = OutputError.of(logits, labels, trial.task), len(labels)
-            # as in a training step, 1/N and back, to the last bit: a method that subtracts states, as dtp does,
-            # turns a rounding into 1e-2 where a gradient is small compared with the states
+            # Divide by N and multiply by N, as a training step does, so that both gradients are rounded equally. If a gradient is
+            # small compared with the states, a method that subtracts states (dtp) amplifies a rounding error to 1e-2.
             exact_gradients = [mean * count for mean in torch.autograd.grad(logits, states, output.error / count)]
         inputs = CreditInputs(
             hidden=[state.detach() for state in states],
@@ -267,7 +267,7 @@ def _as_in_training(trial: Trial) -> Iterator:
 def _parts(trained: Gradients, by_credits: Gradients) -> dict[str, tuple[list[Tensor], list[Tensor]]]:
     """Return a mapping from part to gradients from training and from the credits.
 
-    It contains every trained part except the head.
+    The mapping contains every trained part except the head.
     """
     parts: dict[str, tuple[list[Tensor], list[Tensor]]] = {}
     for name, gradient in trained.items():

@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-WARM_UP = 3  # steps before the capture: allocations, library handles and the optimiser's state must exist by then
+WARM_UP = 3  # steps before the capture, which create allocations, library handles and the optimiser's state
 PLAIN = "step by step"
 CAPTURED = "CUDA graph"
 WAITING = "synchronizing CUDA operation"  # torch's text for a wait in its sync debug mode
@@ -33,7 +33,6 @@ class CapturedStep:
     There is one graph per batch size. An epoch has at most two sizes, because its last batch may be smaller.
 
     Args:
-        device: device of the training.
         capture: function that records a step, see `cuda_capture`.
 
     Attributes:
@@ -57,10 +56,10 @@ class CapturedStep:
         """Run one step, by the graph of this batch size if there is one.
 
         Args:
-            advance: function that trains on the samples of a batch. It must be the same at every call, and it may read and write
-                only tensors whose address does not change. This object does not store the function, because the object that owns
-                the function (the trainer) also refers to this object. Such a reference cycle would occupy GPU memory until Python's
-                garbage collection.
+            advance: function that trains on the samples of a batch. The function must be the same at every call. The function may
+                read and write only tensors whose address does not change. This object does not store the function, because the
+                object that owns the function (the trainer) also refers to this object. Such a reference cycle would occupy GPU
+                memory until Python's garbage collection.
             batch: indices of the samples, (batch,).
         """
         if self.refused:
@@ -115,10 +114,6 @@ def rehearsed(work: GraphWork, device: torch.device) -> str:
 
     A CUDA graph cannot record such a wait.
 
-    Args:
-        work: the step.
-        device: device of the training.
-
     Returns:
         A text with the file and line that wait for the GPU. The text is empty if the step does not wait or the device is a CPU.
     """
@@ -166,7 +161,7 @@ def cuda_capture(generators: Iterable[torch.Generator]) -> Capture:
             with torch.cuda.graph(graph, stream=torch.cuda.current_stream()):
                 work()
         except RuntimeError:
-            for generator in cuda_generators:  # a broken capture does not reset them
+            for generator in cuda_generators:  # a broken capture does not reset the generators
                 generator.graphsafe_set_state(generator.clone_state())
             raise
         return graph.replay

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from fa_registry.errors import PluginError
 
-# Methods of nn.Module that only read. All others change the module, and are refused.
+# Methods of nn.Module that only read. All other methods change the module, so the view refuses them.
 READERS = (
     *("get_submodule", "get_parameter", "get_buffer", "parameters", "named_parameters", "buffers", "named_buffers"),
     *("modules", "named_modules", "children", "named_children", "state_dict", "extra_repr"),

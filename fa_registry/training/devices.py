@@ -32,7 +32,7 @@ def resolve(name: str) -> str:
         ValueError: if there is no such device.
     """
     if name not in CHOICES and not ONE_OF_SEVERAL.fullmatch(name):
-        raise ValueError(f"expected one of {', '.join(CHOICES)}, or a GPU as cuda:1; found {name!r}")
+        raise ValueError(f"expected one of {', '.join(CHOICES)}, or a numbered GPU such as cuda:1; found {name!r}")
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if name != "cpu" and not torch.cuda.is_available():
@@ -70,7 +70,7 @@ def gpu_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else ""
 
 
-MOST_THREADS = 256  # or as many as this machine has cores
+MOST_THREADS = 256  # on a machine with more cores, the limit is the number of its cores
 
 
 def threads_refused(count: int) -> str:
@@ -97,7 +97,7 @@ def pinned_threads(count: int) -> Iterator[None]:
         torch.set_num_threads(previous_count)
 
 
-MOST_PROCESSES = 1000  # at a time, regardless of the requested number
+MOST_PROCESSES = 1000  # most processes that run at the same time, even if the user requests more
 PRECISIONS = ("fp32", "tf32", "bf16")
 
 Run = Callable[..., Tensor]
@@ -141,7 +141,8 @@ def runner(precision: str, device: torch.device) -> Run:
         return call
 
     def run(part: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
-        # no part uses a weight twice, and a cache filled in a CUDA graph would refer to the graph's memory
+        # The cache of autocast saves nothing, because no part uses a weight twice. A cache that is filled in a CUDA graph would
+        # refer to the graph's memory.
         with torch.autocast(device.type, torch.bfloat16, cache_enabled=False):
             return part(*inputs).float()
 

@@ -8,8 +8,8 @@ where epoch 0 is the initial state and chain[−1] is the empty string. The stat
 a state is a SHA-256 of each tensor's name, type, shape and 128-bit GMAC under a public key. GMAC processes 20 GB/s. A SHA-256 of
 all bytes would process 1.8 GB/s and take 2.5 % of the training time on digits.
 
-The digest detects every accidental change. A person who knows this file can construct two states with the same digest. This does
-not help a dishonest author, because an audit compares the recorded digests with digests of states that the audit computes itself.
+The digest detects every accidental change. A person who knows this file can construct two states with the same digest. Such states
+do not help a dishonest author, because an audit computes the states itself and compares their digests with the recorded digests.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from torch import Tensor
 GMAC = AESGCM(bytes(32))
 NONCE = bytes(12)
 PIECE = 2**30  # bytes of one GMAC; OpenSSL accepts fewer than 2^31
-OLDER_FILE = "the run was resumed from the resume file of a release that chained no digests"
+OLDER_FILE = "the run was resumed from a file of an older release, which does not contain the digests of earlier epochs"
 
 
 class EpochChain:

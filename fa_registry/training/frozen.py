@@ -47,7 +47,7 @@ def frozen_control(
 
     Raises:
         UsageError: on entry, if a name is unknown, no parameter is found, or the model is already frozen. On exit, if any bit of a
-            frozen weight has changed. In that case the loop writes .grad or weights itself, or its optimiser applies weight decay
+            frozen weight has changed. In that case the loop writes .grad or weights directly, or its optimiser applies weight decay
             to weights without a gradient.
 
     Source: arXiv 2606.21126, D3.
@@ -83,7 +83,7 @@ def frozen_control(
     changed = [name for name in names if name not in parts or content_digest(parts[name]) != digests[name]]
     if changed:
         raise UsageError(
-            f"frozen_control: {', '.join(changed)} changed although frozen, because the loop writes .grad or weights itself; "
+            f"frozen_control: {', '.join(changed)} changed although frozen, because the training loop writes .grad or weights; "
             "let the loop skip weights with requires_grad=False. The trained model is not a valid control"
         )
 

@@ -77,7 +77,7 @@ def train_epochs(
     Args:
         trainer: the state to train.
         observer: receives the metrics after each epoch.
-        stop: returns whether to interrupt the training. It is called between epochs.
+        stop: function that is called between epochs and returns whether to interrupt the training.
         resumed: the last row that was measured before an interruption, or None for a new training. The observer already has this
             row.
         end: called after the observer has received an epoch. A non-empty result ends the run early and is stored as the reason.

@@ -166,8 +166,8 @@ def with_final(
     """Return a run's final measurements.
 
     The result contains the last epoch's measurements, the more expensive diagnostics of the moment "final", and the conventions,
-    i.e. the parameters of the metrics. `remeasure` computes the same metrics later from the run's files, with
-    one forward/backward pass for both moments.
+    i.e. the parameters of the metrics. `remeasure` computes the same metrics later from the run's files, with one forward/backward
+    pass for both moments.
 
     Args:
         measured: measurements after the last epoch.

@@ -125,7 +125,6 @@ def read_folder(folder: Path, card_digest: str = "") -> LoadedModel:
     """Load a promoted model from its folder, after a check of every file's SHA-256.
 
     Args:
-        folder: the folder.
         card_digest: SHA-256 of card.json, or an empty string if it is unknown.
 
     Raises:

@@ -1,8 +1,8 @@
 """Check that a third-party network computes its outputs from the images.
 
-A network could contain the test set and look up the labels. It could recognise a sample by the content of its image, by its
-position in a batch or in the test set, or by earlier inputs. Each probe removes the information that one kind of lookup needs. The
-probes leave all information that a classifier needs.
+A network could contain the test set and look up the labels. The network could recognise a sample by the content of the image, by
+the position in a batch or in the test set, or by earlier inputs. Each probe removes the information that one kind of lookup needs.
+The probes leave all information that a classifier needs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fa_registry.tasks.token_prediction import TEST_BATCH
 from fa_registry.training.probe_context import stream
 from fa_registry.training.run_setup import RunSetup
 
-SAMPLES = 1_000  # test samples of the probes, drawn from the run's seed; all of a smaller test set
+SAMPLES = 1_000  # test samples of the probes, drawn with the run's seed; all samples if the test set is smaller
 ALONE = 64  # samples that are also classified one at a time
 NOISE = 0.01  # fraction of the images' standard deviation: invisible noise that changes the bits of every pixel
 MOST_CUTS = (
@@ -34,7 +34,7 @@ ROWS = 512  # sequences with replaced tokens
 # causal_transformer is 0 on the CPU in float32, bfloat16 and float16. A change below SAME is too small to improve a loss.
 SAME = 1e-3
 TOKEN_MARGIN = 0.2  # nats per token by which a test loss may be smaller than a training loss
-MARGIN = 0.05  # difference of accuracy: rounding and noise change far less, a lookup gains far more
+MARGIN = 0.05  # difference of accuracy; rounding and noise cause far smaller differences, and a lookup far larger ones
 DEVIATIONS = 4.0  # standard deviations of sampling noise that every probe allows
 
 
@@ -76,13 +76,13 @@ class Probes:
         Such a result cannot occur if each output is computed from one image.
         """
         if abs(self.whole - self.shuffled) > self.deviation(self.whole):
-            yield f"if samples are in another order, the accuracy is {self.shuffled:.4f}, in the test set's order {self.whole:.4f}"
+            yield f"the accuracy in another order of the samples is {self.shuffled:.4f}, in the test set's order {self.whole:.4f}"
         if self.alone < 1 - MARGIN:
             yield f"of {ALONE} samples, {1 - self.alone:.0%} get another class in a batch of one than in a larger batch"
         if self.shuffled - self.noisy > self.deviation(self.noisy):
-            yield f"with noise of {NOISE:g} standard deviations the accuracy is {self.noisy:.4f}, without noise {self.shuffled:.4f}"
+            yield f"the accuracy with noise of {NOISE:g} standard deviations is {self.noisy:.4f}, without noise {self.shuffled:.4f}"
         if self.random - self.chance > self.deviation(self.chance):
-            yield f"random images get the test set's labels with accuracy {self.random:.4f}, by chance {self.chance:.4f}"
+            yield f"the accuracy on random images is {self.random:.4f}, expected about {self.chance:.4f} by chance"
         if self.whole - self.train > self.deviation(self.train):
             yield f"the accuracy on training samples is {self.train:.4f}, on the test set {self.whole:.4f}"
 
@@ -95,9 +95,8 @@ def network_check(setup: RunSetup, measured: Measurements) -> Check | None:
         measured: the run's recomputed measurements, which contain the accuracy on the whole test set.
 
     Returns:
-        The result, or None for a built-in architecture and for a data set with neither classes nor tokens. The
-        outcome is "not possible" if a probe
-        fails or gives an impossible result.
+        The result, or None for a built-in architecture and for a data set with neither classes nor tokens. The outcome is "not
+        possible" if a probe fails or shows a lookup.
     """
     full_accuracy = measured.scalars.get(ACCURACY.name, Reading(None, NO_CLASSES)).value
     if architectures.CATALOG.location(setup.spec.architecture).is_builtin or (
@@ -141,10 +140,12 @@ def _token_check(setup: RunSetup) -> Check:
             f"sequence change, first at position {looking_ahead[0]}"
         )
     if alone < 1 - MARGIN:
-        objections.append(f"{1 - alone:.0%} of the predictions change in a batch of one sequence")
+        objections.append(
+            f"{1 - alone:.0%} of the predictions differ between a batch of one sequence and a larger batch"
+        )
     if test_loss < train_loss - TOKEN_MARGIN:
         objections.append(
-            f"the loss per token is {test_loss:.4f} on the test set, {train_loss:.4f} on training sequences"
+            f"the loss per token is {test_loss:.4f} on the test set and {train_loss:.4f} on training sequences"
         )
     if objections:
         return Check(
@@ -153,7 +154,7 @@ def _token_check(setup: RunSetup) -> Check:
     return Check(
         NETWORK_CHECK,
         "agrees",
-        f"no prediction depends on later tokens, {alone:.0%} do not depend on other sequences; "
+        f"no prediction depends on later tokens, and {alone:.0%} of the predictions do not depend on other sequences; "
         f"loss per token {test_loss:.4f} on the test set, {train_loss:.4f} on training sequences",
     )
 
@@ -161,7 +162,7 @@ def _token_check(setup: RunSetup) -> Check:
 def cuts(length: int) -> Tensor:
     """Return the numbers of tokens that stay when the later tokens are replaced, (cuts,).
 
-    These are 1 to length − 1 if there are at most MOST_CUTS, otherwise MOST_CUTS evenly spaced numbers.
+    The numbers are 1 to length − 1, or MOST_CUTS evenly spaced numbers if length − 1 is larger than MOST_CUTS.
     """
     count = min(length - 1, MOST_CUTS)
     return 1 + torch.arange(count) * (length - 2) // max(1, count - 1)
@@ -202,8 +203,8 @@ def _mean_loss(setup: RunSetup, inputs: Tensor, targets: Tensor) -> float:
 def task_check(setup: RunSetup) -> Check | None:
     """Return the check of a third-party task, or None for a built-in task.
 
-    A third-party task may compute any loss and any main metric, for example one that depends on the weights. So its results are
-    never proven.
+    A third-party task may compute any loss and any main metric, for example a metric that depends on the weights. So this check
+    never confirms the results of such a task.
     """
     name = setup.task.card.name
     location = tasks.CATALOG.location(name)

@@ -32,12 +32,12 @@ from fa_registry.tasks import Task, task_of
 from fa_registry.training.method_calls import compute_credits, frozen_weights
 from fa_registry.training.run_setup import EVAL_SAMPLES, RunSetup, network_shape
 
-LEAST = "fidelity_least_error"  # among the conventions of a run
-EVERY_ERROR = -1.0  # least_error of a release that left out no sample
-FIRST_CREDITED = "first_credited_site"  # among the conventions of a run
+LEAST = "fidelity_least_error"  # name of an entry in a run's conventions
+EVERY_ERROR = -1.0  # least_error of older releases, which counted every sample
+FIRST_CREDITED = "first_credited_site"  # name of an entry in a run's conventions
 CHEAP_WORK = 5e8  # greatest number of floating-point operations of a cheap draw: about 20 ms of a core
 COUNTED_SAMPLES = 8
-# Values by feedback state, kept as long as the state exists: a training needs its value once per epoch.
+# Values by feedback state, kept as long as the state exists, because a training needs its value once per epoch.
 _DRAWS: weakref.WeakKeyDictionary[nn.Module, int] = weakref.WeakKeyDictionary()
 NO_INITIAL = "the run's initial weights were not saved"
 
@@ -61,7 +61,6 @@ def conventions_of_setup(setup: RunSetup, recorded: Mapping[str, Scalar] | None 
     """Return the parameters of the metrics for a new run or for a recorded run.
 
     Args:
-        setup: the setup to measure.
         recorded: the conventions that the run recorded, or None for the defaults of the installed version. The recorded number of
             draws is used. For the other two parameters, the recorded values are ignored, because a run must not choose which of
             its samples and sites count. If a parameter is missing in `recorded`, an older version measured the run, and the value
@@ -99,7 +98,6 @@ def bench_of(
     Nothing is computed before a diagnostic needs it.
 
     Args:
-        setup: the setup to measure.
         forward_backward: the forward/backward pass, including its float64 pass.
         credits: the method's credits, or None.
         no_feedback: the reason if `credits` is None.

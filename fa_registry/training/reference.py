@@ -118,7 +118,7 @@ def checked(
         differenced = estimated_look(network, x, y, PARTIAL_TRACE, directions, task)
     except UsageError as error:
         return forward_backward, replace(check, objection=f"{NOT_CHECKED}: {error}")
-    network.gradient = DIFFERENCES  # otherwise the next pass would use the trace, perhaps unchecked
+    network.gradient = DIFFERENCES  # otherwise the next pass would use the trace, perhaps without a check
     return differenced, None
 
 

@@ -27,13 +27,13 @@ from fa_registry.training.run_setup import RunSetup
 from fa_registry.training.trainer import Trainer
 
 WHOLE, KEPT = "whole training", "kept states"  # subjects of a Check
-# Greatest number of multiplications that `auto` replays: some 30 CPU seconds at 7e9 a second, plus every step's overhead. A run
-# of the digits study, 100 epochs, has 1.1e11. They are counted, not timed, so that the choice is reproducible.
+# Greatest number of multiplications that `auto` replays: some 30 CPU seconds at 7e9 per second, plus the overhead of every step. A
+# run of the digits study (100 epochs) has 1.1e11. Multiplications are counted, not timed, so that the choice is reproducible.
 WHOLE_WORK = 2e11
 STEP_WORK = 2e7
-# On another configuration, rounding separates two honest trainings like two seeds: by at most .026 of accuracy on digits (one
-# standard deviation, dfa+pen). Another rule ends further away: bp .7 above dfa.
-# For the loss per token, the limit of 0.1 nats has not been calibrated.
+# Largest difference of the main metric that rounding explains. On another configuration, rounding separates two honest trainings
+# as much as another seed does. On digits, the standard deviation over seeds is at most .026 of accuracy (dfa+pen). Another method
+# has a larger difference: the accuracy of bp is .7 above that of dfa. The limit of 0.1 nats per token has not been calibrated.
 SAME_RESULT = {ACCURACY.name: 0.1, TOKEN_LOSS.name: 0.1}
 OTHER_BITS = "digests of late epochs agree only on the same configuration"
 
@@ -127,7 +127,7 @@ class EpochComparison:
         if recorded is None or replayed is None:
             return Check(WHOLE, "not possible", OTHER_BITS, **counts)
         text = (
-            f"replayed from the specification, the {label_of(headline.name)} is {replayed:.4f}; "
+            f"in the replay from the specification, the {label_of(headline.name)} is {replayed:.4f}; "
             f"the recorded {headline.symbol} is {recorded:.4f}"
         )
         if abs(replayed - recorded) > SAME_RESULT[headline.name]:
@@ -144,20 +144,23 @@ class EpochComparison:
         difference = self.difference or final
         counts = {"steps": steps, "epochs": max(self.reached, 0), "rows": len(self._rows)}
         if difference:
-            return Check(WHOLE, "differs", f"replayed from the specification: {difference}", **counts)
-        digests = "every recorded digest is reproduced" if self._recorded.chain else self._recorded.no_chain
-        rows = f"measurements recomputed after {epochs_text(self._rows)}" if self._rows else "no measurement recomputed"
-        if self.reached < self._epochs:
-            part = f"{max(self.reached, 0)} of {self._epochs} epochs replayed from the specification"
-            return Check(WHOLE, "not possible", f"{part}: {digests} so far; {rows}", **counts)
-        text = f"replayed from the specification, {self._epochs} epochs, {digests}; {rows}"
-        return Check(WHOLE, "agrees", text, **counts)
+            return Check(WHOLE, "differs", f"replay from the specification: {difference}", **counts)
+        part = f"{max(self.reached, 0)} of {self._epochs} epochs were replayed from the specification"
+        reproduced = "every recorded digest of these epochs is reproduced"
+        digests = reproduced if self._recorded.chain else f"no digest was compared, because {self._recorded.no_chain}"
+        rows = (
+            f"measurements were recomputed after {epochs_text(self._rows)}"
+            if self._rows
+            else "no measurement was recomputed"
+        )
+        outcome = "not possible" if self.reached < self._epochs else "agrees"
+        return Check(WHOLE, outcome, f"{part}; {digests}; {rows}", **counts)
 
 
 def work_of(setup: RunSetup, epochs: int) -> float:
     """Return the number of multiplications of a training with this number of epochs.
 
-    The number includes an overhead per step. It is counted, not timed.
+    The operations are counted, not timed. The number includes an overhead per step.
     """
     samples, batch = len(setup.splits.train_labels), setup.spec.recipe.batch_size
     with FlopCounterMode(display=False) as counter, torch.no_grad(), eval_mode(setup.network):
@@ -170,8 +173,8 @@ def work_of(setup: RunSetup, epochs: int) -> float:
 def continues(chain: Sequence[str], trainer: Trainer) -> bool:
     """Return whether the trainer's state has the digest recorded for its epoch.
 
-    The result is True if no chain was recorded. It is False if the chain ends before this epoch or if the link before this epoch is
-    not hexadecimal.
+    The result is True if no chain was recorded. The result is False if the chain ends before this epoch or if the link before this
+    epoch is not hexadecimal.
     """
     epoch = trainer.epoch
     if not chain:

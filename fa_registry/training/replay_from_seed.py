@@ -47,17 +47,18 @@ from fa_registry.training.trainer import FIRST_STEPS, Trainer
 from fa_registry.training.trainer_state import check_fits, restore
 
 AUTO, ALL, OFF = "auto", "all", "off"
-# Samples × weights of first steps that are replayed by default: some seconds of one core where a weight is used once a sample,
-# as in resmlp, and longer by the number of positions of a state. Counted instead of timed, so that it is the same every day.
+# Greatest product of samples and weights of the first steps that are replayed by default. The replay takes some seconds of one
+# core if a weight is used once per sample, as in resmlp, and longer if a state has several positions. The product is counted, not
+# timed, so that the choice is reproducible.
 AUTO_WORK = 2e10
-# On another configuration, by docs/measured/configurations.json: the largest error of a draw that rounding explains, relative to
-# the tensor's largest entry, and the least error that no configuration explains.
+# Errors of a draw on another configuration, relative to the tensor's largest entry: the largest error that rounding explains, and
+# the smallest error that no configuration explains (docs/measured/configurations.json).
 DRAWN, OTHER_DRAWN = 5e-6, 1e-2
-# Of the distance covered by the first steps, where bits cannot be equal. AdamW's first steps follow the sign of a gradient, and
-# rounding decides the sign of a gradient near zero: of 21 runs whose weights were perturbed by 1e-7 the furthest (fa on
-# vit_mini, whose attention hardly learns at first) ends 0.024 of the distance away; another method ends 1 away.
+# The same two limits for a state after the first steps, relative to its distance from the initial state. AdamW's first steps follow
+# the sign of a gradient, and rounding decides the sign of a gradient near zero. In 21 runs whose weights were perturbed by 1e-7,
+# the largest error is 0.024 (fa on vit_mini, whose attention hardly learns at first). The error of another method is about 1.
 SAME_WAY, OTHER_WAY = 0.1, 0.5
-STAYS = 1e-4  # of the distance covered by the first steps: a final state this near to the state after them was not trained further
+STAYS = 1e-4  # relative to the same distance: a final state nearer to the state after the first steps was not trained further
 ADOPTED = "the run was trained by another program and adopted, so fa_registry drew none of its initial values"
 OTHER_DRAW = (
     "only the digest of the initial weights is recorded, and this machine may round random weights differently; no training "
@@ -159,7 +160,7 @@ def replay_training(
         )
     checks = [_initial(setup, sealed), *_feedback(setup, sealed)]
     if replay == OFF:
-        return ReplayResult((*checks, Check("first steps", "not possible", "not requested (--replay off)")))
+        return ReplayResult((*checks, Check("first steps", "not possible", "no replay was requested (--replay off)")))
     start = time.monotonic()
     steps, reason = _planned(setup, sealed, replay)
     full_steps, refusal = _planned_whole(setup, sealed, replay) if is_full_replay or replay == ALL else (0, "")
@@ -190,11 +191,11 @@ def is_fixed(setup: RunSetup) -> bool:
 def credit_in_training(setup: RunSetup) -> Check:
     """Compare the method's credits in training and in measuring, on the eval batch.
 
-    The comparison uses the weights and feedback of `setup` and the training progress 0.5, i.e. half of the epochs. It detects a
-    method that behaves differently in its first steps or on training images.
+    The comparison uses the weights and feedback of `setup` and the training progress 0.5, i.e. half of the epochs. The comparison
+    detects a method that behaves differently in its first steps or on training images.
     """
     if setup.method.end_to_end:
-        return Check("training credit", "agrees", "trained end to end")
+        return Check("training credit", "agrees", "the method is trained end to end")
     trial = Trial.copy_of(setup, generator(setup.spec.seed, "noise", setup.device))
     images, labels = setup.eval_batch
     method_generator = generator(setup.spec.seed, "method", setup.device)
@@ -213,7 +214,7 @@ def _initial(setup: RunSetup, sealed: SealedTraining) -> Check:
     if not sealed.initial_content:
         return Check(subject, "not possible", "no initial weights are recorded with this run", sealed=False)
     if content_digest(reinitialised) == sealed.initial_content:
-        return Check(subject, "agrees", f"re-initialised from the seed, {len(reinitialised)} tensors, equal bit by bit")
+        return Check(subject, "agrees", f"the digest of the {len(reinitialised)} tensors equals the recorded digest")
     if sealed.exact:
         return Check(
             subject, "differs", "the digest of the tensors that the seed gives differs from the recorded digest"
@@ -228,8 +229,8 @@ def _with_replay(initial: Check, replayed: Sequence[Check]) -> Check:
     is_reproduced = any((check.subject, check.outcome) == ("first steps", "agrees") for check in replayed)
     if not (is_reproduced and initial.outcome == "not possible" and initial.sealed):
         return initial
-    text = "the run rounded its initial weights differently; the first steps from the weights drawn here lead to the recorded state"
-    return Check(initial.subject, "agrees", f"{text}, within {SAME_WAY:g} of the distance moved")
+    text = "this machine rounds the initial weights differently, but the first steps lead to the recorded state"
+    return Check(initial.subject, "agrees", f"{text}, within {SAME_WAY:g} of the distance from the start")
 
 
 def _feedback(setup: RunSetup, sealed: SealedTraining) -> Iterator[Check]:
@@ -240,7 +241,7 @@ def _feedback(setup: RunSetup, sealed: SealedTraining) -> Iterator[Check]:
         yield Check(
             "feedback",
             "not possible",
-            "the feedback changes during training; its draw is checked with the recorded state after the first steps",
+            "the feedback changes during training; the check of the first steps covers the feedback too",
         )
     elif sealed.feedback is None:
         yield Check("feedback", "not possible", "there is no recorded feedback state to compare")
@@ -260,13 +261,14 @@ def _compared(
     differing = [name for name, error in errors.items() if not error <= limit]
     if differing:
         worst = max(differing, key=lambda name: errors[name])
-        worst_text = f"{worst} by {errors[worst]:.2g} of its largest entry"
         difference = (
-            f"{len(differing)} of {len(errors)} tensors differ from the tensors that the seed gives, {worst_text}"
+            f"{len(differing)} of {len(errors)} tensors differ from the tensors that the seed gives; the largest difference is "
+            f"in {worst}, {errors[worst]:.2g} of the tensor's largest entry"
         )
         return _concluded(subject, difference, sealed, errors[worst] <= OTHER_DRAWN)
     precision = "bit by bit" if sealed.exact else f"within {DRAWN:g}"
-    return Check(subject, "agrees", f"re-initialised from the seed, {len(errors)} tensors, equal {precision}")
+    text = f"{len(errors)} tensors were re-initialised from the seed and equal the recorded tensors {precision}"
+    return Check(subject, "agrees", text)
 
 
 def _concluded(subject: str, difference: str, sealed: SealedTraining, is_explained: bool) -> Check:
@@ -347,19 +349,21 @@ def _kept_states(setup: RunSetup, sealed: SealedTraining, replay: str | int) -> 
     kept_states = list(sealed.recorded.kept.items())
     limit = len(kept_states) if replay == ALL or not kept_states else int(WHOLE_WORK / work_of(setup, 1))
     if kept_states and not limit:
-        yield Check(KEPT, "not possible", "one epoch is not replayed by default; --replay all requests it")
+        text = "no epoch of this network is replayed by default; --replay all replays the epochs after the kept states"
+        yield Check(KEPT, "not possible", text)
         return
     problems = []
     for epoch, (state, digest, next_state, next_digest) in sorted(kept_states[:limit]):
         replayer = _Replay(setup, sealed, 0)
         problem = replayer.epoch_from(epoch, load_tensors(state, digest), load_tensors(next_state, next_digest))
-        problems += [f"epoch {epoch + 1} from the state kept after epoch {epoch}: {problem}"] if problem else []
+        problems += [f"replay of epoch {epoch + 1} from the state after epoch {epoch}: {problem}"] if problem else []
     if problems:
         yield Check(KEPT, "differs" if sealed.exact else "not possible", "; ".join(problems))
     elif kept_states:
-        precision = "bit by bit" if sealed.exact else f"within {SAME_WAY:g} of the distance moved"
+        precision = "bit by bit" if sealed.exact else f"within {SAME_WAY:g} of the distance from the start"
         epochs_label = epochs_text([epoch + 1 for epoch, _ in sorted(kept_states[:limit])])
-        yield Check(KEPT, "agrees", f"{epochs_label} replayed from the states kept before them, {precision}")
+        text = f"the replay of {epochs_label} from the kept states reproduces the recorded states {precision}"
+        yield Check(KEPT, "agrees", text)
 
 
 class _Replay:
@@ -442,7 +446,7 @@ class _Replay:
             self._arrive(f"after step {step}", recorded, self._trainer.state())
             self._compare_final(step)
         epoch, remainder = divmod(step, self.per_epoch)
-        # on another configuration rounding alone separates late epochs
+        # on another configuration, rounding alone makes the states after late epochs differ
         if not remainder and epoch in sealed.later and (sealed.exact or step <= FIRST_STEPS):
             recorded = load_tensors(*sealed.later[epoch])
             state = {f"network.{name}": tensor for name, tensor in recorded.items()}
@@ -466,7 +470,7 @@ class _Replay:
             return
         if _share_of_the_way(list(replayed), recorded, replayed, self._start) <= STAYS:
             self._arrived.append(
-                (f"the final weights equal the weights after step {step}:", "the weights were not trained further")
+                (f"the final weights equal the weights after step {step}", "so the weights were not trained further")
             )
 
     def _arrive(self, label: str, recorded: Mapping[str, Tensor], replayed: Mapping[str, Tensor]) -> None:
@@ -476,8 +480,8 @@ class _Replay:
     def _off_the_way(self, recorded: Mapping[str, Tensor], replayed: Mapping[str, Tensor]) -> str:
         """Return the difference between two states, or an empty string if they agree.
 
-        The error of the network, and that of the feedback, is given relative to the distance that it moved during the replay. If it
-        did not move, the error is relative to the largest entry of a tensor.
+        The errors of the network and of the feedback are each relative to the part's distance from the start of the replay. If a
+        part did not move, its error is relative to the largest entry of a tensor.
         """
         differing = [name for name, tensor in replayed.items() if not _same(recorded[name], tensor.cpu())]
         problems, is_explained = [], True
@@ -486,8 +490,8 @@ class _Replay:
             error, has_moved = deviation(names, recorded, replayed, self._start)
             limit, upper_limit = (SAME_WAY, OTHER_WAY) if has_moved else (DRAWN, OTHER_DRAWN)
             if names and (self._sealed.exact or not error <= limit):
-                unit = "of the distance it moved" if has_moved else "of its largest entry"
-                problems.append(f"{part.rstrip('.')} differs by {error:.2g} {unit}")
+                unit = "of its distance from the start" if has_moved else "of its largest entry"
+                problems.append(f"the {part.rstrip('.')} differs by {error:.2g} {unit}")
                 is_explained = is_explained and error <= upper_limit
         if not problems:
             return ""
@@ -515,22 +519,23 @@ class _Replay:
         Args:
             total: number of training steps of the whole run.
         """
-        part = f", {self._steps / total:.2g} of all" if total else ""
-        share = f"the first {self._steps} of {total} training steps{part}, replayed"
-        precision = "bit by bit" if self._sealed.exact else f"within {SAME_WAY:g} of the distance moved"
-        problems = [f"{label} {problem}" for label, problem in self._arrived if problem]
+        part = f" ({self._steps / total:.2g} of all)" if total else ""
+        share = f"the first {self._steps} of {total} training steps{part} were replayed"
+        precision = "bit by bit" if self._sealed.exact else f"within {SAME_WAY:g} of the distance from the start"
+        problems = [f"{label}, {problem}" for label, problem in self._arrived if problem]
         yield from self._whole([text for text in problems if text.startswith("after epoch")])
         if problems:
             is_explained = {problem for _, problem in self._arrived if problem} <= self._explained
             yield _concluded("first steps", f"{share}: {'; '.join(problems)}", self._sealed, is_explained)
         elif self._arrived:
             labels = " and ".join(label for label, _ in self._arrived)
-            description = f"{share}: {labels} the recorded state is reproduced, {precision}"
+            description = f"{share}; {labels} the recorded state is reproduced {precision}"
             yield Check("first steps", "agrees", description, steps=self._steps)
         else:
             step = self._sealed.early_step
             absent_text = f"the recorded state is the state after step {step}" if step else NOT_SEALED
-            yield Check("first steps", "not possible", f"{share}: {absent_text}", sealed=step is not None)
+            text = f"{share}, but not compared, because {absent_text}"
+            yield Check("first steps", "not possible", text, sealed=step is not None)
         if self._objections:
             step, objection_text = next(iter(self._objections.items()))
             yield Check("training credit", "differs", f"at step {step}: {objection_text}")
@@ -546,7 +551,6 @@ def deviation(
 
     Args:
         names: the tensors to compare.
-        recorded: the recorded state.
         replayed: the state at the end of the replay.
         start: the state before the replay.
     """

@@ -29,7 +29,7 @@ from fa_registry.training.trainer import EarlyCheckpoint, Trainer
 from fa_registry.training.trainer_state import Tensors, check_fits, full_state, restore, under
 
 LOG = logging.getLogger(__name__)
-SECONDS_BETWEEN = 20.0  # a write takes milliseconds; a kill should not cost more than this
+SECONDS_BETWEEN = 20.0  # a write takes milliseconds; a killed process loses at most the training since the last write
 SUFFIX = ".resume"
 DIGEST = re.compile("[0-9a-f]{64}")
 SET_ASIDE = "%s; the file was renamed to %s, and the run restarts from its first epoch. The store is not changed"
@@ -131,7 +131,7 @@ class ResumeFile:
             *READING_FAILS,
             TypeError,
             InvalidFields,
-        ) as error:  # the digest fits, but training did not write this file
+        ) as error:  # the digest is right, but training did not write this file
             raise IntegrityError(
                 f"the state to resume from, {self.path}, was not written by training: {error}"
             ) from error

@@ -32,10 +32,10 @@ from fa_registry.token_axes import features
 from fa_registry.training.code_fingerprint import fingerprint
 from fa_registry.training.devices import products
 
-MOST_BLOCKS = 10_000  # one module each, at any width
+MOST_BLOCKS = 10_000  # each block is a module, which takes memory and time at any width
 BYTES, BYTES_A_WEIGHT = 4, 16  # of a float32; of a trained weight with its gradient and the optimiser's two moments
-WIDE = 1_000  # with a larger option of a method, the size of its feedback is checked before the draw, which costs a second in torch
-CHECKED_SAMPLES = 8  # for which the output error of a third-party task is compared with the gradient of its losses
+WIDE = 1_000  # if a method has a larger option, the feedback's size is checked before the draw; the check takes about a second
+CHECKED_SAMPLES = 8  # samples for which the output error of a third-party task is compared with a gradient
 EVAL_SAMPLES = 128  # protocol.md §1: the first 128 test samples, unshuffled
 
 
@@ -125,7 +125,7 @@ def _splits(dataset: Dataset, device: torch.device, root: Path | None, seed: int
     return dataset.load(device, root, seed)
 
 
-# Splits are never modified, and a study or an audit seldom changes its data set. So the process keeps the last one.
+# Splits are never modified, and a study or an audit seldom changes its data set. So the process keeps the last splits.
 @lru_cache(maxsize=1)
 def _shared(dataset: Dataset, device: torch.device, root: Path) -> Splits:
     return dataset.load(device, root, 0)
@@ -135,8 +135,8 @@ def build_setup_from_splits(spec: RunSpec, device: torch.device, card: DatasetCa
     """Build a setup on data that are already loaded.
 
     Raises:
-        InvalidFields: if method or architecture do not take the task, if network or feedback exceed the memory, or if an option of
-            the architecture is invalid.
+        InvalidFields: if method or architecture do not support the task, if network or feedback exceed the memory, or if an option
+            of the architecture is invalid.
         PluginError: if a third-party task breaks its contract.
     """
     method, task = methods.CATALOG.get(spec.method), task_of(splits.train_labels, card.task)
@@ -201,7 +201,8 @@ def build_network(spec: RunSpec, card: DatasetCard) -> Network:
 def too_large(spec: RunSpec, card: DatasetCard) -> list[str]:
     """Return the problem if training the network exceeds this machine's memory.
 
-    The list has one text if the memory is insufficient or if the network has more than MOST_BLOCKS blocks. Otherwise it is empty.
+    The list has one text if the memory is insufficient or if the network has more than MOST_BLOCKS blocks. Otherwise the list is
+    empty.
     """
     options = architectures.CATALOG.get(spec.architecture).resolve(spec.architecture_options)
     blocks = int(options.get("num_blocks", 0))
@@ -276,7 +277,7 @@ def blank_input(spec: RunSpec, card: DatasetCard) -> Tensor:
 
 
 def task_problems(method: MethodCard, architecture: ArchitectureCard, task: Task) -> list[str]:
-    """Return the problems if the method or the architecture does not take the task."""
+    """Return the problems if the method or the architecture does not support the task."""
     problems = []
     if not method.trains(task):
         trained = ", ".join(method.tasks)
@@ -326,7 +327,7 @@ def network_shape(network: Network, sample: Tensor, classes: int) -> NetworkShap
     The result contains the number of features per site, and the shape of every weight that a method may replace in the backward
     pass. The features are measured in a forward pass of one sample, (1, …).
     """
-    with torch.no_grad(), eval_mode(network):  # a BatchNorm has no batch statistics of one sample
+    with torch.no_grad(), eval_mode(network):  # a BatchNorm cannot compute batch statistics of one sample
         sites = tuple(features(state) for state in network.hidden(sample))
     weights = {
         name: tuple(layer.weight.shape)

@@ -181,7 +181,7 @@ def _check_together(values: dict[str, Any]) -> list[str]:
 
 
 def _check_task(values: dict[str, Any]) -> list[str]:
-    """Return the problems if the method or the architecture does not take the data set's task."""
+    """Return the problems if the method or the architecture does not support the data set's task."""
     if not {"method", "architecture", "dataset"} <= values.keys():
         return []
     name = (
@@ -233,7 +233,7 @@ def _check_pairing(values: dict[str, Any]) -> list[str]:
     options = architectures.CATALOG.get(values["architecture"]).resolve(values.get("architecture_options", {}))
     if options.get("num_blocks", 1) == 0 and not method.end_to_end:
         problems.append(
-            f"architecture_options: num_blocks=0 leaves {values['method']!r} no block to send a credit to; use control=shallow"
+            f"architecture_options: with num_blocks=0, no block receives a credit of {values['method']!r}; use control=shallow"
         )
     precision_problem = obstacle(
         values.get("precision", "fp32"), values.get("device_class", "cpu"), isinstance(method, UsesBackwardWeights)
@@ -250,12 +250,12 @@ def _check_control(values: dict[str, Any], blocks: int | None) -> list[str]:
     control, problems = values.get("control", "none"), []
     depth = controls.depth(control)
     if depth is None and control != "none" and not methods.CATALOG.get(values["method"]).end_to_end:
-        problems.append(f"control: the {control} control is trained by bp, found method {values['method']!r}")
+        problems.append(f"control: expected method 'bp' for the {control} control, found {values['method']!r}")
     if depth is not None and (blocks is None or depth > blocks):
         found_text = "has no option num_blocks" if blocks is None else f"has {blocks} blocks (num_blocks={blocks})"
         problems.append(f"control: {control} trains the last {depth} blocks, but {values['architecture']} {found_text}")
     if not controls.trains_blocks(control) and values.get("penalty"):
-        problems.append(f"penalty: the {control} control has no trained block to penalise")
+        problems.append(f"penalty: expected 0 for the {control} control, which has no trained blocks")
     return problems
 
 

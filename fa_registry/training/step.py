@@ -90,7 +90,6 @@ def top_credit(network: Network, matrices: Mapping[str, Tensor], top: Tensor, er
     """Return c_L, the gradient of e at h_L, through the replaced weight of the head.
 
     Args:
-        network: the network.
         matrices: name of a layer → matrix that replaces the layer's weight in the backward pass.
         top: h_L (N, …).
         error: e (N, C).
@@ -145,8 +144,8 @@ def normalised_credits(
 def credit_rms(credit: Tensor, kind: str, eps: float = NORM_EPS, by_position: bool = False) -> Tensor | float:
     """Return the divisor of norm(c) for each sample, (N, 1, …).
 
-    The divisor is the rms over features + eps for "rms", and 1 for "none". It is computed separately for each sample, over all
-    entries of the sample. With the rms of a batch, one sample would scale another one
+    For "rms", the divisor is the rms over features + eps, computed separately for each sample over all its entries. For "none", the
+    divisor is 1. With the rms of a batch, one sample would change the scale of another sample
     (test_rms_norm_is_per_sample_and_over_features in tests/training/test_step.py).
 
     Args:
@@ -161,7 +160,7 @@ def credit_rms(credit: Tensor, kind: str, eps: float = NORM_EPS, by_position: bo
     if by_position:
         return torch.linalg.vector_norm(credit, dim=-1, keepdim=True) / math.sqrt(credit.shape[-1]) + eps
     rows = credit.flatten(1)
-    scale = torch.linalg.vector_norm(rows, dim=1) / math.sqrt(rows.shape[1]) + eps  # one pass, no square kept
+    scale = torch.linalg.vector_norm(rows, dim=1) / math.sqrt(rows.shape[1]) + eps  # no tensor of squares
     return scale.reshape(-1, *[1] * (credit.dim() - 1))
 
 

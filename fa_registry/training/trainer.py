@@ -27,7 +27,7 @@ from fa_registry.training.step import StepSums, backprop_step, local_credit_step
 OPTIMIZERS = {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}  # sgd: without momentum
 FIRST_STEPS = 8  # the state after these steps is recorded, because an audit replays them
 
-Through = Callable[[Sequence[Tensor]], Iterable[Tensor]]  # passes an epoch's batches of indices to its steps
+Through = Callable[[Sequence[Tensor]], Iterable[Tensor]]  # yields the batches of an epoch that are trained on
 
 
 @dataclass(frozen=True)
@@ -121,11 +121,11 @@ class Trainer:
         On a GPU, the function returns before the epoch is complete, so a caller can start other trainings.
 
         Args:
-            through: generator function that receives the epoch's batches and yields the batches to train on. Its code after a yield
+            through: generator function that receives the epoch's batches and yields the batches to train on. The code after a yield
                 runs after the step on the yielded batch.
         """
         setup = self.setup
-        # on another stream, its memory could be reused while this stream still has to read it
+        # a tensor of another stream could be overwritten before this stream has read the tensor
         with self._on_own_stream():
             order = torch.randperm(len(setup.splits.train_labels), generator=self.generators["data_order"])
             if setup.device.type == "cuda":
@@ -189,7 +189,7 @@ class Trainer:
             try:
                 yield
             except BaseException:
-                self._stream.synchronize()  # a failed run's memory is reused: nothing may still write into it
+                self._stream.synchronize()  # the memory of a failed run is reused, so no kernel may still write to it
                 raise
 
     def _advance(self, batch: Tensor) -> None:
@@ -236,11 +236,7 @@ def _set(group: dict[str, Any], name: str, value: float) -> None:
 def learning_rate(spec: RunSpec, epoch: int) -> float:
     """Return the learning rate of an epoch.
 
-    The rate is constant, or lr · ½(1 + cos(π epoch/epochs)) for the schedule cosine.
-
-    Args:
-        spec: the specification.
-        epoch: number of the epoch, from 0.
+    The rate is constant, or lr · ½(1 + cos(π epoch/epochs)) for the schedule cosine. The first epoch is 0.
     """
     recipe = spec.recipe
     if recipe.schedule == "constant":

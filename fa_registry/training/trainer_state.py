@@ -14,7 +14,7 @@ from fa_registry.training.run_setup import blank_input, build_network, network_s
 from fa_registry.training.trainer import Trainer
 
 MOMENTS = {"step", "exp_avg", "exp_avg_sq"}  # of AdamW; SGD without momentum has none
-GENERATOR, DRAWS = "generator.", 4  # the number of Trainer.generators
+GENERATOR, DRAWS = "generator.", 4  # prefix of the generators' names; the number of Trainer.generators
 
 Tensors = dict[str, torch.Tensor]
 

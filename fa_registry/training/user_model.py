@@ -35,7 +35,7 @@ from fa_registry.training.reference import WIDTHS, checked, unreferenced, withou
 NO_FRESH = "no `fresh` was given, but the null of Γ needs credits under newly drawn feedback"
 NO_RULE = "no credit was given, so only the norms of the network are measured"
 NOT_GIVEN = "no credit was given at this site"
-NO_GRAPH = ("not have been used in the graph", "does not require grad")  # in torch's words
+NO_GRAPH = ("not have been used in the graph", "does not require grad")  # parts of torch's messages
 OF_A_NULL = "gamma_null"  # the one diagnostic that needs newly drawn feedback
 SEED = 0
 Credits = Sequence[Tensor | None]

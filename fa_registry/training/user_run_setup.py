@@ -40,8 +40,8 @@ class UserRunSetup:
         spec: the specification, as the author of the loop declared it.
         batch: x (N, …), and classes y (N,) or tokens y (N, T), on which every metric is measured.
         feedback_state: name → tensor of the matrices or networks that compute the credit.
-        story: the entry `own_loop` of provenance.json. It contains the script and its SHA-256, the sites, and who declared the
-            other fields.
+        story: the entry `own_loop` of provenance.json, with the script and its SHA-256, the sites, and who declared the other
+            fields.
     """
 
     spec: RunSpec

@@ -236,7 +236,7 @@ def test_controls_that_are_their_own_weights_after_eight_steps(store, audit, rep
     code, report = audit("--replay", replay)
     assert code == 3 and {one.run_id for one in report.excluded} == set(controls)
     assert all(
-        "the final weights equal the weights after step 8: the weights were not trained further" in one.reason
+        "the final weights equal the weights after step 8, so the weights were not trained further" in one.reason
         for one in report.excluded
     )
     assert {run.verdict.outcome for run in report.runs} == {"incomplete"}  # no control, no margin

@@ -317,10 +317,10 @@ def test_states_that_a_study_keeps_are_replayed_one_epoch_further(store, audit):
     assert store.json(run_id, schema.PROVENANCE)[schema.KEPT_STATES] == [1, 2]
     _, report = audit("--seeds", "7", "--replay", "auto")
     assert checks(report, run_id)["kept states"] == "agrees"
-    assert detail(report, run_id, "kept states").startswith("epochs 2–3 replayed from the states kept before them")
+    assert detail(report, run_id, "kept states").startswith("the replay of epochs 2–3 from the kept states reproduces")
     path = store.artifacts(run_id) / schema.after_kept_state(2)
     path.write_bytes((store.artifacts(run_id) / schema.after_kept_state(1)).read_bytes())
     store.seal(run_id)
     code, report = audit("--seeds", "7", "--replay", "auto")
     assert code == 3 and only_mismatch(report) == run_id
-    assert "epoch 3 from the state kept after epoch 2" in detail(report, run_id, "kept states")
+    assert "epoch 3 from the state after epoch 2" in detail(report, run_id, "kept states")

@@ -81,7 +81,7 @@ def test_a_network_that_answers_from_the_test_set_gets_no_pass(tmp_path, study):
     for run in runs:  # nothing else speaks against it: without this finding it passes
         assert outcomes(run, "D1", "D2", "D3") == {"pass"} and outcomes(run, NETWORK) == {"warn"}
         (found,) = (finding for finding in run.findings if finding.rule == NETWORK)
-        assert "with noise of 0.01 standard deviations the accuracy is 0.1" in found.sentence
+        assert "the accuracy with noise of 0.01 standard deviations is 0.1" in found.sentence
         assert (
             "the accuracy on training samples is 0.1" in found.sentence and "on the test set 1.0000" in found.sentence
         )
@@ -153,8 +153,8 @@ def test_a_network_that_answers_in_the_order_of_the_test_set_is_seen(task):
 
     found = checked(task, answer)
     assert found.outcome == "not possible"
-    assert "in another order, the accuracy is 0.1" in found.detail
-    assert "random images get the test set's labels with accuracy 1.0000" in found.detail
+    assert "the accuracy in another order of the samples is 0.1" in found.detail
+    assert "the accuracy on random images is 1.0000" in found.detail
 
 
 def test_a_network_that_answers_by_the_place_in_the_batch_is_seen(task):

@@ -58,10 +58,10 @@ def test_bp_weights_under_dfas_name_with_honest_first_steps_are_found_by_taking_
 ):
     code, report = audit("--replay", ALL_STEPS)
     assert code == 3 and mismatches(report) == both_of_the_pair(store, bp_as_dfa)
-    assert "after epoch 4 " in detail(report, bp_as_dfa, "first steps")
+    assert "after epoch 4, " in detail(report, bp_as_dfa, "first steps")
     honest = store.run_id(method="fa", seed=1)
     assert detail(report, honest, "first steps").endswith(
-        "after step 8 and after epoch 4 the recorded state is reproduced, bit by bit"
+        "after step 8 and after epoch 4 the recorded state is reproduced bit by bit"
     )
 
 

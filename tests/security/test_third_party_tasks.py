@@ -272,7 +272,7 @@ def token_check(monkeypatch, block: nn.Module) -> Check:
         ("positions", f"the predictions at 31 of 32 positions change {LATER}"),
         ("ahead, late", f"the predictions at 14 of 32 positions change {LATER}, first at position 17"),
         ("ahead, at position 9", f"the predictions at 1 of 32 positions change {LATER}, first at position 9"),
-        ("sequences", "change in a batch of one sequence"),
+        ("sequences", "of the predictions differ between a batch of one sequence and a larger batch"),
     ],
 )
 def test_a_token_network_must_not_depend_on_later_tokens_or_other_sequences(monkeypatch, seen, objection):

@@ -32,7 +32,9 @@ def test_cuda_without_a_card_is_an_error(cuda):
 
 
 def test_an_unknown_device_is_refused():
-    with pytest.raises(ValueError, match="expected one of auto, cuda, cpu, or a GPU as cuda:1; found 'gpu'"):
+    with pytest.raises(
+        ValueError, match="expected one of auto, cuda, cpu, or a numbered GPU such as cuda:1; found 'gpu'"
+    ):
         resolve("gpu")
 
 
@@ -78,7 +80,9 @@ def test_a_card_that_is_not_there_is_refused_with_those_that_are(cards, name):
 
 @pytest.mark.parametrize("name", ["cuda:", "cuda:-1", "cuda:one", "cpu:0", "mps"])
 def test_what_names_no_card_is_refused(cards, name):
-    with pytest.raises(ValueError, match=f"expected one of auto, cuda, cpu, or a GPU as cuda:1; found '{name}'"):
+    with pytest.raises(
+        ValueError, match=f"expected one of auto, cuda, cpu, or a numbered GPU such as cuda:1; found '{name}'"
+    ):
         resolve(name)
 
 

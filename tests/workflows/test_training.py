@@ -83,7 +83,7 @@ def test_all_wrong_fields_are_named_at_once_and_nothing_is_written(registry):
         (("--epochs", "-1"), "epochs: expected at least 0"),
         (("--set", "batch_size=1438"), "larger than the training data (digits has 1437 training samples)"),
         (("--device", "cuda"), "torch finds no CUDA device"),
-        (("--control", "frozen"), "the frozen control is trained by bp"),
+        (("--control", "frozen"), "expected method 'bp' for the frozen control"),
         (("--set", "architecture.num_blocks=0"), "use control=shallow"),
         (("--set", "nonsense"), "expected NAME=VALUE"),
     ],
