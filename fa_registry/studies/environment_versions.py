@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from fa_registry import provenance
 from fa_registry.plugin_registry import source_digest
 
-COMPARED = ("python", "torch", "mlflow")  # MLflow: a newer one would migrate the database
+COMPARED = ("python", "torch", "mlflow")  # a newer MLflow would migrate the database
 
 
 def versions() -> dict[str, str]:

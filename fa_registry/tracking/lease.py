@@ -36,9 +36,9 @@ LOG = logging.getLogger(__name__)
 SHORTEST, LONGEST = (
     10,
     86_400,
-)  # seconds that a lease may last; limits for the untrusted value in another run's tag too
+)  # limits on the duration of a lease in seconds, also for the untrusted tag of another run
 CHOOSING, ASKS, HELD = "choosing", "asks", "held"
-GAP = 15  # most seconds that are added between two readings of a run's heartbeat
+GAP = 15  # maximum number of seconds that is counted between two readings of a run's heartbeat
 LOOKS = 0.1  # seconds between two searches while another attempt is choosing
 SIGN = re.compile(r"(\d{1,12}) of (\d{1,6}) s")
 
@@ -224,7 +224,7 @@ class LeaseHolder:
     def _give_signs(self) -> None:
         while not self._ended.wait(self._lease / 12):
             if self._clock() - self._given > self._lease / 3:
-                with suppress(RegistryError):  # the store does not answer now: the next attempt is soon
+                with suppress(RegistryError):  # the store does not respond; the next attempt follows soon
                     self._tracker.without_retry().log(self.run_id, tags=dict(self.sign()))
                     self.mark_heartbeat_sent()
 

@@ -32,7 +32,7 @@ from fa_registry.tracking.schema import (
 )
 
 ODD = re.compile(r"[^\w ·.,:;=()<>/+%-]")  # includes quotes and backslashes
-RELEASE = "3.17."  # of MLflow: the format of other releases is not known
+RELEASE = "3.17."  # release of MLflow; the format of other releases is not known
 TAG = "mlflow.sharedViewState."  # prefix of the tag's name, before a view's key
 COMPRESSED = "deflate;"  # prefix by which MLflow's own pages mark a long state: zlib, base64
 MADE_BY = "fa_registry"  # a field that MLflow's pages ignore: digest of the state that fa_registry wrote
@@ -192,7 +192,7 @@ def _charts(runs: _Contents, group_by_setting: bool) -> dict[str, Any]:
     tags_of_groups = [dict(zip((TAG_SETTING, TAG_METHOD), group, strict=True)) for group in runs.groups]
     groups = {",".join(f"tag.{tag}.{group_tags[tag]}" for tag in grouped_by) for group_tags in tags_of_groups}
     return {
-        # Few runs are in the study's order of methods. Many runs are sorted by seed: groups consist of loaded runs only.
+        # Few runs are sorted by the study's order of methods. Many runs are sorted by seed, because MLflow groups only loaded runs.
         "orderByKey": "attributes.start_time" if runs.count <= LOADED else f"params.`{PARAM}seed`",
         "orderByAsc": True,
         "groupBy": {

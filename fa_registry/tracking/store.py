@@ -21,8 +21,8 @@ VERSION, FIRST, RUNS = (
     "experiments",
     "runs",
 )  # MLflow's tables: its schema's revision, its first table, its runs
-NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")  # last bytes of a journal that names another one, by sqlite's format
-LOOK_SECONDS = 1.0  # for another process to finish writing; the code that opens the store retries
+NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")  # last bytes of an sqlite journal that names another journal
+LOOK_SECONDS = 1.0  # time for another process to finish writing; the code that opens the store retries
 
 
 def resolve_uri(uri: str = "") -> str:
@@ -66,7 +66,7 @@ def check_store(uri: str, known_revisions: set[str], make: bool = True) -> str:
 
     Args:
         known_revisions: schema revisions that the installed MLflow can read.
-        make: whether a missing store will be created, and the store must be writable.
+        make: True if the store must be writable and the caller creates a missing store.
 
     Returns:
         The address with which to open the store. It differs from `uri` if the store is read-only.
@@ -215,7 +215,7 @@ def _check_journal(path: Path) -> None:
             stream.seek(max(0, stream.seek(0, os.SEEK_END) - len(NAMES_ANOTHER)))
             end = stream.read()
     except (UnreadableFile, FileNotFoundError) as error:
-        if os.path.lexists(journal):  # else another process has finished its write
+        if os.path.lexists(journal):  # otherwise another process has finished its write
             raise StoreError(f"store {path}: {error}; fa_registry never writes such a journal") from error
         return
     if end == NAMES_ANOTHER:

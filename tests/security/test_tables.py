@@ -151,7 +151,7 @@ def test_a_shortened_series(store, audit):
     store.seal(run_id)
     code, report = audit()
     assert code == 3
-    caught(report, run_id, "files: provenance.json contains 4 as number of epochs, but series.parquet ends at 2")
+    caught(report, run_id, "files: provenance.json contains the number of epochs 4, but series.parquet ends at epoch 2")
 
 
 def test_a_series_with_an_epoch_cut_out(store, audit):

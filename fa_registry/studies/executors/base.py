@@ -22,7 +22,7 @@ StopCheck = Callable[[], bool]
 JobFunction = Callable[[Any, StopCheck, Callable[[Any], None]], Generator[None, None, Any]]
 
 ENDS = ("done", "failed", "stopped")
-SHARE = 1 / 8  # of a card, for one job
+SHARE = 1 / 8  # share of a GPU per job
 SILENCE = 86_400  # seconds: a day, far more than an epoch of a built-in study takes
 
 
