@@ -75,7 +75,7 @@ def claimed(name: str) -> str:
     """Return the built-in edition with which a reader may confuse `name`.
 
     Return an empty string if there is no such edition. The comparison ignores the variant after a colon, case, blanks, invisible
-    characters, kinds of hyphens, and letters that look like digits. So 2026-12-token is the name of 2026-12:token.
+    characters, kinds of hyphens, and letters that look like digits. For example, it confuses 2026-12-token with 2026-12:token.
     """
     normalized = unicodedata.normalize("NFKD", name).translate(COLONS).partition(":")[0]
     names = {_skeleton(edition_name): edition_name for edition_name in digests()}
@@ -128,7 +128,7 @@ def describe_edition(edition: EditionReference) -> str:
     if provenance_of(edition) == SHIPPED:
         return edition.name
     if provenance_of(edition) == FOREIGN:  # only the name is that of a built-in edition
-        return f"{edition.name} (not this installation's: digest {edition.digest[:DIGEST]})"
+        return f"{edition.name} (not the built-in edition: digest {edition.digest[:DIGEST]})"
     label = "mine" if edition.name == "mine" else f"{edition.name}, mine"
     if edition.based_on:
         return f"{label} (based on {edition.based_on})"
@@ -181,7 +181,7 @@ def nearest(rules: Sequence[Rule], editions: Iterable[Edition]) -> str:
         )
 
     newest_first = sorted(editions, key=lambda edition: edition.name.partition(":")[0], reverse=True)
-    best = max(newest_first, key=shared, default=None)  # max keeps the first of equals
+    best = max(newest_first, key=shared, default=None)  # of equally similar editions, max returns the first
     return best.name if best and shared(best)[:2] != (0, 0) else ""
 
 

@@ -17,7 +17,7 @@ from fa_registry.protocol.rule_evaluation import compare, finding, limit, named_
 from fa_registry.protocol.rules import Condition, Rule
 from fa_registry.records import Finding, GuardReading, Measurements, Reading
 
-RANK, GAMMA = "gamma_null_p", "gamma"  # metric of the built-in rule on credit, metric of its guard
+RANK, GAMMA = "gamma_null_p", "gamma"  # metric of the built-in rule on credit, and metric of the rule's guard
 NOT_COUNTED = Reading(None, "not counted")
 
 

@@ -35,8 +35,7 @@ def judge(record: RunRecord, frozen: RunRecord | None, edition: Edition) -> RunA
     finding. The caller must ensure that `frozen` is the frozen control of the same setting and seed.
 
     Args:
-        record: the run.
-        frozen: its frozen control, or None.
+        frozen: the frozen control of the run, or None.
         edition: the edition whose rules judge the run.
     """
     # no other run is known here, so a ladder_1 control cannot be required

@@ -152,7 +152,6 @@ def control_doubt(control: RunRecord, trusts_logged: bool = False) -> str:
     from the seed, its first steps are replayed, and its code is known.
 
     Args:
-        control: the frozen control.
         trusts_logged: whether the audit trusts logged metrics. In this case, the metrics of the control are not recomputed either.
     """
     return "; ".join(dict.fromkeys(_doubts(control, trusts_logged)))

@@ -238,7 +238,6 @@ def shortened(items: Sequence[object], description: str = "") -> list[str]:
     """Return the first SHOWN items as text, followed by the number of further items.
 
     Args:
-        items: the items.
         description: text after the number of further items.
     """
     hidden_count = len(items) - SHOWN

@@ -37,7 +37,7 @@ from fa_registry.output_streams import outlive_readers
 from fa_registry.studies.executors.base import EventSink, JobEvent, StopCheck, ended
 
 LOG = logging.getLogger(__name__)
-NO_ROOM = "cannot start another process (%s); the jobs continue in %d processes"
+NO_ROOM = "cannot start another process (%s); the jobs continue, %d at a time"
 
 Task = Callable[[Any, StopCheck, Callable[[Any], None]], Any]
 Message = tuple[int, str, bytes, int]  # index, kind, pickled value and exit code of an event

@@ -16,7 +16,7 @@ from fa_registry.token_axes import gradient_vectors, state_vectors
 
 # A reason that runs record: replays compare it, so its text must not change.
 NO_CLASSES = "the targets are values, not classes: there is no accuracy"
-NO_TOKENS = "one target per position of a sequence is the task token_prediction"
+NO_TOKENS = "for one target per position of a sequence, use the task token_prediction"
 
 
 POSITIONS = ("none", "sequence")
@@ -34,7 +34,7 @@ class TaskCard:
         headline: name of the main metric, which reporting forms show first; empty if the task has none.
         positions: `none` if a sample has one target, `sequence` if it has one target per position of a sequence. The rows that
             metrics compare are samples or positions, respectively.
-        version: version of a built-in task; it is raised whenever a number that the task computes changes.
+        version: version of a built-in task; the version increases when any number that the task computes changes.
     """
 
     name: str
