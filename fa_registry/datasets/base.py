@@ -75,8 +75,8 @@ class Splits:
     Attributes:
         train_images, test_images: float32 (samples, channels, height, width) on the device.
         train_labels, test_labels: int64 (samples,). If the task has no classes: target values, float32 (samples, classes).
-        augment: Function from images and a generator to the network's input for a training batch. The function runs on the device
-            and does not loop over samples.
+        augment: Function that computes the network's input for a training batch from images and a generator. The function runs on
+            the device and does not loop over samples.
         digest: SHA-256 that identifies the tensors. The digest is recorded with every run.
         entropy_rate: Smallest expected loss per token of any model, in nats, or None if it is not known.
     """

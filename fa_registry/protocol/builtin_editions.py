@@ -160,7 +160,7 @@ def nearest(rules: Sequence[Rule], editions: Iterable[Edition]) -> str:
     If no edition has a rule in common, return an empty string. The criteria are, in this order: most equal rules, most rules that
     differ only in the threshold or in texts, most equal fields, fewest other rules, smallest distance between the limits, newest
     edition. Because of the fourth criterion, an edition that adds rules is not preferred to the edition that was copied. Because of
-    the fifth criterion, a copy with D1 at 51 is based on the edition with 50, not on its successor with 20.
+    the fifth criterion, a copy with the limit 51 for D1 is based on the edition with the limit 50, not on the newer one with 20.
     """
 
     def shared(edition: Edition) -> tuple[int, int, int, int, float]:

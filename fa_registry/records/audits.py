@@ -233,7 +233,7 @@ class OtherRun:
     setting: str
     """readable name of the setting"""
     status: str
-    """status in the run's tag, and the contradiction in its files, if any"""
+    """status in the run's tag; if the run's files contradict the tag, the contradiction follows"""
     finished: bool
     """whether the run's training ended"""
     deleted: bool = False

@@ -146,9 +146,9 @@ class Task(abc.ABC):
         """
 
     def counted(self, targets: Tensor) -> int:
-        """Return the divisor of a sum of losses where a mean is reported: the number of targets that count.
+        """Return the number of targets that count, N by default.
 
-        The default is N.
+        A reported mean loss is a sum of losses divided by this number.
         """
         return len(targets)
 

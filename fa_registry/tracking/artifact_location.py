@@ -130,9 +130,11 @@ def _path(uri: str) -> Path:
 def _neighbour(experiment: str, database: Path) -> tuple[Path, str] | None:
     """Return the artifact root next to the database and the path below it, or None.
 
-    The result is not None for an experiment whose recorded folder is in a folder named `mlartifacts`. It is also not None for a
-    recorded folder in MLflow's default folder `mlruns`, if `mlruns` exists next to the database, or if a database of the same name
-    exists next to the recorded `mlruns`, because `database` is then a copy. For all other experiments, the user chose the folder.
+    The result is None if the user chose the recorded folder. The user did not choose the folder in three cases:
+
+    - The recorded folder is in a folder named `mlartifacts`.
+    - The recorded folder is in MLflow's default folder `mlruns`, and a folder `mlruns` exists next to the database.
+    - The recorded folder is in `mlruns`, and a database of the same name exists next to this `mlruns`: the store was copied.
     """
     match = ROOT.fullmatch(experiment)
     if not match:

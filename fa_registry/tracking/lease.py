@@ -7,7 +7,7 @@ its lease is a tag of that run:
 2. The process gives up if another attempt has the state `asks` or `held`.
 3. If no other attempt is `choosing`, the process acquires the lease and writes `held`.
 4. Otherwise it writes `asks` and waits until no other attempt is `choosing`. It gives up if another attempt has the state `held`,
-   or if an attempt with a smaller run id has the state `asks`.
+   or if an attempt with a smaller run id has the state `asks`. Otherwise it acquires the lease.
 
 This is Lamport's bakery algorithm (1974) with equal tickets. Only one process writes each tag, so the algorithm needs no
 compare-and-swap and works with every store. docs/decisions/0043 shows why two attempts cannot both acquire the lease.

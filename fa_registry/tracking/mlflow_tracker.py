@@ -229,7 +229,7 @@ class MlflowTracker(Tracker):
         tag_batches = list(_batches((RunTag(name, value) for name, value in (tags or {}).items()), BATCH_NAMES))
         tag_batches = [[]] * (len(metric_batches) - len(tag_batches)) + tag_batches
         param_batches = _batches((Param(name, value) for name, value in (params or {}).items()), BATCH_NAMES)
-        # The cost of a call depends only on its content, so a call may contain all three kinds.
+        # A call itself costs about as much as its content, so metrics, tags and parameters are sent in the same calls.
         for metric_batch, tag_batch, param_batch in zip_longest(
             metric_batches, tag_batches, param_batches, fillvalue=()
         ):
