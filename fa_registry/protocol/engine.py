@@ -79,7 +79,7 @@ def second_opinions(
         interim_analyses: see `judge_all`.
 
     Returns:
-        One SecondOpinion per additional edition. It contains one judgement per run, in the order of the records.
+        One SecondOpinion per additional edition, with one judgement per run in the order of the records.
     """
     cases = _grouped(records, interim_analyses)
     opinions = []
@@ -126,7 +126,7 @@ def _audit(case: RunWithControl, group: SeedGroup, edition: Edition, waivers: Se
 
 
 def _not_alone(case: RunWithControl, group: SeedGroup) -> Iterator[Finding]:
-    """Yield findings for several controls, and for a newer run of the seed that is judged instead."""
+    """Yield a finding if a run has several controls, and one if another run of its seed counts instead."""
     if case.control:
         return
     if case.rivals:

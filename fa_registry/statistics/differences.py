@@ -149,7 +149,7 @@ def stated_difference(
 
     tests/statistics/test_coverage.py checks the coverage on seeded normal samples of equal spread, 4000 per case. If one stated
     value were used as the control of every seed, the interval of paired differences would cover only 83.6 % at n = 3 and 48.8 % at
-    n = 10. The interval of this function covers 95 %. With two or more different stated values, it covers at least the 93.5 % that
+    n = 10. The interval of this function covers 95 %; with two or more different stated values, at least the 93.5 % that
     protocol.md §3 requires. No interval has the nominal coverage if the stated values come from a wider distribution than a.
 
     Args:

@@ -159,8 +159,8 @@ def upper_tail(t: float, df: float) -> float:
 def rank_p_value(observed: float, null: Iterable[float]) -> float:
     """Compute the one-sided rank p-value (1 + #{null ≥ observed}) / (n + 1).
 
-    The p-value is small for a large `observed`. It is at least 1/(n + 1) and never 0, because the observed value is one of the
-    n + 1 draws (Phipson & Smyth 2010, Stat. Appl. Genet. Mol. Biol. 9(1), 39). With n = 20 draws, the smallest p is 1/21 =
+    The p-value is small for a large `observed`, but at least 1/(n + 1) and never 0, because the observed value is one of the n + 1
+    draws (Phipson & Smyth 2010, Stat. Appl. Genet. Mol. Biol. 9(1), 39). With n = 20 draws, the smallest p is 1/21 =
     0.048.
 
     Raises:

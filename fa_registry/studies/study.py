@@ -1,7 +1,7 @@
 """Conversion of a study.toml to specifications.
 
-A study is a grid of methods, architectures, data sets, seeds, penalties and options. It includes the necessary controls, which are
-runs to compare with, such as runs with frozen blocks. This module also defines the fields of the file.
+A study is a grid of methods, architectures, data sets, seeds, penalties and options. The study includes the necessary controls,
+which are runs to compare with, such as runs with frozen blocks. This module also defines the fields of the file.
 """
 
 from __future__ import annotations

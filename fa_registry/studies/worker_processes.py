@@ -65,9 +65,9 @@ def supervise(
         jobs: data of each job, picklable.
         task: function that runs one job, picklable.
         processes: maximum number of simultaneous worker processes.
-        stop: function that returns whether a stop was requested. If it returns True, jobs end at their next safe point.
-        report: function that receives every event in this process. If it raises an exception, all workers are ended, and the
-            exception is raised.
+        stop: function that returns whether a stop was requested. After a request, jobs end at their next safe point.
+        report: function that receives every event in this process. If the function raises an exception, all workers are ended,
+            and the exception is raised.
         silence: seconds without a message after which the process of a job is ended; 0 means never.
     """
     supervisor = _Supervisor(processes, stop, report, silence)

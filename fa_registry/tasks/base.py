@@ -71,7 +71,7 @@ class Task(abc.ABC):
 
     @property
     def by_position(self) -> bool:
-        """Whether a sample has one target per position, so that metrics and credit norms are per position."""
+        """Whether a sample has one target per position; if so, metrics and credit norms are per position."""
         return self.card.positions == "sequence"
 
     @abc.abstractmethod

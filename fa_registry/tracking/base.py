@@ -106,7 +106,7 @@ class StoredRun:
 def is_ahead(run: StoredRun) -> bool:
     """Return whether the start time of a run is in the future.
 
-    Such a time shows that the clock of the run's machine was wrong. A difference of up to one hour between clocks is accepted.
+    A start time in the future shows that the clock of the run's machine was wrong. Clocks may differ by up to one hour.
     """
     return run.started > (time.time() + CLOCKS_APART) * 1000
 

@@ -56,7 +56,7 @@ class Client:
         waits: whether the constructor waits for an unreachable server. Later calls always wait, except on a copy from `at_once`.
 
     Attributes:
-        address: address with which MLflow opens the store. It differs from `uri` if the store is read-only.
+        address: address with which MLflow opens the store. This address differs from `uri` if the store is read-only.
     """
 
     def __init__(self, uri: str, make: bool, waits: bool = False):

@@ -161,7 +161,7 @@ def history_check(sealed: SealedRun, tracker: Tracker, run: StoredRun) -> Check:
                 _differs(f"metric {point.key} at epoch {point.step}", point.value, expected.get(position))
             )
     differences += [
-        _differs(f"metric {key} at epoch {step}", "nothing", expected[key, step])
+        _differs(f"metric {key} at epoch {step}", "missing", expected[key, step])
         for key, step in sorted(expected.keys() - stored_positions)
     ]
     return check(
@@ -246,7 +246,7 @@ def _last_values(sealed: SealedRun, metrics: Mapping[str, float]) -> Iterator[st
         if not _is_logged(metrics.get(key), expected.get(key)) and (
             is_in_both or sealed.complete
         ):  # older releases had other metrics
-            yield _differs(f"metric {key}", metrics.get(key, "nothing"), expected.get(key))
+            yield _differs(f"metric {key}", metrics.get(key, "missing"), expected.get(key))
 
 
 def _is_logged(stored: float | None, exact: float | None) -> bool:
@@ -261,4 +261,4 @@ def _is_ours(key: str, extra_metrics: Sequence[str]) -> bool:
 
 
 def _differs(subject: str, stored: object, recorded: object) -> str:
-    return f"{subject} is {stored} in the store, but the recorded files contain {'nothing' if recorded is None else recorded}"
+    return f"{subject} is {stored} in the store, but the recorded files contain {'no value' if recorded is None else recorded}"

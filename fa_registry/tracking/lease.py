@@ -6,8 +6,8 @@ its lease is a tag of that run:
 1. A new run has the state `choosing`. Its process searches the store for other attempts.
 2. The process gives up if another attempt has the state `asks` or `held`.
 3. If no other attempt is `choosing`, the process acquires the lease and writes `held`.
-4. Otherwise it writes `asks` and waits until no other attempt is `choosing`. It gives up if another attempt has the state `held`,
-   or if an attempt with a smaller run id has the state `asks`. Otherwise it acquires the lease.
+4. Otherwise the process writes `asks` and waits until no other attempt is `choosing`. The process gives up if another attempt has
+   the state `held`, or if an attempt with a smaller run id has the state `asks`. Otherwise it acquires the lease.
 
 This is Lamport's bakery algorithm (1974) with equal tickets. Only one process writes each tag, so the algorithm needs no
 compare-and-swap and works with every store. docs/decisions/0043 shows why two attempts cannot both acquire the lease.
@@ -167,7 +167,7 @@ def _others(run_id: str, attempts: Sequence[StoredRun]) -> list[StoredRun]:
 class LeaseHolder:
     """Lease of this process on the specification of a run.
 
-    As a context manager it writes heartbeats in a thread.
+    Used as a context manager, a LeaseHolder writes heartbeats in a thread.
 
     Args:
         lease: duration of the lease in seconds.

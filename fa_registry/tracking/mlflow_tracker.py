@@ -1,6 +1,6 @@
 """MlflowTracker: a tracker for MLflow stores.
 
-It uses MLflow's client API, because the fluent API has global state.
+MlflowTracker uses MLflow's client API, because the fluent API has global state.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class MlflowTracker(Tracker):
 
     Args:
         uri: URI of the store; see store.resolve_uri for the default.
-        experiment: name of the experiment of new runs. It is created with the first new run.
+        experiment: name of the experiment of new runs, which is created with the first new run.
         experiment_id: id of an existing experiment; replaces `experiment`.
         make: whether to create a missing database. If False, a database without write access is opened for reading.
         waits: whether the constructor waits for an unreachable server.

@@ -150,7 +150,7 @@ class ModelRegistry:
         The list is empty if the model does not exist.
 
         Args:
-            name: name of the model. It must not contain a single quote.
+            name: name of the model, without single quotes.
         """
         versions = self._matching(f"name = '{name}'")
         aliases = _by_version(self._client.get_registered_model(name)) if versions else {}

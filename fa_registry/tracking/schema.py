@@ -137,9 +137,9 @@ def step_checkpoint(step: int) -> str:
 
 
 def sealed_step(names: Iterable[str]) -> int | None:
-    """Return the step in the path of a step checkpoint among artifact paths.
+    """Return the training step of the step checkpoint among artifact paths.
 
-    Return the smallest step if there are several such paths, and None if there is none.
+    Return the smallest step if there are several step checkpoints, and None if there is none.
     """
     steps = [int(match[1]) for name in names if (match := STEP.fullmatch(name))]
     return min(steps, default=None)

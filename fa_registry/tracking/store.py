@@ -31,8 +31,8 @@ def resolve_uri(uri: str = "") -> str:
     The path of an sqlite store becomes absolute, because the process may change its working directory later.
 
     Args:
-        uri: URI of the store. If it is empty, use the environment variable MLFLOW_TRACKING_URI; if this is also empty, use
-            mlflow.db in the current folder.
+        uri: URI of the store. If `uri` is empty, use the environment variable MLFLOW_TRACKING_URI; if the variable is also empty,
+            use mlflow.db in the current folder.
 
     Raises:
         StoreError: the URI is that of MLflow's file store, which is not supported.
@@ -69,7 +69,7 @@ def check_store(uri: str, known_revisions: set[str], make: bool = True) -> str:
         make: True if the store must be writable and the caller creates a missing store.
 
     Returns:
-        The address with which to open the store. It differs from `uri` if the store is read-only.
+        The address with which to open the store. This address differs from `uri` if the store is read-only.
 
     Raises:
         StoreError: the store is missing or not writable (see `make`), or another program or a newer MLflow created it.
@@ -136,8 +136,8 @@ def revision(path: Path) -> str | None:
     """Return the schema revision of an sqlite database.
 
     Returns:
-        The revision. It is an empty string if the database has tables but no revision, and None if the database has no tables or
-        does not exist.
+        The revision; an empty string if the database has tables but no revision; None if the database has no tables or does not
+        exist.
 
     Raises:
         StoreError: the database is not an MLflow store.
