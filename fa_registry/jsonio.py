@@ -192,7 +192,7 @@ def _strictly(schema: Any, thorough: bool) -> Any:
     inner = {name: _strictly(part, thorough) for name, part in schema.items()}
     if schema.get("type") in LISTS and not thorough:
         inner["fail_fast"] = True
-    # pydantic's own strict mode would also refuse a JSON list for a tuple
+    # pydantic's strict mode would also refuse a JSON list for a tuple
     return inner | ({"strict": True} if schema.get("type") in STRICT else {})
 
 

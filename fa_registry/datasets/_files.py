@@ -141,7 +141,7 @@ def inspected(
                 files[source] = path
                 break
         else:
-            # a broken file is reported rather than a missing one
+            # if one candidate is broken and others are missing, the broken file is reported
             path = next((path for path in faults if path.is_file()), root / source.path)
             problems[source] = f"{path}: {faults[path]}"
     return files, problems
@@ -192,7 +192,7 @@ def refusal(card: DatasetCard, problems: Mapping[SourceFile, str], advice: str) 
     return "\n".join([f"data set {card.name}: {count}", *(f"  - {problem}" for problem in problems.values()), advice])
 
 
-OPERATORS = ("nms", "qnms")  # torchvision registers these two without checking that they exist
+OPERATORS = ("nms", "qnms")  # torchvision registers both without checking that they exist
 SCHEMA = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 
 

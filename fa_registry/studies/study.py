@@ -25,7 +25,7 @@ from fa_registry.training.specs import NAMES, RECIPE_FIELDS, parse_spec
 Control = Literal["frozen", "shallow", "ladder"]
 CONTROLS = get_args(Control)
 RecipeField = Literal["epochs", "precision", *RECIPE_FIELDS]
-TABLES = {"recipe": get_args(RecipeField), "controls": CONTROLS}  # of the file; tables of a grid have priority
+TABLES = {"recipe": get_args(RecipeField), "controls": CONTROLS}  # tables of the file; tables of a grid have priority
 AXES = {
     "methods": "method",
     "architectures": "architecture",

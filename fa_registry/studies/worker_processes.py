@@ -472,7 +472,7 @@ def _work(connection: Connection, environment: Mapping[str, str], folder: str) -
     os.environ.clear()  # the environment of the server may be out of date
     os.environ.update({**environment, "TMPDIR": folder})
     tempfile.tempdir = folder
-    lock = threading.Lock()  # for sending
+    lock = threading.Lock()  # only one thread sends at a time
 
     def send(message: Message) -> None:
         with lock:

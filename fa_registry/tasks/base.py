@@ -14,7 +14,7 @@ from fa_registry.metrics import HEADLINES
 from fa_registry.records import Reading, Scalar
 from fa_registry.token_axes import gradient_vectors, state_vectors
 
-# A reason that runs record: replays compare it, so its text must not change.
+# A reason that runs record. Replays compare this reason, so its text must not change.
 NO_CLASSES = "the targets are values, not classes: there is no accuracy"
 NO_TOKENS = "for one target per position of a sequence, use the task token_prediction"
 

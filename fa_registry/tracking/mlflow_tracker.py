@@ -251,7 +251,7 @@ class MlflowTracker(Tracker):
             self._writer.log_inputs(run_id, inputs)
         except (
             StoreRefusal
-        ) as refusal:  # MLflow searches for the data set before creating it; meanwhile another process may have done so
+        ) as refusal:  # MLflow searches for the data set before creating it; meanwhile another process may create it
             if refusal.code != ErrorCode.Name(BAD_REQUEST):
                 raise
             self._writer.log_inputs(run_id, inputs)

@@ -34,7 +34,7 @@ from fa_registry.tracking.schema import (
 ODD = re.compile(r"[^\w ·.,:;=()<>/+%-]")  # includes quotes and backslashes
 RELEASE = "3.17."  # release of MLflow; the format of other releases is not known
 TAG = "mlflow.sharedViewState."  # prefix of the tag's name, before a view's key
-COMPRESSED = "deflate;"  # prefix by which MLflow's own pages mark a long state: zlib, base64
+COMPRESSED = "deflate;"  # prefix with which MLflow's pages mark a long state: zlib, base64
 MADE_BY = "fa_registry"  # a field that MLflow's pages ignore: digest of the state that fa_registry wrote
 NOTE = (
     "Runs side by side, of the newest study or audit: {links}. fa_registry writes this line until somebody changes it."
@@ -43,8 +43,8 @@ LINK = r"\[[^\]]*\]\([^)\s]*\)"
 COLUMN_WIDTH = 105
 LOADED = 100  # greatest number of runs that MLflow's pages load and draw
 RUN_NAME = "attributes.`Run Name`"  # always shown, and always first
-WIDTHS = {RUN_NAME: 325, f"tags.`{TAG_VERDICT}`": 165}  # pixels; all others have COLUMN_WIDTH
-# Pixels: on 1,280 × 800, two rows of three charts fit below MLflow's own bars.
+WIDTHS = {RUN_NAME: 325, f"tags.`{TAG_VERDICT}`": 165}  # pixels; other columns have COLUMN_WIDTH
+# Pixels: on 1,280 × 800, two rows of three charts fit below MLflow's bars.
 HEADLINE_HEIGHT, SITE_HEIGHT, CHARTS_A_ROW = 200, 320, 3
 
 
@@ -207,7 +207,7 @@ def _charts(runs: _Contents, group_by_setting: bool) -> dict[str, Any]:
             _section("headline", "Headline", HEADLINE_HEIGHT),
             _section("sites", "By site", SITE_HEIGHT),
         ],
-        "isAccordionReordered": True,  # otherwise MLflow inserts its own sections
+        "isAccordionReordered": True,  # otherwise MLflow inserts further sections
         "viewMaximized": True,
         "hideEmptyCharts": True,
     }

@@ -40,9 +40,9 @@ TAG_SIGN = "fa.sign_of_life"  # heartbeat: changes while the process is at work
 TAG_EPOCH = "fa.epoch"  # `17 of 100`: progress, for display only; audits do not use it
 TAG_RESUMED = "fa.resumed_from"  # the epoch after which the run resumed: the run's time does not include earlier epochs
 TAG_STATE = "fa.state"  # the newest resume state that the run's process uploaded: see tracking.resume_upload
-TAG_STOP = "fa.stop"  # `yes` on any run of a study stops its training; set by a user on MLflow's page
+TAG_STOP = "fa.stop"  # a user sets `yes` on MLflow's page of a run, to stop the training of the run's study
 TAG_REPORT = "fa.report"  # on an audited run: the id of the newest audit's own run
-TAG_VERDICT = "fa.verdict"  # verdict by the leading edition of the newest audit; a useful column to sort by
+TAG_VERDICT = "fa.verdict"  # verdict by the leading edition of the newest audit; useful for sorting
 TAG_EDITION = "fa.edition"  # on an audit's own run, and on a promoted version: the edition's readable name
 TAG_SITES = "fa.sites_shown"  # on a deep network's run: the sites that have charts, see shown_sites
 TAG_AUDIT = "fa.audit"  # digest of the whole report, on the audit's own run
@@ -84,7 +84,7 @@ STOPPED_EARLY = "stopped_early"  # all files are present, but the run has fewer 
 INTERRUPTED = "interrupted"  # stopped by Ctrl-C or by a request to stop: the same command resumes the run
 ENDED_STATUSES = (*FINISHED_STATUSES, STOPPED_EARLY, INTERRUPTED, "failed")  # no process writes to such a run any more
 SITE_METRICS = ("h_norm", "g_norm", "growth", "gain", "gamma")
-MAX_METRICS = 100  # keys per run: MLflow draws a chart of each, and more keys slow its pages down
+MAX_METRICS = 100  # keys per run: MLflow draws a chart per key, and more keys slow its pages down
 SCALAR_METRICS = {
     "accuracy": "accuracy/test",
     "token_loss": "loss/test_per_token",

@@ -20,7 +20,7 @@ VERSION, FIRST, RUNS = (
     "alembic_version",
     "experiments",
     "runs",
-)  # MLflow's tables: its schema's revision, its first table, its runs
+)  # MLflow's tables: revision of the schema, first table, runs
 NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")  # last bytes of an sqlite journal that names another journal
 LOOK_SECONDS = 1.0  # time for another process to finish writing; the code that opens the store retries
 

@@ -19,7 +19,7 @@ from mlflow.utils.credentials import read_mlflow_creds
 from fa_registry.errors import StoreError
 
 HELD, FULL, BARRED, FAILING, DAMAGED, LACKING = "held", "full", "barred", "failing", "damaged", "lacking"
-AWAY, FAULTY, UNKNOWN, FORBIDDEN, KEYLESS = "away", "faulty", "unknown", "forbidden", "keyless"  # of servers
+AWAY, FAULTY, UNKNOWN, FORBIDDEN, KEYLESS = "away", "faulty", "unknown", "forbidden", "keyless"  # server errors
 OF_SYSTEM = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), FULL),
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), BARRED),

@@ -82,7 +82,7 @@ class Submitit(Executor):
         """Run each batch as one job of the batch system."""
         import submitit
 
-        submitit.core.logger.get_logger().handlers.clear()  # its handlers print on standard output
+        submitit.core.logger.get_logger().handlers.clear()  # the handlers print on standard output
         shared = Path.cwd() / ".fa_registry"
         shared.mkdir(exist_ok=True)
         with process_ownership.temp_dir("submitit-", shared) as folder:
