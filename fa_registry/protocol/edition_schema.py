@@ -146,7 +146,7 @@ class EditionFile:
     rule: tuple[Rule, ...]
     """the rules, in the order in which pages show them"""
     based_on: str = ""
-    """the built-in edition with which pages compare this edition; by default, the one that shares most rules"""
+    """the built-in edition with which pages compare this edition; by default, the edition that shares most rules"""
     strict: bool = False
     """whether a run fails if any gating rule fires, regardless of `fail_if`"""
     labels: Mapping[Label, str] = field(default_factory=dict)
