@@ -171,8 +171,8 @@ class FigureVerdict:
     interval_90: tuple[float, float] | None = None
     """90 % interval (low, high) of `difference`; null if nothing was tested"""
     margin: float = 0.0
-    """largest value of `difference` that counts as equal. For a published range, half the width of the range is included. 0 if
-    nothing was tested
+    """limit below which |`difference`| counts as equal, including half the width of a published range; for `never`, a share of
+    runs; 0 if nothing was tested
     """
 
     @property
