@@ -75,7 +75,7 @@ def claimed(name: str) -> str:
     """Return the built-in edition with which a reader may confuse `name`.
 
     Return an empty string if there is no such edition. The comparison ignores the variant after a colon, case, blanks, invisible
-    characters, kinds of hyphens, and letters that look like digits. For example, it confuses 2026-12-token with 2026-12:token.
+    characters, kinds of hyphens, and letters that look like digits. For example, the result for 2026-12-token is 2026-12:token.
     """
     normalized = unicodedata.normalize("NFKD", name).translate(COLONS).partition(":")[0]
     names = {_skeleton(edition_name): edition_name for edition_name in digests()}

@@ -24,7 +24,7 @@ NOT_COUNTED = Reading(None, "not counted")
 def exact_sites(card: Mapping[str, Any], sites: int) -> range:
     """Return the sites at which the credit equals the gradient by construction.
 
-    Γ = 1 at these sites carries no information. A method without a card has no such sites.
+    Γ = 1 at these sites gives no information. A method without a card has no such sites.
 
     Args:
         card: the method's card.

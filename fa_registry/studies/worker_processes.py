@@ -418,7 +418,7 @@ def _ensure_forkserver(context: BaseContext) -> None:
 def _is_preloaded(module: str) -> bool:
     """Return whether the fork server imports this module in advance.
 
-    Adapters are left out, because the import of an adapter's framework may raise, and the server would end.
+    Adapters are left out, because the import of an adapter's framework may raise an exception, which would end the server.
     """
     return (
         module.startswith("fa_registry.")

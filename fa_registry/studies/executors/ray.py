@@ -272,9 +272,9 @@ class _Process:
         self._answers = [self.handle.reported.remote()]
 
     def begin(self, message: bytes) -> None:
-        """Start a batch. `reported` reads the reply to this call before other messages.
+        """Start a batch.
 
-        Otherwise, if a job ended the process, the batch would count as not begun.
+        `reported` reads the reply to this call first, so the batch counts as begun even if a job ends the process.
         """
         self._answers.insert(0, self.handle.begin.remote(message))
 
