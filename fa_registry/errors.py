@@ -93,7 +93,7 @@ class Interrupted(RegistryError):
 
 LONGEST_NAME = 200  # characters of a name in an error: enough for a path, not for a file's content
 LONGEST_IN_LIST = 80  # characters of each name in a list of names
-MOST_NAMES, MOST_KNOWN = 10, 100  # most names in a list in an error: of names from a file, of known names
+MOST_NAMES, MOST_KNOWN = 10, 100  # largest number of names in an error: names from a file, known names
 # Longest texts in characters: one problem in an error, the list of all problems, a whole message.
 LONGEST_PROBLEM, LONGEST_LIST, LONGEST_MESSAGE = 1_000, 3_000, 3_900
 

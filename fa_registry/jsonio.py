@@ -31,7 +31,8 @@ IN_PIECES = 2  # nesting levels whose entries are digested one by one, such as t
 MOST_TOML = 2**20  # largest TOML file in bytes: Python reads 2 MB per second, and the largest built-in file has 20 kB
 MOST_ENTRIES = 100_000  # entries of a faulty value that are searched for problems
 LISTED = 100  # problems of one value that are listed; a file of the wrong kind would have thousands
-DEEPEST = 50  # nesting depth of tables and lists; the package's own files have at most 12
+DEEPEST = 50  # nesting depth of tables and lists; the files of the package have at most 12
+TOO_DEEP = f"expected at most {DEEPEST} nested tables and lists, found more"
 DIGEST_LENGTH = 64  # characters of a SHA-256
 LONGEST_WHOLE = 20  # characters of a 64-bit integer
 # QUOTED: strings and comments of TOML, closed or not. DOTTED: a dotted name of more than DEEPEST parts outside of QUOTED text.
@@ -191,7 +192,7 @@ def _strictly(schema: Any, thorough: bool) -> Any:
     inner = {name: _strictly(part, thorough) for name, part in schema.items()}
     if schema.get("type") in LISTS and not thorough:
         inner["fail_fast"] = True
-    # pydantic's own strict mode would also refuse a JSON list for a tuple
+    # pydantic's strict mode would also refuse a JSON list for a tuple
     return inner | ({"strict": True} if schema.get("type") in STRICT else {})
 
 
@@ -200,7 +201,7 @@ def _plain(value: Any) -> Any:
     try:
         encode(value)
     except RecursionError:
-        raise ValueError("nested too deeply") from None
+        raise ValueError(TOO_DEEP) from None
     except TypeError as error:
         raise ValueError(f"{error}") from error
     return value
@@ -302,7 +303,7 @@ def read_toml(path: Path, subject: str) -> tuple[dict[str, Any], str]:
         data = read_file(resolve_user_path(path), MOST_TOML)
         text = data.decode("utf-8")
         if DOTTED.search(QUOTED.sub("", text)):  # tomllib needs minutes for a name of 100,000 parts
-            raise ValueError("nested too deeply")
+            raise ValueError(TOO_DEEP)
         table = tomllib.loads(text)
         check_depth(table)
         problems = list(_beyond_toml("", table))
@@ -357,7 +358,7 @@ def loads(text: str) -> Any:
             text, parse_constant=_no_number, parse_float=_number, parse_int=_whole, object_pairs_hook=_table
         )
     except RecursionError:
-        raise ValueError("nested too deeply") from None
+        raise ValueError(TOO_DEEP) from None
     check_depth(value)
     if HALF.search(text):
         json.dumps(value, ensure_ascii=False).encode()  # raises UnicodeEncodeError if the other half is missing
@@ -371,7 +372,7 @@ def check_depth(value: Any) -> None:
         inner = (part.values() if isinstance(part, dict) else part for part in level if isinstance(part, (dict, list)))
         level = [item for items in inner for item in items if isinstance(item, (dict, list))]
     if level:
-        raise ValueError("nested too deeply")
+        raise ValueError(TOO_DEEP)
 
 
 def _whole(text: str) -> int:

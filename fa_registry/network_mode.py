@@ -16,7 +16,7 @@ def eval_mode(network: nn.Module) -> Iterator[None]:
     restored.
     """
     training = [module for module in network.modules() if module.training]
-    if training:  # contexts may be nested: an inner one has nothing to switch
+    if training:  # contexts may be nested; an inner context changes nothing
         network.eval()
     try:
         yield

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass
 from typing import Any
 
-WIDTH = 116  # of a line in the docstring of a Python function
+WIDTH = 116  # characters per line in the docstring of a Python function
 Several = str | Iterable[Any]  # names or numbers, converted by `as_list`
 OPTION, NESTED = "option", "nested"  # keys of a field's metadata
 FLAG = re.compile(r"(?<![\w-])--([a-z][a-z-]+)")
@@ -102,7 +102,7 @@ def options_of(group: type, only: str = "") -> Iterator[OptionDeclaration]:
 
 
 def merged(*groups: Iterable[OptionDeclaration]) -> tuple[OptionDeclaration, ...]:
-    """Return the options of several groups; of several options with one name, the first."""
+    """Return the options of several groups; if options have the same name, only the first of them."""
     by_name: dict[str, OptionDeclaration] = {}
     for group in groups:
         for each in group:
@@ -142,7 +142,7 @@ def takes_options(positional: str = "", **only: str) -> Callable[[Callable], Cal
     """Return a decorator that replaces each parameter annotated with a group by the options of this group.
 
     The decorated function shows the options in its signature and in the section Args of its docstring. Its attribute `options`
-    contains them. Options are keyword-only.
+    contains these options. Options are keyword-only.
 
     Args:
         positional: names of options that may also be passed by position.

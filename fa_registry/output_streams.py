@@ -38,7 +38,7 @@ def has_reader(stream: TextIO) -> bool:
 
 
 class _OutlivingFile(io.FileIO):
-    """File descriptor that is redirected to the null device when its reader has gone."""
+    """File descriptor that is redirected to the null device after its reader has closed the pipe."""
 
     is_abandoned = False
 

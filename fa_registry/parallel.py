@@ -14,8 +14,8 @@ from typing import TypeVar
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
-LEAST = 3  # items per process; forking a process takes about as long as rendering one page
-MOST = 8  # number of processes; each may need as much memory as this process
+LEAST = 3  # smallest number of items per process; a fork takes about as long as one page
+MOST = 8  # largest number of processes; each may need as much memory as this process
 
 
 def usable_cores() -> int:

@@ -25,7 +25,7 @@ PREFIX = "fa_registry-"  # start of the names of the package's temporary folders
 VARIABLE = "FA_REGISTRY_OWNER"  # environment variable that names the owner of a process server and of its workers
 DAMAGED = ".damaged"  # suffix of a damaged file that was renamed
 LEASE = 120  # seconds without a heartbeat after which another machine's run counts as abandoned: see tracking.lease
-SERVERS = "pymp-*"  # temporary folders of multiprocessing; this package adds a file with the mark to its own
+SERVERS = "pymp-*"  # temporary folders of multiprocessing; this package marks its folders with a file
 
 
 def process_tag() -> str:

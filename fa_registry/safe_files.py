@@ -47,7 +47,8 @@ def read_file(path: Path, limit: int = RECORD) -> bytes:
             the cause of the error is FileNotFoundError.
     """
     with open_file(path, limit) as stream:
-        data = stream.read(limit + 1)  # the size before is not reliable: 0 in /proc, and files may grow
+        # The size that the system reports is not reliable: 0 in /proc, and files may grow.
+        data = stream.read(limit + 1)
     if len(data) > limit:
         raise UnreadableFile(path, f"has more than {limit:,} bytes")
     return data

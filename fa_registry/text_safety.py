@@ -20,8 +20,8 @@ LONGEST = 200  # characters of a name; MLflow accepts 250 for a run and 500 for 
 
 
 def _passwords(sign: str) -> re.Pattern[str]:
-    # A password is before the host or has a name. In addresses of databases it may contain / and ?, as SQLAlchemy reads
-    # them. `sign` is the pattern of a password's character, except for / ? and @.
+    # A password is before the host or has a name. In an address of a database, a password may contain / and ?, as in
+    # SQLAlchemy. `sign` is the pattern of a password's character, except for / ? and @.
     return re.compile(
         rf'((?:postgres|mysql|mariadb|mssql|oracle)[\w+]*://[^\s/:@"\\]*:)(?:{sign}|[/?])+(?=@)'
         rf'|(://[^\s/:@"\\]*:){sign}+(?=@)'

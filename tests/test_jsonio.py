@@ -176,7 +176,7 @@ def test_what_json_has_in_addition_to_records_can_be_written_again():
     for _ in range(sys.getrecursionlimit()):
         deep = [deep]
     for value, text in (
-        (deep, "nested too deeply"),
+        (deep, "expected at most 50 nested tables and lists"),
         ([math.inf], "expected a finite number in a record, found inf"),
         ({1}, "expected a value that JSON can represent, found a set"),
     ):

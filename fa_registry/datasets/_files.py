@@ -26,7 +26,7 @@ from fa_registry.errors import IntegrityError, UsageError
 
 VARIABLE = "FA_REGISTRY_DATA"
 DEFAULT = "data"
-SYSTEM = Path("/usr/share/datasets")  # where Debian's packages of data sets install
+SYSTEM = Path("/usr/share/datasets")  # folder into which Debian's packages install data sets
 
 
 def data_root(root: Path | None) -> Path:
@@ -104,8 +104,6 @@ def verified(root: Path, card: DatasetCard, package: Package | None = None) -> d
     """Return the path of one intact file for each source file of a data set.
 
     Args:
-        root: Data root.
-        card: Card that lists the source files.
         package: Debian package that may contain the files.
 
     Raises:
@@ -143,7 +141,7 @@ def inspected(
                 files[source] = path
                 break
         else:
-            # a broken file is reported rather than a missing one
+            # if one candidate is broken and others are missing, the broken file is reported
             path = next((path for path in faults if path.is_file()), root / source.path)
             problems[source] = f"{path}: {faults[path]}"
     return files, problems
@@ -153,7 +151,6 @@ def file_fault(path: Path, md5: str, unpacked_md5: str = "") -> str:
     """Check the MD5 of one file.
 
     Args:
-        path: The file.
         md5: MD5 of the published file.
         unpacked_md5: MD5 of the unpacked content if the published file is compressed. A file that was compressed again is valid if
             this MD5 agrees.
@@ -195,7 +192,7 @@ def refusal(card: DatasetCard, problems: Mapping[SourceFile, str], advice: str) 
     return "\n".join([f"data set {card.name}: {count}", *(f"  - {problem}" for problem in problems.values()), advice])
 
 
-OPERATORS = ("nms", "qnms")  # torchvision registers these two without checking that they exist
+OPERATORS = ("nms", "qnms")  # torchvision registers both without checking that they exist
 SCHEMA = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 
 
@@ -279,7 +276,6 @@ class ImageFiles(Dataset):
         """Return the normalised training and test samples.
 
         Args:
-            device: Device of the tensors.
             root: Folder with the files, or None for the default data root.
             seed: Not used.
 
@@ -293,7 +289,6 @@ class ImageFiles(Dataset):
         """Return the decoded images, from the cache if the cache exists.
 
         Args:
-            root: Data root.
             report: Function that receives one line of text before each slow step.
         """
 

@@ -27,7 +27,7 @@ from fa_registry.errors import IntegrityError, UsageError
 LOG = logging.getLogger(__name__)
 FOLDER = "fa_registry"  # below the data root
 FORMAT = "fa_registry images 1"
-PATIENCE = 600.0  # seconds for another process to decode
+PATIENCE = 600.0  # seconds to wait for another process that decodes the images
 
 
 @dataclass(frozen=True)
@@ -64,11 +64,6 @@ def cached(root: Path, card: DatasetCard, decode: Callable[[], RawImages]) -> Ra
     complete, because it is written under a temporary name and then renamed. If the data root is read-only, the images are
     decoded on every call.
 
-    Args:
-        root: Data root.
-        card: Description of the data set.
-        decode: Function that decodes the images.
-
     Raises:
         IntegrityError: If the cache or the decoded images do not agree with the card.
     """
@@ -96,7 +91,7 @@ def _alone(path: Path) -> Iterator[None]:
     """Acquire the lock of a cache file, because only one process may decode the images.
 
     Raises:
-        UsageError: If another process has held the lock for more than PATIENCE seconds.
+        UsageError: If another process has locked the file for more than PATIENCE seconds.
     """
     lock_path = Path(f"{path}.lock")
     lock = FileLock(lock_path)

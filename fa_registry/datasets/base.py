@@ -75,8 +75,8 @@ class Splits:
     Attributes:
         train_images, test_images: float32 (samples, channels, height, width) on the device.
         train_labels, test_labels: int64 (samples,). If the task has no classes: target values, float32 (samples, classes).
-        augment: Function from images and a generator to the network's input for a training batch. The function runs on the device
-            and does not loop over samples.
+        augment: Function that computes the network's input for a training batch from images and a generator. The function runs on
+            the device and does not loop over samples.
         digest: SHA-256 that identifies the tensors. The digest is recorded with every run.
         entropy_rate: Smallest expected loss per token of any model, in nats, or None if it is not known.
     """
@@ -107,7 +107,6 @@ class Dataset(abc.ABC):
         """Return the training and test samples on `device`.
 
         Args:
-            device: Device of the tensors.
             root: Folder with the files, for data sets that read files. With None, the default data root is used.
             seed: Seed of the run. Only data that must differ between runs, such as permuted labels, may depend on this seed. All
                 other random numbers use a fixed seed of the data set, because runs with different seeds must be comparable.
@@ -152,7 +151,7 @@ def unaugmented(images: Tensor, generator: torch.Generator) -> Tensor:
 
 SHARED: WeakKeyDictionary[Splits, int] = WeakKeyDictionary()  # results of shared_samples in this process
 ROWS = 8_192  # images that are augmented at a time
-KEY_PIXELS = 64  # values of an image that are compared first, evenly spread: most images differ there
+KEY_PIXELS = 64  # evenly spread values of an image that are compared first, because most images differ in these values
 
 
 def shared_samples(splits: Splits) -> int:

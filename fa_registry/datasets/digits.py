@@ -16,7 +16,7 @@ from fa_registry.datasets.base import Dataset, DatasetCard, Splits, tensors_dige
 from fa_registry.errors import IntegrityError
 
 TRAIN_FRACTION = 0.8
-SPLIT_SEED = 0  # of the fixed permutation; also of the other fixed draw, the test offsets
+SPLIT_SEED = 0  # seed of the fixed permutation and of the test offsets
 SOURCE = (
     "scikit-learn's bundled copy of the UCI Optical Recognition of Handwritten Digits test set (Alpaydin & Kaynak 1998)"
 )
@@ -52,17 +52,13 @@ def scans(expected: str = SHA256) -> tuple[Tensor, Tensor]:
 
 
 def split(count: int) -> tuple[Tensor, Tensor]:
-    """Return the indices of the training samples and of the test samples.
-
-    Args:
-        count: Number of all samples.
-    """
+    """Return the indices of the training samples and of the test samples among `count` samples."""
     order = torch.randperm(count, generator=torch.Generator().manual_seed(SPLIT_SEED))
     return order[: int(TRAIN_FRACTION * count)], order[int(TRAIN_FRACTION * count) :]
 
 
 CANVAS = 12
-SHIFT = 2  # pixels either way from the centre of the canvas
+SHIFT = 2  # largest shift in pixels from the centre of the canvas, in both directions
 
 
 class Digits(Dataset):
@@ -109,7 +105,6 @@ def place(padded: Tensor, generator: torch.Generator) -> Tensor:
 
     Args:
         padded: Padded scans (batch, 1, 16, 16).
-        generator: Random number generator.
 
     Returns:
         Canvases (batch, 1, 12, 12).

@@ -1,7 +1,7 @@
 """markov_text: sequences from a random Markov source of order 2 over 32 symbols.
 
 The entropy rate of the source is known. A model of the source cannot have a smaller expected loss per token than the entropy rate.
-`excess_nats` is the distance to it.
+The metric `excess_nats` is the loss per token minus the entropy rate.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import torch
 from fa_registry.datasets.base import Dataset, DatasetCard, Splits, tensors_digest, unaugmented
 
 SYMBOLS, LENGTH = 32, 32  # V and T
-TRAIN, TEST = 6_400, 512  # sequences; 200 steps of 32 in an epoch
-SEED = 0  # of the source and of its sequences: one task for all runs
+TRAIN, TEST = 6_400, 512  # sequences; an epoch has 200 steps of 32 sequences
+SEED = 0  # seed of the source and of its sequences, so all runs have the same task
 SHARPNESS = 3.0  # standard deviation of the logits of the transition probabilities
 STATIONARY = 1e-14  # largest change of a probability in the last step of the power iteration
 

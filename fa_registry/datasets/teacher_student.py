@@ -21,8 +21,8 @@ TRAIN, TEST = 25_600, 2_560  # 100 steps of 256 samples per epoch, as in lq
 SHAPE = (1, 8, 16)  # 128 features, as many as the student's states have; rows and columns have no meaning
 FEATURES, CLASSES = 128, 10
 HIDDEN_LAYERS = 2
-GAIN = 2.0  # of every layer; the units of the first layer have values around ±2, where tanh is not linear
-SEED = 0  # of teacher and inputs; runs with different seeds therefore have the same task and differ only in the student
+GAIN = 2.0  # gain of every layer; the units of the first layer have values around ±2, where tanh is not linear
+SEED = 0  # seed of teacher and inputs; runs with different seeds have the same task and differ only in the student
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from fa_registry.errors import UsageError
 
 NAME = "text"
 LENGTH, BYTES = 64, 256  # T and V
-TRAIN_SHARE = 0.9  # of the windows, from the start of the file; the rest is the test set
-BYTES_PER_CHARACTER = 16 * (LENGTH + 1) / LENGTH  # of memory: input and target tokens as int64
+TRAIN_SHARE = 0.9  # share of the windows for training, from the start of the file; the rest is the test set
+BYTES_PER_CHARACTER = 16 * (LENGTH + 1) / LENGTH  # memory in bytes: input and target tokens as int64
 EXAMPLE = "expected text:PATH with the path of a UTF-8 text file"
 
 
@@ -67,7 +67,7 @@ class Text(DatasetFamily):
     def of(self, argument: str) -> Dataset:
         """Return the data set of a file.
 
-        If there is no file at this path, the data set has no samples, and `load` raises the error. So an audit can list its runs.
+        If there is no file at this path, the data set has no samples, and `load` raises an error. An audit can still list the runs.
 
         Args:
             argument: Path of the file, relative to the current folder.

@@ -22,7 +22,6 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 HEADLINE_GAMMA = "gamma_deep_mean"
 WITH_DEVIATION = ("accuracy", "token_loss", HEADLINE_GAMMA)  # the audit table has space only for these deviations
-# A control is not compared with itself.
 COMPARED_WITH_CONTROL = (
     "frozen_accuracy",
     "margin_pp",
@@ -46,7 +45,7 @@ class Metric:
     )
     unit: str = ""  # empty: the unit on the diagnostic's card
     where: str = ""  # one value per `site`, `run` (at its end) or `epoch`; empty: the card does not state this
-    about: str = ""  # the metric that this metric summarises or qualifies; `about` is shown instead
+    about: str = ""  # the metric that this metric summarises or qualifies, and that pages show instead
     head: str = ""  # column heading; empty: the symbol
     under: str = ""  # small text below the heading, which distinguishes metrics with the same heading
     alone: str = ""  # label for places without a description; empty: the symbol

@@ -75,7 +75,7 @@ class Headline:
     def resolution(self, samples: int) -> float:
         """Return the smallest difference of two values, in the unit of the margin, or 0 if it is not known.
 
-        One of `samples` test samples changes an accuracy by its share. A loss has no smallest difference, so `step` is returned.
+        One test sample changes an accuracy by 1 / `samples`. A loss has no smallest difference, so `step` is returned.
         """
         return self.step or (self.scale / samples if samples else 0.0)
 

@@ -26,7 +26,7 @@ TABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             HEADLINE_GAMMA,
         ),
         "comparison": (HEADLINE, HEADLINE_GAMMA, "h_L", "growth_max", "g_norm_mean_ce_L", "stability_mid"),
-        "comparison_sites": ("gamma", "h_norm", "g_norm_mean_ce"),  # besides the metrics that no table names
+        "comparison_sites": ("gamma", "h_norm", "g_norm_mean_ce"),  # in addition to the metrics that no table names
         "run_scalars": (
             *("perplexity", "bits_per_token", "excess_nats"),
             *("stability_mid", "gamma_block_input_mean", "blocks_trained", "feature_drift_blocks"),

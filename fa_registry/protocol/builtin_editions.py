@@ -75,7 +75,7 @@ def claimed(name: str) -> str:
     """Return the built-in edition with which a reader may confuse `name`.
 
     Return an empty string if there is no such edition. The comparison ignores the variant after a colon, case, blanks, invisible
-    characters, kinds of hyphens, and letters that look like digits. So 2026-12-token is the name of 2026-12:token.
+    characters, kinds of hyphens, and letters that look like digits. For example, the result for 2026-12-token is 2026-12:token.
     """
     normalized = unicodedata.normalize("NFKD", name).translate(COLONS).partition(":")[0]
     names = {_skeleton(edition_name): edition_name for edition_name in digests()}
@@ -128,7 +128,7 @@ def describe_edition(edition: EditionReference) -> str:
     if provenance_of(edition) == SHIPPED:
         return edition.name
     if provenance_of(edition) == FOREIGN:  # only the name is that of a built-in edition
-        return f"{edition.name} (not this installation's: digest {edition.digest[:DIGEST]})"
+        return f"{edition.name} (not the built-in edition: digest {edition.digest[:DIGEST]})"
     label = "mine" if edition.name == "mine" else f"{edition.name}, mine"
     if edition.based_on:
         return f"{label} (based on {edition.based_on})"
@@ -160,7 +160,7 @@ def nearest(rules: Sequence[Rule], editions: Iterable[Edition]) -> str:
     If no edition has a rule in common, return an empty string. The criteria are, in this order: most equal rules, most rules that
     differ only in the threshold or in texts, most equal fields, fewest other rules, smallest distance between the limits, newest
     edition. Because of the fourth criterion, an edition that adds rules is not preferred to the edition that was copied. Because of
-    the fifth criterion, a copy with D1 at 51 is based on the edition with 50, not on its successor with 20.
+    the fifth criterion, a copy with the limit 51 for D1 is based on the edition with the limit 50, not on the newer one with 20.
     """
 
     def shared(edition: Edition) -> tuple[int, int, int, int, float]:
@@ -181,7 +181,7 @@ def nearest(rules: Sequence[Rule], editions: Iterable[Edition]) -> str:
         )
 
     newest_first = sorted(editions, key=lambda edition: edition.name.partition(":")[0], reverse=True)
-    best = max(newest_first, key=shared, default=None)  # max keeps the first of equals
+    best = max(newest_first, key=shared, default=None)  # of equally similar editions, max returns the first
     return best.name if best and shared(best)[:2] != (0, 0) else ""
 
 

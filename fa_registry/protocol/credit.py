@@ -17,14 +17,14 @@ from fa_registry.protocol.rule_evaluation import compare, finding, limit, named_
 from fa_registry.protocol.rules import Condition, Rule
 from fa_registry.records import Finding, GuardReading, Measurements, Reading
 
-RANK, GAMMA = "gamma_null_p", "gamma"  # metric of the built-in rule on credit, metric of its guard
+RANK, GAMMA = "gamma_null_p", "gamma"  # metric of the built-in rule on credit, and metric of the rule's guard
 NOT_COUNTED = Reading(None, "not counted")
 
 
 def exact_sites(card: Mapping[str, Any], sites: int) -> range:
     """Return the sites at which the credit equals the gradient by construction.
 
-    Γ = 1 at these sites carries no information. A method without a card has no such sites.
+    Γ = 1 at these sites gives no information. A method without a card has no such sites.
 
     Args:
         card: the method's card.

@@ -39,11 +39,11 @@ class Condition:
     """Comparison of a metric with a limit."""
 
     quantity: str
-    """name of a metric, as `fa-registry info` of a diagnostic lists them"""
+    """name of a metric; `fa-registry info DIAGNOSTIC` lists the names"""
     take: Take
     """how the metric is reduced to one number"""
     fires: Fires
-    """when the condition fires"""
+    """operator that compares the number with the limit"""
     threshold: float
     """the limit, in the metric's unit"""
     unit: str
@@ -64,7 +64,7 @@ class FarSeed:
     level: float
     """level of Grubbs' two-sided test for one outlier among the margins, 0 to 1"""
     least: float
-    """smallest distance from the nearest other seed, in percentage points"""
+    """smallest distance of an outlier from the nearest other seed, in percentage points"""
 
 
 @dataclass(frozen=True)
@@ -75,15 +75,15 @@ class Rule:
     """
 
     code: str
-    """a letter, then letters, digits, - or _; verdicts and waivers name it"""
+    """name of the rule in verdicts and waivers: a letter, then letters, digits, - or _"""
     title: str
-    """a few words, for tables"""
+    """title in tables, a few words"""
     quantity: str
-    """as in a Condition; a finding shows this metric"""
+    """metric of the leading condition, which a finding shows"""
     take: Take
     """how the metric is reduced to one number"""
     fires: Fires
-    """when the rule fires"""
+    """operator that compares the number with the limit"""
     threshold: float
     """the limit; `--threshold CODE=NUMBER` changes it, and the report states the change"""
     unit: str
@@ -107,7 +107,7 @@ class Rule:
     clear: str = "OK"
     """state if the rule does not fire"""
     either: tuple[Condition, ...] = ()
-    """alternatives to the leading condition; a finding shows the first one that fires"""
+    """alternatives to the leading condition; a finding shows the first alternative that fires"""
     also: tuple[Condition, ...] = ()
     """further conditions that must fire too; if one does not fire, the rule passes with the state of that condition"""
     guard: Condition | None = None
@@ -138,15 +138,15 @@ class EditionFile:
     name: str
     """name of the edition on pages; names of built-in editions are reserved"""
     title: str
-    """its requirements in one line"""
+    """the requirements of the edition in one line"""
     source: str
     """source of the edition"""
     fail_if: tuple[tuple[str, ...], ...]
-    """codes of gating rules; a run fails if every rule of any one list fires"""
+    """lists of codes of gating rules; a run fails if all rules of one list fire"""
     rule: tuple[Rule, ...]
-    """one or several tables, in the order in which pages show them"""
+    """the rules, in the order in which pages show them"""
     based_on: str = ""
-    """the built-in edition with which pages compare this one; default: the edition that shares most rules"""
+    """the built-in edition with which pages compare this edition; by default, the edition that shares most rules"""
     strict: bool = False
     """whether a run fails if any gating rule fires, regardless of `fail_if`"""
     labels: Mapping[Label, str] = field(default_factory=dict)
@@ -160,7 +160,7 @@ def checked_edition(raw: Mapping[str, Any], subject: str, variant: str | None, d
         raw: the TOML table.
         subject: name of the file in error messages.
         variant: name of the variant whose changes are applied, or None.
-        digest: SHA-256 of the file. Only files with the digest of a built-in edition may use its name.
+        digest: SHA-256 of the file. Only the file of a built-in edition may use the name of that edition.
 
     Raises:
         InvalidFields: lists every problem of the file.

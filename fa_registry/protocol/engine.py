@@ -35,8 +35,7 @@ def judge(record: RunRecord, frozen: RunRecord | None, edition: Edition) -> RunA
     finding. The caller must ensure that `frozen` is the frozen control of the same setting and seed.
 
     Args:
-        record: the run.
-        frozen: its frozen control, or None.
+        frozen: the frozen control of the run, or None.
         edition: the edition whose rules judge the run.
     """
     # no other run is known here, so a ladder_1 control cannot be required
@@ -80,7 +79,7 @@ def second_opinions(
         interim_analyses: see `judge_all`.
 
     Returns:
-        One SecondOpinion per additional edition. It contains one judgement per run, in the order of the records.
+        One SecondOpinion per additional edition, with one judgement per run in the order of the records.
     """
     cases = _grouped(records, interim_analyses)
     opinions = []
@@ -127,7 +126,7 @@ def _audit(case: RunWithControl, group: SeedGroup, edition: Edition, waivers: Se
 
 
 def _not_alone(case: RunWithControl, group: SeedGroup) -> Iterator[Finding]:
-    """Yield findings for several controls, and for a newer run of the seed that is judged instead."""
+    """Yield a finding if a run has several controls, and one if another run of its seed counts instead."""
     if case.control:
         return
     if case.rivals:

@@ -152,7 +152,6 @@ def control_doubt(control: RunRecord, trusts_logged: bool = False) -> str:
     from the seed, its first steps are replayed, and its code is known.
 
     Args:
-        control: the frozen control.
         trusts_logged: whether the audit trusts logged metrics. In this case, the metrics of the control are not recomputed either.
     """
     return "; ".join(dict.fromkeys(_doubts(control, trusts_logged)))
@@ -183,7 +182,7 @@ def _doubts(control: RunRecord, trusts_logged: bool) -> Iterator[str]:
 def _is_open(subject: str, checks: Mapping[str, Check]) -> bool:
     """Return whether a check of this subject exists and does not prove the subject."""
     # Another machine configuration may be unable to reproduce the initial weights bit by bit. Replayed first steps that
-    # agree prove these weights, because the replay starts from them.
+    # agree prove the initial weights, because the replay starts from these weights.
     check = checks.get(subject)
     replayed = STEPS in checks and checks[STEPS].outcome == "agrees"
     is_proven_by_steps = subject == INITIAL and replayed and check is not None and check.outcome == "not possible"

@@ -32,8 +32,8 @@ Controls = Mapping[tuple[str, int], RunRecord]
 def last_block_controls(records: Iterable[RunRecord]) -> Controls:
     """Return a mapping (setting identity, seed) → ladder_1 control.
 
-    A ladder_1 control trains only the last block. It is used only if it is proven and was trained with bp without a penalty. If
-    there are several, the one with the best main metric, such as the highest accuracy, is used.
+    A ladder_1 control trains only the last block. A control is used only if it is proven and was trained with bp without a
+    penalty. Of several such controls, the control with the best main metric, such as the highest accuracy, is used.
     """
     controls: dict[tuple[str, int], RunRecord] = {}
     for record in records:

@@ -50,7 +50,7 @@ def compared_methods(runs: Sequence[RunAudit]) -> Iterator[str]:
         description = _named(clear_by_holm) if clear_by_holm else "none"
         text += (
             f". Number of methods that clear the limit: {len(cleared)}. Methods that also clear it by Holm's procedure over all "
-            f"{count}: "
+            f"{count} methods: "
             f"{description}"
         )
     yield f"{text}."

@@ -40,7 +40,7 @@ def above(observed: Reading, threshold: float, reference: Reading | None = None)
 
     Both values are in the unit of the metric. Without an observed value, the result is None. A value that is not finite fires.
     """
-    if observed.not_finite:  # above every limit
+    if observed.not_finite:  # such a value counts as above every limit
         return LimitCheck(True)
     if observed.value is None:
         return LimitCheck(None, observed.reason)

@@ -238,7 +238,6 @@ def shortened(items: Sequence[object], description: str = "") -> list[str]:
     """Return the first SHOWN items as text, followed by the number of further items.
 
     Args:
-        items: the items.
         description: text after the number of further items.
     """
     hidden_count = len(items) - SHOWN
@@ -297,7 +296,7 @@ def _estimated(
     factor = headline.sign * headline.scale
     method_values = {seed: factor * observed[seed] for seed in seeds}
     control_values = {seed: factor * references[seed] for seed in seeds}
-    # resolution is None if every reference was measured here, else the difference below which stated values are equal
+    # `resolution` is None if every reference was measured here, otherwise the rounding step of stated values
     if resolution is None:
         difference = paired_difference(method_values, control_values, confidence)
     else:

@@ -16,7 +16,7 @@ AS_LOGGED = "as logged; not recomputed"
 def proof(integrities: Sequence[Integrity]) -> str:
     """Return a text that states how many trainings of a group were replayed.
 
-    An example is `1 of 3 seeds replayed whole; first 8 steps of all`.
+    An example is `1 of 3 seeds replayed completely; first 8 steps of all`.
     """
     first_step_checks = [
         check
@@ -48,7 +48,8 @@ def series_label(integrities: Sequence[Integrity]) -> str:
     if not rows:
         return AS_LOGGED
     partly_recomputed = sum(bool(check and check.rows) for check in checks)
-    return f"{AS_LOGGED}, except for {rows} epochs in {partly_recomputed} of {len(checks)} runs and the last epoch of each run"
+    runs = f"{partly_recomputed} of {len(checks)} runs"
+    return f"{AS_LOGGED}, except the last epoch of each run and, by replay, {rows} epochs (in {runs})"
 
 
 def series_sentence(integrities: Sequence[Integrity]) -> str:

@@ -56,7 +56,6 @@ def decide(rule: Rule, readings: Sequence[Reading], reference: Reading | None = 
     - A further condition that is checked has no value.
 
     Args:
-        rule: the rule.
         readings: one reading per condition, in the order of `rule.conditions` and in the units of the conditions.
         reference: the value with which the leading condition is compared.
     """
@@ -165,12 +164,8 @@ def finding(
     """Return the Finding of a rule about a run.
 
     Args:
-        rule: the rule.
-        case: the run with its control.
-        outcome: outcome of the rule.
-        observed: the observed reading.
         text: text of the observed value in the finding's sentence.
-        limits: text of the requirement; the default is that of the rule's conditions.
+        limits: text of the requirement; by default, the limits of the rule's conditions.
         other_fields: other fields of the Finding.
     """
     limits = limits or required(rule)
@@ -203,7 +198,7 @@ def other_limits(rule: Rule, shown_index: int) -> tuple[FurtherLimit, ...]:
 
 def required(rule: Rule) -> str:
     """Return the requirement of a rule as text."""
-    # the leading condition and all alternatives must be kept, or one of the further conditions; the guard always
+    # A run must keep the limits of the leading condition and all alternatives, or one further limit; the guard's limit always.
     leading_limits = " and ".join([limit(rule.conditions[0]), *map(named_limit, rule.either)])
     alternatives = " or ".join([leading_limits, *map(named_limit, rule.also)])
     guard_limits = " or ".join(map(named_limit, rule.guards))
@@ -367,7 +362,7 @@ def _far_seed(criterion: FarSeed, margins: Margins) -> str:
     margin = margins.headline.signed(margins.by_seed[seed])
     return (
         f"seed {seed} is an outlier ({margin} {unit}; Grubbs' test at level {criterion.level:g}, at least "
-        f"{criterion.least:g} {unit} from the nearest other seed), so no interval over the seeds decides"
+        f"{criterion.least:g} {unit} from the nearest other seed), so the interval over seeds cannot decide the rule"
     )
 
 

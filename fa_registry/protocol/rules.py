@@ -35,8 +35,8 @@ class Edition:
         strict: whether a run fails if any gating rule fires, i.e. any rule that counts for the verdict.
         labels: outcome of a verdict → label, for outcomes whose label differs from the default in verdict.TEXT.
         overrides: thresholds that differ from the file (`D1.threshold` → value).
-        based_on: the built-in edition on which a user-supplied edition is based. If the file names none, this is the built-in
-            edition that has the most rules in common. Empty if no rule is in common, and for a built-in edition.
+        based_on: the built-in edition on which a user-supplied edition is based. If the file does not name this edition, it is the
+            built-in edition with the most rules in common. Empty if no rule is in common, and for a built-in edition.
     """
 
     name: str
@@ -136,7 +136,6 @@ def overridden(edition: Edition, overrides: Mapping[str, float]) -> Edition:
     The field `overrides` of the copy lists these thresholds.
 
     Args:
-        edition: the edition.
         overrides: rule or condition → threshold, see `load_edition`. Each threshold is in the unit of its condition: percentage
             points for a margin, a fraction for an accuracy.
 

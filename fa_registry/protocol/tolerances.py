@@ -38,7 +38,7 @@ class Tolerance:
         return abs(logged - recomputed) > max(GROSS_SHARE * max(abs(logged), abs(recomputed)), near_zero)
 
 
-# Prefix of a metric's name → its tolerance; the first prefix that fits is used. Each tolerance is SAFETY times the
+# Prefix of a metric's name → its tolerance; the first matching prefix is used. Each tolerance is SAFETY times the
 # deviation in docs/measured/configurations.json, and at least that of earlier releases. Cosines and distances may be
 # zero, so their tolerance is absolute. A norm may be 1e-9, so its tolerance is relative. The small absolute tolerance of
 # a gradient norm is the float32 rounding error of a sample that is already fitted.

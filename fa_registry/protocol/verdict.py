@@ -27,7 +27,7 @@ def verdict(record: RunRecord, findings: Sequence[Finding], edition: Edition) ->
 
     - fail: training diverged; all rules of one `fail_if` list fire (in a strict edition: any rule); or the method does not match
       its card.
-    - incomplete: training broke off, a finding is missing, or a rule or diagnostic crashed.
+    - incomplete: training ended before its last epoch, a finding is missing, or a rule or diagnostic crashed.
     - warn: a rule fired, could not be decided, or was waived. A missing finding is never a pass.
 
     If a run's metrics do not match its recorded files, no rule judges the run: the outcome is incomplete, with the label NOT
@@ -70,7 +70,7 @@ def _flag(finding: Finding) -> str:
     If the rule fires, the flag is the code of the rule, such as `D1`. Otherwise the flag is the code with the state, such as
     `D3 undecided`.
     """
-    # FAProtocol may replace a metric by a substitute: the rule is then marked too, `D3 provisional`
+    # A rule that fires on a substitute for its metric, as in FAProtocol, is marked as `D3 provisional`.
     if finding.outcome == "fail" and finding.state != PROVISIONAL:
         return finding.rule
     state = "waived" if finding.outcome == "waived" else finding.state

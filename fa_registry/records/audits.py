@@ -60,7 +60,7 @@ class Finding:
     quantity: str
     """the metric that the rule judges"""
     observed: Reading
-    """the observed value; if it is an estimate over the `seeds` runs of the group, `interval` is (low, high)"""
+    """the observed value; for an estimate over several seeds, `interval` and `seeds` describe the estimate"""
     required: str
     """the limit as text, with its unit"""
     sentence: str
@@ -86,15 +86,15 @@ class Finding:
     detail: str = ""
     """the traceback of an error; for a waived finding, who waived it, when and why"""
     stated: bool = False
-    """whether this audit did not prove the frozen accuracy of any of the seeds: the author stated the accuracy, or the
-    frozen control is not proven. Such a finding is never a pass, but STATED at best
+    """whether the frozen accuracy of at least one seed is not proven, because the author stated the accuracy, or because the
+    frozen control is not proven. Such a finding never passes; its best state is STATED
     """
     confidence: float | None = None
     """the level of `interval`; null if there is no interval, and in reports of older releases (0.95)"""
     look: int = 1
     """number of this interim analysis (1: first audit of these seeds); later analyses use a higher confidence level"""
     further: tuple[FurtherLimit, ...] = ()
-    """the limits of the rule's further conditions, those of its guard last"""
+    """limits of the rule's further conditions; the limits of its guard are last"""
     crossed: str = ""
     """the operator of the leading condition (above, below, below_reference_plus) if the rule fires, else empty; also
     empty in reports of older releases
@@ -102,8 +102,8 @@ class Finding:
     guard: GuardReading | None = None
     """the reading of the rule's guard, if it fired"""
     limit: str = ""
-    """as `required`, without the unit; empty if no edition sets a limit, and in reports of older releases. Programs
-    should read the fields, because editions choose their labels freely
+    """the text `required` without the unit; empty if no edition sets a limit, and in reports of older releases. Programs
+    should read the other fields, because an edition may choose any label
     """
     basis: str = ""
     """the assumption of the interval over seeds; empty if there is none, and in reports of older releases"""
@@ -233,7 +233,7 @@ class OtherRun:
     setting: str
     """readable name of the setting"""
     status: str
-    """status in the run's tag, and the contradiction in its files, if any"""
+    """status in the run's tag; if the run's files contradict the tag, the contradiction follows"""
     finished: bool
     """whether the run's training ended"""
     deleted: bool = False
@@ -255,10 +255,10 @@ class SelectionSummary:
     superseded: int = 0
     """number of older finished runs of the audited specifications, which the newest run replaces"""
     unaudited: tuple[OtherRun, ...] | None = None
-    """all other runs in the store of a judged method and setting; null in older reports, which do not list them"""
+    """all other runs in the store of a judged method and setting; null in older reports, which do not list these runs"""
     beside: tuple[OtherRun, ...] | None = None
-    """all runs in the store, also judged ones, whose specification differs from a judged one only in numbers, each by
-    at most 1 %; null in older reports, which do not list them
+    """all runs in the store, including judged runs, whose specification differs from that of a judged run only in numbers,
+    each by at most 1 %; null in older reports, which do not list these runs
     """
 
 
@@ -271,9 +271,9 @@ class RuleDifference:
     field: str
     """name of the field; `also gain threshold` for a further condition, `rule` for a rule that only one edition has"""
     shipped: Scalar | None
-    """the value in the built-in edition; null if there is none"""
+    """the value in the built-in edition; null if the built-in edition has no such field"""
     this: Scalar | None
-    """the value in this edition; null if there is none"""
+    """the value in the judging edition; null if the judging edition has no such field"""
 
 
 @dataclass(frozen=True)
@@ -291,9 +291,9 @@ class EditionReference:
     overrides: Mapping[str, Scalar] = field(default_factory=dict)
     """`rule.threshold` → the number that was used instead; any override makes the edition modified"""
     shipped: bool | None = None
-    """whether the file is the built-in edition of that name in the release that judged; null in older reports"""
+    """whether the file is the built-in edition of that name in the release that made the audit; null in older reports"""
     based_on: str = ""
-    """the built-in edition on which a user-supplied edition is based; empty if they share no rule"""
+    """the built-in edition on which a user-supplied edition is based; empty if the two editions share no rule"""
     differences: tuple[RuleDifference, ...] = ()
     """differences from that built-in edition, including overridden thresholds"""
 
@@ -315,7 +315,7 @@ class Replay:
     """Selection and outcomes of the runs whose complete training the audit replayed."""
 
     nonce: str
-    """the reader's number that determined the choice; `--nonce` with this number repeats the choice"""
+    """number from which the runs were chosen; `--nonce` with this number repeats the choice"""
     asked: str
     """auto, all, off, or a number of steps"""
     runs: tuple[ReplayedRun, ...] = ()

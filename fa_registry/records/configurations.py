@@ -36,10 +36,6 @@ def described_difference(logged: Mapping[str, Scalar], current: Mapping[str, Sca
     """Return a text that describes how two configurations differ, or an empty string.
 
     Example: `trained with AMD EPYC, AVX512, measured with AMD EPYC, AVX2`.
-
-    Args:
-        logged: settings recorded during training.
-        current: settings of this machine.
     """
     names = differing_settings(logged, current)
     compared = [name for name in names if name != "fingerprint"] or names

@@ -20,7 +20,7 @@ class NotebookRepr:
     """Base class of records with a form for `print` and for notebooks.
 
     These forms are available only if the module reporting.notebook was imported. The modules for audits and comparisons import
-    it. Without it, `str` returns the line of `repr`.
+    that module. Without that import, `str` returns the line of `repr`.
     """
 
     def _repr_html_(self) -> str | None:

@@ -11,7 +11,7 @@ from typing import Any, overload
 from fa_registry import jsonio
 
 WRITTEN = 'a number or {"na": reason}'  # a reading in JSON
-# Each of these is the start of a reason. The first two are reasons of all readings that depend on the gradient.
+# Each of these texts is the start of a reason. The first two are reasons of all readings that depend on the gradient.
 NOT_ITS_GRADIENT = "the model's backward pass is not its gradient"
 NOT_CHECKED = "the gradient cannot be checked"
 NOT_FINITE = "not finite"  # the value was computed and is inf or nan

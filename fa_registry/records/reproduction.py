@@ -24,21 +24,21 @@ class Published:
     value: float | None = None
     """a single number"""
     mean: float | None = None
-    """mean over seeds, with std and n"""
+    """mean over seeds; requires std and n"""
     std: float | None = None
     """standard deviation over seeds, ddof 1"""
     n: int | None = None
     """number of seeds"""
     values: tuple[float, ...] = ()
-    """one per seed"""
+    """one value per seed"""
     low: float | None = None
     """lower end of a range"""
     high: float | None = None
     """upper end of a range"""
     below: float | None = None
-    """only an upper bound"""
+    """upper bound of the value, if nothing else was published"""
     above: float | None = None
-    """only a lower bound"""
+    """lower bound of the value, if nothing else was published"""
     never: bool = False
     """whether the published result is that a rule fires on no run"""
 
@@ -48,11 +48,11 @@ class Margin:
     """Largest difference at which a measured and a published value count as equal."""
 
     size: float
-    """size in the unit of the metric; decades on scale log10; a rate for a rule that never fires; 0 for a bound"""
+    """size in the unit of the metric, or in decades on scale log10; for `never`, the size is a share of runs; 0 for a bound"""
     scale: Literal["linear", "log10"] = "linear"
-    """scale of the difference and its size"""
+    """scale on which the difference is computed"""
     why: str = ""
-    """how the margin was chosen, before any run"""
+    """how the margin was chosen before the first run"""
 
 
 @dataclass(frozen=True)
@@ -167,11 +167,13 @@ class FigureVerdict:
     std: Reading = Reading(None, "nothing was measured")
     """standard deviation over these runs, ddof 1"""
     difference: Reading = Reading(None, "not tested")
-    """measured − published, in the unit of the test: decades on scale log10"""
+    """measured − published, in the unit of the published value, or in decades on scale log10"""
     interval_90: tuple[float, float] | None = None
-    """90 % interval of the difference (low, high), in the unit of the test; null if nothing was tested"""
+    """90 % interval (low, high) of `difference`; null if nothing was tested"""
     margin: float = 0.0
-    """margin in the unit of the test, including half of a published range; 0 if nothing was tested"""
+    """limit below which |`difference`| counts as equal, including half the width of a published range; for `never`, a share of
+    runs; 0 if nothing was tested
+    """
 
     @property
     def run_ids(self) -> tuple[str, ...]:

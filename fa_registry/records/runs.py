@@ -122,7 +122,7 @@ class RunSpec:
         seeds that were trained here.
         """
         base = self.method if self.control == "none" else self.control
-        if self.control.startswith("ladder"):  # its method trains a ladder; bp trains the other controls
+        if self.control.startswith("ladder"):  # the method of the run trains a ladder; bp trains the other controls
             base = f"{self.method} {self.control.replace('_', ' ')}"
         # all digits, because different λ must have different labels: 0.01, 1e-05, 1
         strength = f"{self.penalty!r}".removesuffix(".0")
@@ -214,7 +214,7 @@ class Check:
     rows: int = 0
     """number of epochs whose recorded measurements were recomputed, including the initialisation"""
     elsewhere: bool = False
-    """whether the check is inconclusive because the configuration is not that of the run"""
+    """whether the check is inconclusive because the audit has another configuration (machine, libraries) than the run"""
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,6 @@ def paired_difference(
     Args:
         a: seed → value.
         b: seed → value.
-        confidence: confidence level of the interval.
 
     Raises:
         ValueError: there is no common seed, or a value is not finite. Values of unmatched seeds are also checked.
@@ -150,7 +149,7 @@ def stated_difference(
 
     tests/statistics/test_coverage.py checks the coverage on seeded normal samples of equal spread, 4000 per case. If one stated
     value were used as the control of every seed, the interval of paired differences would cover only 83.6 % at n = 3 and 48.8 % at
-    n = 10. The interval of this function covers 95 %. With two or more different stated values, it covers at least the 93.5 % that
+    n = 10. The interval of this function covers 95 %; with two or more different stated values, at least the 93.5 % that
     protocol.md §3 requires. No interval has the nominal coverage if the stated values come from a wider distribution than a.
 
     Args:
@@ -158,7 +157,6 @@ def stated_difference(
         b: stated values.
         resolution: smallest difference of two values in their unit, such as one sample of the test set. Stated values that
             round to the same multiple of `resolution` count as equal.
-        confidence: confidence level of the interval.
 
     Raises:
         ValueError: a side has no value, or a value is not finite.
@@ -177,7 +175,7 @@ def stated_difference(
         raw, df = welch_error(first, reported(stated, "a difference from stated values"))
     else:
         counts = Counter(round(value / resolution) if resolution else value for value in stated)
-        weight = math.hypot(*counts.values()) / len(stated)  # √Σw², which is 1/√n for equal ones
+        weight = math.hypot(*counts.values()) / len(stated)  # √Σw², which is 1/√n for equal weights
         raw = math.hypot(standard_error(first), reported(distinct_values.values()).std * weight)
         df = float(min(first.n, len(distinct_values)) - 1)
     error, remark = steady_error(raw, rounding(*values, *stated), first.n)

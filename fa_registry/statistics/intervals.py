@@ -14,9 +14,9 @@ from scipy import special
 
 from fa_registry.statistics.samples import CONFIDENCE, quantile, reported, standard_error
 
-POWER = 0.8  # the usual power; at 50 % the outcome of a study is a coin toss
-NONCENTRAL = 30.0  # here every t of interest is exceeded with certainty; beyond it scipy's series loses its digits
-MOST_SEEDS = 1000  # if more are needed, the mean is practically equal to the limit
+POWER = 0.8  # the usual power; at 50 %, half of all studies would not decide
+NONCENTRAL = 30.0  # T exceeds every relevant quantile with certainty; for larger values scipy's series is inaccurate
+MOST_SEEDS = 1000  # if a study needs more seeds, the mean is practically equal to the limit
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,6 @@ def wilson_interval(share: float, n: int, confidence: float = CONFIDENCE) -> Int
     Args:
         share: proportion from 0 to 1: a fraction of n samples, or a mean of several such fractions.
         n: number of samples.
-        confidence: confidence level of the interval.
 
     Raises:
         ValueError: the proportion is outside 0..1, or n < 1.

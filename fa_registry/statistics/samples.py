@@ -11,7 +11,7 @@ from numbers import Integral, Real
 from scipy import special
 
 CONFIDENCE = 0.95
-LARGEST = 1e150  # beyond it sums and interval ends may overflow float64
+LARGEST = 1e150  # sums and interval ends of larger values may overflow float64
 NO_SPREAD = "no spread beyond rounding errors, so the interval is narrower than {n} values can justify"
 
 
@@ -69,7 +69,6 @@ def reported(values: Iterable[float], purpose: str = "a sample with a spread") -
     """Compute mean, std (ddof 1) and n of at least two values.
 
     Args:
-        values: the values.
         purpose: name of the values in error messages.
 
     Raises:
@@ -81,8 +80,8 @@ def reported(values: Iterable[float], purpose: str = "a sample with a spread") -
 def _figures(numbers: tuple[float, ...]) -> Reported:
     """Compute the exactly summed mean, clipped to the data, and the std.
 
-    Equal values have exactly their own mean and a std of 0, not 1e-17. hypot scales the deviations before it squares them;
-    therefore deviations of 1e-170 have a std > 0, whereas their sum of squares would be 0.
+    The mean of equal values is exactly this value, and their std is 0, not 1e-17. hypot scales the deviations before it squares
+    them; therefore deviations of 1e-170 have a std > 0, whereas their sum of squares would be 0.
     """
     mean = min(max(math.fsum(numbers) / len(numbers), min(numbers)), max(numbers))
     std = math.hypot(*(number - mean for number in numbers)) / math.sqrt(len(numbers) - 1)
@@ -93,7 +92,6 @@ def finite(values: Iterable[float], purpose: str, least: int = 1) -> tuple[float
     """Check that all values are finite, and return the values as floats.
 
     Args:
-        values: the values.
         purpose: name of the values in error messages.
         least: smallest number of values.
 
@@ -161,8 +159,8 @@ def upper_tail(t: float, df: float) -> float:
 def rank_p_value(observed: float, null: Iterable[float]) -> float:
     """Compute the one-sided rank p-value (1 + #{null ≥ observed}) / (n + 1).
 
-    The p-value is small for a large `observed`. It is at least 1/(n + 1) and never 0, because the observed value is one of the
-    n + 1 draws (Phipson & Smyth 2010, Stat. Appl. Genet. Mol. Biol. 9(1), 39). With n = 20 draws, the smallest p is 1/21 =
+    The p-value is small for a large `observed`, but at least 1/(n + 1) and never 0, because the observed value is one of the n + 1
+    draws (Phipson & Smyth 2010, Stat. Appl. Genet. Mol. Biol. 9(1), 39). With n = 20 draws, the smallest p is 1/21 =
     0.048.
 
     Raises:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from fa_registry import provenance
 from fa_registry.plugin_registry import source_digest
 
-COMPARED = ("python", "torch", "mlflow")  # MLflow: a newer one would migrate the database
+COMPARED = ("python", "torch", "mlflow")  # a newer MLflow would migrate the database
 
 
 def versions() -> dict[str, str]:
@@ -40,6 +40,6 @@ def unequal(local_versions: Mapping[str, str], remote_versions: Mapping[str, str
         f"{name} {remote_versions.get(name, 'not installed')} instead of {local_versions[name]}" for name in names
     )
     return (
-        f"{host} has {differences}; nothing was trained there. All machines of a study must have the versions of this machine: "
-        "install the same versions there (pip install with the same constraints.txt), or exclude that machine"
+        f"{host} has {differences}; nothing was trained on {host}. All machines of a study must have the versions of this machine: "
+        f"install these versions on {host} (pip install with the same constraints.txt), or exclude {host}"
     )

@@ -114,8 +114,8 @@ class _Batches:
         self._work, self._resources, self._stop, self._tell, self._place = work, resources, stop, report, start_process
         self._processes = math.ceil(resources.at_once / resources.in_turns)
         self._batches: list[_Batch] = []
-        self._deaths: dict[int, str] = {}  # of a job whose first process was lost: how that process ended
-        self._unbegun: Counter[int] = Counter()  # how often a process of a job was lost before it had begun
+        self._deaths: dict[int, str] = {}  # index of a job whose first process was lost → how that process ended
+        self._unbegun: Counter[int] = Counter()  # index of a job → processes that were lost before they began
         self._said = time.monotonic()
 
     def run(self) -> None:
@@ -138,7 +138,7 @@ class _Batches:
         while self._waiting:
             self._tell(JobEvent(self._waiting.popleft()[0], "stopped"))
         for batch in list(self._batches):
-            if batch.heard is None:  # it may wait forever for a process
+            if batch.heard is None:  # the batch may wait forever for a process
                 self._batches.remove(batch)
                 batch.placed.end()
                 for index in batch.open:
@@ -148,7 +148,7 @@ class _Batches:
                 batch.placed.ask_to_stop()
 
     def _begin(self) -> None:
-        """Start a batch, with a limited number of jobs so that waiting jobs use all GPUs."""
+        """Start a batch. Limit its number of jobs, so that waiting jobs use all GPUs."""
         share = math.ceil(len(self._waiting) / (self._processes - len(self._batches)))
         size = min(share, self._resources.in_turns, self._resources.at_once, len(self._waiting))
         jobs = dict(self._waiting.popleft() for _ in range(size))
@@ -190,13 +190,13 @@ class _Batches:
             return
         if event.kind == UNEQUAL:
             raise UsageError(event.value)
-        if event.index not in batch.open:  # its end could not be read, and more of its messages arrive
+        if event.index not in batch.open:  # its end could not be read, so the job counts as failed
             return
         if event.kind in ENDS:
             job = batch.open.pop(event.index)
             if (
                 event.kind == "stopped" and not self._stop()
-            ):  # by the cluster: its time is over, or others need the machine
+            ):  # stopped by the cluster at the time limit, or because other users need the machine
                 self._count_death(event.index, job, f"was stopped by its machine ({event.value})", begun=True)
                 return
         self._tell(event)
@@ -204,7 +204,7 @@ class _Batches:
     def _count_death(self, index: int, job: Any, cause: str, begun: bool) -> None:
         """Restart a job whose process was lost, or report that the job failed.
 
-        A job whose process had not begun may retry more often, because the cluster may have chosen a dead machine.
+        A job whose process had not begun gets more attempts, because the cluster may have chosen a dead machine.
         """
         self._unbegun[index] += not begun
         if not begun and self._unbegun[index] < MOST_TRIES:
@@ -224,7 +224,7 @@ class _Batches:
             LOG.info("%d of %d processes wait for free capacity on the shared cluster", waiting, len(self._batches))
 
 
-# In the process.
+# Functions in the process of the batch.
 
 
 def do_batch(message: bytes, stop: StopCheck, send: Callable[[Message], None]) -> None:
@@ -250,7 +250,7 @@ def do_batch(message: bytes, stop: StopCheck, send: Callable[[Message], None]) -
 
     try:
         work, jobs = pickle.loads(packed_jobs)
-    except Exception:  # such as a package that is not installed here
+    except Exception:  # for example, a package is not installed on this machine
         for index in range(len(indices)):
             report(JobEvent(index, "failed", traceback.format_exc()))
         return

@@ -1,7 +1,7 @@
 """Conversion of a study.toml to specifications.
 
-A study is a grid of methods, architectures, data sets, seeds, penalties and options. It includes the necessary controls, which are
-runs to compare with, such as runs with frozen blocks. This module also defines the fields of the file.
+A study is a grid of methods, architectures, data sets, seeds, penalties and options. The study includes the necessary controls,
+which are runs to compare with, such as runs with frozen blocks. This module also defines the fields of the file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fa_registry.training.specs import NAMES, RECIPE_FIELDS, parse_spec
 Control = Literal["frozen", "shallow", "ladder"]
 CONTROLS = get_args(Control)
 RecipeField = Literal["epochs", "precision", *RECIPE_FIELDS]
-TABLES = {"recipe": get_args(RecipeField), "controls": CONTROLS}  # of the file and of one grid, which has priority
+TABLES = {"recipe": get_args(RecipeField), "controls": CONTROLS}  # tables of the file; tables of a grid have priority
 AXES = {
     "methods": "method",
     "architectures": "architecture",
@@ -34,7 +34,7 @@ AXES = {
     "penalties": "penalty",
     "epochs": "epochs",
 }
-MOST_RUNS = 100_000  # of one file: expanding them takes ten seconds
+MOST_RUNS = 100_000  # largest number of runs of a file; their expansion takes ten seconds
 FIXED = ("method_options", "architecture_options")
 
 
@@ -52,22 +52,23 @@ class Grid:
     datasets: tuple[str, ...] = ()
     """names, as `fa-registry list datasets` shows them"""
     seeds: tuple[int, ...] = ()
-    """whole numbers from 0. Runs of one seed share initial weights and the order of the data: they are paired"""
+    """whole numbers from 0. Runs with the same seed are paired, because they share initial weights and the order of the data"""
     penalties: tuple[float, ...] = ()
-    """λ of the residual penalty, from 0; without this list there is no penalty"""
+    """strengths λ ≥ 0 of the residual penalty; without this list, runs have no penalty"""
     epochs: tuple[int, ...] = ()
     """replaces the recipe's epochs"""
     method_options: Mapping[str, Any] = field(default_factory=dict)
-    """the options of every method of this grid, by name (see `fa-registry info`); a list gives one variant per value:
+    """options for every method of this grid, see `fa-registry info NAME`; a list of values makes one variant per value:
     `{ sigma = [1, 2] }`"""
     architecture_options: Mapping[str, Any] = field(default_factory=dict)
-    """the options of every architecture of this grid, by name; a list gives one setting per value"""
+    """options for every architecture of this grid; a list of values makes one setting per value"""
     recipe: Mapping[RecipeField, Any] = field(default_factory=dict)
-    """where this grid differs from the study's recipe; a list gives one setting per value: `{ batch_size = [32, 128] }`"""
+    """differences from the study's recipe; a list of values makes one setting per value: `{ batch_size = [32, 128] }`"""
     controls: Mapping[Control, bool] = field(default_factory=dict)
-    """where this grid differs from the study's controls"""
+    """differences from the study's controls"""
     name: str = ""
-    """the setting's label on pages, as `main`; several settings get their difference as well, `main d_hidden=16`"""
+    """label of the setting on pages, for example `main`; if the grid has several settings, their options follow the label:
+    `main d_hidden=16`"""
 
 
 @dataclass(frozen=True)
@@ -75,25 +76,25 @@ class StudyTable:
     """Contents of a study.toml."""
 
     name: str
-    """by which its runs are found: `fa-registry audit --study NAME`"""
+    """name of the study, which selects its runs in `fa-registry audit --study NAME`"""
     title: str
-    """one line, for lists and pages"""
+    """title in lists and on pages, one line"""
     edition: str
-    """the rules that judge its runs: a name of `fa-registry list editions`, or the path of your own edition file"""
+    """edition that judges the runs: a name from `fa-registry list editions`, or the path of an edition file"""
     grid: tuple[Grid, ...]
-    """the runs, one or several tables; runs that occur in several tables are trained once"""
+    """one or several tables that describe the runs; a run that occurs in several tables is trained once"""
     cost: str = ""
     """the expected cost, as text"""
     recipe: Mapping[RecipeField, Any] = field(default_factory=dict)
-    """how every grid is trained, except where the grid differs"""
+    """recipe of every grid; a grid may replace its fields"""
     controls: Mapping[Control, bool] = field(default_factory=dict)
-    """which controls every setting gets; `frozen` is true by default"""
+    """controls that are trained for every setting; `frozen` is true by default"""
     keep_states: int = 0
-    """how many states of every run are stored, from each of which an audit can replay the next epoch on any machine; for results
+    """number of training states to store per run. From each state, an audit can replay the next epoch on any machine. For results
     that will be published
     """
     waivers: str = ""
-    """file of findings that do not count, relative to this file; an audit's page names it"""
+    """path of the file with the waivers, relative to this file; the pages of an audit name the file"""
 
 
 def wrong_fields(raw: Mapping[str, Any]) -> list[str]:
@@ -162,7 +163,7 @@ def cells(raw: Mapping[str, Any], overrides: Mapping[str, Any], variant: StudyVa
     """
     recipe = dict(table(raw, "recipe"))
     if not isinstance(raw.get("recipe", {}), Mapping):
-        recipe["epochs"] = 0  # replaces the invalid table: no run of this file is trained
+        recipe["epochs"] = 0  # replaces an invalid table, which is reported; no run of this file is trained
     field_overrides = {name: value for name, value in overrides.items() if name not in NO_FIELDS}
     for grid in grids(raw):
         axes = {field: grid[axis] for axis, field in AXES.items() if axis in grid}
@@ -194,7 +195,7 @@ def _swept(cell: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[tuple[d
         options = {key: {**cell[key], **values_by_table.get(key, {})} for key in FIXED if key in cell}
         recipe = values_by_table.get("recipe", {})
         of_setting = {**values_by_table.get("architecture_options", {}), **recipe}
-        of_setting.pop("credit_norm", None)  # belongs to the method
+        of_setting.pop("credit_norm", None)  # part of the method's label, not of the setting's
         yield {**cell, **options, **recipe}, ", ".join(f"{name}={value}" for name, value in of_setting.items())
 
 

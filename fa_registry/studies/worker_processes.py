@@ -1,8 +1,8 @@
 """Worker processes that run jobs, and the supervisor of the workers.
 
-A worker may end unexpectedly: a method calls `os._exit`, a segmentation fault occurs, or the kernel kills it because memory runs
-out. The current job of the worker then restarts once in a new process, and no other job is affected. Workers always end together
-with their parent process.
+A worker may end unexpectedly: a method calls `os._exit`, a segmentation fault occurs, or the kernel kills the worker because the
+memory is full. The current job of the worker then restarts once in a new process, and no other job is affected. Workers always end
+together with their parent process.
 
 On Linux, workers are forked from a server process that has imported the fa_registry modules of this process (a `multiprocessing`
 forkserver). The first worker waits for these imports, and each further worker starts in 0.1 s instead of 5 s. On other systems each
@@ -42,18 +42,18 @@ NO_ROOM = "cannot start another process (%s); the jobs continue, %d at a time"
 Task = Callable[[Any, StopCheck, Callable[[Any], None]], Any]
 Message = tuple[int, str, bytes, int]  # index, kind, pickled value and exit code of an event
 
-LOGGED = "logged"  # a worker's message that is not an event of its job: a line of its log
+LOGGED = "logged"  # kind of a message that contains a log line instead of an event
 POLL_SECONDS = 0.1
-GRACE_SECONDS = 10.0  # for an interrupted worker to record its end, and to exit
-# Modules that jobs import late, which takes 1 to 2 s of a core → the loaded module that shows that they will.
+GRACE_SECONDS = 10.0  # time in which an interrupted worker records the end of its run and exits
+# Modules that jobs would import late, in 1 to 2 s each → the loaded module that shows that jobs will import them.
 IMPORTED_LATE = {
-    "torch._dynamo": "torch",  # by the first optimiser
+    "torch._dynamo": "torch",  # imported by the first optimiser
     "mlflow.store.tracking.sqlalchemy_store": "mlflow.store.tracking.sqlalchemy_store",
     "sklearn.datasets": "sklearn.datasets",
 }
 KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # a signal that a process cannot ignore
 UNKNOWN = 255  # exit code of a worker whose server died before the worker
-LONGEST_FOLDER = 70  # bytes; the server's socket is in the temporary folder, and its whole path is limited to 107
+LONGEST_FOLDER = 70  # bytes; the temporary folder contains the server's socket, whose path is limited to 107 bytes
 
 
 def supervise(
@@ -65,9 +65,9 @@ def supervise(
         jobs: data of each job, picklable.
         task: function that runs one job, picklable.
         processes: maximum number of simultaneous worker processes.
-        stop: function that returns whether a stop was requested. If it returns True, jobs end at their next safe point.
-        report: function that receives every event in this process. If it raises an exception, all workers are ended, and the
-            exception is raised.
+        stop: function that returns whether a stop was requested. After a request, jobs end at their next safe point.
+        report: function that receives every event in this process. If the function raises an exception, all workers are ended,
+            and the exception is raised.
         silence: seconds without a message after which the process of a job is ended; 0 means never.
     """
     supervisor = _Supervisor(processes, stop, report, silence)
@@ -106,7 +106,7 @@ class _Supervisor:
     def __init__(self, processes: int, stop: StopCheck, report: EventSink, silence: float):
         self.waiting: deque[tuple[int, bytes]] = deque()
         self._processes, self._stop, self._tell, self._silence = processes, stop, report, silence
-        self._deaths: dict[int, str] = {}  # of a job whose first worker died: how that worker ended
+        self._deaths: dict[int, str] = {}  # index of a job whose first worker died → how that worker ended
         self._workers: list[Worker] = []
 
     def run(self) -> None:
@@ -141,7 +141,7 @@ class _Supervisor:
     def _begin(self, job: tuple[int, bytes]) -> bool:
         """Start a worker for the job. Return False if no process can be started.
 
-        In this case the job waits for another worker without losing an attempt, if another worker exists.
+        If another worker exists, the job then waits for that worker and loses no attempt.
         """
         try:
             worker = Worker(job[1])
@@ -160,7 +160,7 @@ class _Supervisor:
 
     def _attend(self, worker: Worker) -> None:
         """Report the events of a worker. If the worker has ended or hangs, handle its job."""
-        has_ended = worker.is_gone  # checked first: a worker that ends in between may have sent its last event
+        has_ended = worker.is_gone  # checked first: a worker may send its last event meanwhile
         for event in worker.reported():
             self._tell(event)
         job, silent_seconds = worker.job, worker.silent_for
@@ -176,7 +176,7 @@ class _Supervisor:
             worker.end()
             reason = f"its process sent no heartbeat for {silent_seconds:.0f} s and was ended"
             self._tell(JobEvent(job[0], "failed", reason, lost=True))
-        elif worker.exceeds_timeout and silent_seconds > GRACE_SECONDS:  # a thread that a job left prevents its exit
+        elif worker.exceeds_timeout and silent_seconds > GRACE_SECONDS:  # a thread of a job prevents its exit
             self._workers.remove(worker)
             worker.end(0.0)
 
@@ -271,7 +271,7 @@ class Worker:
 
     def _send(self, message: Any) -> None:
         self._last = time.monotonic()
-        with suppress(OSError):  # it has died: the next `reported` notices this
+        with suppress(OSError):  # the worker has died; the supervisor notices this later
             self.connection.send(message)
 
     def reported(self) -> Iterator[JobEvent]:
@@ -285,7 +285,7 @@ class Worker:
                     continue
                 if event.kind != "progress":
                     self.job = None
-                if message[1] == "progress" != event.kind:  # the job failed here, but its process continues
+                if message[1] == "progress" != event.kind:  # failed here; its process continues
                     self.interrupt()
                     self._hung_up = True
                 yield event
@@ -418,7 +418,7 @@ def _ensure_forkserver(context: BaseContext) -> None:
 def _is_preloaded(module: str) -> bool:
     """Return whether the fork server imports this module in advance.
 
-    Adapters are left out, because the import of an adapter's framework may raise, and the server would end.
+    Adapters are left out, because the import of an adapter's framework may raise an exception, which would end the server.
     """
     return (
         module.startswith("fa_registry.")
@@ -465,14 +465,14 @@ def _work(connection: Connection, environment: Mapping[str, str], folder: str) -
     outlive_readers()  # a method may print
     if sys.stderr:
         faulthandler.enable()  # prints where a segmentation fault happened
-    for number in (signal.SIGINT, signal.SIGTERM):  # sent to the whole process group: the parent decides what to do
+    for number in (signal.SIGINT, signal.SIGTERM):  # sent to the whole process group; only the parent handles them
         signal.signal(number, signal.SIG_IGN)
     if hasattr(signal, "SIGUSR1"):
         signal.signal(signal.SIGUSR1, signal.default_int_handler)
-    os.environ.clear()  # the server's environment is as old as the server
+    os.environ.clear()  # the environment of the server may be out of date
     os.environ.update({**environment, "TMPDIR": folder})
     tempfile.tempdir = folder
-    lock = threading.Lock()  # for sending
+    lock = threading.Lock()  # only one thread sends at a time
 
     def send(message: Message) -> None:
         with lock:

@@ -46,7 +46,7 @@ def task_of(targets: Tensor, name: str = "") -> Task:
 
     Args:
         targets: class numbers (N,) or values (N, C).
-        name: name of the task, as in DatasetCard.task. If it is empty, as in a training loop of the user, the dtype decides.
+        name: name of the task, as in DatasetCard.task. If `name` is empty, as in a user's training loop, the dtype decides.
 
     Raises:
         UnknownName: no task has this name.
@@ -101,13 +101,13 @@ def _problem(name: object, reading: object) -> str:
     if not isinstance(name, str) or not name:
         return f"expected the name of a metric as text, found {name!r}"
     if name in DECLARED and name not in RANGES:
-        return f"expected no built-in metrics that only diagnostics measure, found {name}"
+        return f"{name}: expected a metric that tasks may report, found a built-in metric that only diagnostics measure"
     if not isinstance(reading, Reading):
-        return f"{name}: expected a Reading, as Reading.of returns it, found a {type(reading).__name__}"
+        return f"{name}: expected a Reading, found a {type(reading).__name__}; use Reading.of"
     if reading.value is None:
         return ""
     if isinstance(reading.value, bool) or not isinstance(reading.value, float | int):
-        return f"{name}: expected a Python number, as in Reading.of, found a {type(reading.value).__name__}"
+        return f"{name}: expected a Python number, found a {type(reading.value).__name__}; use Reading.of"
     low, high = RANGES.get(name, (-math.inf, math.inf))
     if not low <= reading.value <= high:
         expected = f"a value from {low:g} to {high:g}" if high < math.inf else f"at least {low:g}"

@@ -14,9 +14,9 @@ from fa_registry.metrics import HEADLINES
 from fa_registry.records import Reading, Scalar
 from fa_registry.token_axes import gradient_vectors, state_vectors
 
-# A reason that runs record: replays compare it, so its text must not change.
+# A reason that runs record. Replays compare this reason, so its text must not change.
 NO_CLASSES = "the targets are values, not classes: there is no accuracy"
-NO_TOKENS = "one target per position of a sequence is the task token_prediction"
+NO_TOKENS = "for one target per position of a sequence, use the task token_prediction"
 
 
 POSITIONS = ("none", "sequence")
@@ -34,7 +34,7 @@ class TaskCard:
         headline: name of the main metric, which reporting forms show first; empty if the task has none.
         positions: `none` if a sample has one target, `sequence` if it has one target per position of a sequence. The rows that
             metrics compare are samples or positions, respectively.
-        version: version of a built-in task; it is raised whenever a number that the task computes changes.
+        version: version of a built-in task; the version increases when any number that the task computes changes.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Task(abc.ABC):
 
     @property
     def by_position(self) -> bool:
-        """Whether a sample has one target per position, so that metrics and credit norms are per position."""
+        """Whether a sample has one target per position; if so, metrics and credit norms are per position."""
         return self.card.positions == "sequence"
 
     @abc.abstractmethod
@@ -146,9 +146,9 @@ class Task(abc.ABC):
         """
 
     def counted(self, targets: Tensor) -> int:
-        """Return the divisor of a sum of losses where a mean is reported: the number of targets that count.
+        """Return the number of targets that count, N by default.
 
-        The default is N.
+        A reported mean loss is a sum of losses divided by this number.
         """
         return len(targets)
 

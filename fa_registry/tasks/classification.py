@@ -12,7 +12,7 @@ from fa_registry.network_mode import eval_mode
 from fa_registry.records import CLASSES, Reading, Scalar
 from fa_registry.tasks.base import NO_TOKENS, Task, TaskCard
 
-TEST_BATCH = 512  # a convolutional net's activations of 2048 samples exceed the cache, which takes twice as long
+TEST_BATCH = 512  # activations of 2048 samples would exceed the cache, which doubles the time
 
 
 class Classification(Task):

@@ -5,5 +5,5 @@ This package is the only one that uses MLflow.
 
 import os
 
-# MLflow sends usage data to its makers unless this is set before it is imported. A user's own setting is kept.
+# MLflow sends usage data to its makers unless this variable is set before MLflow is imported. A value set by the user is kept.
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")

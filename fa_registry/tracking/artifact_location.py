@@ -24,10 +24,11 @@ from fa_registry.tracking.store import ARTIFACTS, check_writable, probe_sqlite, 
 from fa_registry.tracking.store_errors import refused
 
 BUCKETS = ("s3", "gs", "wasbs", "abfss")
-SERVICES = (*BUCKETS, "mlflow-artifacts", "http", "https")  # not for sqlite: a received file must cause no web request
+# Not in sqlite stores: a received file must cause no web request.
+SERVICES = (*BUCKETS, "mlflow-artifacts", "http", "https")
 RUN_ID = re.compile("[0-9a-f]{32}")
-KERNELS = ("proc", "dev", "sys")  # contain no regular files, but links to files of other processes
-MLFLOWS = "mlruns"  # where MLflow's own client stores an experiment: below its working folder
+KERNELS = ("proc", "dev", "sys")  # system folders with links to files of other processes
+MLFLOWS = "mlruns"  # folder, below the working folder, in which MLflow's client stores experiments
 ROOT = re.compile(rf"(?P<folder>.*)/(?P<name>{ARTIFACTS}|{MLFLOWS})/(?P<experiment>.+)")
 ADDRESSES = {
     "experiments": ("artifact_location",),
@@ -67,7 +68,7 @@ def local_folder(uri: str, store: str, run_id: str) -> Path | None:
     sibling = _neighbour(experiment, database) if database else None
     if sibling:
         root, name = sibling
-        folder = join_safely(root, f"{name}{run_part}{remainder}")  # the root may itself be a link, to a larger disk
+        folder = join_safely(root, f"{name}{run_part}{remainder}")  # the root may be a link to a larger disk
     _check_own(Path(os.path.realpath(folder)), run_id)
     return folder
 
@@ -118,7 +119,7 @@ def resolve_artifact(folder: Path, recorded: str) -> str:
     """
     return (
         f"{folder} (recorded: {recorded}). A store must be copied together with its artifacts: copy the missing folder "
-        f"to that path, or create a link with the name {ARTIFACTS}"
+        f"to that path, or create a link named {ARTIFACTS} next to the database"
     )
 
 
@@ -129,9 +130,11 @@ def _path(uri: str) -> Path:
 def _neighbour(experiment: str, database: Path) -> tuple[Path, str] | None:
     """Return the artifact root next to the database and the path below it, or None.
 
-    The result is not None for an experiment whose recorded folder is in a folder named `mlartifacts`. It is also not None for a
-    recorded folder in MLflow's default folder `mlruns`, if `mlruns` exists next to the database, or if a database of the same name
-    exists next to the recorded `mlruns`, because `database` is then a copy. For all other experiments, the user chose the folder.
+    The result is None if the user chose the recorded folder. The user did not choose the folder in three cases:
+
+    - The recorded folder is in a folder named `mlartifacts`.
+    - The recorded folder is in MLflow's default folder `mlruns`, and a folder `mlruns` exists next to the database.
+    - The recorded folder is in `mlruns`, and a database of the same name exists next to this `mlruns`: the store was copied.
     """
     match = ROOT.fullmatch(experiment)
     if not match:
@@ -167,7 +170,7 @@ class ArtifactLocations:
 
 
 def placed(database: Path) -> ArtifactLocations:
-    """Compare the addresses in a database with the files on disk, read-only."""
+    """Compare the addresses in a database with the files on disk. Change nothing."""
     with probe_sqlite(database) as connection:
         locations = connection.execute("SELECT DISTINCT CAST(artifact_location AS TEXT) FROM experiments").fetchall()
         recorded_runs = connection.execute(

@@ -14,10 +14,8 @@ from fa_registry.option_table import option
 if TYPE_CHECKING:
     from fa_registry.tracking.mlflow_views import View
 
-CLOCKS_APART = 3600.0  # seconds by which the clocks of two machines may differ before one counts as wrong
-MOST_POINTS = (
-    30  # of a metric in a store's tables: its chart looks the same, and 33 metrics of a run need only one request
-)
+CLOCKS_APART = 3600.0  # largest accepted difference in seconds between the clocks of two machines
+MOST_POINTS = 30  # points per metric in a store's tables: enough for a chart, and one request suffices for 33 metrics
 
 
 @dataclass(frozen=True)
@@ -108,7 +106,7 @@ class StoredRun:
 def is_ahead(run: StoredRun) -> bool:
     """Return whether the start time of a run is in the future.
 
-    Such a time shows that the clock of the run's machine was wrong. A difference of up to one hour between clocks is accepted.
+    A start time in the future shows that the clock of the run's machine was wrong. Clocks may differ by up to one hour.
     """
     return run.started > (time.time() + CLOCKS_APART) * 1000
 

@@ -34,14 +34,15 @@ from fa_registry.tracking.store_errors import HELD, SAYS, WAITED_FOR, StoreRefus
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
-TRACEBACKS = "mlflow.store.db.utils"  # MLflow's logger that prints a traceback of every error; our own message suffices
+# MLflow's logger that prints a traceback of every error; the message of StoreRefusal suffices.
+TRACEBACKS = "mlflow.store.db.utils"
 NEWS = (TRACEBACKS, "alembic", "alembic.runtime.migration")  # loggers that print every table of a new database
-# Seconds of waiting for another process until it is logged, until it is given up, and between two attempts.
+# Seconds of waiting for another process: until the wait is logged, until an error is raised, and between two attempts.
 SILENT, PATIENCE, PAUSE = 3.0, 120.0, 0.1
-# Seconds between two attempts to reach a server, and until a server that must answer at once is given up.
+# Seconds between two attempts to reach a server, and the time limit of an attempt that is not repeated.
 LOOKS, AT_ONCE = 2.0, 5.0
-FRESH = 60.0  # seconds for which a list of experiments is reused, so that a command requests it once
-ADVISORY = 0x66615F7265676973  # "fa_regis": PostgreSQL's locks have numbers
+FRESH = 60.0  # seconds for which a list of experiments is reused, so a command requests the list once
+ADVISORY = 0x66615F7265676973  # "fa_regis" as a number, because a number identifies a PostgreSQL lock
 MAKING = ".making"
 
 
@@ -55,7 +56,7 @@ class Client:
         waits: whether the constructor waits for an unreachable server. Later calls always wait, except on a copy from `at_once`.
 
     Attributes:
-        address: address with which MLflow opens the store. It differs from `uri` if the store is read-only.
+        address: address with which MLflow opens the store. This address differs from `uri` if the store is read-only.
     """
 
     def __init__(self, uri: str, make: bool, waits: bool = False):
@@ -63,7 +64,7 @@ class Client:
         self.uri = uri
         self._waits = waits
         self.address, self._client, listed = self.ask(lambda: _opened(uri, make))
-        self._listed = [(time.monotonic(), listed)]  # one list, so that copies know it too
+        self._listed = [(time.monotonic(), listed)]  # the copies made by `at_once` share this list
         self._waits = True
 
     def at_once(self) -> Client:
@@ -95,7 +96,7 @@ class Client:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("_"):
-            raise AttributeError(name)  # on a copy that is not complete yet
+            raise AttributeError(name)  # requested while a copy is being made
         method = getattr(self._client, name)
         return functools.wraps(method)(lambda *arguments, **keywords: self.ask(lambda: method(*arguments, **keywords)))
 
@@ -140,7 +141,7 @@ def _present(uri: str, query: Callable[[], T], waits: bool) -> T:
         return query()
     refused_since: dict[
         str, float
-    ] = {}  # kind of refusal → since when: a server that starts may first be unreachable and then return errors
+    ] = {}  # kind of refusal → time of the first one; a starting server is unreachable, and later may return errors
     reported = False
     while True:
         try:
@@ -284,16 +285,16 @@ def _advisory_lock(uri: str) -> Iterator[None]:
 
 def _make(path: Path) -> None:
     """Create the database under a temporary name, write it to disk, and rename it."""
-    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore  # takes a second, which a server's client saves
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore  # takes a second; servers do not need it
 
     prefix = f".{path.name}{MAKING}"
     temporary = path.with_name(f"{prefix}.{os.getpid()}")
-    _clear(path.parent, prefix)  # stale files of killed processes: the holder of the lock is the only creator
+    _clear(path.parent, prefix)  # stale files of killed processes; this process has the lock
     try:
         store = SqlAlchemyStore(f"sqlite:///{temporary}", DEFAULT_LOCAL_FILE_AND_ARTIFACT_PATH)
         store.engine.dispose()  # later connections must not use the temporary name
         _to_disk(temporary)
-        if revision(path) is None:  # a program that does not use this lock may have been faster
+        if revision(path) is None:  # a program that does not use this lock may have created the database
             os.replace(temporary, path)
             _to_disk(path.parent)
     finally:

@@ -23,7 +23,7 @@ from fa_registry.training.specs import setting_label
 
 FILES, TABLES = "files", "tables"  # subjects of a Check
 SHOWN = 5  # differences listed in a message; the others are counted
-WATCHED = ("loss_train", "penalty", "h_norm", "g_norm")  # as training.loop.has_diverged
+WATCHED = ("loss_train", "penalty", "h_norm", "g_norm")  # metrics that training.loop.has_diverged checks
 OF_TAGS = {  # tag → the field of provenance.json that it repeats
     schema.TAG_METHOD: "method",
     schema.TAG_SETTING: "setting",
@@ -79,7 +79,7 @@ class SealedRun:
             if point.step in logged_epochs or point.step == self.epochs
         ]
 
-    @cached_property  # because every row needs it
+    @cached_property  # used for every row
     def epochs(self) -> int:
         """Last measured epoch, or −1 if no epoch was measured.
 
@@ -148,7 +148,7 @@ def check(subject: str, differences: Sequence[str], agreement_text: str) -> Chec
 def history_check(sealed: SealedRun, tracker: Tracker, run: StoredRun) -> Check:
     """Compare all points in the run's metric tables with the recorded series.
 
-    This needs one query per metric.
+    The comparison needs one query per metric.
     """
     expected = {(point.key, point.step): point.value for point in sealed.points}
     keys = {key for key, _ in expected} | {key for key in run.metrics if _is_ours(key, sealed.charts)}
@@ -161,7 +161,7 @@ def history_check(sealed: SealedRun, tracker: Tracker, run: StoredRun) -> Check:
                 _differs(f"metric {point.key} at epoch {point.step}", point.value, expected.get(position))
             )
     differences += [
-        _differs(f"metric {key} at epoch {step}", "nothing", expected[key, step])
+        _differs(f"metric {key} at epoch {step}", "missing", expected[key, step])
         for key, step in sorted(expected.keys() - stored_positions)
     ]
     return check(
@@ -174,7 +174,7 @@ def _among_files(sealed: SealedRun) -> Iterator[str]:
     epochs_run = 0 if spec.weights else sealed.epochs  # an adopted run was not trained here
     if provenance.get("epochs_run", epochs_run) != epochs_run:
         recorded = provenance["epochs_run"]
-        yield f"{schema.PROVENANCE} contains {recorded} as number of epochs, but {schema.SERIES} ends at {epochs_run}"
+        yield f"{schema.PROVENANCE} contains the number of epochs {recorded}, but {schema.SERIES} ends at epoch {epochs_run}"
     if provenance.get("status", sealed.status) != sealed.status:
         yield f"{schema.PROVENANCE} contains the status {provenance['status']}, but {schema.SERIES} {_how_it_ended(sealed)}"
     if sealed.epochs > spec.epochs:
@@ -183,7 +183,7 @@ def _among_files(sealed: SealedRun) -> Iterator[str]:
     missing = [] if spec.weights else [str(epoch) for epoch in range(sealed.epochs) if epoch not in known_epochs]
     if missing:
         yield f"{schema.SERIES} has no epoch {', '.join(missing[:SHOWN])}{' …' if len(missing) > SHOWN else ''}"
-    # The final measurement uses more samples than that of an epoch, so it may withdraw the epoch's value.
+    # The final measurement uses more samples than the measurement of an epoch, so a value of the epoch may become N/A.
     is_withdrawn = bool(objection_in(sealed.measurements))
     for metric, site, value in _at_the_end(sealed):
         final = _final_figure(sealed.measurements, metric, site)
@@ -240,13 +240,13 @@ def _names(source: Mapping[str, Any], path: str) -> bool:
 def _last_values(sealed: SealedRun, metrics: Mapping[str, float]) -> Iterator[str]:
     expected = {
         point.key: point.value for point in sealed.points
-    }  # points are in order of epochs: the last one remains
+    }  # points are in order of epochs, so the last point of each key remains
     for key in sorted(expected.keys() | {key for key in metrics if _is_ours(key, sealed.charts)}):
         is_in_both = key in metrics and key in expected
         if not _is_logged(metrics.get(key), expected.get(key)) and (
             is_in_both or sealed.complete
         ):  # older releases had other metrics
-            yield _differs(f"metric {key}", metrics.get(key, "nothing"), expected.get(key))
+            yield _differs(f"metric {key}", metrics.get(key, "missing"), expected.get(key))
 
 
 def _is_logged(stored: float | None, exact: float | None) -> bool:
@@ -261,4 +261,4 @@ def _is_ours(key: str, extra_metrics: Sequence[str]) -> bool:
 
 
 def _differs(subject: str, stored: object, recorded: object) -> str:
-    return f"{subject} is {stored} in the store, but the recorded files contain {'nothing' if recorded is None else recorded}"
+    return f"{subject} is {stored} in the store, but the recorded files contain {'no value' if recorded is None else recorded}"

@@ -6,8 +6,8 @@ its lease is a tag of that run:
 1. A new run has the state `choosing`. Its process searches the store for other attempts.
 2. The process gives up if another attempt has the state `asks` or `held`.
 3. If no other attempt is `choosing`, the process acquires the lease and writes `held`.
-4. Otherwise it writes `asks` and waits until no other attempt is `choosing`. It gives up if another attempt has the state `held`,
-   or if an attempt with a smaller run id has the state `asks`.
+4. Otherwise the process writes `asks` and waits until no other attempt is `choosing`. The process gives up if another attempt has
+   the state `held`, or if an attempt with a smaller run id has the state `asks`. Otherwise it acquires the lease.
 
 This is Lamport's bakery algorithm (1974) with equal tickets. Only one process writes each tag, so the algorithm needs no
 compare-and-swap and works with every store. docs/decisions/0043 shows why two attempts cannot both acquire the lease.
@@ -36,9 +36,9 @@ LOG = logging.getLogger(__name__)
 SHORTEST, LONGEST = (
     10,
     86_400,
-)  # seconds that a lease may last; limits for the untrusted value in another run's tag too
+)  # limits on the duration of a lease in seconds, also for the untrusted tag of another run
 CHOOSING, ASKS, HELD = "choosing", "asks", "held"
-GAP = 15  # most seconds that are added between two readings of a run's heartbeat
+GAP = 15  # maximum number of seconds that is counted between two readings of a run's heartbeat
 LOOKS = 0.1  # seconds between two searches while another attempt is choosing
 SIGN = re.compile(r"(\d{1,12}) of (\d{1,6}) s")
 
@@ -167,7 +167,7 @@ def _others(run_id: str, attempts: Sequence[StoredRun]) -> list[StoredRun]:
 class LeaseHolder:
     """Lease of this process on the specification of a run.
 
-    As a context manager it writes heartbeats in a thread.
+    Used as a context manager, a LeaseHolder writes heartbeats in a thread.
 
     Args:
         lease: duration of the lease in seconds.
@@ -224,7 +224,7 @@ class LeaseHolder:
     def _give_signs(self) -> None:
         while not self._ended.wait(self._lease / 12):
             if self._clock() - self._given > self._lease / 3:
-                with suppress(RegistryError):  # the store does not answer now: the next attempt is soon
+                with suppress(RegistryError):  # the store does not respond; the next attempt follows soon
                     self._tracker.without_retry().log(self.run_id, tags=dict(self.sign()))
                     self.mark_heartbeat_sent()
 

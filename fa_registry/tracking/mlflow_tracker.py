@@ -1,6 +1,6 @@
 """MlflowTracker: a tracker for MLflow stores.
 
-It uses MLflow's client API, because the fluent API has global state.
+MlflowTracker uses MLflow's client API, because the fluent API has global state.
 """
 
 from __future__ import annotations
@@ -73,15 +73,15 @@ from fa_registry.tracking.store import ARTIFACTS, check_writable, resolve_uri, s
 from fa_registry.tracking.store_errors import StoreRefusal
 
 LOG = logging.getLogger(__name__)
-VERSION_SECONDS = 10  # a server that takes longer has problems more important than a view
-BATCH = 1000  # MLflow's own limits for one log_batch call: of points, tags and parameters together,
-BATCH_NAMES = 100  # and of tags, and of parameters
-LATEST = 9_000_000_000_000  # ms since 1970 (the year 2255): the end of pandas' timestamps
-PAGE = 250  # runs per response: MLflow needs 100 KiB for each, and queries its tables once more for every page
+VERSION_SECONDS = 10  # a view is not worth a longer wait for the server
+BATCH = 1000  # MLflow's limit for one log_batch call: points, tags and parameters together
+BATCH_NAMES = 100  # MLflow's limit for the tags of one log_batch call, and also for the parameters
+LATEST = 9_000_000_000_000  # ms since 1970 (the year 2255): pandas' timestamps end a few years later
+PAGE = 250  # runs per response: MLflow needs 100 KiB per run, and queries its tables again for every page
 EXPERIMENT_TAGS = {
     "mlflow.experimentKind": "custom_model_development"
 }  # so that MLflow's pages open on training runs, not on chats
-NO_SUCH_RUN = (ErrorCode.Name(RESOURCE_DOES_NOT_EXIST), ErrorCode.Name(INVALID_PARAMETER_VALUE))  # second: not an id
+NO_SUCH_RUN = (ErrorCode.Name(RESOURCE_DOES_NOT_EXIST), ErrorCode.Name(INVALID_PARAMETER_VALUE))  # second: no id
 DIGEST_LENGTH = 16  # the store allows 36 characters; the full digest is in the profile and in provenance.json
 
 
@@ -90,7 +90,7 @@ class MlflowTracker(Tracker):
 
     Args:
         uri: URI of the store; see store.resolve_uri for the default.
-        experiment: name of the experiment of new runs. It is created with the first new run.
+        experiment: name of the experiment of new runs, which is created with the first new run.
         experiment_id: id of an existing experiment; replaces `experiment`.
         make: whether to create a missing database. If False, a database without write access is opened for reading.
         waits: whether the constructor waits for an unreachable server.
@@ -143,7 +143,7 @@ class MlflowTracker(Tracker):
         existing = next(
             (experiment for experiment in self._client.experiments() if experiment.name == self._experiment), None
         )
-        if existing is None:  # it may be deleted, or newer than the list
+        if existing is None:  # the experiment may be deleted, or newer than the list
             existing = self._client.get_experiment_by_name(self._experiment)
         if existing is None:
             if problem := name_problem(self._experiment):
@@ -153,7 +153,7 @@ class MlflowTracker(Tracker):
             except StoreRefusal as refusal:
                 if refusal.code != ErrorCode.Name(RESOURCE_ALREADY_EXISTS):
                     raise
-            existing = self._client.get_experiment_by_name(self._experiment)  # another process was faster
+            existing = self._client.get_experiment_by_name(self._experiment)  # created by another process
         if existing.lifecycle_stage == LifecycleStage.DELETED:
             raise StoreError(f"{self.experiment_deleted_message()}, or choose another experiment with --experiment")
         return existing.experiment_id
@@ -222,14 +222,14 @@ class MlflowTracker(Tracker):
         The tags may contain the status `complete`, so they must not be set before all points.
         """
         now = int(time.time() * 1000)
-        # equal points of an equal time are stored once: points whose response was lost may be sent again
+        # MLflow stores equal points of the same time once, so points can be sent again if the response was lost.
         timed = (Metric(point.key, point.value, point.time or now, point.step) for point in points)
         other_items = sum(min(len(names or ()), BATCH_NAMES) for names in (tags, params))
         metric_batches = list(_batches(timed, BATCH - other_items))
         tag_batches = list(_batches((RunTag(name, value) for name, value in (tags or {}).items()), BATCH_NAMES))
         tag_batches = [[]] * (len(metric_batches) - len(tag_batches)) + tag_batches
         param_batches = _batches((Param(name, value) for name, value in (params or {}).items()), BATCH_NAMES)
-        # a call costs the store as much as its content
+        # A call itself costs about as much as its content, so metrics, tags and parameters are sent in the same calls.
         for metric_batch, tag_batch, param_batch in zip_longest(
             metric_batches, tag_batches, param_batches, fillvalue=()
         ):
@@ -251,7 +251,7 @@ class MlflowTracker(Tracker):
             self._writer.log_inputs(run_id, inputs)
         except (
             StoreRefusal
-        ) as refusal:  # MLflow searches for the data set, then creates it: another process may have been faster
+        ) as refusal:  # MLflow searches for the data set before creating it; meanwhile another process may create it
             if refusal.code != ErrorCode.Name(BAD_REQUEST):
                 raise
             self._writer.log_inputs(run_id, inputs)
@@ -304,7 +304,7 @@ class MlflowTracker(Tracker):
         if state:
             terms.append(term("attributes.status", state))
         candidates = self._pages(self._experiment_ids(experiment), " and ".join(terms), most=most)
-        # a pattern matches too much: LIKE knows wildcards and ignores case
+        # LIKE has wildcards and ignores case, so a pattern may match further runs
         matching = (run for run in candidates if tags.items() <= run.tags.items() and run.run_id.startswith(start))
         return list(islice(matching, most or None))
 
@@ -349,7 +349,7 @@ class MlflowTracker(Tracker):
             tags = self._client.get_experiment(self.experiment_id).tags
             view_tags = [(TAG + view.key, view.text, is_ours) for view in views]
             for tag, text, is_unchanged in (*view_tags, (TAG_NOTE, note_of(pages), is_our_note)):
-                stored_text = tags.get(tag)  # a user may have emptied it; then it stays empty
+                stored_text = tags.get(tag)  # a tag that a user has emptied stays empty
                 if stored_text != text and (stored_text is None or is_unchanged(stored_text)):
                     self._writer.set_experiment_tag(self.experiment_id, tag, text)
         except StoreRefusal as error:
@@ -368,7 +368,7 @@ class MlflowTracker(Tracker):
         """
         release = mlflow.__version__
         if self.uri.startswith("http"):
-            credentials = get_default_host_creds(self.uri)  # a server with users requires a login for this
+            credentials = get_default_host_creds(self.uri)  # a server with users requires a login for this request
             try:
                 response = http_request(credentials, "/version", "GET", max_retries=0, timeout=VERSION_SECONDS)
                 response.raise_for_status()
@@ -387,7 +387,7 @@ class MlflowTracker(Tracker):
             UnreadableFile: the artifact is not a regular file in the run's artifact folder.
         """
         local = self._local_root(run_id)
-        # On this machine: no copy, no request. MLflow would use the recorded address, which may be another store's folder.
+        # A file on this machine needs no copy. MLflow would use the recorded address, which may be another store's folder.
         if local is not None and (self._database or os.path.isdir(local)):
             return existing_file_in(local, path)
         try:  # None means that the artifact does not exist; a store that does not answer must raise
@@ -506,7 +506,7 @@ def _apart() -> Iterator[None]:
     """
     was_enabled, frozen_count = gc.isenabled(), gc.get_freeze_count()
     gc.disable()
-    if not frozen_count:  # else other code froze objects, which must stay frozen
+    if not frozen_count:  # objects that other code froze must stay frozen
         gc.freeze()
     try:
         yield

@@ -32,9 +32,9 @@ from fa_registry.tracking.schema import (
 )
 
 ODD = re.compile(r"[^\w ·.,:;=()<>/+%-]")  # includes quotes and backslashes
-RELEASE = "3.17."  # of MLflow: the format of other releases is not known
+RELEASE = "3.17."  # release of MLflow; the format of other releases is not known
 TAG = "mlflow.sharedViewState."  # prefix of the tag's name, before a view's key
-COMPRESSED = "deflate;"  # prefix by which MLflow's own pages mark a long state: zlib, base64
+COMPRESSED = "deflate;"  # prefix with which MLflow's pages mark a long state: zlib, base64
 MADE_BY = "fa_registry"  # a field that MLflow's pages ignore: digest of the state that fa_registry wrote
 NOTE = (
     "Runs side by side, of the newest study or audit: {links}. fa_registry writes this line until somebody changes it."
@@ -43,8 +43,8 @@ LINK = r"\[[^\]]*\]\([^)\s]*\)"
 COLUMN_WIDTH = 105
 LOADED = 100  # greatest number of runs that MLflow's pages load and draw
 RUN_NAME = "attributes.`Run Name`"  # always shown, and always first
-WIDTHS = {RUN_NAME: 325, f"tags.`{TAG_VERDICT}`": 165}  # pixels; all others have COLUMN_WIDTH
-# Pixels: on 1,280 × 800, two rows of three charts fit below MLflow's own bars.
+WIDTHS = {RUN_NAME: 325, f"tags.`{TAG_VERDICT}`": 165}  # pixels; other columns have COLUMN_WIDTH
+# Pixels: on 1,280 × 800, two rows of three charts fit below MLflow's bars.
 CHART_HEIGHT, CHARTS_A_ROW = 200, 3
 
 
@@ -198,7 +198,7 @@ def _charts(runs: _Contents, group_by_setting: bool) -> dict[str, Any]:
     tags_of_groups = [dict(zip((TAG_SETTING, TAG_METHOD), group, strict=True)) for group in runs.groups]
     groups = {",".join(f"tag.{tag}.{group_tags[tag]}" for tag in grouped_by) for group_tags in tags_of_groups}
     return {
-        # Few runs are in the study's order of methods. Many runs are sorted by seed: groups consist of loaded runs only.
+        # Few runs are sorted by the study's order of methods. Many runs are sorted by seed, because MLflow groups only loaded runs.
         "orderByKey": "attributes.start_time" if runs.count <= LOADED else f"params.`{PARAM}seed`",
         "orderByAsc": True,
         "groupBy": {
@@ -213,7 +213,7 @@ def _charts(runs: _Contents, group_by_setting: bool) -> dict[str, Any]:
             _section("headline", "Headline"),
             _section("sites", "By site: first, middle and last"),
         ],
-        "isAccordionReordered": True,  # otherwise MLflow inserts its own sections
+        "isAccordionReordered": True,  # otherwise MLflow inserts further sections
         "viewMaximized": True,
         "hideEmptyCharts": True,
     }

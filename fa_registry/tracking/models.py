@@ -42,7 +42,7 @@ TAG_CONTROL = "fa.control"
 TAG_INTEGRITY = "fa.integrity"
 TAG_DESPITE = "fa.despite"
 TAG_AUTHOR = "fa.author"
-TAG_PROMOTION = "fa.promotion"  # digest of what was promoted and by which verdict: equal promotions are one version
+TAG_PROMOTION = "fa.promotion"  # digest of the promoted run and its verdicts; equal promotions create one version
 MAX_DESCRIPTION = 4000  # characters; the database's limit is 5000
 CUT = "\n\n… The rest of this text was cut; the file card.md contains the complete text."
 PAGE = 1000
@@ -150,7 +150,7 @@ class ModelRegistry:
         The list is empty if the model does not exist.
 
         Args:
-            name: name of the model. It must not contain a single quote.
+            name: name of the model, without single quotes.
         """
         versions = self._matching(f"name = '{name}'")
         aliases = _by_version(self._client.get_registered_model(name)) if versions else {}
@@ -235,7 +235,7 @@ class ModelRegistry:
             local = local_folder(source, self.uri, version.run_id)
             if local is not None and os.path.isdir(local):
                 return local
-            if local is not None and sqlite_path(self.uri):  # the recorded address is not tried
+            if local is not None and sqlite_path(self.uri):  # the recorded address is not used
                 raise StoreError(f"{version.reference}: its files are missing in {resolve_artifact(local, source)}")
             folder = process_ownership.create_temp_dir("fa_registry-model-")
             atexit.register(shutil.rmtree, folder, ignore_errors=True)

@@ -47,7 +47,7 @@ def check_audit_pages(tracker: Tracker, audit: StoredRun, names: Sequence[str] =
         names: pages to check; empty means all pages.
 
     Returns:
-        Mapping from page name to size in bytes. It is empty if the audit was written by an older release.
+        Mapping from page name to size in bytes. The mapping is empty if an older release wrote the audit.
 
     Raises:
         IntegrityError: a page is missing or was changed. The message lists all such pages.
@@ -65,7 +65,7 @@ def check_run_pages(tracker: Tracker, run: StoredRun) -> dict[str, int]:
     """Compare the pages that an audit attached to a run with their recorded digests.
 
     Returns:
-        Mapping from page name to size in bytes. It is empty if the run has no recorded digests of pages.
+        Mapping from page name to size in bytes. The mapping is empty if the run has no recorded digests of pages.
 
     Raises:
         IntegrityError: a page is missing or was changed. The message lists all such pages.

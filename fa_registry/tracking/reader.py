@@ -37,7 +37,7 @@ def read_record(tracker: Tracker, run: StoredRun) -> RunRecord:
     missing = [name for name, path in files.items() if path is None]
     if len(missing) == len(NEEDED):
         raise IntegrityError(
-            f"run {run.run_id}: all its files are missing. They were expected in {tracker.describe_location(run.run_id)}"
+            f"run {run.run_id}: all its files are missing. The files were expected in {tracker.describe_location(run.run_id)}"
         )
     if missing:
         raise IntegrityError(f"run {run.run_id}: {', '.join(missing)} missing")
@@ -118,7 +118,7 @@ def read_sealed(files: Mapping[str, Path]) -> SealedRun:
 
 
 def check_seal(tracker: Tracker, run: StoredRun, digests: Mapping[str, str]) -> dict[str, int]:
-    """Compare provenance.json and the digests with the run's tag `fa.artifacts`.
+    """Compare provenance.json and the digests of the artifacts with the run's tag `fa.artifacts`.
 
     Returns:
         Mapping from the name provenance.json to its size in bytes.

@@ -97,7 +97,7 @@ class KeptState:
         except (RegistryError, OSError) as error:
             if (
                 not isinstance(error, StoreRefusal) or error.kind not in WAITED_FOR
-            ):  # an unreachable server was logged already; it gets a later state
+            ):  # an unreachable server was logged already; a later state will be uploaded
                 LOG.warning("the resume state could not be uploaded and is on this machine only: %s", error)
         self._next = self._clock() + max(SECONDS_BETWEEN, SHARE * (self._clock() - start))
 

@@ -28,7 +28,7 @@ TAG_STATUS = (
 )
 TAG_KIND = "fa.kind"  # run | study | audit | launch
 LAUNCH = "launch"  # kind of a run that `mlflow run` began and that fa_registry did not use
-TAG_ARTIFACTS = "fa.artifacts"  # digest over the digests of all artifacts, so that a changed provenance.json shows too
+TAG_ARTIFACTS = "fa.artifacts"  # digest over the digests of all artifacts; also shows that provenance.json was changed
 TAG_PAGES = "fa.pages"  # digests of the pages that an audit wrote: see tracking.page_digests
 TAG_RENDERER = (
     "fa.renderer"  # on an audit's own run: the code that judged and rendered it, see reporting.render.renderer
@@ -40,9 +40,9 @@ TAG_SIGN = "fa.sign_of_life"  # heartbeat: changes while the process is at work
 TAG_EPOCH = "fa.epoch"  # `17 of 100`: progress, for display only; audits do not use it
 TAG_RESUMED = "fa.resumed_from"  # the epoch after which the run resumed: the run's time does not include earlier epochs
 TAG_STATE = "fa.state"  # the newest resume state that the run's process uploaded: see tracking.resume_upload
-TAG_STOP = "fa.stop"  # `yes` on any run of a study stops its training; set by a user on MLflow's page
+TAG_STOP = "fa.stop"  # a user sets `yes` on MLflow's page of a run, to stop the training of the run's study
 TAG_REPORT = "fa.report"  # on an audited run: the id of the newest audit's own run
-TAG_VERDICT = "fa.verdict"  # verdict by the leading edition of the newest audit; a useful column to sort by
+TAG_VERDICT = "fa.verdict"  # verdict by the leading edition of the newest audit; useful for sorting
 TAG_EDITION = "fa.edition"  # on an audit's own run, and on a promoted version: the edition's readable name
 TAG_SITES = "fa.sites_shown"  # on a deep network's run: the sites that have charts, see shown_sites
 TAG_AUDIT = "fa.audit"  # digest of the whole report, on the audit's own run
@@ -74,7 +74,8 @@ STEP = re.compile(r"checkpoints/step_(\d{4,})\.safetensors")  # see step_checkpo
 FEEDBACK = "feedback/state.safetensors"
 FEEDBACK_CARD = "feedback/card.json"
 FORM = "report/form.html"  # the newest audit's form of the run's group; a later audit replaces it
-SHORT_FORM = "short_form.md"  # the run's note: MLflow's page of two runs shows files only of the root folder, and complete Markdown
+# The run's note: MLflow's page of two runs shows only files of the root folder, Markdown in full.
+SHORT_FORM = "short_form.md"
 ADDED_BY_AUDITS = (FORM, SHORT_FORM)
 
 PARAM = "cfg/"  # prefix of every parameter of the specification
@@ -83,7 +84,7 @@ STOPPED_EARLY = "stopped_early"  # all files are present, but the run has fewer 
 INTERRUPTED = "interrupted"  # stopped by Ctrl-C or by a request to stop: the same command resumes the run
 ENDED_STATUSES = (*FINISHED_STATUSES, STOPPED_EARLY, INTERRUPTED, "failed")  # no process writes to such a run any more
 SITE_METRICS = ("h_norm", "g_norm", "growth", "gain", "gamma")
-MAX_METRICS = 100  # keys per run: MLflow draws a chart of each, and more keys slow its pages down
+MAX_METRICS = 100  # keys per run: MLflow draws a chart per key, and more keys slow its pages down
 SCALAR_METRICS = {
     "accuracy": "accuracy/test",
     "token_loss": "loss/test_per_token",
@@ -101,11 +102,11 @@ SCALAR_METRICS = {
     "gamma_deep_mean": "gamma_deep_mean",
     "costate_cosine_mean": "costate_cosine/mean",
 }
-TOKEN_METRICS = ("token_loss", "perplexity", "bits_per_token", "excess_nats")  # a run without them has accuracies
+TOKEN_METRICS = ("token_loss", "perplexity", "bits_per_token", "excess_nats")  # other runs have accuracies
 CHARTS = "charts"  # in provenance.json: the names of the third-party metrics that have charts
 EPOCH_CHAIN = "epoch_chain"  # in provenance.json: the chained digests, see training.epoch_chain
 KEPT_STATES = "kept_states"  # in provenance.json: the epochs after which states were kept
-MOST_CHARTS = 20  # of third-party metrics; more would leave no site of the built-in metrics a chart
+MOST_CHARTS = 20  # charts of third-party metrics; with more of them, the sites of built-in metrics would have no charts
 SEED = re.compile("-?[0-9]{1,19}")
 CHARTABLE = re.compile(r"[\w.\- ]{1,200}")  # a name that can be a metric's key unchanged
 
@@ -136,9 +137,9 @@ def step_checkpoint(step: int) -> str:
 
 
 def sealed_step(names: Iterable[str]) -> int | None:
-    """Return the step in the path of a step checkpoint among artifact paths.
+    """Return the training step of the step checkpoint among artifact paths.
 
-    Return the smallest step if there are several such paths, and None if there is none.
+    Return the smallest step if there are several step checkpoints, and None if there is none.
     """
     steps = [int(match[1]) for name in names if (match := STEP.fullmatch(name))]
     return min(steps, default=None)
@@ -232,7 +233,7 @@ def most_sites(extra_metrics: Sequence[str] = ()) -> int:
     Args:
         extra_metrics: names of third-party metrics with charts.
     """
-    # counted twice: which of `extra_metrics` are by site is unknown
+    # `extra_metrics` are counted as scalar metrics and as site metrics, because their kinds are unknown
     key_count = MAX_METRICS - 1 - len(SCALAR_METRICS) + len(TOKEN_METRICS) - len(extra_metrics)
     return key_count // (len(SITE_METRICS) + len(extra_metrics))
 

@@ -17,10 +17,10 @@ from fa_registry.safe_files import RECORD, UnreadableFile, read_file
 from fa_registry.tracking.base import Point
 from fa_registry.tracking.schema import SITE_METRICS, scalar_metrics, shown_sites, site_metric, spread
 
-MOST_EPOCHS = 25  # that a report shows of every site: all epochs of a long run would dominate audit.json
+MOST_EPOCHS = 25  # epochs per site in a report; all epochs of a long run would make audit.json much larger
 ABSENT = Reading(None, "not measured in this epoch")
-MOST_ROWS = 5_000_000  # a run of 10,000 epochs at 30 sites
-LAST_EPOCH = 100_000  # as in training.specs: what is built from a series has an entry for every epoch up to the last
+MOST_ROWS = 5_000_000  # enough for a run with 10,000 epochs and 30 sites
+LAST_EPOCH = 100_000  # as in training.specs: results of a series have an entry for every epoch up to the last
 SCALAR_SITE = -1  # the site column of a scalar metric
 SCHEMA = pa.schema(
     [
@@ -32,11 +32,11 @@ SCHEMA = pa.schema(
     ]
 )
 TEXTS = ("quantity", "reason")
-# Read schema: each text is stored once, though it occurs often. A few kB can encode a text of 60 MB in a million rows.
+# Schema for reading: memory contains each distinct text once. A few kB can encode a text of 60 MB in a million rows.
 HELD = pa.schema(
     [field.with_type(pa.dictionary(pa.int32(), field.type)) if field.name in TEXTS else field for field in SCHEMA]
 )
-MOST_BYTES = 4 * RECORD  # uncompressed: MOST_ROWS rows of numbers, and as much again of texts
+MOST_BYTES = 4 * RECORD  # uncompressed size of MOST_ROWS rows of numbers, and of texts of the same size
 SeriesRow = tuple[int, str, int, float | None, str]  # as in SCHEMA
 
 

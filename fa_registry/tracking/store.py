@@ -20,9 +20,9 @@ VERSION, FIRST, RUNS = (
     "alembic_version",
     "experiments",
     "runs",
-)  # MLflow's tables: its schema's revision, its first table, its runs
-NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")  # last bytes of a journal that names another one, by sqlite's format
-LOOK_SECONDS = 1.0  # for another process to finish writing; the code that opens the store retries
+)  # MLflow's tables: revision of the schema, first table, runs
+NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")  # last bytes of an sqlite journal that names another journal
+LOOK_SECONDS = 1.0  # time for another process to finish writing; the code that opens the store retries
 
 
 def resolve_uri(uri: str = "") -> str:
@@ -31,8 +31,8 @@ def resolve_uri(uri: str = "") -> str:
     The path of an sqlite store becomes absolute, because the process may change its working directory later.
 
     Args:
-        uri: URI of the store. If it is empty, use the environment variable MLFLOW_TRACKING_URI; if this is also empty, use
-            mlflow.db in the current folder.
+        uri: URI of the store. If `uri` is empty, use the environment variable MLFLOW_TRACKING_URI; if the variable is also empty,
+            use mlflow.db in the current folder.
 
     Raises:
         StoreError: the URI is that of MLflow's file store, which is not supported.
@@ -66,10 +66,10 @@ def check_store(uri: str, known_revisions: set[str], make: bool = True) -> str:
 
     Args:
         known_revisions: schema revisions that the installed MLflow can read.
-        make: whether a missing store will be created, and the store must be writable.
+        make: True if the store must be writable and the caller creates a missing store.
 
     Returns:
-        The address with which to open the store. It differs from `uri` if the store is read-only.
+        The address with which to open the store. This address differs from `uri` if the store is read-only.
 
     Raises:
         StoreError: the store is missing or not writable (see `make`), or another program or a newer MLflow created it.
@@ -136,8 +136,8 @@ def revision(path: Path) -> str | None:
     """Return the schema revision of an sqlite database.
 
     Returns:
-        The revision. It is an empty string if the database has tables but no revision, and None if the database has no tables or
-        does not exist.
+        The revision; an empty string if the database has tables but no revision; None if the database has no tables or does not
+        exist.
 
     Raises:
         StoreError: the database is not an MLflow store.
@@ -215,7 +215,7 @@ def _check_journal(path: Path) -> None:
             stream.seek(max(0, stream.seek(0, os.SEEK_END) - len(NAMES_ANOTHER)))
             end = stream.read()
     except (UnreadableFile, FileNotFoundError) as error:
-        if os.path.lexists(journal):  # else another process has finished its write
+        if os.path.lexists(journal):  # otherwise another process has finished its write
             raise StoreError(f"store {path}: {error}; fa_registry never writes such a journal") from error
         return
     if end == NAMES_ANOTHER:

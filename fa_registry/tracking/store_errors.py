@@ -19,7 +19,7 @@ from mlflow.utils.credentials import read_mlflow_creds
 from fa_registry.errors import StoreError
 
 HELD, FULL, BARRED, FAILING, DAMAGED, LACKING = "held", "full", "barred", "failing", "damaged", "lacking"
-AWAY, FAULTY, UNKNOWN, FORBIDDEN, KEYLESS = "away", "faulty", "unknown", "forbidden", "keyless"  # of servers
+AWAY, FAULTY, UNKNOWN, FORBIDDEN, KEYLESS = "away", "faulty", "unknown", "forbidden", "keyless"  # server errors
 OF_SYSTEM = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), FULL),
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), BARRED),
@@ -42,18 +42,18 @@ NOT_THERE = (
     requests.exceptions.Timeout,
     requests.exceptions.RetryError,
 )
-# Seconds to wait for a server that may return. One that answers with errors mostly does so until its operator repairs it.
+# Seconds to wait for a server. A server that responds with errors usually does so until its operator repairs the server.
 WAITED_FOR = {AWAY: 300.0, FAULTY: 60.0}
 BUCKETS = ("boto3", "botocore", "google", "azure")  # libraries of buckets, each imported only when it is used
 KEYS = re.compile(
     "credential|AccessDenied|InvalidAccessKey|SignatureDoesNotMatch|ExpiredToken", re.I
-)  # in their messages
-# Of PostgreSQL's driver, which has no error code without a connection: the first means that the server answered.
+)  # in the messages of these libraries
+# Messages of PostgreSQL's driver, which has no error code without a connection. ANSWERED means that the server responded.
 ANSWERED = re.compile("FATAL: (?!.*(starting up|shutting down|in recovery|administrator command))", re.S)
 CUT = re.compile(
     "connection to server|could not (connect|translate)|connection (has been|already) closed|server closed|FATAL: "
 )
-BROKEN = "500 error responses"  # urllib3's message for a faulty server; 502 to 504 mean an unreachable one
+BROKEN = "500 error responses"  # urllib3's message for a faulty server; 502 to 504 mean an unreachable server
 OF_FILES = re.compile(r"list artifacts in \w+://")  # a server reports its bucket's error with its own error code
 ASKED = re.compile(r"/mlflow(?:-artifacts)?/([\w/.-]+)")  # in MLflow's message: the endpoint
 KEPT = "data that were written before are kept"
@@ -103,7 +103,7 @@ def refused(subject: str, *kinds: type[Exception]) -> Iterator[None]:
     """
     try:
         yield
-    except BrokenPipeError:  # the reader of a standard stream has left: no error of a disk or a store
+    except BrokenPipeError:  # the reader of a standard stream has ended; this is no error of a disk or a store
         raise
     except Exception as error:
         if isinstance(error, (OSError, sqlite3.Error, ImportError, *kinds)) or _library(error) in BUCKETS:
@@ -115,7 +115,7 @@ def _root(error: BaseException) -> tuple[BaseException, str]:
     """Return the first error with a known kind in the chain of causes, and its kind."""
     cause: BaseException | None = error
     while cause is not None:
-        driver_error = getattr(cause, "orig", None) or cause  # SQLAlchemy's errors hold the driver's
+        driver_error = getattr(cause, "orig", None) or cause  # SQLAlchemy's errors contain the driver's error
         kind = _of_server(driver_error) or _of_bucket(driver_error) or _of_database(driver_error)
         code = getattr(driver_error, "sqlite_errorcode", 0) & 0xFF  # the lower byte; the rest is the variant
         kind = kind or OF_SQLITE.get(code) or OF_SYSTEM.get(getattr(driver_error, "errno", None) or 0)
@@ -143,7 +143,7 @@ def _of_server(error: BaseException) -> str:
     if isinstance(error, requests.exceptions.RetryError) and BROKEN in str(error):
         return FAULTY
     is_untrusted = isinstance(error, requests.exceptions.SSLError)  # waiting does not repair a certificate
-    is_broken_pipe = isinstance(error, BrokenPipeError)  # of a standard stream; a server's is wrapped by its library
+    is_broken_pipe = isinstance(error, BrokenPipeError)  # from a standard stream; servers cause other errors
     return AWAY if isinstance(error, NOT_THERE) and not (is_untrusted or is_broken_pipe) else ""
 
 
@@ -179,7 +179,7 @@ def _statement(error: BaseException, kind: str = "") -> str:
             else f"user {user!r} has no permission for {endpoint[1] if endpoint else 'this request'}"
         )
     if kind in WAITED_FOR and isinstance(error, requests.exceptions.RequestException) and error.args:
-        reason = getattr(error.args[0], "reason", None)  # urllib3's, which begins with the object that failed
+        reason = getattr(error.args[0], "reason", None)  # urllib3's reason, which begins with the object that failed
         return str(reason or error.args[0]).rpartition(": ")[2].rstrip("')\"")
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror} ({error.filename})" if error.filename else error.strerror

@@ -152,7 +152,7 @@ class RunWriter:
 
     def discard_run(self) -> None:
         """Delete this empty run because another worker trains the specification."""
-        if self._adopted:  # `mlflow run` itself still ends it
+        if self._adopted:  # `mlflow run` ends the run that it started
             self._tracker.adopt(self.run_id, "mlflow run: trained elsewhere", {schema.TAG_KIND: schema.LAUNCH}, {})
         else:
             self._tracker.finish(self.run_id, "KILLED")
@@ -242,7 +242,7 @@ class RunWriter:
         """Record the measurements of an epoch, and buffer its metric points."""
         self.rows.append(row)
         for key, reading in schema.metrics(row.measurements, self._charts):
-            if reading.not_finite:  # SQL stores clamp inf: such a value is in the series and in a tag
+            if reading.not_finite:  # SQL stores replace inf by a number, so the series and a tag contain such a value
                 self._not_finite.setdefault(key, f"epoch {row.epoch}")
         if row.epoch in self._shown:
             self._show(row)
@@ -345,7 +345,7 @@ class RunWriter:
         """End the run as interrupted. Log an error of the store instead of raising it."""
         try:
             self._end(reason, schema.INTERRUPTED, "KILLED")
-        except (RegistryError, OSError) as error:  # must not replace the interrupt
+        except (RegistryError, OSError) as error:  # this error must not replace the interrupt
             LOG.warning("run %s was interrupted, and its final status could not be written: %s", self.run_id, error)
 
     def _end(self, text: str, status: str, state: str) -> None:

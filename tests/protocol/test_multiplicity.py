@@ -45,15 +45,15 @@ def test_holm_names_those_that_clear_over_all_methods():
     assert list(compared_methods(alone)) == []
     remarks = remark(bp=CLEAR, dfa=NEAR, fa=UNDER, ep=UNDER)
     assert (
-        "Number of methods that clear the limit: 2. Methods that also clear it by Holm's procedure over all 4: bp."
+        "Number of methods that clear the limit: 2. Methods that also clear it by Holm's procedure over all 4 methods: bp."
         in remarks
     )
-    assert "over all 2: bp, dfa." in remark(bp=CLEAR, dfa=NEAR)
-    assert "over all 4: none." in remark(fa=UNDER, dfa=NEAR, ep=UNDER, drtp=UNDER)
+    assert "over all 2 methods: bp, dfa." in remark(bp=CLEAR, dfa=NEAR)
+    assert "over all 4 methods: none." in remark(fa=UNDER, dfa=NEAR, ep=UNDER, drtp=UNDER)
 
 
 def test_stated_margins_and_those_without_spread_are_no_error():
-    assert "over all 2: bp, dfa." in remark(bp=(0.9,) * 3, dfa=(0.8,) * 3)
+    assert "over all 2 methods: bp, dfa." in remark(bp=(0.9,) * 3, dfa=(0.8,) * 3)
     runs = judge_all(
         [record(f"r{seed}", measurements(accuracy=0.9 + seed / 100), seed=seed) for seed in SEEDS], EDITION
     )
@@ -72,4 +72,4 @@ def test_a_margin_that_a_far_seed_leaves_undecided_clears_by_no_procedure():
     runs += [frozen(f"f{seed}", seed=seed) for seed in range(10)]
     (remarks,) = compared_methods(judge_all(runs, EDITION))
     assert "Number of methods that clear the limit: 1." in remarks
-    assert remarks.endswith("Methods that also clear it by Holm's procedure over all 2: bp.")
+    assert remarks.endswith("Methods that also clear it by Holm's procedure over all 2 methods: bp.")

@@ -106,7 +106,7 @@ def test_an_earlier_point_edited_is_named_by_verify_with_its_epoch(store):
     (found,) = [one for one in json.loads(result.stdout) if one["integrity"]["state"] != "verified"]
     assert result.exit_code == 3 and found["run_id"] == run_id
     text = " ".join(found["integrity"]["details"])
-    assert "metric h_L at epoch 2 is 1000000000.0" in text and "metric g_L at epoch 1 is nothing" in text
+    assert "metric h_L at epoch 2 is 1000000000.0" in text and "metric g_L at epoch 1 is missing" in text
 
 
 def test_parameters_edited(store, audit):
@@ -151,7 +151,7 @@ def test_a_shortened_series(store, audit):
     store.seal(run_id)
     code, report = audit()
     assert code == 3
-    caught(report, run_id, "files: provenance.json contains 4 as number of epochs, but series.parquet ends at 2")
+    caught(report, run_id, "files: provenance.json contains the number of epochs 4, but series.parquet ends at epoch 2")
 
 
 def test_a_series_with_an_epoch_cut_out(store, audit):

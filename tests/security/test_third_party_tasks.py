@@ -112,12 +112,12 @@ def test_runs_of_an_honest_third_party_task_are_verified_and_at_most_warned(inst
     [
         ("evaluate", "None", "expected a mapping from metric names to Readings, found None"),
         ("evaluate", "[Reading(0.5)]", "expected a mapping from metric names to Readings, found a list"),
-        ("evaluate", "{'accuracy': 0.5}", "accuracy: expected a Reading, as Reading.of returns it, found a float"),
-        ("evaluate", "{'accuracy': None}", "accuracy: expected a Reading, as Reading.of returns it, found a NoneType"),
+        ("evaluate", "{'accuracy': 0.5}", "accuracy: expected a Reading, found a float; use Reading.of"),
+        ("evaluate", "{'accuracy': None}", "accuracy: expected a Reading, found a NoneType; use Reading.of"),
         (
             "evaluate",
             "{'accuracy': Reading(mean)}",
-            "accuracy: expected a Python number, as in Reading.of, found a Tensor",
+            "accuracy: expected a Python number, found a Tensor; use Reading.of",
         ),
         ("evaluate", "{'accuracy': Reading(float('nan'))}", "raised ValueError: expected a finite number, found nan"),
         ("evaluate", "{'accuracy': Reading(float('inf'))}", "raised ValueError: expected a finite number, found inf"),
@@ -125,7 +125,7 @@ def test_runs_of_an_honest_third_party_task_are_verified_and_at_most_warned(inst
         ("evaluate", "{}", "expected the main metric 'accuracy' of the card, found none"),
         ("evaluate", "{0: Reading(0.5)}", "expected the name of a metric as text, found 0"),
         ("evaluate", "{'accuracy': Reading(1.7)}", "accuracy: expected a value from 0 to 1, found 1.7"),
-        ("evaluate", "{'h_L': Reading(1.0)}", "expected no built-in metrics that only diagnostics measure, found h_L"),
+        ("evaluate", "{'h_L': Reading(1.0)}", "h_L: expected a metric that tasks may report, found a built-in metric"),
         ("train_metrics", "None", "expected a mapping from metric names to Readings, found None"),
         (
             "train_metrics",

@@ -162,7 +162,7 @@ def test_unequal_versions_end_it_all_before_a_job_begins(monkeypatch):
         placed(["a"])
     assert refused.value.exit_code == 2
     assert str(refused.value).startswith(f"{platform.node()} has torch ")
-    assert "instead of 1.0; nothing was trained there" in str(refused.value)
+    assert "instead of 1.0; nothing was trained on " in str(refused.value)
 
 
 def test_what_cannot_be_read_or_sent_fails_its_job_alone():

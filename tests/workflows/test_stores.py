@@ -146,7 +146,7 @@ def test_a_copy_without_its_artifacts_neither_reads_nor_writes_those_of_the_orig
     shutil.copy(original / "mlflow.db", copy)
     before, run, store = contents(original), runs(copy)["dfa"], ("--store", f"sqlite:///{copy}/mlflow.db")
     shown = call("show", run, *store)
-    expected = f"all its files are missing. They were expected in {copy}/mlartifacts/fa_registry/{run}/artifacts"
+    expected = f"all its files are missing. The files were expected in {copy}/mlartifacts/fa_registry/{run}/artifacts"
     assert shown.exit_code == 3 and expected in shown.stderr and str(original) in shown.stderr, shown.output
     row = artifacts_row(copy)
     assert not row["ok"] and "4 of 4 runs have no files" in row["found"] and str(original) in row["found"]

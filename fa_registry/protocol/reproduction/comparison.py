@@ -32,7 +32,7 @@ from fa_registry.records import (
 )
 from fa_registry.statistics import Reported, reported, t_interval, tost
 
-EDITION = "2026-05"  # its rules gave the published first fires; the leading edition of the audit does not matter
+EDITION = "2026-05"  # edition of the published first fires; the leading edition of the audit does not matter
 
 
 def reproduction(reference: Reference, report: AuditReport) -> Reproduction:
@@ -182,8 +182,6 @@ def figure_of(entry: PublishedFigure, record: RunRecord, rule: Rule | None) -> M
     """Return the value of a run, in the unit of the published value.
 
     Args:
-        entry: the published value.
-        record: the run.
         rule: the rule, if the published value is the first epoch at which a rule fires.
     """
     reading, never = _fire(rule, record) if rule else (_number(entry, record), False)
@@ -265,12 +263,7 @@ class Tested:
 
 
 def outcome_of(entry: PublishedFigure, measured: Sequence[MeasuredFigure]) -> Tested:
-    """Test whether the runs of one group reproduce a published value.
-
-    Args:
-        entry: the published value.
-        measured: the values of the runs.
-    """
+    """Test whether the values of one group of runs reproduce a published value."""
     runs = len(measured)
     never_count = sum(run.never for run in measured)
     missing = [run.reading for run in measured if run.reading.value is None and not run.never]
@@ -297,7 +290,8 @@ def _never(never_count: int, runs: int, margin: float) -> Tested:
         return Tested(
             "differs", f"the published rule never fires, but here it fires in {runs - never_count} of {runs} runs"
         )
-    rate = 1 - ALPHA ** (1 / runs)  # the largest rate that 95 % do not exclude if no run fires (Clopper–Pearson)
+    # Upper end of the one-sided 95 % interval if the rule fires in no run (Clopper–Pearson).
+    rate = 1 - ALPHA ** (1 / runs)
     text = (
         f"the rule fires in none of {runs} runs, so its rate can be as large as {rate:.2f}; the margin is {margin:.2f}"
     )
@@ -346,7 +340,7 @@ def _bound(published: Published, measured: Sequence[float], log: bool) -> Tested
     below = published.below is not None
     bound = _scaled(published.below if below else published.above, log)
     sign = 1.0 if below else -1.0
-    # reproduced: the whole 90 % interval of the mean is within the bound; differs: the whole 95 % interval is beyond it
+    # reproduced: the whole 90 % interval of the mean keeps the bound; differs: the whole 95 % interval violates the bound
     inner, outer = t_interval(measured, 1 - 2 * ALPHA), t_interval(measured, 1 - ALPHA)
     far_end, near_end = (inner.high, outer.low) if below else (inner.low, outer.high)
     outcome = (
@@ -356,7 +350,7 @@ def _bound(published: Published, measured: Sequence[float], log: bool) -> Tested
     unit = " decades" if log else ""
     text = (
         f"90 % interval of mean − bound: {inner.low - bound:.3g} to {inner.high - bound:.3g}{unit}; "
-        f"it must be {'below' if below else 'above'} 0"
+        f"the interval must be {'below' if below else 'above'} 0"
     )
     return Tested(outcome, text, Reading.of(difference), (inner.low - bound, inner.high - bound))
 

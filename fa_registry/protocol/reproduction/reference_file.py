@@ -207,7 +207,6 @@ def fields(location: str, table: Any, key_types: Mapping[str, type], required: t
 
     Args:
         location: location of the table in the file.
-        table: the table.
         key_types: allowed keys and their types.
         required: keys that must not be missing or empty.
     """

@@ -22,7 +22,7 @@ StopCheck = Callable[[], bool]
 JobFunction = Callable[[Any, StopCheck, Callable[[Any], None]], Generator[None, None, Any]]
 
 ENDS = ("done", "failed", "stopped")
-SHARE = 1 / 8  # of a card, for one job
+SHARE = 1 / 8  # share of a GPU per job
 SILENCE = 86_400  # seconds: a day, far more than an epoch of a built-in study takes
 
 
@@ -154,10 +154,10 @@ class Executor(ABC):
 
         Args:
             jobs: data of each job, picklable.
-            work: `work(job, stop, report)` is a generator that runs one job. It yields while it waits for the device, so
-                other jobs can continue, and returns the result of the job.
-            stop: function that returns whether a stop was requested; called between steps and by the jobs. If it returns
-                True, jobs that have not begun are reported as stopped, and running jobs end at their next safe point.
+            work: `work(job, stop, report)` is a generator that runs one job and returns its result. The generator yields
+                while the job waits for the device, so other jobs can continue.
+            stop: function that returns whether a stop was requested; called between steps and by the jobs. After a request,
+                jobs that have not begun are reported as stopped, and running jobs end at their next safe point.
             `tell`: function that receives the events in this process, one call at a time. Each job has any number of events
                 `progress` and `again`, and exactly one event `done`, `failed` or `stopped`.
         """

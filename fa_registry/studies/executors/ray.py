@@ -42,15 +42,15 @@ ADDRESS = re.compile(r"(?P<host>[^\s/:]+|\[[0-9a-fA-F:]+\]):(?P<port>\d{1,5})")
 ANSWERS = 5.0  # seconds that a cluster may take to answer; Ray itself retries for minutes
 SETTINGS = b"\4"  # follows the length in the first answer of an HTTP/2 server, such as gRPC
 HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + SETTINGS + b"\0" * 5  # RFC 9113, section 3.4
-LOOKS = 120.0  # seconds in which its machines must report their versions
+LOOKS = 120.0  # seconds in which the machines of a cluster must report their versions
 STORE_BYTES = (
-    100_000_000  # for the objects of a cluster of this machine, which are small; Ray's default is a third of the memory
+    100_000_000  # memory for the small objects of a cluster of this machine; Ray's default is a third of the memory
 )
 BROKEN = "broken"  # message of a process that could not start any job
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-}  # no usage statistics, no tip
+}  # Ray sends no usage statistics and prints no advice
 
 
 class Ray(Executor):
@@ -149,7 +149,7 @@ def _connected(address: str) -> Iterator[None]:
             f"executor ray: no cluster at {address!r} ({_text(error)}). Start one with `ray start --head`, use --address "
             f"HOST:PORT, or use --address {ALONE} for a cluster of this machine only"
         ) from error
-    except (RuntimeError, ValueError) as error:  # Python or Ray differ from the cluster's
+    except (RuntimeError, ValueError) as error:  # the cluster has other versions of Python or Ray
         raise UsageError(f"executor ray: the cluster at {address!r} refuses the connection: {_text(error)}") from error
     finally:
         if threading.current_thread() is threading.main_thread():
@@ -167,7 +167,7 @@ def _needs(resources: JobResources) -> dict[str, float]:
 
 
 def _room(resources: JobResources, nodes: Sequence[Mapping[str, Any]]) -> int:
-    """Return how many jobs fit on the cluster; raise UsageError if none fits."""
+    """Return the number of jobs that fit on the cluster; raise UsageError if no job fits."""
     demand = _needs(resources)
     processes = sum(
         min(int(node["Resources"].get(name, 0) / amount) for name, amount in demand.items()) for node in nodes
@@ -264,7 +264,7 @@ class _Process:
                 num_cpus=demand.get("CPU", 0),
                 num_gpus=demand.get("GPU", 0),
                 memory=demand.get("memory"),
-                max_concurrency=3,  # one thread waits in `reported`, one handles a stop request, one begins
+                max_concurrency=3,  # threads for `reported`, for a stop request and for `begin`
                 scheduling_strategy="SPREAD",
             )
             .remote()
@@ -272,9 +272,9 @@ class _Process:
         self._answers = [self.handle.reported.remote()]
 
     def begin(self, message: bytes) -> None:
-        """Start a batch. `reported` reads the reply to this call before other messages.
+        """Start a batch.
 
-        Otherwise, if a job ended the process, the batch would count as not begun.
+        `reported` reads the reply to this call first, so the batch counts as begun even if a job ends the process.
         """
         self._answers.insert(0, self.handle.begin.remote(message))
 

@@ -59,7 +59,7 @@ def run_side_by_side(jobs: Sequence[Any], work: JobFunction, count: int, stop: S
                     del at_work[index]
                     send(event)
     finally:
-        for unfinished in at_work.values():  # after an immediate interrupt: each job records it
+        for unfinished in at_work.values():  # after an immediate interrupt, each job records the interrupt
             unfinished.close()
 
 

@@ -38,11 +38,11 @@ from fa_registry.studies.remote_jobs import BEGINS, ProcessLost, RemoteProcess, 
 from fa_registry.studies.worker_processes import Message, log_to
 
 SLURM, HERE = "slurm", "local"  # submitit's names of clusters
-MOST = 256  # processes that wait in Slurm's queue or run, at a time
-MINUTES = 1440  # time limit of a process; SBATCH_TIMELIMIT overrides it, as every SBATCH_ variable does
+MOST = 256  # largest number of processes in Slurm's queue, waiting or running
+MINUTES = 1440  # time limit of a process; SBATCH variables such as SBATCH_TIMELIMIT override the request
 LENGTH = 8  # bytes of the length before each message
 LOOKS = 1.0  # seconds between two checks for a stop request
-ENDING = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2")  # scancel; the time is over; others need the machine
+ENDING = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2")  # causes: scancel, the time limit, or other users need the machine
 
 
 class Submitit(Executor):
@@ -82,7 +82,7 @@ class Submitit(Executor):
         """Run each batch as one job of the batch system."""
         import submitit
 
-        submitit.core.logger.get_logger().handlers.clear()  # its handlers print on standard output
+        submitit.core.logger.get_logger().handlers.clear()  # the handlers print on standard output
         shared = Path.cwd() / ".fa_registry"
         shared.mkdir(exist_ok=True)
         with process_ownership.temp_dir("submitit-", shared) as folder:
@@ -118,7 +118,7 @@ class _Submitted(RemoteProcess):
             raise UsageError(f"executor submitit: {_cluster(resources)} did not accept the job: {error}") from error
 
     def reported(self) -> list[Message]:
-        is_done = self._job.done()  # checked first: a process that ends in between may have written its last messages
+        is_done = self._job.done()  # checked first: a process may write its last messages meanwhile
         messages = self._messages()
         if is_done and not messages:
             raise ProcessLost(f"ended ({self._job.state}); its messages are in {self._job.paths.stderr}")
@@ -142,14 +142,14 @@ class _Submitted(RemoteProcess):
         (self._folder / "stop").touch()
 
     def leave(self, more: bool) -> None:
-        while not self._job.done():  # until then it writes its last lines into the folder
+        while not self._job.done():  # until its end, the job writes to the folder
             time.sleep(LOOKS / 10)
 
     def end(self) -> None:
         self._job.cancel(check=False)
 
 
-# In the process.
+# Functions in the process of the batch.
 
 
 def _work(folder: str, message: bytes) -> None:
@@ -178,7 +178,7 @@ class _Asked:
     def __call__(self) -> bool:
         if not self._found and time.monotonic() >= self._next:
             self._next = time.monotonic() + LOOKS
-            with suppress(OSError):  # the shared disk may not answer
+            with suppress(OSError):  # the shared disk may not respond
                 self._found = self._file.exists()
         return self._found or self._asked()
 
