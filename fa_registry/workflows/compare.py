@@ -32,7 +32,7 @@ from fa_registry.workflows.stores import in_browser, open_tracker
 WHOLE_STORE = "the newest run of every specification in the store"
 
 
-# At least four characters, because `dfa` and `fa` are hexadecimal too and could be mistyped methods.
+# At least four characters, because the method names `dfa` and `fa` are hexadecimal numbers too.
 RUN_ID = re.compile(r"[0-9a-f]{4,32}")
 
 
@@ -199,7 +199,7 @@ FROZEN = "frozen"
 def needed(compared: Sequence[Operand], pool: Sequence[StoredRun]) -> list[StoredRun]:
     """Return the runs that are needed to judge the compared methods or runs.
 
-    Needed are the runs of the operands, the other seeds of the same methods, and the frozen controls in the same settings.
+    These are the runs of the operands, the other seeds of the same methods, and the frozen controls in the same settings.
     """
     # other seeds are needed because a rule may use the mean over seeds
     labels_and_settings = {
@@ -223,7 +223,7 @@ def check_unambiguous(compared: Sequence[Operand]) -> None:
     if len(shared) == 1 or all(len(settings) == 1 for settings in settings_by_operand):
         return
     listed_settings = shared or list(dict.fromkeys(setting for settings in settings_by_operand for setting in settings))
-    explanation = "settings with all operands" if shared else "no setting has all operands; these have some of them"
+    explanation = "settings with all operands" if shared else "no setting has all operands; settings with some operands"
     lines = "".join(f"\n  - {setting}" for setting in listed_settings)
     raise UsageError(
         f"compare: {', '.join(operand.text for operand in compared)} ran in several settings of this store; "

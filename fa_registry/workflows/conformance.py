@@ -28,7 +28,7 @@ from fa_registry.training.user_run_setup import OWN_LOOP
 from fa_registry.workflows.stores import registry_folder
 
 LOG = logging.getLogger(__name__)
-CHECK_SECONDS = 3_600.0  # far more than the suite takes on one architecture
+CHECK_SECONDS = 3_600.0  # limit of the checks, which take far less time on one architecture
 
 
 def cached_conformance(spec: RunSpec, store: str) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def _read(path: Path) -> Conformance | None:
         return None
 
 
-# Which code trained a run: checked before a run counts as complete, and before an audit uses any of its metrics.
+# Checks of the code that trained a run, before the run counts as complete and before an audit uses any metric of the run.
 
 
 SUBJECT = "code"

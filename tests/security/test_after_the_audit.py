@@ -93,7 +93,7 @@ def test_verdicts_edited_in_the_report_are_judged_again(audited_store):
     code, rows = verify("pages/audit.json")
     assert code == 3 and rows["the report itself, audit.json"][0] == "verified"  # its digest was computed again
     state, details = rows["the verdicts of audit.json"]
-    assert state == "mismatch" and "PASS, but judged again FAIL" in details
+    assert state == "mismatch" and "gives FAIL instead of PASS" in details
     code, own, verdicts, pages = verified_run(audited_store, audited_store.run_id(method="fa", seed=1))
     assert (code, verdicts[0], pages[0]) == (3, "mismatch", "mismatch")
     assert own[0] == "mismatch" and "but the audit has 'PASS'" in own[1]  # its tags are those of the honest audit
@@ -180,7 +180,7 @@ def test_pages_of_user_templates_cannot_be_rendered_again(store, audit):
     audit("--trust-logged", "--templates", "mine")
     code, own, verdicts, pages = verified_run(store, store.run_id(method="fa", seed=1))
     assert (code, own[0], verdicts[0], pages[0]) == (3, "verified", "verified", "unverifiable")
-    assert "user templates are needed to render the pages again" in pages[1]
+    assert "the pages can be rendered again only with the user's templates" in pages[1]
 
 
 def test_a_verdict_by_a_user_edition_is_not_judged_again(store, audit):
@@ -188,7 +188,7 @@ def test_a_verdict_by_a_user_edition_is_not_judged_again(store, audit):
     audit("--trust-logged", "--edition", "loose.toml")
     code, own, verdicts, pages = verified_run(store, store.run_id(method="fa", seed=1))
     assert (code, own[0], verdicts[0], pages[0]) == (3, "verified", "unverifiable", "verified")
-    assert "edition mine with digest " in verdicts[1] and "so its verdicts cannot be checked here" in verdicts[1]
+    assert "edition mine with digest " in verdicts[1] and "verdicts of this edition cannot be checked" in verdicts[1]
 
 
 @pytest.mark.parametrize("tag", ["fa.verdict", "of the edition"])
