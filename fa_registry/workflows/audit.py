@@ -219,11 +219,11 @@ def build_report(
     """Judge all runs that pass their integrity checks, and return the audit's report.
 
     Args:
-        editions: The editions to judge by, the leading edition first.
+        editions: The editions, the leading edition first.
         measuring: Whether and how to recompute the metrics.
 
     Raises:
-        UsageError: An edition judges the main metric of another task than that of the runs.
+        UsageError: An edition judges a main metric that is not the main metric of the runs.
     """
     check_headlines(editions, tuple(dict.fromkeys(map(logged_headline, selection.runs))))
     measuring = with_chosen(tracker, selection.runs, measuring)
@@ -336,7 +336,7 @@ def log_audit(
             run_id = (
                 tracker.adopt(adopted, report.title, tags, {}) if adopted else tracker.create(report.title, tags, {})
             )
-        with LeaseHolder(tracker, run_id, process_ownership.LEASE):  # its heartbeat shows that this process is alive
+        with LeaseHolder(tracker, run_id, process_ownership.LEASE):  # its heartbeats show that this process is alive
             page = _report_all(tracker, report, folder, selection, run_id)
         status, state = "complete", "FINISHED"
     except KeyboardInterrupt:
@@ -359,7 +359,7 @@ def _report_all(tracker: Tracker, report: AuditReport, folder: Path, selection: 
     notes = Notes(report)
     forms = _attach_forms(tracker, notes, folder)
     _tag_runs(tracker, report, notes, run_id, selection, forms)
-    # the page has columns for verdicts, margins and first epochs of rules, which the runs have from here on
+    # after the tagging of the runs, because the page has columns for verdicts, margins and first epochs of rules
     judged = {run.run_id for run in selection.runs}
     page = mlflow_page(tracker, selection.study, selection.runs[0].experiment, judged)
     note = notes.of_audit(tracker.link(run_id, ""), page)
@@ -407,7 +407,7 @@ def _tag_runs(
 
 def _tag_excluded(tracker: Tracker, report: AuditReport, notes: Notes, audit_id: str) -> None:
     """Replace older verdicts in the tags of runs that this audit could not judge."""
-    # A run that may still be training is skipped, because its worker may be writing its note and tags.
+    # A run that may still be training is skipped, because a worker may be writing the note and tags of the run.
     # TAG_REPORT is not changed: it names the audit that judged the run.
     audit_link = tracker.link(audit_id, "index.html")
     for excluded in report.excluded:

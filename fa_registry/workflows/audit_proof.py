@@ -218,9 +218,11 @@ def check_pages(tracker: Tracker, audit: StoredRun, out: Path) -> Integrity:
     differing = [name for name in names if not _are_same_bytes(tracker, audit.run_id, name, out / name)]
     origin = "" if recorded else "an older release wrote the pages and recorded no digests; "
     if differing:
-        text = f"after rendering again, {len(differing)} of {len(names)} pages differ: {', '.join(differing[:SHOWN])}"
+        text = (
+            f"{len(differing)} of {len(names)} pages differ from newly rendered pages: {', '.join(differing[:SHOWN])}"
+        )
         return _other_bytes(audit, f"{origin}{text}")
-    return Integrity("verified", (f"{origin}after rendering again, all {len(names)} pages have the same bytes",))
+    return Integrity("verified", (f"{origin}all {len(names)} pages have the same bytes as newly rendered pages",))
 
 
 def _are_same_bytes(tracker: Tracker, run_id: str, name: str, rendered: Path) -> bool:
@@ -257,9 +259,9 @@ def check_attached(tracker: Tracker, audit: StoredRun, notes: Notes, run: Stored
     stored_pages = {name: tracker.artifact(run.run_id, name) for name in schema.ADDED_BY_AUDITS}
     differing = [name for name, path in stored_pages.items() if _text(path) != expected.get(name)]
     if differing:
-        text = f"after rendering audit {audit.run_id} again, these attached pages differ: {', '.join(differing)}"
+        text = f"attached pages that differ from newly rendered pages of audit {audit.run_id}: {', '.join(differing)}"
         return _other_bytes(audit, text)
-    return Integrity("verified", ("after rendering again, the attached pages have the same bytes",))
+    return Integrity("verified", ("the attached pages have the same bytes as newly rendered pages",))
 
 
 def _text(path: Path | None) -> bytes | None:

@@ -121,7 +121,7 @@ def run_compare(
         selection,
         runs=tuple(needed(compared, pool)),
         excluded=tuple(excluded for excluded in selection.excluded if _concerns(excluded, compared)),
-        remarks=(),  # the selection's remarks are about all of its runs
+        remarks=(),  # the remarks are about all selected runs, not only the compared runs
     )
     report = build_report(tracker, narrowed, editions, measuring, location.root)
     columns = comparison_columns(report, compared)
@@ -227,7 +227,7 @@ def check_unambiguous(compared: Sequence[Operand]) -> None:
     lines = "".join(f"\n  - {setting}" for setting in listed_settings)
     raise UsageError(
         f"compare: {', '.join(operand.text for operand in compared)} ran in several settings of this store; "
-        f"choose one with --setting, --study, --experiment or --run ({explanation}):{lines}"
+        f"choose one setting with --setting, --study, --experiment or --run ({explanation}):{lines}"
     )
 
 
