@@ -115,9 +115,9 @@ def work(
 ) -> StudyResult:
     """Train those runs of a study that no other worker trains.
 
-    The function returns when no such run remains. Several workers on several machines may call `work` for the same study. All
-    arguments have the same meaning as in `study`. Unlike `work`, `study` also waits for other workers and logs a run for the
-    study itself.
+    The function returns when every run is finished or is trained by another worker. Several workers on several machines may
+    call `work` for the same study. All arguments have the same meaning as in `study`. Unlike `work`, `study` also waits for other
+    workers and logs a run for the study itself.
 
     >>> fa_registry.work("digits", epochs=3, seeds=[42]).exit_code
     0

@@ -359,7 +359,7 @@ def _report_all(tracker: Tracker, report: AuditReport, folder: Path, selection: 
     notes = Notes(report)
     forms = _attach_forms(tracker, notes, folder)
     _tag_runs(tracker, report, notes, run_id, selection, forms)
-    # after the tagging of the runs, because the page has columns for verdicts, margins and first epochs of rules
+    # the runs are tagged before, because the page has columns for verdicts, margins and first epochs of rules
     judged = {run.run_id for run in selection.runs}
     page = mlflow_page(tracker, selection.study, selection.runs[0].experiment, judged)
     note = notes.of_audit(tracker.link(run_id, ""), page)

@@ -95,8 +95,8 @@ def run_compare(
     Args:
         texts: The operands, that is, the method labels or run ids to compare.
         selector: Runs among which the operands are searched. The default is the newest finished run of each specification.
-        setting: Part of the name of a setting; only runs in such settings are compared. If `selector` is empty and the
-            operands were trained in several settings, this argument is required.
+        setting: Only runs in settings whose name contains this text are compared. If `selector` is empty and the operands were
+            trained in several settings, this argument is required.
         judging: The edition and its thresholds.
         measuring: Whether and how to recompute metrics. By default, the logged metrics are used.
         pages: Folder of the page, and user templates.

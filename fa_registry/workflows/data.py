@@ -208,7 +208,7 @@ def _download(dataset: ImageFiles, root: Path, report: Report) -> None:
     failure = "the downloaded files differ from the published files"
     try:
         dataset.format.download(root, card.files)
-    except (OSError, RuntimeError) as error:  # no network, no such page, or a broken archive
+    except (OSError, RuntimeError) as error:  # no network, a missing page, or a broken archive
         failure = f"the download failed: {error}"
     problems = inspected(root, card, dataset.package)[1]
     if problems:
@@ -232,9 +232,7 @@ def _files_checked(name: str, dataset: ImageFiles, root: Path) -> list[DataRow]:
         if source in intact:
             rows.append(_row(name, str(intact[source]), True, "as published"))
         elif decoded and not is_present(root, source, dataset.package):
-            rows.append(
-                _row(name, str(root / source.path), True, "missing, but not needed, because the decoded data exist")
-            )
+            rows.append(_row(name, str(root / source.path), True, "missing, but not needed: the data are decoded"))
         else:
             path, _, fault = problems[source].partition(": ")
             rows.append(_row(name, path, False, fault))

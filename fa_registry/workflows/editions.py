@@ -147,7 +147,5 @@ def signature(edition: EditionReference) -> str:
     The word `modified` is added if thresholds were changed.
     """
     modified = " modified" if edition.overrides else ""
-    text = {SHIPPED: "", OWN: " (mine)", FOREIGN: " (differs from the built-in edition of this name)"}[
-        provenance_of(edition)
-    ]
+    text = {SHIPPED: "", OWN: " (mine)", FOREIGN: " (not the built-in edition)"}[provenance_of(edition)]
     return f"{edition.name} {edition.digest[:DIGEST]}{modified}{text}"

@@ -54,9 +54,7 @@ def forgettable(run_ids: Sequence[str], store: str = "") -> list[ForgettableRun]
         raise UsageError(
             "forget: expected the id of at least one run, found none; `fa-registry list runs` lists the ids"
         )
-    tracker = open_tracker(
-        store, create=False, write=True
-    )  # a call with write=True also closes the runs of killed processes
+    tracker = open_tracker(store, create=False, write=True)  # write=True also closes the runs of killed processes
     ids = dict.fromkeys(expand_run_id(tracker, run_id) for run_id in run_ids)
     runs = [tracker.get(run_id) for run_id in ids]
     models = ModelRegistry(tracker.uri)

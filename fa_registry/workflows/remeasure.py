@@ -254,7 +254,7 @@ def _packages(tracker: Tracker, run: StoredRun, factories: bool) -> frozenset[st
     try:
         path = tracker.artifact(run.run_id, schema.SPEC)
         return packages_of(read_spec(path)) if path is not None else frozenset()
-    except RegistryError:  # without a readable spec.json or its code, only --factory can run third-party code
+    except RegistryError:  # spec.json is unreadable or names code that is not installed: only --factory imports code
         return frozenset({OWN_LOOP}) if factories else frozenset()
 
 

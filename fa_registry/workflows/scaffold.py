@@ -65,9 +65,7 @@ def new(kind: str, name: str, out: str = "") -> Skeleton:
     problems = [] if kind in KINDS else [f"kind: {unknown_name_text('kind', kind, KINDS)}"]
     problems += _unfit(kind, name)
     if not problems and (folder.exists() or folder.is_symlink()):
-        problems.append(
-            f"out: {folder} already exists, so nothing was written; choose another name or another parent folder"
-        )
+        problems.append(f"out: {folder} already exists, so nothing was written; choose another name")
     if problems:
         raise InvalidFields("new", problems)
     texts = _study() if kind == "study" else _package(kind, name)

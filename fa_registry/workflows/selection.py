@@ -131,7 +131,7 @@ def _by_study(tracker: Tracker, selector: RunSelector) -> Selection:
         )
     if superseded:
         remarks.append(
-            f"{superseded} older runs have the same specifications as audited runs; only the newest run of each was audited."
+            f"{superseded} older runs were not audited, because newer runs of the same specifications were audited."
         )
     if other_count:
         remarks.append(

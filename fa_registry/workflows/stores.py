@@ -81,7 +81,7 @@ def mlflow_page(tracker: Tracker, study: str = "", experiment: str = "", about: 
 def in_browser(uri: str, page: str) -> str:
     """Return the complete address of an MLflow page.
 
-    If the store has no server, the address is the one at which `make ui` serves the store.
+    If the store has no server, the address is that of the server which `make ui` starts.
     """
     return page and f"{uri.rstrip('/') if uri.startswith('http') else UI}/{page}"
 

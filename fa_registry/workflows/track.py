@@ -95,9 +95,7 @@ class TrackedRun:
     def _start(self) -> None:
         earlier = self._rows.read()
         self._initial_norms = _norms(earlier[0]) if earlier else ()
-        first = (
-            EpochRow(0, self._measured({}, 0)) if not earlier else None
-        )  # may raise, so the run is created after this
+        first = EpochRow(0, self._measured({}, 0)) if not earlier else None  # may raise, so no run exists before
         if first:
             self._initial_norms = _norms(first)
         self._writer = self._begin()
@@ -130,7 +128,7 @@ class TrackedRun:
         """
         if self._writer is None:
             raise UsageError(
-                "track: expected a call of run.epoch() inside `with fa_registry.track(…) as run:`, found one outside"
+                "track: expected a call of run.epoch() inside `with fa_registry.track(…) as run:`, found a call outside"
             )
         checks = Checks("run.epoch")
         checks.fractions(test_accuracy=test_accuracy)

@@ -182,7 +182,7 @@ def _training_steps(
 
 
 class _Attempts:
-    """Cached list of all runs of one specification; `refresh` also closes runs of dead workers."""
+    """Cached list of all runs of one specification; `refresh` also closes runs of killed workers."""
 
     def __init__(self, tracker: Tracker, identity: str):
         self._tracker, self._identity = tracker, identity
