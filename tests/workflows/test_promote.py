@@ -406,7 +406,7 @@ def test_a_feedback_that_was_lost_or_changed(judged):
         save_tensors(path, {name: -value for name, value in load_tensors(path).items()})
         assert "state.safetensors: expected SHA-256" in judged.refused(run, *BY_2026_11, code=3)
     with spoilt(path, None):
-        assert f"{schema.FEEDBACK} missing" in judged.refused(run, *BY_2026_11, "--name", "lost", code=3)
+        assert f"{schema.FEEDBACK}: expected a file, found none" in judged.refused(run, *BY_2026_11, "--name", "lost", code=3)
 
 
 def test_a_changed_file_where_nothing_can_be_measured_again(judged, monkeypatch):
