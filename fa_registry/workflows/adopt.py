@@ -30,7 +30,8 @@ from fa_registry.workflows.stores import open_tracker
 from fa_registry.workflows.training import finished_run, headline
 
 FROZEN_ACCURACY = "frozen_accuracy"
-# Largest checkpoint: 16 times the network's float32 weights (float64, averages, optimiser's moments), plus SLACK bytes.
+# Largest checkpoint: MOST_COPIES times the network's float32 weights, plus SLACK bytes. A checkpoint may also contain float64
+# weights, averages and the moments of the optimiser.
 MOST_COPIES, SLACK = 16, 2**28
 
 
@@ -39,7 +40,6 @@ class Adoption:
     """Result of `run_adopt`.
 
     Attributes:
-        run_id: Id of the run in the store.
         status: `complete` or `diverged`.
         adopted: True if this call logged the run, False if the store already contained it.
         headline: The main metrics by name; empty if the store already contained the run.
@@ -98,7 +98,7 @@ def run_adopt(weights: str, options: CheckpointOptions, location: StoreLocation 
         measured = measure(setup, absent)
         status = "diverged" if has_diverged(measured) else "complete"
         final = _with_frozen(with_final(measured, setup, absent), frozen_value)
-        outcome = TrainingOutcome(status, 0, final)  # no epoch was run here
+        outcome = TrainingOutcome(status, 0, final)  # `adopt` trains no epoch
         run_id = _write(tracker, setup, origin, EpochRow(spec.epochs, measured), outcome)
     return Adoption(run_id, status, True, headline(outcome), absent, _judge(run_id, strict))
 
@@ -176,8 +176,8 @@ def _read_feedback(path: Path, method: str, seed: str, limit: int) -> Any:
     digest = jsonio.file_digest(path.resolve())
     if card_content["sha256"] != digest:
         raise IntegrityError(
-            f"{path.name}: {card.name} in the same folder records SHA-256 {card_content['sha256']}, found {digest}; "
-            "the file was changed after it was recorded"
+            f"{path.name}: {card.name} in the same folder records SHA-256 {card_content['sha256']}, found {digest}. "
+            f"{path.name} was changed after this record; use the original file"
         )
     if card_content.get("method") != method:
         raise ValueError(
@@ -203,7 +203,7 @@ def _fraction(text: str) -> float | None:
 
 
 def _check_same(tracker: Tracker, existing: StoredRun, feedback_digest: str, frozen_accuracy: float | None) -> None:
-    """Raise UsageError if feedback or frozen accuracy differ from the stored run."""
+    """Raise UsageError if feedback or frozen accuracy differ from those of the stored run."""
     record = read_record(tracker, existing)
     frozen = record.measurements.scalars.get(FROZEN_ACCURACY)
     origin = record.provenance.get("origin", {})

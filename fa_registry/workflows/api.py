@@ -1,6 +1,6 @@
 """Python functions with the names and options of the commands.
 
-Each function returns an object. No function prints or ends the process. The logger `fa_registry` logs progress messages at
+Each function returns an object. No function prints text or ends the process. The logger `fa_registry` logs progress messages at
 level INFO. Every error is a `fa_registry.RegistryError`; its attribute `exit_code` is the exit code of the command. If
 arguments are invalid, a function raises InvalidFields before it writes anything. This error lists all invalid arguments.
 
@@ -52,7 +52,7 @@ def train(
     configuration, wait for the run of that process.
 
     By default, third-party code runs in a separate process and built-in code in this process. With the executor `side_by_side`,
-    all code runs in this process, so a debugger can step into a rule.
+    all code runs in this process, so a debugger can step into the code of a method.
 
     Returns:
         The id and the status of the run, and the headline metrics if this call trained the run.
@@ -115,9 +115,9 @@ def work(
 ) -> StudyResult:
     """Train those runs of a study that no other worker trains.
 
-    The function returns when no such run remains. Several workers on several machines may call `work` for the same study. All
-    arguments have the same meaning as in `study`. Unlike `work`, `study` also waits for other workers and logs a run for the
-    study itself.
+    The function returns when every run is finished or is trained by another worker. Several workers on several machines may
+    call `work` for the same study. All arguments have the same meaning as in `study`. Unlike `work`, `study` also waits for other
+    workers and logs a run for the study itself.
 
     >>> fa_registry.work("digits", epochs=3, seeds=[42]).exit_code
     0
@@ -230,7 +230,7 @@ def verify(
 def bundle(content: BundleOptions, location: StoreLocation) -> BundleResult:
     """Write the newest audit of a study and the audited runs into one file.
 
-    The same store gives the same bytes.
+    A second bundle of the same audit has the same bytes.
 
     Returns:
         The `path` of the bundle, its `sha256`, the number of `runs`, and its `size` in bytes.
@@ -249,7 +249,7 @@ def bundle(content: BundleOptions, location: StoreLocation) -> BundleResult:
 
 @takes_options(location="store experiment")
 def import_bundle(path: str | Path, *, signer: SignerOptions, location: StoreLocation) -> ImportResult:
-    """Import the runs of a bundle that the store does not contain.
+    """Import the runs of a bundle, except runs that the store already contains.
 
     An imported run has the specification and the files of the original run.
 
@@ -300,10 +300,10 @@ def report(
 
 @takes_options(location="store")
 def forget(*run_ids: str, location: StoreLocation) -> list[ForgettableRun]:
-    """Move failed or mistaken runs to MLflow's bin, without a prompt.
+    """Move failed or unwanted runs to MLflow's bin, without a prompt.
 
-    Either all runs are moved or none. Later audits list the moved runs as deleted. `mlflow gc` removes runs in the bin
-    permanently.
+    If one of the runs must be kept, no run is moved. Later audits list the moved runs as deleted. `mlflow gc` removes runs in
+    the bin permanently.
 
     Args:
         run_ids: Run ids, or the first characters of run ids.

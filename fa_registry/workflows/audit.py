@@ -123,7 +123,7 @@ def run_audit(
         pages: Folder of the pages, and user templates.
         adopt: Whether to log the audit to the run that `mlflow run` started. Use False if the study already uses that run.
         early_is_incomplete: Whether the audit is incomplete if a rule of --stop-on ended a run early. Use False if the caller
-            itself passed --stop-on.
+            passed --stop-on.
     """
     editions, measuring, waivers, reference = checked_audit(selector, judging, measuring, pages)
     tracker = open_tracker(location.store, create=False, write=True)
@@ -204,7 +204,7 @@ def study_waivers(selector: RunSelector) -> str:
     try:
         file_name = selector.file.raw.get("waivers", "")
         return str(selector.file.path.parent / file_name) if isinstance(file_name, str) and file_name else ""
-    except (UnknownName, InvalidFields):  # `checked_terms` reports it
+    except (UnknownName, InvalidFields):  # `checked_terms` reports this error
         return ""
 
 
@@ -219,11 +219,11 @@ def build_report(
     """Judge all runs that pass their integrity checks, and return the audit's report.
 
     Args:
-        editions: The editions to judge by, the leading edition first.
+        editions: The editions, the leading edition first.
         measuring: Whether and how to recompute the metrics.
 
     Raises:
-        UsageError: An edition judges the main metric of another task than that of the runs.
+        UsageError: An edition judges a main metric that is not the main metric of the runs.
     """
     check_headlines(editions, tuple(dict.fromkeys(map(logged_headline, selection.runs))))
     measuring = with_chosen(tracker, selection.runs, measuring)
@@ -292,7 +292,7 @@ def cards(records: Sequence[RunRecord]) -> dict[str, dict[str, Any]]:
     }
     installed_cards = {}
     for plugin_kind, name in sorted(used_plugins):
-        with suppress(UnknownName, PluginError):  # logged metrics can be judged where their plug-in is not installed
+        with suppress(UnknownName, PluginError):  # metrics of a plug-in that is not installed can still be judged
             installed_cards[f"{plugin_kind}/{name}"] = json.loads(jsonio.canonical(getters[plugin_kind](name).card))
     return dict(sorted({**third_party_cards(), **installed_cards}.items()))
 
@@ -332,11 +332,11 @@ def log_audit(
     }
     status, state, run_id = "failed", "FAILED", adopted
     try:
-        with deferred_interrupts():  # if interrupted before the id is known, the run could never be ended
+        with deferred_interrupts():  # an interrupt before the id is known would leave a run that nothing can end
             run_id = (
                 tracker.adopt(adopted, report.title, tags, {}) if adopted else tracker.create(report.title, tags, {})
             )
-        with LeaseHolder(tracker, run_id, process_ownership.LEASE):  # its heartbeat shows that this process is alive
+        with LeaseHolder(tracker, run_id, process_ownership.LEASE):  # its heartbeats show that this process is alive
             page = _report_all(tracker, report, folder, selection, run_id)
         status, state = "complete", "FINISHED"
     except KeyboardInterrupt:
@@ -359,7 +359,7 @@ def _report_all(tracker: Tracker, report: AuditReport, folder: Path, selection: 
     notes = Notes(report)
     forms = _attach_forms(tracker, notes, folder)
     _tag_runs(tracker, report, notes, run_id, selection, forms)
-    # the page has columns for verdicts, margins and first epochs of rules, which the runs have from here on
+    # the runs are tagged before, because the page has columns for verdicts, margins and first epochs of rules
     judged = {run.run_id for run in selection.runs}
     page = mlflow_page(tracker, selection.study, selection.runs[0].experiment, judged)
     note = notes.of_audit(tracker.link(run_id, ""), page)
@@ -398,7 +398,7 @@ def _tag_runs(
         pages = {**forms.get(run_id, {}), **_attach(tracker, [run_id], schema.SHORT_FORM, note)}
         tags |= {schema.TAG_NOTE: note, schema.TAG_REPORT: audit_id, **seal_pages(pages)}
         tags |= {schema.TAG_LOOKS: interim_tags[run_id]} if run_id in interim_tags else {}
-        # an earlier audit usually logged the same margin, and a metric costs the store as much as all tags
+        # an earlier audit usually logged the same margin, and logging a metric takes as long as logging all tags
         points = [Point(key, schema.shown(value), _last_epoch(run)) for key, value in filter(None, [notes.margin(run)])]
         new_points = [point for point in points if point.value != stored_runs[run_id].metrics.get(point.key)]
         tracker.log(run_id, new_points, tags)
@@ -407,12 +407,12 @@ def _tag_runs(
 
 def _tag_excluded(tracker: Tracker, report: AuditReport, notes: Notes, audit_id: str) -> None:
     """Replace older verdicts in the tags of runs that this audit could not judge."""
-    # A run that may still be training is skipped, because its worker may be writing its note and tags.
+    # A run that may still be training is skipped, because a worker may be writing the note and tags of the run.
     # TAG_REPORT is not changed: it names the audit that judged the run.
     audit_link = tracker.link(audit_id, "index.html")
     for excluded in report.excluded:
         tags = tracker.get(excluded.run_id).tags if excluded.run_id else {}
-        recorded = excluded.kind == "integrity" and schema.TAG_ARTIFACTS in tags  # even if its status tag was edited
+        recorded = excluded.kind == "integrity" and schema.TAG_ARTIFACTS in tags  # even if the status tag was edited
         if recorded or tags.get(schema.TAG_STATUS) in schema.ENDED_STATUSES:
             verdict, note = not_judged_text(excluded), notes.of_excluded(excluded, audit_link)
             pages = _attach(tracker, [excluded.run_id], schema.SHORT_FORM, note)
@@ -437,7 +437,7 @@ def _last_epoch(run: RunAudit) -> int:
 def _attach_forms(tracker: Tracker, notes: Notes, folder: Path) -> dict[str, dict[str, str]]:
     """Attach to each run a copy of its group's reporting form (docs/decisions/0026).
 
-    Return run id → (file name → digest of the file).
+    Return a mapping: run id → (file name → digest of the file).
     """
     attached: dict[str, dict[str, str]] = {}
     for group, link in notes.sources.forms:
@@ -484,7 +484,6 @@ def verdict_tags(report: AuditReport, index: int, current_tags: Mapping[str, str
 
     Args:
         index: Index of the run in the report.
-        current_tags: Current tags of the run.
     """
     leading_verdict = report.runs[index].verdict
     tags = {
@@ -497,15 +496,15 @@ def verdict_tags(report: AuditReport, index: int, current_tags: Mapping[str, str
 
 
 def outdated_verdict_tags(tags: Mapping[str, str], current_tags: Mapping[str, str]) -> list[str]:
-    """Return the run's verdict tags that only belong to an earlier audit.
+    """Return the names of a run's outdated verdict tags.
 
-    Such a tag contains a verdict of an edition that `tags` also contains, but with other thresholds.
+    Such a tag comes from an earlier audit by an edition with changed thresholds, and `tags` has a verdict of the same edition with
+    its original thresholds.
 
     Args:
         tags: New tags of the run.
-        current_tags: Current tags of the run.
     """
-    # the tag of a verdict by changed thresholds is the edition's tag with the suffix .modified
+    # for an edition with changed thresholds, the name of the tag ends with .modified
     prefixes = tuple(f"{name}." for name in tags if name.startswith(schema.TAG_VERDICT) and HAS_DIGEST(name))
     return [name for name in current_tags if name.startswith(prefixes) and name not in tags]
 
@@ -524,11 +523,8 @@ def first_fire_tags(run: RunAudit, report: AuditReport, current_tags: Mapping[st
     """Return the tags fa.first_fire.<rule>: the first epoch at which each rule fired.
 
     The rules are those of the leading edition.
-
-    Args:
-        current_tags: Current tags of the run.
     """
-    # another edition, with other rules of the same names, may have set the present tags
+    # the current tags may come from another edition that has other rules with the same names
     edition_text = signature(report.edition)
     tags = {schema.TAG_FIRST_FIRE_BY: edition_text}
     for finding in run.findings:
@@ -541,7 +537,7 @@ def first_fire_tags(run: RunAudit, report: AuditReport, current_tags: Mapping[st
 
 
 def study_reference(selector: RunSelector, problems: list[str]) -> Reference | None:
-    """Return the published reference values of the study, or None if it has none.
+    """Return the published reference values of a study, or None if the study has none.
 
     The values are read from the folder of study.toml. Errors are appended to `problems`.
     """
@@ -549,7 +545,7 @@ def study_reference(selector: RunSelector, problems: list[str]) -> Reference | N
         return None
     try:
         folder = selector.file.path.parent
-    except (UnknownName, InvalidFields):  # `checked_terms` reports it
+    except (UnknownName, InvalidFields):  # `checked_terms` reports this error
         return None
     if not (folder / FILE).is_file():
         return None

@@ -1,4 +1,4 @@
-"""Checks of a recorded audit: its verdicts and pages are computed again.
+"""Checks of a recorded audit: the verdicts and pages of the audit are computed again.
 
 The owner of a store can replace tags, digests and pages. The owner cannot change how an edition judges the recorded
 metrics, or which bytes this package renders from a report.
@@ -54,8 +54,9 @@ def judged_again(
 
     Args:
         reference: Name and overridden thresholds of the edition.
-        interims: Mapping from a group's `seeds_key` to the number of its interim analysis, i.e. 1 for the first audit of its seeds
-            and a larger number if the seeds changed after an audit. By default, the numbers in the report's findings are used.
+        interims: Mapping from the `seeds_key` of a group to the number of the group's interim analysis. The number is 1 for the
+            first audit, and increases if the seeds of the group changed between two audits. By default, the numbers in the
+            report's findings are used.
     """
     edition = load_edition(reference.name, {code: float(limit) for code, limit in reference.overrides.items()})
     return judge_all([run.record for run in report.runs], edition, report.waivers, interims or _recorded_looks(report))
@@ -82,37 +83,29 @@ def check_verdicts(
     for reference, judged in _opinions(report):
         if provenance_of(reference) != SHIPPED:
             unchecked.append(
-                f"edition {reference.name} with digest {reference.digest[:8]} is not a built-in edition of this release, "
-                "so its verdicts cannot be checked here"
+                f"edition {reference.name} with digest {reference.digest[:8]} is not built into the installed release, "
+                "so the verdicts of this edition cannot be checked"
             )
             continue
         names.append(describe_edition(reference))
         for run, recorded, rejudged in zip(report.runs, judged, judged_again(report, reference, interims), strict=True):
             if _decisive(recorded) != _decisive(rejudged):
                 label, new_label = recorded.verdict.label, rejudged.verdict.label
-                detail = (
-                    f"the findings differ, although the verdict is {new_label}"
-                    if label == new_label
-                    else f"{label}, but judged again {new_label}"
-                )
+                detail = "with other findings" if label == new_label else f"instead of {label}"
                 differences.append(
-                    f"{run.record.name} (run {run.record.run_id}): {detail} according to edition {reference.name}"
+                    f"{run.record.name} (run {run.record.run_id}): edition {reference.name} now gives {new_label} {detail}"
                 )
             elif recorded.findings != rejudged.findings:
                 reworded.append(f"{run.record.name}: only the wording of findings by edition {reference.name} differs")
     if differences or reworded:
         reason = (
-            ()
-            if same_release
-            else (
-                "the audit was made with other code than the installed code, and this other code can judge differently",
-            )
+            () if same_release else ("other code than the installed code made the audit and may judge differently",)
         )
         return Integrity("mismatch" if same_release else "unverifiable", (*_first([*differences, *reworded]), *reason))
     if unchecked:
         return Integrity("unverifiable", tuple(unchecked))
-    text = f"all {len(report.runs)} verdicts and their findings are equal"
-    return Integrity("verified", (f"judged again by edition {', '.join(names)}, {text}",))
+    text = f"gives the same verdicts and findings for all {len(report.runs)} runs"
+    return Integrity("verified", (f"judging again by edition {', '.join(names)} {text}",))
 
 
 def _opinions(report: AuditReport) -> Iterator[tuple[EditionReference, Sequence[RunAudit | Judgement]]]:
@@ -225,9 +218,11 @@ def check_pages(tracker: Tracker, audit: StoredRun, out: Path) -> Integrity:
     differing = [name for name in names if not _are_same_bytes(tracker, audit.run_id, name, out / name)]
     origin = "" if recorded else "an older release wrote the pages and recorded no digests; "
     if differing:
-        text = f"rendered again, {len(differing)} of {len(names)} pages differ: {', '.join(differing[:SHOWN])}"
+        text = (
+            f"{len(differing)} of {len(names)} pages differ from newly rendered pages: {', '.join(differing[:SHOWN])}"
+        )
         return _other_bytes(audit, f"{origin}{text}")
-    return Integrity("verified", (f"{origin}rendered again, all {len(names)} pages have the same bytes",))
+    return Integrity("verified", (f"{origin}all {len(names)} pages have the same bytes as newly rendered pages",))
 
 
 def _are_same_bytes(tracker: Tracker, run_id: str, name: str, rendered: Path) -> bool:
@@ -244,7 +239,7 @@ def _other_bytes(audit: StoredRun, text: str) -> Integrity:
     if rendered_by == installed:
         return Integrity("mismatch", (text,))
     if rendered_by.endswith(OWN_TEMPLATES):
-        return Integrity("unverifiable", (f"{text}; user templates are needed to render the pages again",))
+        return Integrity("unverifiable", (f"{text}; the pages can be rendered again only with the user's templates",))
     origin = (
         f"the pages were rendered by {rendered_by}; the installed release is {installed}"
         if rendered_by
@@ -264,9 +259,9 @@ def check_attached(tracker: Tracker, audit: StoredRun, notes: Notes, run: Stored
     stored_pages = {name: tracker.artifact(run.run_id, name) for name in schema.ADDED_BY_AUDITS}
     differing = [name for name, path in stored_pages.items() if _text(path) != expected.get(name)]
     if differing:
-        text = f"rendered again from audit {audit.run_id}, these attached pages differ: {', '.join(differing)}"
+        text = f"attached pages that differ from newly rendered pages of audit {audit.run_id}: {', '.join(differing)}"
         return _other_bytes(audit, text)
-    return Integrity("verified", ("rendered again, the attached pages have the same bytes",))
+    return Integrity("verified", ("the attached pages have the same bytes as newly rendered pages",))
 
 
 def _text(path: Path | None) -> bytes | None:

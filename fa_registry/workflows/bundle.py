@@ -37,10 +37,8 @@ class BundleResult:
     """A bundle that was written.
 
     Attributes:
-        sha256: SHA-256 digest of the bundle.
         runs: Number of runs.
         size: Size in bytes.
-        signed: Whether the bundle has a signature.
     """
 
     path: Path
@@ -198,7 +196,8 @@ def import_into(path: str, experiment: str = "", store: str = "", key: str = "")
         signer(manifest_bytes(manifest), signature, Path(key) if key else None)
         if manifest.light:
             raise UsageError(
-                f"{path}: cannot import the runs, because the bundle was written with --light and has no weights"
+                f"{path}: expected a bundle with weights, found a bundle that was written with --light; bundle the study again "
+                "without --light"
             )
         source, _, runs = open_bundle(folder)
         tracker = open_tracker(store, experiment)

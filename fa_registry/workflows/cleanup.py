@@ -1,7 +1,7 @@
 """Removal of stale items: runs, files and processes that a killed process left.
 
-The command `doctor` lists stale items. `doctor --repair` removes stale items, and other commands remove them before
-writing. An item is kept if its process is alive or unknown, or is on another machine or in another container. Exception: a
+The command `doctor` lists stale items. `doctor --repair` removes stale items, and other commands do this before they write
+to the store. An item is kept if its process is alive or unknown, or is on another machine or in another container. Exception: a
 run on another machine is closed if its heartbeats have stopped.
 """
 
@@ -168,7 +168,7 @@ def _is_half_written(database: Path) -> bool:
         with contextlib.closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.OperationalError as error:
-        return "readonly" in str(error)  # sqlite must write the journal back before it can read
+        return "readonly" in str(error)  # before a query, sqlite must write the journal back into the database
     return False
 
 

@@ -30,7 +30,6 @@ def asked_resources(executor: str, cluster: ClusterOptions, device: str, problem
     Args:
         executor: Name of the executor, or an empty string for `local`.
         cluster: Address and resources, as the user typed them.
-        problems: List to which errors in the resources or the executor's name are appended.
     """
     resources = JobResources(
         device=device,
@@ -83,7 +82,6 @@ def check_reach(store: str, capacity: Capacity) -> None:
     A sqlite file is not safe, and neither is a store whose address contains a password.
 
     Args:
-        store: MLflow tracking URI.
         capacity: Machines on which the executor starts jobs.
     """
     if capacity.machines is None:

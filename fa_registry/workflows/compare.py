@@ -32,7 +32,7 @@ from fa_registry.workflows.stores import in_browser, open_tracker
 WHOLE_STORE = "the newest run of every specification in the store"
 
 
-# At least four characters, because `dfa` and `fa` are hexadecimal too and could be mistyped methods.
+# At least four characters, because the method names `dfa` and `fa` are hexadecimal numbers too.
 RUN_ID = re.compile(r"[0-9a-f]{4,32}")
 
 
@@ -95,8 +95,8 @@ def run_compare(
     Args:
         texts: The operands, that is, the method labels or run ids to compare.
         selector: Runs among which the operands are searched. The default is the newest finished run of each specification.
-        setting: Part of the name of a setting; only runs in such settings are compared. If `selector` is empty and the
-            operands were trained in several settings, this argument is required.
+        setting: Only runs in settings whose name contains this text are compared. If `selector` is empty and the operands were
+            trained in several settings, this argument is required.
         judging: The edition and its thresholds.
         measuring: Whether and how to recompute metrics. By default, the logged metrics are used.
         pages: Folder of the page, and user templates.
@@ -121,7 +121,7 @@ def run_compare(
         selection,
         runs=tuple(needed(compared, pool)),
         excluded=tuple(excluded for excluded in selection.excluded if _concerns(excluded, compared)),
-        remarks=(),  # the selection's remarks are about all of its runs
+        remarks=(),  # the remarks are about all selected runs, not only the compared runs
     )
     report = build_report(tracker, narrowed, editions, measuring, location.root)
     columns = comparison_columns(report, compared)
@@ -199,7 +199,7 @@ FROZEN = "frozen"
 def needed(compared: Sequence[Operand], pool: Sequence[StoredRun]) -> list[StoredRun]:
     """Return the runs that are needed to judge the compared methods or runs.
 
-    Needed are the runs of the operands, the other seeds of the same methods, and the frozen controls in the same settings.
+    These are the runs of the operands, the other seeds of the same methods, and the frozen controls in the same settings.
     """
     # other seeds are needed because a rule may use the mean over seeds
     labels_and_settings = {
@@ -223,11 +223,11 @@ def check_unambiguous(compared: Sequence[Operand]) -> None:
     if len(shared) == 1 or all(len(settings) == 1 for settings in settings_by_operand):
         return
     listed_settings = shared or list(dict.fromkeys(setting for settings in settings_by_operand for setting in settings))
-    explanation = "settings with all operands" if shared else "no setting has all operands; these have some of them"
+    explanation = "settings with all operands" if shared else "no setting has all operands; settings with some operands"
     lines = "".join(f"\n  - {setting}" for setting in listed_settings)
     raise UsageError(
         f"compare: {', '.join(operand.text for operand in compared)} ran in several settings of this store; "
-        f"choose one with --setting, --study, --experiment or --run ({explanation}):{lines}"
+        f"choose one setting with --setting, --study, --experiment or --run ({explanation}):{lines}"
     )
 
 

@@ -1,6 +1,6 @@
 """Check that a third-party method has the properties that its card states.
 
-The method is checked before it is trained, and its runs record the outcome. An audit checks the method again. Built-in
+The method is checked before training, and its runs record the outcome. An audit checks the method again. Built-in
 methods are checked by the tests of this package. An audit does not trust recorded outcomes because the owner of the store
 can write them. For the same reason, an audit keeps its own outcomes in memory and not in a file.
 """
@@ -28,7 +28,7 @@ from fa_registry.training.user_run_setup import OWN_LOOP
 from fa_registry.workflows.stores import registry_folder
 
 LOG = logging.getLogger(__name__)
-CHECK_SECONDS = 3_600.0  # far more than the suite takes on one architecture
+CHECK_SECONDS = 3_600.0  # limit of the checks, which take far less time on one architecture
 
 
 def cached_conformance(spec: RunSpec, store: str) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def cached_conformance(spec: RunSpec, store: str) -> dict[str, Any]:
     conformance = _read(path)
     if conformance is None:
         conformance = _tested(jsonio.canonical(key))
-        if conformance.state != "unchecked":  # an accidental failure of the check is not cached
+        if conformance.state != "unchecked":  # if the checks gave no result, they are repeated next time
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(jsonio.pretty(conformance), encoding="utf-8")
     if conformance.state == "failed":
@@ -150,7 +150,7 @@ def _read(path: Path) -> Conformance | None:
         return None
 
 
-# Which code trained a run: checked before a run counts as complete, and before an audit uses any of its metrics.
+# Checks of the code that trained a run, before the run counts as complete and before an audit uses any metric of the run.
 
 
 SUBJECT = "code"

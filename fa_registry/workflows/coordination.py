@@ -49,9 +49,6 @@ class StudySnapshot:
         """Return the runs of a specification, and remove these runs from the snapshot.
 
         The returned runs contain no metrics and no parameters.
-
-        Args:
-            identity: Identity of the specification.
         """
         return self._attempts.pop(identity, [])
 
@@ -72,12 +69,12 @@ class StudySnapshot:
 
 
 class StopTagPoller:
-    """Stop function that returns True if `stop` does, or if a user set TAG_STOP on a run of the study.
+    """Stop function that also returns True if a user set TAG_STOP on a run of the study.
 
     The store is queried at most once in STOP_LOOKS seconds.
 
     Args:
-        stop: Another stop function, e.g. for signals.
+        stop: Another stop function, e.g. for signals. If `stop` returns True, this function returns True.
     """
 
     looked: ClassVar[dict[tuple[str, str], float]] = {}  # (store, study) → time of this process's last query
@@ -123,10 +120,10 @@ def stopped_by_tag(tracker: Tracker, study: str) -> str:
 def leased_elsewhere(
     attempts: Attempts, specs: Iterable[RunSpec], heartbeats: HeartbeatMonitor
 ) -> dict[str, StoredRun]:
-    """Return the runs in which other processes train these specifications, by identity.
+    """Return the runs that other processes train, by identity of the specification.
 
     Args:
-        attempts: All runs of each specification, by the identity of the specification.
+        attempts: All runs of each specification, by identity of the specification.
     """
     holders = ((spec.identity, lease_owner(attempts[spec.identity], heartbeats)) for spec in specs)
     return {identity: run for identity, run in holders if run}
@@ -140,7 +137,7 @@ def wait_for_others(
     stop: Callable[[], bool],
     waits: bool = True,
 ) -> tuple[dict[str, StoredRun], list[RunSpec], list[RunSpec]]:
-    """Wait until other processes finish the specifications or some become free.
+    """Wait until other processes finish the specifications, or until some specifications become free.
 
     A specification becomes free if the process that trains it ends without finishing the run, or sends no heartbeat for the
     duration of its lease. The unfinished runs of a free specification are closed.
@@ -225,7 +222,7 @@ def host_of(run: StoredRun) -> str:
 
 def check_machines(tracker: Tracker, leased: Iterable[StoredRun], heartbeats: HeartbeatMonitor) -> None:
     """Raise StoreError if the store is a sqlite file and another machine writes to it."""
-    # the locks of a network disk do not protect such a file
+    # the locks of a network disk do not protect a sqlite file
     if not sqlite_path(tracker.uri):
         return
     for run in leased:

@@ -28,7 +28,7 @@ from fa_registry.errors import IntegrityError, RegistryError, UsageError
 LOG = logging.getLogger(__name__)
 DataRow = dict[str, Any]
 Report = Callable[[str], None]
-FORMS = ("source", "or unpacked", "or installed")  # labels of the paths that `candidates` returns, in its order
+FORMS = ("source", "or unpacked", "or installed")  # labels of the paths that `candidates` returns, in the same order
 
 
 def overview(name: str = "", root: Path | None = None) -> list[DataRow]:
@@ -102,7 +102,9 @@ def fetch(name: str, root: Path | None = None, report: Report = lambda line: Non
         UsageError: `name` is empty, or the folder cannot be created.
     """
     if not name:
-        raise UsageError(f"data fetch: expected the NAME of a data set, one of {', '.join(_with_files(''))}")
+        raise UsageError(
+            f"data fetch: expected the NAME of a data set, one of {', '.join(_with_files(''))}; found none"
+        )
     folder = data_root(root)
     for dataset in _with_files(name).values():
         _make(folder)
@@ -170,9 +172,10 @@ def state(row: DataRow) -> str:
 
 
 def _chosen(name: str) -> dict[str, Dataset]:
-    """Return the named data set, or all data sets, by name.
+    """Return a mapping from name to data set.
 
-    If `name` is a data set with random targets, the result is its original data set, under the name `name`.
+    The mapping contains the data set `name`, or all data sets if `name` is empty. If `name` is a data set with random targets, the
+    value is the original data set.
     """
     if not name:
         return datasets.CATALOG.members()
@@ -205,7 +208,7 @@ def _download(dataset: ImageFiles, root: Path, report: Report) -> None:
     failure = "the downloaded files differ from the published files"
     try:
         dataset.format.download(root, card.files)
-    except (OSError, RuntimeError) as error:  # no network, no such page, or a broken archive
+    except (OSError, RuntimeError) as error:  # no network, a missing page, or a broken archive
         failure = f"the download failed: {error}"
     problems = inspected(root, card, dataset.package)[1]
     if problems:
@@ -229,7 +232,7 @@ def _files_checked(name: str, dataset: ImageFiles, root: Path) -> list[DataRow]:
         if source in intact:
             rows.append(_row(name, str(intact[source]), True, "as published"))
         elif decoded and not is_present(root, source, dataset.package):
-            rows.append(_row(name, str(root / source.path), True, "missing, but not needed: already decoded"))
+            rows.append(_row(name, str(root / source.path), True, "missing, but not needed: the data are decoded"))
         else:
             path, _, fault = problems[source].partition(": ")
             rows.append(_row(name, path, False, fault))

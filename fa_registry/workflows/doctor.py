@@ -37,7 +37,7 @@ from fa_registry.workflows.verify import judging_audits
 
 MOST_TAGS = 5  # largest number of listed tags that disagree with an audit
 SMALL = 64 * 2**20  # bytes; the indices of a smaller database are checked too, which takes a second
-CHECK_SECONDS = 20.0  # limit of the check of a database, because it blocks writers
+CHECK_SECONDS = 20.0  # limit of the check of a database, because the check blocks writers
 STEPS = 10_000  # sqlite instructions between two readings of the clock
 MOST_PROBLEMS = 3  # reported problems of a database
 WORTH = 1.5  # least speed-up of matrix products for which bf16 is advised; casts to bf16 and back use up a smaller gain
@@ -88,7 +88,7 @@ def examine(
 def _left_behind(store: str, repair: bool, pages: Path, lost_hosts: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield one row per kind of stale item, then rows about runs on other machines."""
     uri, tracker = "", None
-    with contextlib.suppress(StoreError):  # the row of the store has the reason
+    with contextlib.suppress(StoreError):  # the row `store` reports the reason
         uri = resolve_uri(store)
         tracker = None if _is_missing(store) else open_tracker(store, create=False)
     heartbeats = observe_heartbeats(tracker) if tracker and repair else HeartbeatMonitor()
@@ -145,7 +145,7 @@ def _database(store: str) -> str | dict[str, Any]:
     """Check the sqlite file; the indices are checked only in a small database."""
     try:
         path = sqlite_path(resolve_uri(store))
-    except StoreError:  # the row of the store has the reason
+    except StoreError:  # the row `store` reports the reason
         return "not checked: the store cannot be used"
     if path is None or _is_missing(store):
         return "none yet" if path else "the database is on a server"
@@ -216,13 +216,13 @@ def _bf16() -> str:
         if gain > WORTH
         else "`--precision bf16` does not make training faster"
     )
-    return f"bf16 matrix products are {gain:.1f} times as fast as in fp32: {advice}"
+    return f"bf16 matrix products are {gain:.1f} times as fast as fp32 products: {advice}"
 
 
 def _is_missing(store: str) -> bool:
     """Return whether the store is a sqlite database that does not exist or is empty.
 
-    A check must not create a missing database, because its name may be mistyped.
+    A check must not create a missing database, because the user may have mistyped the name.
     """
     path = sqlite_path(resolve_uri(store))
     return path is not None and not (path.exists() and path.stat().st_size)
@@ -303,7 +303,7 @@ def _load(name: str) -> str:
     if isinstance(dataset, Text):
         return "any UTF-8 text file: use `text:PATH` with the path of your file"
     if not dataset.card.sha256:
-        return "synthetic: generated when it is used"
+        return "synthetic: the data are generated at each use"
     splits = dataset.load(torch.device("cpu"))
     return f"{len(splits.train_labels)} train, {len(splits.test_labels)} test, digest {splits.digest[:12]}"
 

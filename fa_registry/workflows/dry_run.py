@@ -1,4 +1,4 @@
-"""The plan of a study: its runs, and the complete runs."""
+"""The plan of a study: all runs, and the runs that are already complete."""
 
 from __future__ import annotations
 

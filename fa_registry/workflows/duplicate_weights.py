@@ -25,7 +25,7 @@ INITIAL_WEIGHTS = "initial weights"
 NOT_COMPARABLE = "some weights are not finite, so equal weights of two such runs prove nothing"
 LOST = 2.0**-25  # a change of a float32 number by this fraction is lost in rounding
 SHOWN = 3
-FEW = 100  # up to this number, digests are searched one by one; reading all runs of a large store takes seconds
+FEW = 100  # up to this number of digests, one query per digest is faster than reading all runs of a large store
 
 
 def final_weights(tracker: Tracker, record: RunRecord) -> Check:
@@ -34,7 +34,7 @@ def final_weights(tracker: Tracker, record: RunRecord) -> Check:
     Runs of older releases recorded only the digest of the file, and only this digest is checked.
     """
     path = tracker.artifact(record.run_id, schema.FINAL)
-    if path is None:  # recomputing needs it, and reports it
+    if path is None:  # the recomputation reports the missing file
         return Check(FINAL_WEIGHTS, "not possible", f"{schema.FINAL} is not in the store")
     try:
         stored_digest = content_digest(load_tensors(path, record.digests.get(schema.FINAL)))
@@ -42,7 +42,9 @@ def final_weights(tracker: Tracker, record: RunRecord) -> Check:
         return Check(FINAL_WEIGHTS, "differs", str(error))
     recorded_digest = record.provenance.get("final_weights", stored_digest)
     if stored_digest != recorded_digest:
-        detail = f"{schema.FINAL} has content {stored_digest or 'none'}, expected the recorded content {recorded_digest or 'none'}"
+        detail = (
+            f"{schema.FINAL}: expected weights with digest {recorded_digest or 'none'}, found {stored_digest or 'none'}"
+        )
         return Check(FINAL_WEIGHTS, "differs", detail)
     if not stored_digest:
         return Check(FINAL_WEIGHTS, "not possible", NOT_COMPARABLE)
@@ -70,7 +72,7 @@ def initial_weights(tracker: Tracker, record: RunRecord) -> Iterator[Check]:
         yield Check(INITIAL_WEIGHTS, "differs", str(error))
         return
     if stored != recorded:
-        detail = f"{schema.INITIAL}: expected the content {recorded} according to {schema.PROVENANCE}, found {stored or 'none'}"
+        detail = f"{schema.INITIAL}: expected weights with digest {recorded} (in {schema.PROVENANCE}), found {stored or 'none'}"
         yield Check(INITIAL_WEIGHTS, "differs", detail)
 
 
@@ -233,7 +235,7 @@ def _elsewhere(tracker: Tracker, by_digest: Mapping[str, Sequence[RunRecord]]) -
         for run in runs:
             if run.run_id in selected_ids:
                 continue
-            with contextlib.suppress(RegistryError):  # a run outside the selection: an unreadable one is no evidence
+            with contextlib.suppress(RegistryError):  # an unreadable run outside the selection is no evidence
                 variant = _sealed_with(tracker, run.run_id, digest, by_digest[digest][0])
                 elsewhere.setdefault(digest, []).extend(
                     [dataclasses.replace(variant, name=run.name)] if variant else []

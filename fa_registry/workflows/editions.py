@@ -48,12 +48,14 @@ def load_or_name(name: str, problems: list[str], thresholds: Mapping[str, float]
 def chosen_editions(
     edition_of_study: str, edition: str, editions: Sequence[str], thresholds: Mapping[str, float], problems: list[str]
 ) -> tuple[Edition, ...]:
-    """Return the editions to judge by. The first, leading edition determines the verdicts.
+    """Return the editions that judge the runs, with the leading edition first.
+
+    The leading edition determines the verdicts.
 
     Args:
-        edition_of_study: The study's edition. The study's edition leads if `editions` contains it, or if the user gave no edition.
-        edition: The only edition to judge by, or an empty string.
-        editions: Several editions to judge by, instead of `edition`.
+        edition_of_study: The study's edition. It is the leading edition if `editions` contains it or if the user gave no edition.
+        edition: The only edition, or an empty string.
+        editions: Several editions, instead of `edition`.
         thresholds: Mapping from the code of a rule to its new threshold in the leading edition.
     """
     if edition and editions:
@@ -70,26 +72,25 @@ def chosen_editions(
 
 
 def headline_of_edition(edition: Edition) -> Headline | None:
-    """Return the headline whose margin the edition judges, or None if it judges none."""
+    """Return the main metric whose margin the edition judges, or None if the edition judges no margin."""
     names = (REFERENCE_METRICS[rule.fires] for rule in edition.rules if rule.reference and rule.gating)
     return next((HEADLINES[name] for name in names), None)
 
 
 def check_headlines(editions: Sequence[Edition], headlines: Sequence[Headline]) -> None:
-    """Raise UsageError if an edition judges the main metric of another task than that of the runs."""
+    """Raise UsageError if an edition judges a main metric that is not the main metric of the runs."""
     problems = [problem for edition in editions if (problem := headline_problem(edition, headlines))]
     if problems:
         raise UsageError("; ".join(problems))
 
 
 def headline_problem(edition: Edition, headlines: Sequence[Headline]) -> str:
-    """Return a text if an edition judges the main metric of another task.
+    """Return an error message if an edition judges a main metric that is not in `headlines`.
 
-    The text is empty if the edition fits the runs.
+    The message is empty if the edition fits.
 
     Args:
-        edition: The edition.
-        headlines: The headlines of the runs.
+        headlines: Main metrics of the runs.
     """
     judged = headline_of_edition(edition)
     if judged is None or judged in headlines or not headlines:
@@ -116,7 +117,7 @@ def leading_edition(selector: RunSelector, judging: JudgingOptions) -> str:
 
 
 def checked_terms(selector: RunSelector, judging: JudgingOptions, problems: list[str]) -> tuple[Edition, ...]:
-    """Return the editions to judge by, with the leading edition first.
+    """Return the editions that judge the runs, with the leading edition first.
 
     Append errors in the options, the editions or the study to `problems`.
     """
@@ -146,5 +147,5 @@ def signature(edition: EditionReference) -> str:
     The word `modified` is added if thresholds were changed.
     """
     modified = " modified" if edition.overrides else ""
-    text = {SHIPPED: "", OWN: " (mine)", FOREIGN: " (not this installation's)"}[provenance_of(edition)]
+    text = {SHIPPED: "", OWN: " (mine)", FOREIGN: " (not the built-in edition)"}[provenance_of(edition)]
     return f"{edition.name} {edition.digest[:DIGEST]}{modified}{text}"

@@ -54,7 +54,7 @@ def forgettable(run_ids: Sequence[str], store: str = "") -> list[ForgettableRun]
         raise UsageError(
             "forget: expected the id of at least one run, found none; `fa-registry list runs` lists the ids"
         )
-    tracker = open_tracker(store, create=False, write=True)  # this also closes the runs of killed processes
+    tracker = open_tracker(store, create=False, write=True)  # write=True also closes the runs of killed processes
     ids = dict.fromkeys(expand_run_id(tracker, run_id) for run_id in run_ids)
     runs = [tracker.get(run_id) for run_id in ids]
     models = ModelRegistry(tracker.uri)
@@ -115,5 +115,5 @@ def _described(tracker: MlflowTracker, run: StoredRun) -> ForgettableRun:
 def _size(tracker: Tracker, run_id: str) -> int | None:
     try:
         return tracker.size(run_id)
-    except (RegistryError, OSError):  # a run without its files can still be forgotten
+    except (RegistryError, OSError):  # a run whose files are missing can still be forgotten
         return None

@@ -79,7 +79,7 @@ def listed_runs(store: str = "", study: str = "", method: str = "", status: str 
 
 
 def _why_none(tracker: Tracker, study: str, method: str, status: str) -> str:
-    """Return the reason why no run matches, with the known names if one is unknown."""
+    """Return the reason why no run matches; if a given name is unknown, list the known names."""
     runs = tracker.search({schema.TAG_KIND: "run"})
     if not runs:
         return "the store has no runs yet; `fa-registry study` and `fa-registry train` create runs"
@@ -130,7 +130,7 @@ def run_optimize(store: str = "") -> dict[str, Any]:
         UsageError: The store is not a sqlite database.
         StoreError: The database cannot be analysed now.
     """
-    # MLflow does not run ANALYZE. Without its statistics, sqlite scans the metrics of all runs for one chart.
+    # MLflow does not run ANALYZE. Without the statistics from ANALYZE, sqlite scans the metrics of all runs for one chart.
     uri = open_tracker(store, create=False, write=True).uri
     path = sqlite_path(uri)
     if path is None:

@@ -76,7 +76,7 @@ threads_option = partial(option, 1, bounds=(1, MOST_THREADS))
 edition_option = partial(
     option,
     "",
-    "Edition (rules) to judge by: a name, or the path of a .toml file [the study's edition].",
+    "Edition (rules) that judges the runs: a name, or the path of a .toml file [the study's edition].",
     completes="editions",
 )
 executor_option = partial(
@@ -86,7 +86,7 @@ executor_option = partial(
     metavar="NAME",
     completes="executors",
 )
-# the commands that recompute runs, and those that only do so on request
+# for commands that always recompute runs, and for commands that recompute runs only on request
 measuring_jobs = partial(
     option,
     0,
@@ -145,7 +145,9 @@ class CheckpointOptions(SpecOptions):
     method: str = option("", "Method that trained the checkpoint, see `list methods`.", completes="methods")
     epochs: int | str = option("", "Number of epochs of the training; required.")
     threads: int = threads_option("Number of CPU threads for the measurements.")
-    feedback: str = option("", "Feedback B_1..B_L of the training. Without this file, Γ is N/A.", metavar="FILE")
+    feedback: str = option(
+        "", "File with the feedback B_1..B_L of the training. Without this file, Γ is N/A.", metavar="FILE"
+    )
     frozen_accuracy: str = option(
         "",
         "Test accuracy (0..1) of the frozen control, if the store has no control of this setting. The value is not verified, "
@@ -162,7 +164,7 @@ class CheckpointOptions(SpecOptions):
 
 @dataclass(frozen=True)
 class StudyOverrides:
-    """Values that replace those in a study's file, for training and for selecting runs."""
+    """Values that replace values of a study's file, for training and for selecting runs."""
 
     epochs: int | str = option("", "Number of epochs, instead of the number in the study.")
     seeds: tuple[Any, ...] = option((), "Seeds, instead of the seeds in the study.", is_list=True, metavar="S,S,…")
@@ -180,7 +182,7 @@ class StudyOverrides:
 
     @property
     def by_name(self) -> dict[str, Any]:
-        """The values by field name, as `studies.study.load_study` takes them."""
+        """The values by field name, as arguments of `studies.study.load_study`."""
         return {**vars(self), "seeds": list(self.seeds)}
 
 
@@ -191,7 +193,7 @@ class RunSelector:
     The file of the study is read only once, at the first access.
 
     Attributes:
-        overrides: values that replace those in the study's file, see studies.study.load_study.
+        overrides: values that replace values of the study's file, see studies.study.load_study.
     """
 
     study: str = option(
@@ -313,7 +315,7 @@ class JudgingOptions:
     edition: str = edition_option()
     editions: tuple[str, ...] = option(
         (),
-        "Several editions to judge by. If the study's edition is one of them, it is the leading edition.",
+        "Several editions that judge the runs. If the study's edition is one of them, it is the leading edition.",
         is_list=True,
         metavar="E,E,…",
         completes="editions",
@@ -356,7 +358,9 @@ class RemeasureOptions:
         metavar="N|auto|all|off",
     )
     nonce: str = option(
-        "", "Nonce of an earlier audit, to replay the same runs completely [a new random nonce].", metavar="HEX"
+        "",
+        "Nonce (random number) of an earlier audit, to replay the same runs completely [a new nonce].",
+        metavar="HEX",
     )
     factories: tuple[str, ...] = option(
         (),
@@ -378,7 +382,7 @@ LOGGED = RemeasureOptions(trust_logged=True)
 
 @dataclass(frozen=True)
 class RecomputeOptions:
-    """Whether a command that uses logged metrics recomputes them first."""
+    """Options of commands that use logged metrics and recompute these metrics only on request."""
 
     recompute: bool = option(
         False,
@@ -454,7 +458,7 @@ class BundleOptions:
 
     study: str = option(MISSING, "Study whose newest audit is written.", metavar="NAME", completes="studies")
     out: str = option("", "Path of the bundle [NAME.fa.zip].", metavar="FILE")
-    light: bool = option(False, "Omit weights and feedback. Then metrics cannot be recomputed.")
+    light: bool = option(False, "Omit weights and feedback. Metrics cannot be recomputed from such a bundle.")
     sign: str = option("", "Sign the bundle with the private Ed25519 key in this PEM file.", metavar="KEY")
     licence: str = option("", "Licence of the content, e.g. CC-BY-4.0 [no licence].", metavar="SPDX")
 
@@ -494,4 +498,4 @@ def _try_writing(out: Path) -> None:
     except NotADirectoryError as error:
         raise UsageError(f"expected a folder, found the file {existing_folder}; name another folder") from error
     except OSError as error:
-        raise UsageError(f"{out} cannot be written to: {error.strerror}; name another folder") from error
+        raise UsageError(f"cannot write to {out}: {error.strerror}; name another folder") from error

@@ -24,7 +24,7 @@ from fa_registry.workflows.rule_monitor import fired_text
 LOG = logging.getLogger(__name__)
 
 
-LINES = 10  # approximate number of lines of a training run without a terminal
+LINES = 10  # approximate number of lines that a training run logs without a terminal
 EPOCHS_APART = 10  # smallest number of epochs between two lines
 SECONDS_APART = 60.0  # if the last line is older, a line is logged at the next epoch
 

@@ -52,7 +52,7 @@ class Promotion:
         name, version: registered model and its version.
         reference: model reference for `load_model`.
         run_id: id of the promoted run.
-        verdict, edition: the verdict on which the promotion was decided, and the edition of this verdict.
+        verdict, edition: the verdict that decided the promotion, and the edition of this verdict.
         promoted: False if the same version existed before.
         verdicts: description of each edition of the audit → verdict.
         aliases: aliases that this promotion set.
@@ -151,7 +151,7 @@ def _check_opinion(run: StoredRun, opinion: Opinion, report: AuditReport, index:
     if changed_thresholds:
         raise IntegrityError(
             f"run {run.run_id}: the newest audit names edition {signature(opinion.edition)} but used other thresholds: "
-            f"{', '.join(changed_thresholds)}"
+            f"{', '.join(changed_thresholds)}; audit the run again"
         )
     recomputed_verdict = judged_again(report, opinion.edition)[index].verdict
     if recomputed_verdict != opinion.verdict:
@@ -173,9 +173,9 @@ def _deciding(run: StoredRun, candidates: list[EditionReference], edition: str) 
         if is_requested and not candidate.overrides and provenance_of(candidate) != FOREIGN:
             return candidate
     names = ", ".join(signature(reference) for reference in candidates)
+    expected = f"edition {signature(request)}" if request else "any edition with unchanged thresholds"
     raise UsageError(
-        f"run {run.run_id} ({run.name}): expected a verdict by edition "
-        f"{signature(request) if request else '(any with unchanged thresholds)'}, but the newest audit of the run used {names}; "
+        f"run {run.run_id} ({run.name}): expected a verdict by {expected}, but the newest audit of the run used {names}; "
         f"audit the run first: {_audit(run, edition)}"
     )
 
@@ -204,8 +204,8 @@ def run_promote(
     Args:
         run: run id, or the first characters of it.
         name: name of the registered model. If empty, the name is made from method and setting.
-        edition: edition whose verdict decides whether the run may be promoted. If empty, this is the leading edition of the
-            newest audit.
+        edition: edition whose verdict decides whether the run may be promoted. If empty, the leading edition of the newest
+            audit decides.
         despite: reason to promote a run whose verdict is FAIL or INCOMPLETE.
         author: person who gives the reason `despite`. If empty, the user's login name is used.
         location: the store, and the folder of data sets.
@@ -232,12 +232,12 @@ def run_promote(
         (registered for registered in versions if registered.tags.get(models.TAG_PROMOTION) == key), None
     )
     version = existing_version or _register(tracker, registry, record, card, name)
-    # an existing version does not take back the verdict's alias, which a newer version may have now
+    # an existing version does not get the alias of the verdict again, because a newer version may have the alias now
     main_alias = verdict_alias(deciding, bool(record.spec.weights))
     origin_aliases = [ADOPTED] if record.spec.weights else []
     is_alias_taken = existing_version and any(
         main_alias in registered.aliases for registered in versions
-    )  # no version has the alias if an earlier promotion was killed
+    )  # after a killed promotion, no version has the alias
     new_aliases = () if is_alias_taken else tuple(dict.fromkeys([main_alias, *origin_aliases]))
     for alias in new_aliases:
         registry.set_alias(version, alias)
@@ -270,7 +270,7 @@ def _card(
         opinions=opinions,
         audit_run_id=audit_run_id,
         integrity=record.integrity,
-        # a file that was never recorded is no evidence
+        # a file without a recorded digest is no evidence
         digests={name: record.digests[artifact] for name, artifact in FILES.items() if artifact in record.digests},
         despite=despite,
         feedback=record.feedback,
@@ -308,7 +308,7 @@ def _copy(tracker: Tracker, card: ModelCard, folder: Path) -> None:
     paths = {name: tracker.artifact(card.run_id, FILES[name]) for name in card.digests}
     missing = [FILES[name] for name, path in paths.items() if path is None]
     if missing:
-        raise IntegrityError(f"run {card.run_id}: {', '.join(missing)} missing")
+        raise IntegrityError(f"run {card.run_id}: {', '.join(missing)}: expected a file, found none")
     copied = model_folder.fill_folder(folder, paths)
     changed = [FILES[name] for name, digest in copied.items() if digest != card.digests[name]]
     if changed:
@@ -342,15 +342,15 @@ def _tags(card: ModelCard, spec: RunSpec) -> dict[str, str]:
 
 NAME = re.compile(
     r"[A-Za-z0-9][\w.+=() -]{0,199}", re.ASCII
-)  # MLflow refuses / and :, its queries cannot escape a quote
+)  # MLflow refuses / and :, and MLflow's queries cannot escape a quote
 ADOPTED = "adopted"  # the alias of a run that was trained elsewhere
 NEEDS_REASON = ("fail", "incomplete")  # missing evidence is never a pass
 SPEAKS_AGAINST = ("fail", "error", "not_applicable")
-MAX_REASON = 1000  # characters, so that a description that begins with it has space for the verdict too
+MAX_REASON = 1000  # characters; the description of a version begins with the reason and also contains the verdict
 
 
 def check_text(name: str, despite: str | None) -> None:
-    """Raise InvalidFields if the name or the reason is invalid for any run."""
+    """Raise InvalidFields if the name of the model or the reason is invalid."""
     problems = []
     if name and not NAME.fullmatch(name):
         problems.append(
@@ -389,7 +389,7 @@ def verified(tracker: Tracker, run: StoredRun, data_root: Path | None = None) ->
     (record,) = compared(tracker, [measured])
     if record.status not in schema.FINISHED_STATUSES:
         raise IntegrityError(
-            f"run {run.run_id} ({run.name}): the recorded files show that it was not trained to its end: status {record.status}"
+            f"run {run.run_id} ({run.name}): expected a finished run, found status {record.status} in its recorded files"
         )
     if record.integrity.state == "mismatch":
         raise IntegrityError(f"run {run.run_id} ({run.name}): {'; '.join(record.integrity.details)}")
@@ -434,7 +434,7 @@ def verdict_alias(deciding: Opinion, adopted: bool = False) -> str:
 
     Args:
         deciding: the verdict that decides whether the run may be promoted.
-        adopted: whether the run is an adopted run. If so, and the verdict needs no reason, the alias begins with `adopted`.
+        adopted: whether the run is an adopted run. The alias then begins with `adopted`, unless the verdict needs a reason.
     """
     outcome, edition = deciding.verdict.outcome, deciding.edition
     outcome = ADOPTED if adopted and outcome not in NEEDS_REASON else outcome
@@ -461,11 +461,11 @@ def _user() -> str:
         return getpass.getuser()
     except (KeyError, OSError) as error:  # a container's uid may have no name
         raise UsageError(
-            "despite: the login name of this user is unknown; give the name of the person who decides with --author NAME"
+            "author: expected the name of the person who gives the reason, but this user has no login name; use --author NAME"
         ) from error
 
 
-# The card of a promoted model in Markdown, from its record; all text from outside is escaped.
+# The card of a promoted model in Markdown. All text that does not come from this package is escaped.
 
 
 PROVENANCE = (
@@ -532,7 +532,7 @@ def _opinion(opinion: Opinion) -> Iterator[str]:
     yield f"Edition sha256 {opinion.edition.digest}"
     yield ""
     for finding in opinion.findings:
-        gates = "" if finding.gating else ", does not gate"
+        gates = "" if finding.gating else ", does not count for the verdict"
         yield f"- {markdown_text(finding.outcome)}{gates}: {markdown_text(finding.sentence)}"
     if not opinion.findings:
         yield "- No rule judged this run."

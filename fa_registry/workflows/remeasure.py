@@ -70,7 +70,7 @@ from fa_registry.workflows.user_loops import of_own_loop
 
 LOG = logging.getLogger(__name__)
 ROLES = {"checkpoint": schema.FINAL, "feedback": schema.FEEDBACK, "initial": schema.INITIAL}
-# To start a process takes 5 s of one core; to recompute a run of the digits study, 1 s; to replay an epoch of such a run, 0.1 s.
+# Starting a process takes 5 s of one core. Recomputing a run of the digits study takes 1 s, and replaying one epoch 0.1 s.
 RUNS_A_PROCESS = 8
 EPOCHS_A_RUN = 10
 
@@ -80,7 +80,6 @@ class RemeasuredRun:
     """Result of recomputing one run.
 
     Attributes:
-        run: the run as the store lists it.
         record: the run's record, or None if the run is excluded.
         redrawn: result of the replay, or None if no training step was replayed.
         exclusion: reason why the run is excluded, or None.
@@ -122,7 +121,6 @@ def remeasure_all(
     measuring = with_chosen(tracker, runs, measuring)
     results = _each(tracker, runs, partial(_gather_there, opener, measuring, data_root), measuring, data_root)
     results = _with_third_party(tracker, results, partial(_third_party_there, opener, measuring, data_root), measuring)
-    # runs with the same final weights as another run get a mismatch
     records = compared(tracker, [outcome.record for outcome in results if outcome.record])
     by_id = {record.run_id: record for record in records}
     return [
@@ -251,11 +249,11 @@ def _in_one_step(
 
 def _packages(tracker: Tracker, run: StoredRun, factories: bool) -> frozenset[str]:
     """Return the third-party packages that must be imported to recompute a run."""
-    # from spec.json, because the parameters in the store's tables can be edited
+    # spec.json is read, because the owner of the store can edit the parameters in the tables
     try:
         path = tracker.artifact(run.run_id, schema.SPEC)
         return packages_of(read_spec(path)) if path is not None else frozenset()
-    except RegistryError:  # spec.json is unreadable or names code that is not installed; only a factory can run
+    except RegistryError:  # spec.json is unreadable or names code that is not installed: only --factory imports code
         return frozenset({OWN_LOOP}) if factories else frozenset()
 
 
@@ -425,7 +423,7 @@ def _measured(
 ) -> tuple[RunRecord, ReplayResult | None]:
     feedback = tracker.artifact(record.run_id, schema.FEEDBACK)
     code = code_check(record)
-    # This check is made even if the logged metrics are trusted.
+    # The digests of the files are checked even if the logged metrics are trusted.
     check_files(tracker, record.run_id, record.digests, may_be_lost=ROLES.values())
     if OWN_LOOP in record.provenance:
         return of_own_loop(tracker, record, measuring.factories), None
@@ -485,7 +483,7 @@ def _sealed(
 ) -> SealedTraining:
     """Return the recorded files and digests with which a replay is compared."""
     digests = {role: record.digests.get(ROLES[role]) for role in ("initial", "feedback")}
-    # a file without a recorded digest is not used; if a recorded file is missing, metrics that need it become N/A
+    # a file without a recorded digest is not used; if a recorded file is missing, metrics that need this file are N/A
     initial = tracker.artifact(record.run_id, schema.INITIAL) if digests["initial"] else None
     content = "" if digests["initial"] else record.provenance.get("initial_weights", "")
     step, early_path = schema.sealed_step(record.digests), None

@@ -113,7 +113,6 @@ class SeriesComparison:
         """Return the differences between recomputed and logged metrics at one epoch, or an empty string.
 
         Args:
-            epoch: number of the epoch.
             measured: recomputed metrics of the epoch: either all metrics, or only the losses.
         """
         logged = self._logged.get(epoch, Measurements({}, {}))

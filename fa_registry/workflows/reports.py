@@ -33,8 +33,6 @@ def run_report(file: str, study: str, pages: ReportOutput, store: str = "") -> l
     Args:
         file: path of an audit.json. If `file` and `study` are empty, `reports/audit.json` is read.
         study: study whose newest audit in the store is rendered.
-        pages: output folder and templates.
-        store: MLflow tracking URI.
     """
     if file and study:
         raise UsageError("expected either REPORT or --study, found both")
@@ -122,11 +120,12 @@ def recorded_report(tracker: Tracker, audit_run_id: str, command: str) -> AuditR
 
     check_audit_pages(tracker, audit, [REPORT])
     report = load_report(path)
-    # digest of the JSON, not of the decoded report, to which a later release may have added fields
+    # the digest is that of the JSON text, because the decoded report may have fields that a later release added
     digest = jsonio.digest_of(jsonio.read_json(path, LARGEST))
     if audit.tags.get(schema.TAG_AUDIT) != digest:
         raise IntegrityError(
-            f"audit {audit_run_id}: expected a report with digest {audit.tags.get(schema.TAG_AUDIT, 'none')}, found {digest}"
+            f"audit {audit_run_id}: expected a report with digest {audit.tags.get(schema.TAG_AUDIT, 'none')}, found {digest}; "
+            f"audit the runs again: {command}"
         )
     return report
 
@@ -167,7 +166,7 @@ def load_report(path: Path) -> AuditReport:
 
 
 def _incomplete(report: AuditReport) -> Iterator[str]:
-    """Yield an error for each duplicate run, and for each edition that judged other runs."""
+    """Yield an error for each duplicate run, and for each edition that did not judge exactly these runs."""
     ids = [run.record.run_id for run in report.runs]
     for run_id, count in sorted(Counter(ids).items()):
         if count > 1:

@@ -67,7 +67,7 @@ def checked_watch(edition: str, stop_on: str, problems: list[str]) -> MonitoredR
             watchable_codes = ", ".join(rule.code for rule in loaded.rules if is_watchable(rule)) or "none"
             problems.append(
                 f"stop_on: {code} cannot be judged during training: the rule needs a control, other seeds, or metrics that "
-                f"are measured at the end; expected rules of edition {loaded.name}: {watchable_codes}"
+                f"are measured at the end; expected one of these rules of edition {loaded.name}: {watchable_codes}"
             )
     return MonitoredRules(loaded, codes)
 
@@ -84,7 +84,6 @@ class Monitor:
     """Object that checks rules during one run and sets a tag for each rule that fires.
 
     Args:
-        watch: the rules to check.
         report: function that sets tags on the run.
         rows: metrics of the epochs before an interruption, if the run is resumed.
 

@@ -27,9 +27,9 @@ class RunStatus:
 
     Attributes:
         h_L, g_L, accuracy: last logged values, or None.
-        headline: name of the main metric that the run logs; accuracy if it has logged none.
+        headline: name of the main metric that the run logs, or `accuracy` if the run has not logged a main metric.
         value: last logged value of the main metric, or None.
-        epoch: last measured epoch, or None if the run has not logged one.
+        epoch: last measured epoch, or None if no epoch was logged.
         epochs: requested number of epochs, or None if unknown.
         fired: rule code → first epoch at which the rule fired.
         rate: epochs per second, or None if unknown.
@@ -60,7 +60,6 @@ class StatusPoller:
     """Reader of the state of the newest runs of a store, for repeated calls of `poll`.
 
     Attributes:
-        tracker: tracker of the store.
         study: study whose runs are read, or an empty string for all runs.
         most: maximum number of runs.
         clock: function that returns the time in seconds.
@@ -123,7 +122,7 @@ class StatusPoller:
 
 
 def logged_headline(run: StoredRun) -> Headline:
-    """Return the headline whose main metric a run has logged, or ACCURACY if it has logged none."""
+    """Return the main metric that a run has logged, or ACCURACY if the run has logged no main metric."""
     logged = (item for item in HEADLINES.values() if schema.SCALAR_METRICS[item.name] in run.metrics)
     return next(logged, ACCURACY)
 

@@ -13,7 +13,7 @@ from fa_registry.errors import InvalidFields, unknown_name_text
 from fa_registry.studies import study
 
 FOLDER = bundled_files.templates() / "new"
-FAMILIES = {  # kind of skeleton: plug-in kind, and catalog of existing names
+FAMILIES = {  # kind of skeleton → plug-in kind, catalog of existing names
     "method": ("methods", methods.CATALOG),
     "architecture": ("architectures", architectures.CATALOG),
     "dataset": ("datasets", datasets.CATALOG),
@@ -65,7 +65,7 @@ def new(kind: str, name: str, out: str = "") -> Skeleton:
     problems = [] if kind in KINDS else [f"kind: {unknown_name_text('kind', kind, KINDS)}"]
     problems += _unfit(kind, name)
     if not problems and (folder.exists() or folder.is_symlink()):
-        problems.append(f"out: {folder} already exists; nothing was written")
+        problems.append(f"out: {folder} already exists, so nothing was written; choose another name")
     if problems:
         raise InvalidFields("new", problems)
     texts = _study() if kind == "study" else _package(kind, name)

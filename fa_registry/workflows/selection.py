@@ -64,7 +64,7 @@ def select_runs(tracker: Tracker, selector: RunSelector) -> Selection:
     """
     if len(selector.ways) != 1:
         options = ", ".join(selector.ways) or "none"
-        raise UsageError(f"choose runs by one of --study, --experiment or --run; found {options}")
+        raise UsageError(f"expected exactly one of --study, --experiment and --run, found {options}")
     if selector.study:
         selection = _by_study(tracker, selector)
     elif selector.experiment:
@@ -131,7 +131,7 @@ def _by_study(tracker: Tracker, selector: RunSelector) -> Selection:
         )
     if superseded:
         remarks.append(
-            f"{superseded} older runs have the same specifications as audited runs; only the newest run of each was audited."
+            f"{superseded} older runs were not audited, because newer runs of the same specifications were audited."
         )
     if other_count:
         remarks.append(
@@ -209,7 +209,6 @@ def make_exclusion(
     """Return the exclusion of a stored run that cannot be judged.
 
     Args:
-        reason: reason why the run cannot be judged.
         failure: traceback of the error, if there is one.
         spec: specification of the run. If None, the specification is read from the run's spec.json.
         kind: one of records.EXCLUSION_KINDS.
@@ -218,7 +217,7 @@ def make_exclusion(
     labels = tags.get(schema.TAG_METHOD, ""), tags.get(schema.TAG_SETTING, "")
     reason, failure = map(
         without_password, (reason, failure)
-    )  # an error may contain the store's address, and pages are shared
+    )  # an error may contain the store's address with its password, and other people read the pages
     return Exclusion(run.run_id, run.name, reason, failure, *labels, spec or own_spec(tracker, run), kind)
 
 
@@ -238,7 +237,6 @@ def ended_early(record: RunRecord, stopped_on: str = "") -> str:
     """Return a text that explains why a run ended before its last epoch.
 
     Args:
-        record: record of the run.
         stopped_on: value of the run's tag TAG_STOPPED_ON, used if the provenance contains no reason.
     """
     rules, _, epoch = (record.provenance.get("ended_by") or stopped_on).partition(" at epoch ")
@@ -265,7 +263,7 @@ def half_written(tracker: Tracker, run: StoredRun, spec: RunSpec | None = None) 
     run. If the run failed, the exclusion contains its traceback.
     """
     status = run.tags.get(schema.TAG_STATUS, "not set")
-    if schema.TAG_ARTIFACTS in run.tags:  # set when the digests are recorded, in one call with the status
+    if schema.TAG_ARTIFACTS in run.tags:  # set together with the status when the digests are recorded
         try:
             record = read_record(tracker, run)
         except IntegrityError as error:
@@ -292,7 +290,7 @@ def failure_text(tracker: Tracker, run_id: str) -> str:
 
 
 def is_hidden(run: StoredRun) -> bool:
-    """Return whether a run has recorded digests although its status tag states that it did not end.
+    """Return whether a run has recorded digests although its status tag states that the run did not end.
 
     The author may have edited the status tag of such a run to exclude the run from an audit.
     """
@@ -318,7 +316,7 @@ def own_spec(tracker: Tracker, run: StoredRun) -> RunSpec | None:
 # again is no new analysis. A single seed has no interval, so its audit is no interim analysis.
 
 
-MOST_LOOKS = 200  # sets that fit into a tag: 13 characters each, of the 5,000 that MLflow allows
+MOST_LOOKS = 200  # number of sets in a tag: one set has 13 characters, and MLflow allows 5,000 characters
 
 
 def previous_seed_sets(
@@ -353,7 +351,7 @@ def previous_seed_sets(
 
 
 def _look(judged: str, earlier: Sequence[Sequence[str]]) -> tuple[int, list[str]]:
-    """Return the number of this interim analysis, and the list of all judged seed sets including this one."""
+    """Return the number of this interim analysis, and all judged seed sets including the set `judged`."""
     history = list(dict.fromkeys(seeds for sets in sorted(earlier, key=len, reverse=True) for seeds in sets))
     if judged not in history:
         history.append(judged)
@@ -452,7 +450,7 @@ def _others(report: AuditReport, candidates: Sequence[Candidate]) -> Iterator[tu
 
 
 def _candidates(tracker: Tracker, specs: Iterable[RunSpec], excluded_ids: Collection[str]) -> list[StoredRun]:
-    """Return the runs, not excluded, whose parameters or setting tag match a specification."""
+    """Return the runs whose parameters or setting tag match a specification, except `excluded_ids`."""
     settings = {spec.setting.identity: spec for spec in specs}.values()
     runs: dict[str, StoredRun] = {}
     for items in dict.fromkeys(_asked_of(spec) for spec in settings):

@@ -81,7 +81,7 @@ def mlflow_page(tracker: Tracker, study: str = "", experiment: str = "", about: 
 def in_browser(uri: str, page: str) -> str:
     """Return the complete address of an MLflow page.
 
-    If the store has no server, the address is the one at which `fa-registry ui` serves the store.
+    If the store has no server, the address is that of the server which `fa-registry ui` starts.
     """
     return page and f"{uri.rstrip('/') if uri.startswith('http') else UI}/{page}"
 
@@ -95,7 +95,7 @@ def mlflow_run_in_progress() -> str:
 def trash_launcher_run(command: str) -> None:
     """Delete runs that earlier calls of `mlflow run` created and that no command used.
 
-    If no command used the run of the present call, only rename this run. The next call of `mlflow run` deletes it.
+    If no command used the run of the present call, only rename this run. The next call of `mlflow run` deletes this run.
     """
     run_id = os.environ.get("MLFLOW_RUN_ID", "")
     if not run_id:

@@ -65,7 +65,6 @@ class StudyResult:
     """Result of training a study.
 
     Attributes:
-        study: name of the study.
         present: ids of the runs that were already in the store.
         trained: ids of the runs that this call trained.
         failed: name of each failed run → its error.
@@ -109,7 +108,6 @@ def run_study(
 
     Args:
         selector: the study, with overrides.
-        location: the store, the experiment and the folder of data sets.
         joins: run as one of many workers: begin with a random specification, log no run for the study itself, and do not
             wait for the runs of other workers.
 
@@ -401,7 +399,7 @@ def default_processes(specs: Sequence[RunSpec]) -> int:
 # Whether a study trains the controls that its edition needs: a setting without its frozen control is an error.
 
 
-SKIPPED = "skipped"  # without_reference of a rule that is skipped if there is no control
+SKIPPED = "skipped"  # value of `without_reference` for a rule that is skipped if there is no control
 
 
 def without_frozen(study: Study, edition: Edition) -> list[str]:
@@ -427,13 +425,13 @@ def without_frozen(study: Study, edition: Edition) -> list[str]:
 
 
 def other_task(study: Study, edition: Edition) -> list[str]:
-    """Return an error if the edition judges the main metric of another task than that of the study's runs."""
+    """Return an error if the edition judges a main metric that is not the main metric of the study's runs."""
     found = dict.fromkeys(filter(None, (_headline(specs[0]) for specs in study.settings.values())))
     return [f"edition: {problem}"] if (problem := headline_problem(edition, tuple(found))) else []
 
 
 def _headline(spec: RunSpec) -> Headline | None:
-    """Return the headline of the data set's task that an edition can judge, or None."""
+    """Return the main metric of the data set's task, or None if no edition can judge this metric."""
     dataset = datasets.get(spec.dataset)
     if dataset.card.task:
         return HEADLINES.get(tasks.CATALOG.get(dataset.card.task).card.headline)
@@ -466,7 +464,7 @@ def study_note(study: Study) -> str:
         f"{', '.join(sizes)} ({', '.join(map(str, seeds))}); edition {markdown_text(study.edition)}",
         f"Methods and controls: {', '.join(markdown_text(label) for label in labels)}",
     ]
-    if study.cost and not study.twin.description:  # the file's text describes only the unchanged study
+    if study.cost and not study.twin.description:  # the cost in study.toml is that of the unchanged study
         paragraphs.append(f"Cost: {markdown_text(study.cost)}")
     return "\n\n".join(paragraphs)
 

@@ -1,4 +1,4 @@
-"""The function `track`: log a user-supplied training loop as a run, and measure its model every epoch."""
+"""The function `track`: log a user-supplied training loop as a run, and measure the model every epoch."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class TrackedRun:
     def _start(self) -> None:
         earlier = self._rows.read()
         self._initial_norms = _norms(earlier[0]) if earlier else ()
-        first = EpochRow(0, self._measured({}, 0)) if not earlier else None  # may raise, so the run is created later
+        first = EpochRow(0, self._measured({}, 0)) if not earlier else None  # may raise, so no run exists before
         if first:
             self._initial_norms = _norms(first)
         self._writer = self._begin()
@@ -128,7 +128,7 @@ class TrackedRun:
         """
         if self._writer is None:
             raise UsageError(
-                "track: expected a call of run.epoch() inside `with fa_registry.track(…) as run:`, found one outside"
+                "track: expected a call of run.epoch() inside `with fa_registry.track(…) as run:`, found a call outside"
             )
         checks = Checks("run.epoch")
         checks.fractions(test_accuracy=test_accuracy)
@@ -192,7 +192,7 @@ class TrackedRun:
 
     def _receive(self, row: EpochRow) -> None:
         self._rows.add(row)
-        self._monitor.receive(row)  # before the epoch's points are written, because it adds tags of fired rules
+        self._monitor.receive(row)  # first, so the tags of fired rules are in the store before the points of the epoch
         self._writer.on_epoch(row)
 
     def _measured(
@@ -258,10 +258,9 @@ def track(
             samples.
         method: name of the method. Inside `frozen_control`, the run is the control of this method.
         seed: seed of the run, recorded in its specification.
-        control: True makes the run a frozen control. All parameters that the forward pass reads between the first and
-            the last site are frozen inside the `with` block. A list of names freezes the named blocks or
-            parameters instead.
-            If `frozen_control` already freezes the model, an error is raised.
+        control: True makes the run a frozen control. All parameters that the forward pass reads between the first and the last
+            site are frozen inside the `with` block. A list of names freezes the named blocks or parameters instead. If
+            `frozen_control` already freezes the model, an error is raised.
         credit: function credit(model, x, y) → [c_0 … c_L], as for `alignment`. Without this function, the alignment Γ is not
             measured.
         fresh: function that returns the credit with new random feedback, for the null distribution of Γ, as for `alignment`.
@@ -271,7 +270,7 @@ def track(
         epochs: planned number of epochs [the number of calls of run.epoch].
         checkpoint_every: as for `train`.
         study, experiment, store: study tag, experiment and MLflow tracking URI of the run.
-        resume: continue the same loop after an interruption. `run.done` is the number of its finished epochs.
+        resume: continue the same loop after an interruption. `run.done` is the number of finished epochs.
 
     Raises:
         InvalidFields: lists all invalid arguments. Nothing was trained or written.
@@ -298,7 +297,7 @@ def track(
     spec = _spec(inner, "bp" if frozen else method, dataset or _name((x, y)), seed, epochs, bool(frozen))
     details = {"factory": factory, "unwrapped from": ", ".join(wrappers)}
     story = {**_story(network, credit, frozen), **{name: text for name, text in details.items() if text}}
-    # the vocabulary of tokens is that of the model; the classes of a run are those of its labels, as in older releases
+    # for tokens, the classes are the model's vocabulary; otherwise they are counted from the labels, as in older releases
     classes = outputs if y.dim() == 2 and outputs else int(y.max()) + 1
     setup = UserRunSetup(spec, inner, (x, y), classes, _tensors(feedback), story)
     rule = UserCreditRule("track", model, None if frozen else credit, fresh, DRAWS)
@@ -345,7 +344,9 @@ def _problems(method: str, seed: Any, epochs: Any, dataset: str, study: str, cre
             problems.append(f"{name}: expected a whole number from {lower} to {upper}, found {number!r}")
     rules = {"credit": credit, "fresh": fresh}
     return problems + [
-        f"{name}: expected a function" for name, rule in rules.items() if rule is not None and not callable(rule)
+        f"{name}: expected a function, found a {type(rule).__name__}"
+        for name, rule in rules.items()
+        if rule is not None and not callable(rule)
     ]
 
 
@@ -378,7 +379,7 @@ def _misfit(factory: str, network: nn.Module) -> list[str]:
     return (
         []
         if built == structure(_inner(network))
-        else [f"factory {factory!r}: expected a model like the trained one, found other names or shapes of weights"]
+        else [f"factory {factory!r}: expected the weight names and shapes of the trained model, found others"]
     )
 
 

@@ -63,15 +63,11 @@ class TrainingJob:
     """One specification to train, with all options.
 
     Attributes:
-        spec: specification of the run.
-        store: MLflow tracking URI.
         experiment, experiment_id: name or id of the experiment for the run.
         study: name of the study, for the run's tag.
         study_run: id of the MLflow run of the study itself.
         adopt: id of a run that `mlflow run` has created, to be used for this job.
-        threads: number of CPU threads.
         keep: which weights, training states and metric points are stored.
-        data_root: folder with the files of data sets.
         watch: rules to check during training, and rules that end the run.
         conformance: result of the conformance suite for the method, to be recorded with the run.
         device: GPU to use if the machine has several, e.g. `cuda:1`.
@@ -139,7 +135,6 @@ def training_steps(
     resumes from this file.
 
     Args:
-        job: the specification to train.
         stop: function that returns True if training must stop.
         report: function that is called after every epoch with (epoch, epochs, note, rule → epoch of first fire).
     """
@@ -155,7 +150,7 @@ def _training_steps(
     if job.yields and (other_run := finished(overview.attempts(job.spec.identity))):
         return _elsewhere(other_run)
     attempts = _Attempts(tracker, job.spec.identity)
-    if not job.yields or not overview.alone:  # else the run is created first, and the query of `acquire` is enough
+    if not job.yields or not overview.alone:  # otherwise the run is created first, and `acquire` refreshes the list
         attempts.refresh()
     if job.yields and (other_run := finished(attempts.seen) or lease_owner(attempts.seen, attempts.signs)):
         overview.record_outcome(free=False)
@@ -187,7 +182,7 @@ def _training_steps(
 
 
 class _Attempts:
-    """Cached list of all runs of one specification; `refresh` also closes runs of dead workers."""
+    """Cached list of all runs of one specification; `refresh` also closes runs of killed workers."""
 
     def __init__(self, tracker: Tracker, identity: str):
         self._tracker, self._identity = tracker, identity
@@ -272,7 +267,7 @@ def _kept(resume: ResumeFile, trainer: Trainer, rows: list[EpochRow]) -> str:
         if rows[-1].epoch == trainer.epoch:  # else the resumed run would lack the row of an epoch
             resume.write(trainer, rows)
             return f"The state after epoch {trainer.epoch} is saved; the same command resumes the run from this state"
-    return "The current state could not be saved; the same command resumes the run from its last resume file, or restarts it"
+    return "The current state could not be saved; the same command resumes the run from its last resume file, or restarts the run"
 
 
 def _resume_name(spec: RunSpec, watch: MonitoredRules) -> str:
@@ -406,13 +401,12 @@ def run_train(
     training: TrainingOptions = TrainingOptions(),
     executor: str = "",
 ) -> TrainResult:
-    """Train one specification, if the store has no finished run of it.
+    """Train one specification, unless the store has a finished run of this specification.
 
     If the finished run was trained with other code, the specification is trained again, except with `keep_trained`.
 
     Args:
-        location: the store, the experiment and the folder of data sets.
-        executor: name of an executor in studies.executors.CATALOG. If empty, `default_executor` chooses it.
+        executor: name of an executor in studies.executors.CATALOG. If empty, `default_executor` chooses the executor.
 
     Raises:
         InvalidFields: lists all invalid arguments. Nothing was written.
@@ -511,7 +505,6 @@ def parse_seconds(name: str, typed: str | int, problems: list[str], lower: int =
     Args:
         name: name of the option, for the error.
         typed: value as the user typed it.
-        problems: list of errors.
     """
     try:
         return whole_number(typed, least=lower, **({} if upper is None else {"most": upper}))
@@ -532,7 +525,6 @@ def default_executor(specs: Sequence[RunSpec], several: bool = False) -> str:
     a single run.
 
     Args:
-        specs: the runs to train.
         several: whether several runs train at the same time.
     """
     if any(map(runs_others_code, specs)):

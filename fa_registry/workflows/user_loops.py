@@ -52,7 +52,7 @@ def from_factory(path: str) -> nn.Module:
         ) from error
     if not isinstance(model, nn.Module):
         raise UsageError(
-            f"factory {path!r}: expected a function that returns an nn.Module, found one that returns a {type(model).__name__}"
+            f"factory {path!r}: expected a function that returns an nn.Module, found the return type {type(model).__name__}"
         )
     return model
 
@@ -93,7 +93,9 @@ def of_own_loop(tracker: Tracker, record: RunRecord, factories: Sequence[str]) -
 def _measured_again(tracker: Tracker, record: RunRecord, story: Any) -> tuple[Measurements, str]:
     files = {name: tracker.artifact(record.run_id, name) for name in (schema.FINAL, EVALUATION)}
     if missing := [name for name, path in files.items() if path is None or name not in record.digests]:
-        raise IntegrityError(f"run {record.run_id}: {', '.join(missing)} missing")
+        raise IntegrityError(
+            f"run {record.run_id}: {', '.join(missing)}: expected a file with a recorded digest, found none"
+        )
     model = from_factory(str(story["factory"]))
     load_into(model, files[schema.FINAL], record.digests[schema.FINAL])
     batch = load_tensors(files[EVALUATION], record.digests[EVALUATION])
@@ -114,15 +116,15 @@ def _measured_again(tracker: Tracker, record: RunRecord, story: Any) -> tuple[Me
 def _without_word(logged: Measurements, recomputed: Measurements, objection: str) -> Measurements:
     """Return the logged metrics that were also recomputed from the weights and the batch."""
 
-    # If the reference check fails, metrics have the reason `objection` instead of a value. They are kept for the
-    # comparison: a logged value of such a metric is a difference.
+    # If the reference check fails, metrics have the reason `objection` instead of a value. These metrics are compared too,
+    # because a logged value of such a metric is a difference.
     def is_known(reading: Reading) -> bool:
         return reading.value is not None or bool(objection and reading.reason == objection)
 
     # REFERENCE_CHECK is omitted, because its first direction is the credit
     sites = {name: row for name, row in recomputed.sites.items() if any(map(is_known, row)) and name != REFERENCE_CHECK}
     scalars = {name for name, reading in recomputed.scalars.items() if is_known(reading)}
-    if any(reading.value for reading in recomputed.sites.get(WIDTHS, ())):  # the credit makes an estimate more precise
+    if any(reading.value for reading in recomputed.sites.get(WIDTHS, ())):  # the logged estimate used the credit
         sites = {name: row for name, row in sites.items() if name in OF_STATES}
         scalars &= OF_STATES
     return dataclasses.replace(

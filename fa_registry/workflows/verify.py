@@ -73,7 +73,7 @@ def run_verify(
     if key and not is_bundle:
         raise UsageError("--key applies only to a bundle, whose name ends with .zip")
     if is_bundle:
-        from fa_registry.workflows.bundle import verify_bundle  # here because `bundle` imports this module
+        from fa_registry.workflows.bundle import verify_bundle  # imported here because `bundle` imports this module
 
         return verify_bundle(existing(report_file), measuring, key)
     return verify_report(existing(report_file), store) if report_file else verify_runs(selector, measuring, store)
@@ -127,7 +127,7 @@ def judging_audits(tracker: Tracker, runs: Sequence[StoredRun]) -> dict[str, lis
     If the audit of some runs is unknown, the id of their audit is an empty string.
     """
     # The tag `fa.report` names the audit that judged a run. An audit that could not judge the run replaced the verdict
-    # but not this tag; it is the newest complete audit whose report lists the run as excluded.
+    # but not this tag. Such an audit is the newest complete audit whose report lists the run as excluded.
     audits: dict[str, list[StoredRun]] = {}
     for run in runs:
         if not any(name.startswith(schema.TAG_VERDICT) for name in run.tags):
@@ -153,7 +153,7 @@ def _audit(
     tracker: Tracker, audit_id: str, runs: Sequence[StoredRun], checks: dict[str, list[Check]]
 ) -> Iterator[Verification]:
     """Yield the outcomes for an audit's verdicts and pages, and add the checks of its `runs` to `checks`."""
-    name = f"audit {audit_id or 'of the verdict tags'}"
+    name = f"audit {audit_id}" if audit_id else "an unknown audit"
     try:
         audit = tracker.get(audit_id) if audit_id else None
         if audit is None:
@@ -207,16 +207,12 @@ def _left_on(tracker: Tracker, audit: StoredRun, notes: Notes, run: StoredRun, o
 def verify_report(path: Path, store: str = "") -> list[Verification]:
     """Compare an audit.json with the runs in the store, and judge its records again.
 
-    Args:
-        path: path of the audit.json.
-        store: MLflow tracking URI.
-
     Returns:
         One outcome for the report, one for its verdicts, and one per run.
     """
     report = load_report(path)
     tracker = open_tracker(store, create=False)
-    # digest of the JSON, not of the decoded report, to which a later release may have added fields
+    # the digest is that of the JSON text, because the decoded report may have fields that a later release added
     digest = jsonio.digest_of(jsonio.read_json(path, LARGEST))
     audit = next(iter(tracker.search({schema.TAG_KIND: "audit", TAG_AUDIT: digest})), None)
     recorded = Integrity("verified", ("an audit run of this store recorded exactly this report",))
@@ -233,7 +229,7 @@ def verify_report(path: Path, store: str = "") -> list[Verification]:
 
 
 def _same_weights(tracker: Tracker, report: AuditReport) -> list[RunRecord]:
-    """Return the records of the runs whose final weights equal those of another run, with a mismatch."""
+    """Return the records of runs with the same final weights as another run, each with a mismatch."""
     records = [run.record for run in report.runs]
     return [
         marked_record

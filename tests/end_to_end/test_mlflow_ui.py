@@ -152,7 +152,8 @@ def test_the_printed_link_opens_the_methods_side_by_side(site, page, audited):
         expect(page.get_by_text(f"Group: {method}", exact=True)).to_be_in_viewport()
         expect(page.get_by_text(f"{method} (growth_max)", exact=True).first).to_be_attached()  # the legend
     assert page.get_by_text("study seen").count() == page.get_by_text("Additional runs").count() == 0
-    expect(page.locator("body")).to_contain_text(re.compile(r"Headline\s*\(5\).*By site: first, middle and last\s*\(9\)", re.DOTALL))
+    sections = r"Headline\s*\(5\).*By site: first, middle and last\s*\(9\)"
+    expect(page.locator("body")).to_contain_text(re.compile(sections, re.DOTALL))
     for title in TITLES:
         expect(page.get_by_text(title, exact=True).first).to_be_in_viewport()
     assert page.evaluate(AXES)[:5] == ["linear", "log", "log", "log", "linear"]

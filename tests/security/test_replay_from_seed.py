@@ -270,4 +270,4 @@ def test_initial_weights_of_another_run_are_found_whether_their_file_was_recorde
     assert {run.record.run_id for run in judged(report, method="dfa", control="none")} & {honest, forged} == {honest}
     found = integrity_of(report, forged)
     assert found.state == "mismatch"
-    assert any(f"{schema.INITIAL}: expected the content" in detail for detail in found.details), found.details
+    assert any(f"{schema.INITIAL}: expected weights with digest" in detail for detail in found.details), found.details

@@ -76,7 +76,7 @@ def test_weights_that_are_not_the_sealed_ones(store, audit):
     store.seal(run_id)
     code, report = audit()
     assert code == 3
-    caught(report, run_id, "final weights: checkpoints/final.safetensors has content ")
+    caught(report, run_id, "final weights: checkpoints/final.safetensors: expected weights with digest ")
 
 
 def test_one_adopted_file_under_two_methods(store, audit):

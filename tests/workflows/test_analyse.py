@@ -108,7 +108,7 @@ def test_every_wrong_argument_is_named_at_once(trained, workplace):
 
 
 def test_what_is_not_there_is_reported(registry):
-    assert "choose runs by one of --study, --experiment or --run; found none" in refused("aggregation")
+    assert "expected exactly one of --study, --experiment and --run, found none" in refused("aggregation")
     assert "no finished run among study tiny" in refused("aggregation", *STUDY)
     assert "the analysis per-layer was removed; the forms" in refused("per_layer", *STUDY)
     assert "analysis 'x'" in refused("x", *STUDY) and "first-fire" in refused("x", *STUDY)

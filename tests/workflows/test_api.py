@@ -86,7 +86,7 @@ def test_one_configuration_is_trained_once(workplace, capfd):
 def test_what_is_wrong_is_an_error_of_this_package_and_ends_nothing(workplace, capfd):
     with pytest.raises(fa_registry.RegistryError, match="seed: missing"):
         fa_registry.train(method="dfa")
-    with pytest.raises(fa_registry.RegistryError, match="choose runs by one of"):
+    with pytest.raises(fa_registry.RegistryError, match="expected exactly one of --study"):
         fa_registry.audit()
     with pytest.raises(fa_registry.RegistryError, match="expected exactly one of REPORT, --study and --run"):
         fa_registry.verify()

@@ -202,7 +202,7 @@ def test_seeds_picked_by_hand_are_named_and_are_no_whole_study(trained, workplac
     ("arguments", "message"),
     [
         (AUDIT, "no finished run among study tiny"),
-        (("audit",), "choose runs by one of --study, --experiment or --run; found none"),
+        (("audit",), "expected exactly one of --study, --experiment and --run, found none"),
         (("audit", "--study", "tiny", "--run", "x"), "found --study, --run"),
         (("audit", "--study", "tinny"), "unknown study 'tinny'"),
         (("audit", "--run", "nowhere"), "run 'nowhere': no run id begins with these characters"),

@@ -150,7 +150,7 @@ def test_check_reports_files_counts_and_cache(registry, small):
     assert found[-1]["found"].startswith("20 train, 6 test, digest ")
     (Path("data") / small.card.files[0].path).unlink()
     again = json.loads(registry("data", "check", "mnist", "--json").stdout)
-    assert again[0]["ok"] and "not needed: already decoded" in again[0]["found"]
+    assert again[0]["ok"] and "not needed: the data are decoded" in again[0]["found"]
 
 
 def test_check_exits_3_on_a_broken_file_and_on_a_broken_cache(registry, small):

@@ -384,7 +384,7 @@ def test_an_edition_with_changed_thresholds_decides_nothing(judged, tmp_path):
         assert "but this audit did not judge the run" in judged.refused(dfa, code=3)
     text = judged.refused(judged.run("frozen"))
     assert (
-        "expected a verdict by edition (any with unchanged thresholds), but the newest audit of the run used 2026-05"
+        "expected a verdict by any edition with unchanged thresholds, but the newest audit of the run used 2026-05"
         in text
     )
     assert " modified; audit the run first" in text
@@ -406,7 +406,7 @@ def test_a_feedback_that_was_lost_or_changed(judged):
         save_tensors(path, {name: -value for name, value in load_tensors(path).items()})
         assert "state.safetensors: expected SHA-256" in judged.refused(run, *BY_2026_11, code=3)
     with spoilt(path, None):
-        assert f"{schema.FEEDBACK} missing" in judged.refused(run, *BY_2026_11, "--name", "lost", code=3)
+        assert f"{schema.FEEDBACK}: expected a file, found none" in judged.refused(run, *BY_2026_11, "--name", "lost", code=3)
 
 
 def test_a_changed_file_where_nothing_can_be_measured_again(judged, monkeypatch):

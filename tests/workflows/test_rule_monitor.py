@@ -140,7 +140,7 @@ def test_a_watch_that_cannot_be_kept_is_refused(edition, stop_on, problem):
     problems = []
     checked_watch(edition, stop_on, problems)
     assert len(problems) == 1 and problems[0].startswith(problem)
-    assert "cannot" not in problem or "expected rules of edition" in problems[0]
+    assert "cannot" not in problem or "expected one of these rules of edition" in problems[0]
 
 
 def test_equal_wishes_are_equal_whatever_the_order_and_differ_with_the_rules():

@@ -41,7 +41,7 @@ def test_a_folder_without_rights_is_refused(tmp_path):
     problems: list[str] = []
     checked_pages(ReportOutput(str(tmp_path / "reports")), problems)
     tmp_path.chmod(0o700)
-    assert problems == [f"out: {tmp_path / 'reports'} cannot be written to: Permission denied; name another folder"]
+    assert problems == [f"out: cannot write to {tmp_path / 'reports'}: Permission denied; name another folder"]
 
 
 @pytest.mark.parametrize("out", ["", ".", "reports", "a/b/../c", "reports/"])

@@ -32,7 +32,7 @@ from tests.workflows.test_audit import audited, run_of, spoil
 
 @pytest.mark.parametrize("given", [{}, {"study": "tiny", "experiment": "x"}, {"experiment": "x", "run_ids": ["a"]}])
 def test_runs_are_chosen_in_one_way(given):
-    with pytest.raises(UsageError, match="choose runs by one of --study, --experiment or --run; found"):
+    with pytest.raises(UsageError, match="expected exactly one of --study, --experiment and --run, found"):
         select_runs(None, RunSelector(**given))
 
 
