@@ -52,13 +52,13 @@ OUTCOME_TEXT = {
     "skipped": "was skipped",
     "waived": "is waived",
 }
-MOST_CHANGES = 60  # of an edition, on the page; a user-supplied file may differ in every text of every rule
-MOST_STATEMENT = 6  # different findings of one subject on a page
+MOST_CHANGES = 60  # changes of an edition that a page shows; a user-supplied file may differ in every text
+MOST_STATEMENT = 6  # different findings on one subject that a page shows
 MOST_RUNS = 8
 NOWHERE = "—"
 SAME_FINDINGS = "The findings are the same, but the editions draw different verdicts from them."
 NOT_JUDGED = Verdict("incomplete", "not judged")
-Judged = tuple[EditionReference, Sequence[Finding]]  # an edition and what it found in the runs of one group
+Judged = tuple[EditionReference, Sequence[Finding]]  # an edition, and its findings on the runs of one group
 
 
 def _seeds(pairs: Iterable[tuple[str, int]]) -> Mapping[str, frozenset[int]]:

@@ -38,7 +38,7 @@ from fa_registry.statistics import CONFIDENCE, level_text
 BY_AUTHOR = "the {} is stated by the author, so it is not paired by seed"
 NOT_PROVEN = "the metrics or training of the frozen control are not proven, so the control is not paired by seed"
 NO_CONTROL = "no frozen control of the same setting and seed"
-Columns = tuple[Metric, ...]  # of a table of one number a run
+Columns = tuple[Metric, ...]  # columns of a table with one number per run
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,7 @@ class Frozen:
     def margin(self, run: RunAudit) -> Number:
         """Return the margin over the frozen control.
 
-        An example is accuracy − frozen accuracy in percentage points.
-
-        The rules of an edition use the same formula.
+        The rules of an edition use the same formula. An example is accuracy − frozen accuracy in percentage points.
         """
         headline = headline_of(run.record.measurements.scalars)
         observed, frozen = scalar_metric(run.record, headline.name), self.value(run)

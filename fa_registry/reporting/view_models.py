@@ -533,7 +533,7 @@ class IntegrityRow:
     details: tuple[str, ...]
 
 
-# The tables of a form: numbers by site and seed, each cell with the word of the finding that speaks of it.
+# The tables of a form: numbers by site and seed. Each cell contains the state of the finding about its number.
 
 
 @dataclass(frozen=True)

@@ -31,12 +31,13 @@ from fa_registry.reporting.labels import short_names
 from fa_registry.reporting.text.filters import compact
 from fa_registry.text_safety import escape_control
 
-WIDTH, WIDE = 5.0, 7.2  # of a figure of a setting, so that its letters are readable on phones; of an analysis
+# inches: the figure of a setting, with letters that are readable on phones, and the figure of an analysis
+WIDTH, WIDE = 5.0, 7.2
 SMALL, LABEL = 7.0, 8.0  # points
-SHADES = 3  # of a colour between itself and white, for smooth edges
+SHADES = 3  # steps from a colour to white, for smooth edges
 LARGEST = 256  # number of colours of a palette
-LEVEL = 8  # of zlib: 9 takes more than twice as long for 2 % fewer bytes
-# Formats for paper → the metadata that matplotlib would add, removed for reproducible bytes.
+LEVEL = 8  # of zlib; level 9 takes more than twice as long and saves only 2 % of the bytes
+# Formats for papers → the metadata that matplotlib would add; removed, so that the bytes are reproducible.
 VECTORS: Mapping[str, Mapping[str, None]] = MappingProxyType(
     {
         "svg": MappingProxyType({"Date": None, "Creator": None}),
@@ -177,8 +178,8 @@ def shades(flat: Iterable[str], line_colours: Iterable[str]) -> list[tuple[int, 
 
 # Axes: ranges, ticks and marks.
 
-DECADES = 1.5  # a positive range wider than this is drawn on a logarithmic axis
-MOST_LETTERS = 44  # of a label of a legend entry or row
+DECADES = 1.5  # values that range over more decades are drawn on a logarithmic axis
+MOST_LETTERS = 44  # maximum length of the label of a legend entry or a row
 
 
 def shortened(text: str, max_length: int = MOST_LETTERS) -> str:
@@ -330,7 +331,7 @@ def remark(axes: Axes, x: float, y: float, text: str, ha: str = "center", **text
 
 # Small panels on the sheet of a canvas, one per method.
 
-Edges = tuple[float, float, float, float]  # values at a panel's left, right, lower and upper edge
+Edges = tuple[float, float, float, float]  # the values at the left, right, lower and upper edge of a panel
 ACROSS, MOST, LETTERS = 3, 24, 21  # panels per row and per figure; characters of a name
 LEFT, GAP, BOTTOM = 0.42, 0.42, 0.36  # inches around panels
 

@@ -41,7 +41,7 @@ from fa_registry.reporting.text.filters import compact
 from fa_registry.reporting.view_models import Number
 
 HEIGHT, LEGEND_COLUMNS = 3.2, 4
-LEGEND_LETTERS, LEAST_HEIGHT = 17, 0.65  # characters of a name; height of the axes as a share of the figure's
+LEGEND_LETTERS, LEAST_HEIGHT = 17, 0.65  # characters of a name; smallest height of the axes as a share of HEIGHT
 MOST = 308  # decades in the range of a double
 
 
@@ -167,11 +167,11 @@ def _ticks(panel: Panel, low: float, high: float) -> list[tuple[float, str]]:
     ]
 
 
-# The numbers behind the trajectory figures, and the same numbers as a page's table.
+# The numbers of the trajectory figures, also as a table of a page.
 
 
 REFERENCE = "Reference gradient"
-SHOWN_EPOCHS = 6  # epochs in a page's table; audit.json has all
+SHOWN_EPOCHS = 6  # epochs in the table of a page; audit.json contains all epochs
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from fa_registry.reporting.view_models import (
     documented,
 )
 
-MAX_NOTE = 4000  # characters; MLflow accepts 8000, but a shorter note is readable next to a run
+MAX_NOTE = 4000  # characters; MLflow accepts 8000, but a shorter note is easier to read next to a run
 MOST_FORMS = 25  # most links in the note of an audit
 WORST_FIRST = ("fail", "incomplete", "warn", "pass")
 KINDS = {
@@ -245,7 +245,7 @@ def note_context(
         control=control_text(control_rows([run], sources.frozen)),
         headline=headline,
         findings=finding_rows([run], record.spec.label, record.setting, card_metrics),
-        claims=tuple(claim for claim in reported if claim.kind != "note"),  # explained in the form
+        claims=tuple(claim for claim in reported if claim.kind != "note"),  # the form contains these claims
         integrity=integrity_row(record),
         proof=proof([record.integrity]),
         series_label=series_label([record.integrity]),

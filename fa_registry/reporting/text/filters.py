@@ -26,7 +26,7 @@ MINUS = "\u2212"
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 UNITS = ("pct", "pp", "cos", "nats", "signed_nats")  # kinds whose numbers all have the same number of decimals
 MARKDOWN_INLINE = re.compile(r"([\\`*_\[\]|~])")
-# Opens a heading, list item or rule at the start of a line; `80.0 %` and `−1.0` do not and remain readable.
+# Characters that open a heading, list item or rule at the start of a line. `80.0 %` and `−1.0` open none, so no escape is added.
 MARKDOWN_BLOCK = re.compile(r"^(#|=|[+-](?=[\s-]|$)|\d{1,9}(?=[.)](?:\s|$)))")
 
 
