@@ -83,7 +83,7 @@ class _Gathered:
         self._entries: dict[str, tuple[str, dict[str, None]]] = {}
 
     def card(self, what: str, card: Mapping[str, Any] | None) -> None:
-        """Add the sources that a plug-in card names, or a remark that it names none."""
+        """Add the sources that a plug-in card names, or a remark that the card names none."""
         if card is None:
             self.uncited.append(f"the report has no card of {what}, so there is no citation")
         elif bibtex := str(card.get("bibtex", "")).strip():
@@ -101,7 +101,7 @@ class _Gathered:
     def description(self, what: str, source: str, key: str) -> None:
         """Add the arXiv papers and this software if `source` names them.
 
-        If `source` names neither, add the text itself as an entry.
+        If `source` names neither, add the text of `source` as an entry.
         """
         use = f"{what}: {source}"
         numbers = dict.fromkeys(ARXIV.findall(source))

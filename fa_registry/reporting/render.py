@@ -142,7 +142,7 @@ def renderer(templates: Path | None = None) -> str:
     The text contains the digest of the source code, the versions of the libraries, and the processor.
 
     Args:
-        templates: As in `render_report`. With such a folder, only users who have this folder can render the same pages.
+        templates: As in `render_report`. If a folder is given, only users who have this folder can render the same pages.
     """
     shipped = {path.name: file_digest(path) for path in sorted(bundled_files.templates().glob(f"*{SUFFIX}"))}
     source = digest_of([source_digest("fa_registry"), shipped])

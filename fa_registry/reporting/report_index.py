@@ -79,8 +79,8 @@ class Sources:
         frozen: The frozen controls.
         editions: The editions. The first, leading edition determines the verdicts in the report.
         judgements: For each edition, a mapping from run id to judgement.
-        exclusions: Mapping to the excluded runs, from the key that all seeds of a group share, or from (method label, setting) if
-            the specification is not known.
+        exclusions: Mapping from a key to excluded runs. The key is that of all seeds of a group, or (method label, setting) if the
+            specification is not known.
         known: The metrics of the report.
     """
 
@@ -116,7 +116,7 @@ class Sources:
 
     @cached_property
     def near_settings(self) -> NearSettings:
-        """Index of the judged specifications by which nearly equal settings are found."""
+        """Index that finds judged specifications with nearly equal settings."""
         return NearSettings(run.record.spec for run in self.report.runs)
 
     @cached_property

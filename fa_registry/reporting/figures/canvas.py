@@ -119,7 +119,7 @@ class Canvas:
         self.sheet.add_collection(LineCollection([*pieces], colors=colour, **look), autolim=False)
 
     def place(self, left: float, right: float, bottom: float, top: float, **options: float) -> None:
-        """Set the margins around the axes that matplotlib has arranged."""
+        """Set the margins around all axes, in inches."""
         wide, high = self.figure.get_size_inches()
         self.figure.subplots_adjust(
             left=left / wide, right=1 - right / wide, bottom=bottom / high, top=1 - top / high, **options

@@ -69,7 +69,7 @@ def plain(cell: AnalysisCell) -> str | float | None:
 def named(numbers: pd.DataFrame) -> pd.DataFrame:
     """Add a column `row` with the label of each method.
 
-    If there are several settings, the label contains the parts of the setting that differ between them.
+    If there are several settings, the label also contains the parts in which the settings differ.
     """
     settings = list(dict.fromkeys(numbers["setting"]))
     parts = [setting.split(" · ") for setting in settings]

@@ -312,7 +312,7 @@ def limit(quantity: str, groups: Sequence[Group]) -> tuple[str, float] | None:
     """Return (rule, threshold) of the first rule that judges a metric, or None.
 
     Some rules judge a second metric in addition to their main metric, such as growth since initialisation. If no finding has this
-    metric as its main metric, return the rule of scale stability whose second metric it is.
+    metric as its main metric, return the rule of scale stability whose second metric is this metric.
     """
     findings = (finding for group in groups for run in group.runs for finding in run.findings if quantity)
     judging = (finding for finding in findings if finding.quantity == quantity and finding.threshold is not None)

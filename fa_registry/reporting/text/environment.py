@@ -183,9 +183,9 @@ class UserEnvironment(ImmutableSandboxedEnvironment):
 
 
 def _result_size(operator: str, left: Any, right: Any) -> tuple[int, int, str]:
-    """Return a bound of the size of `left operator right`, its maximum and the unit.
+    """Return an upper bound of the size of `left operator right`, the allowed maximum, and the unit.
 
-    The size is at most the bound. The bound is 0 if the result cannot be large.
+    The bound is 0 if the result cannot be large.
     """
     numbers = isinstance(left, int) and isinstance(right, int)
     if numbers and operator == "**":
