@@ -48,7 +48,7 @@ class AnalysisColumn:
             raise ValueError(f"column {self.name!r}: expected one of the kinds {', '.join(KINDS)}, found {self.kind!r}")
 
 
-@dataclass(frozen=True, slots=True)  # with many runs there are a hundred thousand cells
+@dataclass(frozen=True, slots=True)  # slots save memory: many runs give a hundred thousand cells
 class AnalysisCell:
     """A cell of an analysis table: a number, a text, or both.
 
