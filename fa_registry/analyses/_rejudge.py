@@ -35,7 +35,6 @@ class RuleLimit:
 
     Args:
         name: name by which the user can override the threshold, for example `D1` or `D2.gain`.
-        rule: rule that contains the threshold.
         condition: part of the rule that compares one metric with the threshold.
     """
 
@@ -87,7 +86,6 @@ class JudgedUnit:
     Args:
         `control_records`: mapping run id of a control → record of the control. The runs are compared with these controls.
         limit: the threshold that is changed.
-        edition: edition that contains the threshold.
     """
 
     method: MethodRuns

@@ -68,8 +68,6 @@ def analysed(result: AnalyseResult, as_json: bool, several: bool) -> None:
     """Print the results of the command.
 
     Args:
-        result: results of one or more analyses.
-        as_json: whether to print JSON.
         several: whether to print a JSON list, because the user requested all analyses.
     """
     if as_json:
@@ -106,8 +104,6 @@ def cell_text(cell: AnalysisCell, column: AnalysisColumn, notes: dict[str, int])
     A missing value is printed as `N/A (2)` if note 2 contains the reason.
 
     Args:
-        cell: the table cell.
-        column: column that contains the cell.
         notes: mapping reason → number of the note. New reasons are added.
     """
     if cell.reading is None:

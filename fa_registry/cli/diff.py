@@ -19,9 +19,7 @@ def diffed(difference: AuditDiff, names: tuple[str, str], as_json: bool) -> None
     """Print the differences between two audits.
 
     Args:
-        difference: the differences.
         names: names of the two audits, as the user typed them.
-        as_json: whether to print JSON.
     """
     if as_json:
         print_json(difference)

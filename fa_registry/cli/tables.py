@@ -34,7 +34,6 @@ def print_out(*lines: str, err: bool = False) -> None:
     """Print lines on standard output; line breaks inside a line are escaped.
 
     Args:
-        lines: the lines to print.
         err: if true, print on standard error instead of standard output.
     """
     click.echo("\n".join(map(escape_to_one_line, lines)), err=err)

@@ -54,7 +54,6 @@ def bibliography(runs: Sequence[RunAudit], findings: Sequence[Finding], report: 
     """Return the sources of the runs of one method in one setting.
 
     Args:
-        runs: The runs.
         findings: The findings of all editions that judged the runs.
         report: The report, which contains the plug-in cards and the editions.
     """
@@ -75,7 +74,7 @@ def bibliography(runs: Sequence[RunAudit], findings: Sequence[Finding], report: 
 
 
 class _Gathered:
-    """Collects BibTeX entries and adds a numeric suffix to a key that is already used."""
+    """Collection of BibTeX entries; a key that is already used gets a numeric suffix."""
 
     def __init__(self, software: str):
         self.software = software

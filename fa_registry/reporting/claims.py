@@ -70,8 +70,8 @@ def claims(
     Args:
         runs: The judged runs. Controls are ignored, so the result is empty for a control.
         excluded: The runs of the method that were not judged.
-        has_all_runs: Whether `runs` contains all runs of the method in the report. Only in this case does a single run mean that
-            the method has only one seed.
+        has_all_runs: Whether `runs` contains all runs of the method in the report. If true, a single run means that the method has
+            only one seed.
         exact: Whether the credit of the method is the gradient at every site by construction.
     """
     judged = [_without_gamma(run) if exact else run for run in runs if run.record.spec.control == "none"]

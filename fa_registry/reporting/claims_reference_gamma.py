@@ -180,7 +180,6 @@ def value_range(runs: Iterable[RunAudit], get_reading: Callable[[RunAudit], Read
     """Return the range of a metric over several runs as text.
 
     Args:
-        runs: The runs.
         get_reading: Function that reads the metric from a run.
         kind: Number format, a key of filters.KINDS.
 
@@ -368,7 +367,7 @@ def gamma_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 
 
 def _answer(runs: Sequence[RunAudit], with_gamma: Sequence[RunAudit]) -> tuple[str, str] | None:
-    """Return the tuple (key, text) of the claim about Γ, which must be true for the worst seed.
+    """Return the tuple (key, text) of the claim about Γ; the text must be true for the worst seed.
 
     Args:
         runs: All runs of the method.

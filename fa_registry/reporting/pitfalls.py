@@ -278,7 +278,8 @@ def no_single_site(context: PitfallContext) -> Answered:
     if len(pairs) < 2:
         return (
             UNKNOWN,
-            f"Γ has a value at {len(pairs)} of the sites 1..L that are not exact by construction: too few to leave one out",
+            f"Γ has a value at {len(pairs)} of the sites 1..L that are not exact by construction, but leaving one site out "
+            "needs at least 2 such values",
         )
     site, share = _carried(pairs)
     mean = sum(value for _, value in pairs) / len(pairs)
@@ -400,8 +401,7 @@ def metric_of_test_set(context: PitfallContext) -> Answered:
 def own_control(context: PitfallContext) -> Answered:
     """Answer item 10: the frozen control has the same setting, seed and data.
 
-    If the author only states the main metric of a frozen control, this is a violation, because the setting, seed and data of this
-    control are not recorded.
+    A main metric that the author only states is a violation, because setting, seed and data of the frozen control are not recorded.
     """
     control = context.sources.frozen.runs.get(context.run.frozen_run_id)
     if control is not None:

@@ -83,8 +83,6 @@ def render_report(report: AuditReport, out: Path, templates: Path | None = None)
     `report_files()`, and figures/. The texts that the author wrote into the blanks of existing forms are kept.
 
     Args:
-        report: The report.
-        out: The folder to write into.
         templates: A folder with user templates, which replace the built-in templates with the same name and run in a sandbox.
 
     Returns:
@@ -243,7 +241,6 @@ def render_comparison(context: CompareContext, out: Path, templates: Path | None
 
     Args:
         context: The template variables of the page.
-        out: The folder to write into.
         templates: As in `render_report`.
 
     Returns:

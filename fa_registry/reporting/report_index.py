@@ -73,10 +73,8 @@ class Sources:
     """A report with indexes of its groups, forms, judgements and excluded runs.
 
     Args:
-        report: The report.
         groups: The groups in the order of the pages.
         links: The link to the form of each group; None for controls.
-        frozen: The frozen controls.
         editions: The editions. The first, leading edition determines the verdicts in the report.
         judgements: For each edition, a mapping from run id to judgement.
         exclusions: Mapping from a key to excluded runs. The key is that of all seeds of a group, or (method label, setting) if the
@@ -179,7 +177,6 @@ class Sources:
         If the outcomes differ, the result also contains the differences between the editions.
 
         Args:
-            group: The group.
             href: Address of the form of the group.
         """
         ids = [run.record.run_id for run in group.runs]

@@ -119,9 +119,6 @@ def metric_of_run(run: RunAudit, quantity: Metric, frozen: Frozen, card_metrics:
     `NAME` at the last site. The frozen accuracy and the margin depend on the frozen control of the run.
 
     Args:
-        run: The run.
-        `quantity`: The metric.
-        frozen: The frozen controls of the report.
         card_metrics: The metrics of the report.
     """
     record = run.record
@@ -148,7 +145,6 @@ def audit_columns(runs: Sequence[RunAudit], names: Sequence[str] = (), card_metr
     An optional metric is included only if at least one run measured it.
 
     Args:
-        runs: The runs.
         names: Keys of the metrics; default: the table `audit` for the headlines of the runs.
         card_metrics: The metrics of the report.
     """
@@ -181,7 +177,6 @@ def seed_estimate(quantity: Metric, values: Iterable[SeedValue]) -> Estimate:
     """Return the mean of a metric over seeds with its interval and its run ids.
 
     Args:
-        `quantity`: The metric.
         values: One number per seed.
     """
     rows = tuple(values)
@@ -230,7 +225,6 @@ def control_rows(runs: Iterable[RunAudit], frozen: Frozen) -> tuple[ControlRow, 
 
     Args:
         runs: The runs of a method. Controls are ignored.
-        frozen: The frozen controls of the report.
     """
     return tuple(_control_row(run, frozen) for run in runs if run.record.spec.control == "none")
 
@@ -286,7 +280,6 @@ def finding_rows(runs: Iterable[RunAudit], method: str, setting: str, card_metri
     Seeds with the same finding are grouped. Rules that are skipped for a control are omitted.
 
     Args:
-        runs: The runs.
         method: Label of the method.
         setting: Name of the setting.
         card_metrics: The metrics of the report, which define the formats of numbers.

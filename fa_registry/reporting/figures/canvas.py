@@ -219,7 +219,7 @@ def chance_line(axes: Axes, chance: float) -> None:
 
 
 def chance_keys(chance: float) -> list[Line2D]:
-    """Return the legend entry of guessing's line, or an empty list if its level is NaN."""
+    """Return the legend entry of the line that `chance_line` draws, or an empty list if there is no line."""
     return [] if math.isnan(chance) else [key("chance", **CHANCE_LOOK)]
 
 
@@ -246,7 +246,6 @@ def padded(values: Iterable[float], min_width: float, share: float = 0.06) -> tu
 
     Args:
         values: The values; those that are not finite are ignored.
-        min_width: The smallest width.
         share: The margin as a share of the range.
     """
     finite = [value for value in values if math.isfinite(value)]
@@ -306,8 +305,6 @@ def row_axis(axes: Axes, rows: Sequence[str], left_out: int = 0) -> None:
     """Label the rows on the y axis; the first row is at the top.
 
     Args:
-        axes: The axes.
-        rows: The labels.
         left_out: Number of rows that are not drawn; if not 0, the number is added to the label of the x axis.
     """
     axes.set_yticks(range(len(rows)), rows)

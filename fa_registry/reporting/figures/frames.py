@@ -43,7 +43,6 @@ def entry(row: Mapping[str, AnalysisCell], name: str, *keys: str) -> dict[str, o
     """Return one cell of an analysis table as a row of a data frame.
 
     Args:
-        row: A row of the table.
         name: Column of the cell.
         keys: Further columns whose values are copied into the result.
     """

@@ -46,7 +46,6 @@ def gamma_numbers(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]
     Columns `low` and `high` are the mean of the null ± DEVIATIONS standard deviations of its draws.
 
     Args:
-        groups: The groups of one setting.
         cards: The report's plug-in cards, which list the sites where the credit is exact by construction.
     """
     rows = [

@@ -69,8 +69,6 @@ def heat_numbers(panel: Panel, groups: Sequence[Group], cards: Mapping[str, Mapp
     exact at all sites are left out too.
 
     Args:
-        panel: The metric.
-        groups: The groups of one setting.
         cards: The report's plug-in cards, which list the sites where Γ is exact by construction.
     """
     rows = [row for group in groups if not group.control for row in _rows(panel, group, cards)]
@@ -176,10 +174,7 @@ def draw(panel: Panel, numbers: pd.DataFrame, threshold: float | None, dpi: int)
     """Draw a heat map from the rows of `heat_numbers`.
 
     Args:
-        panel: The metric.
-        numbers: The rows.
         threshold: Threshold of the rule that judges the metric, or None.
-        dpi: Dots per inch.
     """
     methods = list(dict.fromkeys(numbers["method"]))[:MOST]
     visible_rows = numbers[numbers["method"].isin(methods)]

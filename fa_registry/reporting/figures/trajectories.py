@@ -53,10 +53,7 @@ def trajectory_png(
     Call this function inside the context `styled`. `curves` returns the numbers of this figure.
 
     Args:
-        panel: The metric.
-        groups: The groups of one setting.
         shades: Result of `style.colours`.
-        dpi: Dots per inch.
     """
     lines = curves(panel, groups)
     rule = panel_limit(panel, groups)

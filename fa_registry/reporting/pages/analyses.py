@@ -83,7 +83,6 @@ def page_analyses(report: AuditReport, room: int = ROOM) -> PageAnalyses:
     The result also contains the title of every other analysis, with the reason why this analysis is not shown.
 
     Args:
-        report: The report.
         room: Maximum size of all analyses in bytes.
     """
     edition = _edition(report) if any(run.record.spec.control == "none" for run in report.runs) else NOTHING

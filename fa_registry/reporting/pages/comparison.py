@@ -420,7 +420,6 @@ def compared_sites(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any
     The metrics are Γ, ‖h‖, ‖g‖ and metrics that are in no other table.
 
     Args:
-        groups: The columns.
         cards: Plug-in cards, which describe the metrics and list the sites where the credit is exact.
     """
     card_metrics = metrics_of_cards(cards)

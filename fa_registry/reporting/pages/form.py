@@ -86,8 +86,6 @@ def form_context(group: Group, link: Link, sources: Sources, blank_texts: Mappin
 
     Args:
         group: The runs of one method in one setting.
-        link: The link to the form.
-        sources: The report and its indexes.
         blank_texts: Mapping from the name of a blank to the text that the author wrote into an earlier form.
     """
     report, label, setting = sources.report, group_label(group), group.setting
@@ -330,7 +328,6 @@ def check_blanks_kept(blank_texts: Mapping[str, str], page: str, form: Path) -> 
 
     Args:
         blank_texts: Mapping from the name of a blank to the text of the author.
-        page: The new page.
         form: Path of the old form, which the new page replaces.
 
     Raises:

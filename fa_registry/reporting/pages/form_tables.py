@@ -427,7 +427,7 @@ def _conformance(record: RunRecord) -> str:
 
 
 def _statement(term: str, records: Sequence[RunRecord], describe: Callable[[RunRecord], str]) -> Iterator[Entry]:
-    """Yield an entry with the texts that `describe` returns, if there is such a text."""
+    """Yield an entry with the texts that `describe` returns; yield nothing if all texts are empty."""
     values = tuple(value for value in each(term, records, describe).values if value.text)
     if values:
         yield Entry(term, values)

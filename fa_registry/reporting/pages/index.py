@@ -74,7 +74,6 @@ def embed_figures(page: str, sources: Sources) -> Truncated[SettingFigures]:
 
     Args:
         page: Text of the page without figures.
-        sources: The report and its indexes.
     """
     return setting_figures(
         sources.groups, sources.report.cards, bytes_left(len(page.encode(errors="backslashreplace")))
@@ -85,7 +84,6 @@ def index_context(sources: Sources, figures: Truncated[SettingFigures] = NO_FIGU
     """Return the template variables of the page that shows the whole audit.
 
     Args:
-        sources: The report and its indexes.
         figures: The result of `embed_figures`.
     """
     report = sources.report
@@ -228,8 +226,6 @@ def number_footnotes(
     There is one footnote per reason, with all affected runs.
 
     Args:
-        settings: The parts of the table.
-        columns: The columns of the table.
         details: Whether the page shows the numbers of each seed. If false, these numbers are removed from the rows.
 
     Returns:

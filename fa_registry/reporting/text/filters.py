@@ -148,7 +148,7 @@ def na(reading: Reading) -> str:
 
 
 def number(value: Number) -> str:
-    """Return a number in its own format, or the text for a missing number."""
+    """Return a number in its format, or the text for a missing number."""
     return reading(value.reading, value.kind)
 
 
@@ -220,7 +220,6 @@ def one_power(write: Callable[[float], str], values: Sequence[float]) -> tuple[t
 
     Args:
         write: Function that formats one number.
-        values: The numbers.
 
     Returns:
         The tuple (numbers, power), for example (2.00, 3.00) and ×10⁵. The power is an empty string if no number needs a power.

@@ -40,7 +40,6 @@ def draw(canvas: Canvas, frame: pd.DataFrame) -> None:
     """Draw the epoch at which each rule first fires, for each run.
 
     Args:
-        canvas: The canvas to draw on.
         frame: Data frame from `numbers`. Column `trained` is the number of epochs of the run.
     """
     rules = list(dict.fromkeys(frame["rule"]))
