@@ -148,7 +148,7 @@ def na(reading: Reading) -> str:
 
 
 def number(value: Number) -> str:
-    """Return a number in its format, or the text for a missing number."""
+    """Return a number in the format of its kind, or the text for a missing number."""
     return reading(value.reading, value.kind)
 
 
