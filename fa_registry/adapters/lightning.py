@@ -43,7 +43,7 @@ class LightningCallback(pl.Callback):
             self.run_id = self._following.begin(module).run_id
 
     def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        if self._following.is_on:  # validation is part of Lightning's epoch, so it has finished here
+        if self._following.is_on:  # validation is part of Lightning's epoch, so the validation has finished
             self._following.epoch(trainer.callback_metrics, *self._names)
 
     def on_train_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:

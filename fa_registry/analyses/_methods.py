@@ -102,7 +102,6 @@ def mean_cell(runs: Sequence[RunAudit], quantity: str, pick: Pick | None = None)
     """Return a cell with the mean of a metric over seeds and its 95 % t interval.
 
     Args:
-        runs: runs of one method.
         `quantity`: name of the metric; its declaration decides between the arithmetic and the geometric mean.
         pick: function that reads the metric from a run. By default, the function reads the scalar metric `quantity`.
     """
@@ -122,7 +121,6 @@ def quantity_column(name: str, quantity: str, unit: str = "", site_text: str = "
 
     Args:
         name: key of the column's cells.
-        `quantity`: name of the metric.
         unit: unit of the numbers; needed only if the catalog contains no unit.
         site_text: text that is added to the heading, such as `at site 0`.
     """
@@ -138,7 +136,6 @@ def estimate(
     """Return a cell with a mean and its interval.
 
     Args:
-        mean: the mean over seeds.
         interval: low and high end, or None.
         run_ids: ids of the runs that provided the values.
         scale: if true, `mean` and `interval` are decimal logarithms, and the cell contains 10^mean and 10^interval.

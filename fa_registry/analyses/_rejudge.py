@@ -35,7 +35,6 @@ class RuleLimit:
 
     Args:
         name: name by which the user can override the threshold, for example `D1` or `D2.gain`.
-        rule: rule that contains the threshold.
         condition: part of the rule that compares one metric with the threshold.
     """
 
@@ -80,14 +79,13 @@ class ThresholdEdge:
 
 @dataclass(frozen=True)
 class JudgedUnit:
-    """Runs that one threshold judges together.
+    """Runs that a rule judges together.
 
     A unit is one run, or all runs of a method if the rule judges the mean over seeds.
 
     Args:
         `control_records`: mapping run id of a control → record of the control. The runs are compared with these controls.
         limit: the threshold that is changed.
-        edition: edition that contains the threshold.
     """
 
     method: MethodRuns
@@ -136,13 +134,13 @@ class JudgedUnit:
         return self._kept[threshold]
 
     def _judged(self, threshold: float) -> tuple[Verdict, ...]:
-        """Judge the runs with another threshold and keep all findings of other rules."""
+        """Return one verdict per run at another threshold, with unchanged findings of all other rules."""
         rule = self.limit.rule
         single_rule_edition = dataclasses.replace(self.edition, rules=(rule,), fail_if=(), strict=False)
         edition = overridden(single_rule_edition, {self.limit.name: threshold})
         records = [
             dataclasses.replace(run.record, trajectory={}) for run in self.runs
-        ]  # epochs do not enter the verdict
+        ]  # the verdict does not depend on values by epoch
         interim_analyses = {seeds_key(run.record.spec): self._finding(run).look for run in self.runs}
         audits = judge_all((*records, *self.control_records.values()), edition, interim_analyses=interim_analyses)[
             : len(records)
@@ -172,7 +170,7 @@ def limits(edition: Edition) -> Iterator[RuleLimit]:
 
 
 def units(report: AuditReport, edition: Edition, limit: RuleLimit) -> tuple[JudgedUnit, ...]:
-    """Group the runs of a report into units that a threshold judges together.
+    """Group the runs of a report into units that the rule of the threshold judges together.
 
     Controls are not included, because they are not judged.
     """
@@ -194,13 +192,13 @@ def edge(unit: JudgedUnit, start: float, side: int, label: bool) -> ThresholdEdg
     Return None if no verdict changes on this side.
 
     Args:
-        unit: runs that the threshold judges together.
+        unit: runs that the rule of the threshold judges together.
         start: threshold of the edition.
         side: −1 to search below `start`, +1 to search above `start`.
         label: if true, a change of the verdict's label counts, including its flags; if false, only a change of the outcome
             (pass, warn, fail, incomplete) counts.
     """
-    if not unit.limit.rule.gating:  # the verdict does not depend on it, so judging again is not needed
+    if not unit.limit.rule.gating:  # the verdict does not depend on this rule
         return None
     on_this_side = [value for value in unit.values if side * value >= side * start]
     for value in sorted(on_this_side, key=lambda one: side * one):

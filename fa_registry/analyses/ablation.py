@@ -1,7 +1,7 @@
 """Analysis `ablation`: which instruments, single or combined, reject which runs.
 
 An instrument is the main metric, Γ, or a gating rule of the edition. An instrument that changes no decision is not useful.
-For each run, an instrument fires, does not fire, or is undetermined.
+For each run, an instrument fires, does not fire, or has an undetermined result.
 
 A set of instruments rejects a run if the main metric or Γ is in the set and fires. The set also rejects the run if all rules of one
 `fail_if` list of the edition are in the set and fire; in a strict edition, one rule that fires is enough. If a metric is
@@ -27,7 +27,7 @@ from fa_registry.protocol.rules import Edition
 from fa_registry.records import CLASSES, AuditReport, Reading, RunAudit, Verdict
 
 GAMMA = symbol_of("gamma")  # the main metric and Γ are the instruments that are not rules
-DECISIONS = ("rejects", "cannot judge", "warns", "accepts")  # the most severe first
+DECISIONS = ("rejects", "cannot judge", "warns", "accepts")  # most severe decision first
 OF_PROTOCOL: Mapping[str, str] = MappingProxyType(
     {"fail": "rejects", "incomplete": "cannot judge", "warn": "warns", "pass": "accepts"}
 )
@@ -77,7 +77,7 @@ def evidence(run: RunAudit, report: AuditReport, edition: Edition) -> Evidence:
 
 
 def not_better_than_guessing(run: RunAudit, card: Mapping[str, Any]) -> bool | None:
-    """Return whether the main metric of a run is not better than guessing reaches.
+    """Return whether the main metric of a run is no better than the value that guessing reaches.
 
     Guessing reaches the accuracy 1/C or the loss ln V. Return None if the metric or the number of classes is unknown.
 
@@ -138,7 +138,7 @@ def worst(decisions: Iterable[str]) -> str:
     return min(decisions, key=DECISIONS.index)
 
 
-MOST = 12  # instruments, which form 4,095 sets; for more instruments only the sets of the ladder are computed
+MOST = 12  # instruments, which form 4,095 sets; for more instruments, only the sets of `_ladder` are computed
 FULL = "full protocol"
 LADDER = (
     AnalysisColumn("instruments", f"names of the instruments (main metric, {GAMMA} or rules) in the set"),
@@ -215,7 +215,7 @@ def name_of(subset: Sequence[str]) -> str:
 
 
 def _ladder(names: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return single instruments, sets that grow by one, then () for the full protocol."""
+    """Return all sets of one instrument, sets that grow by one instrument, and () for the full protocol."""
     single_sets = [(name,) for name in names]
     growing_sets = [tuple(names[:count]) for count in range(2, len(names) + 1)]
     return [*single_sets, *growing_sets, ()]
@@ -299,8 +299,8 @@ def _remarks(report: AuditReport, edition: Edition, all_sets: Sequence[Sequence[
     diverged = [run for run in report.runs if run.record.status == "diverged" and run.record.spec.control == "none"]
     if diverged:
         remarks.append(
-            f"Diverged runs: {len(diverged)}. The full protocol fails these runs regardless of its rules. A set of instruments "
-            "does not."
+            f"Diverged runs: {len(diverged)}. The full protocol fails these runs regardless of its rules. For a set of "
+            "instruments, only the results of these instruments decide."
         )
     return remarks
 

@@ -48,7 +48,7 @@ class AnalysisColumn:
             raise ValueError(f"column {self.name!r}: expected one of the kinds {', '.join(KINDS)}, found {self.kind!r}")
 
 
-@dataclass(frozen=True, slots=True)  # with many runs there are a hundred thousand cells
+@dataclass(frozen=True, slots=True)  # slots save memory: many runs give a hundred thousand cells
 class AnalysisCell:
     """A cell of an analysis table: a number, a text, or both.
 
@@ -163,7 +163,7 @@ class Analyser:
         source: publication that first investigated the question.
         answer: function that computes the result from a report and the edition that judged the runs of the report.
         rank: position among the analyses on the first page of an audit, from 1; 0 if that page does not show the analysis.
-        silence: function that receives the finished analysis and returns the reason why it has no result, or an empty string.
+        silence: function that receives the finished analysis. It returns the reason why the analysis has no result, or "".
     """
 
     name: str

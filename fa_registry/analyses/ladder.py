@@ -32,7 +32,7 @@ from fa_registry.protocol.rules import Edition
 from fa_registry.records import AuditReport, Reading, RunAudit, RunSpec
 from fa_registry.statistics import paired_difference
 
-SHOWN = 5  # methods that a remark names
+SHOWN = 5  # maximum number of methods in a remark
 DEPTH = re.compile(r"ladder_(\d{1,9})")
 RESULT = quantity_column(ACCURACY.name, ACCURACY.name)
 COLUMNS = (
@@ -110,7 +110,7 @@ def _depths_value(
     spec, blocks = method.runs[0].record.spec, _blocks(method)
     depths = {blocks: (method.label, method.runs)}
     ladder_depths = {int(depth[1]) for _, name in controls if (depth := DEPTH.fullmatch(name))}
-    for count in sorted({0, *ladder_depths}):  # not every number below L: other specifications may give any number
+    for count in sorted({0, *ladder_depths}):  # not range(blocks), because a specification may give any number
         if count >= blocks:
             break
         depth = controls.get((_key(spec, bare=not count), f"ladder_{count}"))

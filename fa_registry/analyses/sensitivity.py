@@ -17,7 +17,7 @@ from fa_registry.protocol.edition_schema import CREDIT
 from fa_registry.protocol.rules import Edition, Rule
 from fa_registry.records import AuditReport, Reading
 
-SHOWN = 3  # changes named in the text; all runs are in the cell's run ids
+SHOWN = 3  # changes that a text names; the run ids of the cell contain all runs
 END = "whether the threshold `{word}` is included in the range"
 COLUMNS = (
     AnalysisColumn("rule", "code of the rule, and the condition if the rule has several conditions"),
@@ -97,13 +97,13 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
 
 def _tightest(judged_units: Iterable[JudgedUnit], threshold: float, side: int, label: bool) -> ThresholdEdge | None:
     """Return the nearest threshold, above or below, at which the verdict of a run or group changes."""
-    edges: dict[int, ThresholdEdge] = {}  # by the unit's index
+    edges: dict[int, ThresholdEdge] = {}  # index of a unit → its edge
     nearest_value = math.inf
     for start, index, unit in sorted(
         ((_start(unit, threshold, side), position, unit) for position, unit in enumerate(judged_units)),
         key=lambda one: one[:2],
     ):
-        if start > nearest_value:  # judging again takes time, and a nearer edge than any of this unit is known
+        if start > nearest_value:  # every edge of this unit is farther than a known edge
             break
         candidate = edge(unit, threshold, side, label)
         if candidate:

@@ -24,7 +24,7 @@ FORMAT, VERSION = "fa_registry bundle", 1
 TIME = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip can store
 MOST_FILES = 200_000
 SEAL = re.compile(rb"manifest sha256 ([0-9a-f]{64})")
-PART = re.compile(r"[\w.+@ =,~-]+")  # part of a path that every operating system accepts
+PART = re.compile(r"[\w.+@ =,~-]+")  # a part of a path, with characters that every operating system accepts
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from fa_registry.errors import RegistryError
 from fa_registry.output_streams import outlive_readers
 from fa_registry.text_safety import escape_message
 
-# Python's default of 700 would search long-lived modules and records for cycles again and again
+# With Python's default of 700, the garbage collector would search long-lived modules and records for cycles too often.
 NEW_OBJECTS_BETWEEN_COLLECTIONS = 20_000
 
 
@@ -49,16 +49,16 @@ def _reported() -> Iterator[None]:
 
 @contextmanager
 def _launched(context: click.Context) -> Iterator[None]:
-    """Context manager that cleans up the run that `mlflow run` created, if no command has used it."""
+    """Context manager that cleans up the run that `mlflow run` created, if no command has used this run."""
     try:
         yield
     finally:
         if "MLFLOW_RUN_ID" in os.environ:
-            from fa_registry.workflows.stores import trash_launcher_run  # MLflow: seconds
+            from fa_registry.workflows.stores import trash_launcher_run  # importing MLflow takes seconds
 
             try:
                 trash_launcher_run(context.invoked_subcommand or "")
-            except RegistryError as error:  # does not change the result or exit code of the command
+            except RegistryError as error:  # a failed clean-up does not change the command's exit code
                 logging.getLogger("fa_registry").warning(
                     "the run that MLflow created could not be cleaned up: %s", error
                 )
@@ -70,7 +70,7 @@ GROUPS = {
     "Inspect": ("ui", "list", "watch", "show", "info", "doctor", "forget", "optimize-store"),
     "Share": ("report", "bundle", "import", "promote"),
 }
-# Old names that still work for one release, each with one line that gives the new name.
+# Old names → new names. An old name works for one release and prints one line with the new name.
 OLD_COMMANDS = {"card": "info", "optimize": "optimize-store", "work": "worker"}
 OLD_OPTIONS = {
     "--data": "--replace-dataset",
@@ -117,7 +117,7 @@ class RegistryGroup(click.Group):
         except RegistryError as error:
             print_err(f"fa-registry: {error}")
             sys.exit(error.exit_code)
-        except click.UsageError as error:  # click repeats what was typed
+        except click.UsageError as error:  # click's message contains the user's input
             error.message = escape_message(error.message)
             raise
         except OSError as error:

@@ -28,7 +28,7 @@ OPTIONS = (
 def _named(function: Callable) -> Callable:
     """Replace `{names}` in the command's help by the names of the built-in analyses."""
     names = ", ".join(name.replace("_", "-") for name in Catalog("analyses", "analysis").builtin_names())
-    function.__doc__ = (function.__doc__ or "").format(names=names)  # none under python -OO
+    function.__doc__ = (function.__doc__ or "").format(names=names)  # python -OO removes docstrings
     return function
 
 
@@ -46,7 +46,7 @@ def _named(function: Callable) -> Callable:
 def analyse(name: str, as_json: bool, **arguments: Any) -> None:
     """Answer one question about many judged runs.
 
-    The command prints a table, and writes a JSON file, a CSV file and a figure.
+    The command prints a table and writes a JSON file, a CSV file and a figure.
 
     NAME is {names}, or all. `fa-registry list analyses` prints the question of each analysis.
 
@@ -61,15 +61,13 @@ def analyse(name: str, as_json: bool, **arguments: Any) -> None:
     sys.exit(result.exit_code)
 
 
-# What analyse prints: the result as a table; a note gives the reason for each missing number.
+# The output of the command: the result as a table, with a note for the reason of each missing number.
 
 
 def analysed(result: AnalyseResult, as_json: bool, several: bool) -> None:
     """Print the results of the command.
 
     Args:
-        result: results of one or more analyses.
-        as_json: whether to print JSON.
         several: whether to print a JSON list, because the user requested all analyses.
     """
     if as_json:
@@ -106,8 +104,6 @@ def cell_text(cell: AnalysisCell, column: AnalysisColumn, notes: dict[str, int])
     A missing value is printed as `N/A (2)` if note 2 contains the reason.
 
     Args:
-        cell: the table cell.
-        column: column that contains the cell.
         notes: mapping reason → number of the note. New reasons are added.
     """
     if cell.reading is None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fa_registry.workflows.audit import AuditResult
     from fa_registry.workflows.verify import Verification
 
-MOST_GROUPS = 200  # rows printed on a terminal; the page shows all
+MOST_GROUPS = 200  # rows printed on a terminal; the page shows all rows
 
 
 @click.command()
@@ -174,7 +174,7 @@ def _judged(report: AuditReport) -> None:
     title = f"{report.title} by edition {describe_edition(report.edition)}"
     changed = ", ".join(f"{name} = {value}" for name, value in sorted(report.edition.overrides.items()))
     title += f" (modified: {changed})" if changed else ""
-    title_lines = [title, settings.pop()] if len(settings) == 1 else [title]  # a setting that all rows share
+    title_lines = [title, settings.pop()] if len(settings) == 1 else [title]  # a setting of all rows is in the title
     names = metric_table("audit_command", headlines_of(run.record for run in report.runs))
     mean_texts = {name: ", geometric mean" if is_scale(name) else "" for name in names}
     numbers = [f"{quantity_of(name).label}{mean}" for name, mean in mean_texts.items()]

@@ -57,7 +57,7 @@ def compared(result: CompareResult, as_json: bool) -> None:
     if as_json:
         names = ("title", "selection", "edition", "overrides", "integrity", "excluded", "remarks", "commands")
         fields = {name: getattr(context, name) for name in names}
-        parts = [part for part, _ in context.parts]  # the pictures are in the page
+        parts = [part for part, _ in context.parts]  # without the figures, which are on the page
         page_fields = {"page": str(result.page), "in_mlflow": result.in_mlflow}
         print_json({"exit_code": result.exit_code, **page_fields, "parts": parts, **fields})
         return

@@ -19,9 +19,7 @@ def diffed(difference: AuditDiff, names: tuple[str, str], as_json: bool) -> None
     """Print the differences between two audits.
 
     Args:
-        difference: the differences.
         names: names of the two audits, as the user typed them.
-        as_json: whether to print JSON.
     """
     if as_json:
         print_json(difference)
@@ -80,7 +78,7 @@ def _counts(outcomes: Mapping[str, int]) -> str:
 
 
 def _who(run: RunChange) -> list[str]:
-    """Return id, method, seed and setting of a run; if the ids in A and B differ, return both ids."""
+    """Return id, method, seed and setting of a run; if its ids in A and B differ, include both ids."""
     ids = dict.fromkeys((run.run_id_a[:SHORT_ID], run.run_id_b[:SHORT_ID]))
     return [" → ".join(ids), run.method, str(run.seed), run.setting]
 
@@ -115,7 +113,7 @@ def _number(reading: Reading) -> str:
 def _figures(runs: Sequence[RunChange]) -> Iterator[list[str]]:
     from fa_registry.metrics import HEADLINES, table  # imports numpy, which --help does not need
 
-    shown = table("diff_command", HEADLINES.values())  # --json has all metrics
+    shown = table("diff_command", HEADLINES.values())  # the output of --json contains all metrics
     for run in runs:
         for figure in run.figures:
             if figure.name in shown:

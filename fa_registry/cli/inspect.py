@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from fa_registry.workflows.inspect_runs import Listing
     from fa_registry.workflows.run_status import RunStatus
 
-BOUNDS = {"least": "at least", "above": "more than", "choices": "one of"}  # of an option: the text before the bound
+BOUNDS = {"least": "at least", "above": "more than", "choices": "one of"}  # kind of a bound → text before the bound
 STORE, DATA_ROOT = takes(StoreLocation, only="store"), takes(StoreLocation, only="data_root")
-QUIET = 30.0  # seconds without a heartbeat after which `watch` shows it
+QUIET = 30.0  # seconds; `watch` shows a heartbeat that is older
 KINDS = ("method", "architecture", "dataset", "diagnostic", "study")
 ACTIONS = ("list", "where", "fetch", "check")
 
@@ -150,7 +150,7 @@ def runs_listed(listing: Listing, as_json: bool) -> None:
         column = _headline_column(run["headline"] for run in listing.runs)
         rows = [_run_row(run, varied, column) for run in listing.runs]
         studies = {row["study"] for row in rows}
-        shared = studies.pop() if len(studies) == 1 else ""  # shown above the rows
+        shared = studies.pop() if len(studies) == 1 else ""  # a study that all rows share is shown above the rows
         columns = [name for name in rows[0] if name != "study" or studies]
         table(columns, [[row[name] for name in columns] for row in rows], shared and f"study {shared}")
     else:

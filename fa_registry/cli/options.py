@@ -24,7 +24,7 @@ def takes(*sources: Callable | type, only: str = "", without: str = "") -> Calla
     options = merged(*(getattr(source, "options", None) or options_of(source, only) for source in sources))
 
     def add(command: Callable) -> Callable:
-        for each in reversed(options):  # decorators apply inside out
+        for each in reversed(options):  # the decorator that is applied last gives the first option of the help
             command = command if each.name in without.split() else _click_option(each)(command)
         return command
 

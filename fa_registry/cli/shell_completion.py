@@ -78,7 +78,7 @@ def completer(offered: str | tuple[str, ...], is_list: bool = False) -> Complete
 
 
 def _shipped() -> tuple[str, ...]:
-    from fa_registry.protocol.rules import shipped  # the editions are read for it
+    from fa_registry.protocol.rules import shipped  # this import reads the editions
 
     return shipped()
 
@@ -87,7 +87,7 @@ def _members(name: str, home: str) -> list[str]:
     try:
         names = Catalog(name, name, home=home).names()
         return [member.replace("_", "-") if name == "analyses" else member for member in names]
-    except PluginError:  # the command reports the broken package; a completion cannot
+    except PluginError:  # the command reports the broken package, but a completion cannot
         return []
 
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from fa_registry.records import Reading
 
 SHORT_ID = 8
-TerminalCell = str | tuple[str, ...]  # one line, or several
-UNKNOWN_WIDTH = 200  # characters of a table in a file
+TerminalCell = str | tuple[str, ...]  # one line, or several lines
+UNKNOWN_WIDTH = 200  # characters; the width of a table that is not printed on a terminal
 NO_BREAK = "\u00a0"  # a space at which `table` does not wrap
 
 
@@ -34,7 +34,6 @@ def print_out(*lines: str, err: bool = False) -> None:
     """Print lines on standard output; line breaks inside a line are escaped.
 
     Args:
-        lines: the lines to print.
         err: if true, print on standard error instead of standard output.
     """
     click.echo("\n".join(map(escape_to_one_line, lines)), err=err)
@@ -54,7 +53,7 @@ def print_json(value: Any) -> None:
 def print_page(address: str) -> None:
     """Print the address of the MLflow page that compares the runs, if the address is not empty."""
     if address:
-        from fa_registry.workflows.stores import UI  # the command has imported it already
+        from fa_registry.workflows.stores import UI  # the command has already imported this module
 
         served = " (after `fa-registry ui`)" if address.startswith(UI) else ""
         print_out(f"side by side: {address}{served}")
@@ -138,7 +137,7 @@ def _stacked(header: Sequence[str], row: Sequence[str], width: int) -> Iterator[
 def _wrapped(cell: str, width: int) -> str:
     wrap = partial(textwrap.wrap, width=width, break_long_words=False, break_on_hyphens=False)
     lines = (part for line in cell.split("\n") for part in wrap(line) or [""])
-    return "\n".join(lines).replace(NO_BREAK, " ")  # an ordinary space, so that a search of the output finds it
+    return "\n".join(lines).replace(NO_BREAK, " ")  # an ordinary space, so that a search in the output finds the text
 
 
 def text(reading: Reading) -> str:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from fa_registry.workflows.study import StudyResult
 
 RUN = "jobs epochs seeds data scale device edition editions stop_on force keep_trained out store experiment data_root"
-# keys of a plan in JSON from releases that estimated times; programs may read them
+# Keys of a plan in JSON that older releases filled with estimated times. Programs may still read these keys.
 NO_TIMES = {"seconds": None, "seconds_left": None}
 NO_PLAN_TIMES = {**NO_TIMES, "seconds_by_jobs": None, "seconds_left_by_jobs": None, "probed": False, "waiting": 0.0}
 

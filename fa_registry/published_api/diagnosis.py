@@ -24,7 +24,8 @@ from fa_registry.published_api.one_batch import accuracy, checked, judged, measu
 from fa_registry.records import Measurements, Reading, RunAudit
 from fa_registry.training.input_validation import Batch, Checks
 
-EDITION = "2026-04:first-release"  # max ‖h_l‖ / ‖h_0‖ > 50: growth of the whole stream, as in the published report
+# This edition limits max ‖h_l‖ / ‖h_0‖ to 50 (growth of the whole stream), as in the published report.
+EDITION = "2026-04:first-release"
 # (flag of the report, metrics that its rule judges, text in the verdict if the rule fires)
 FLAGS = (
     ("residual_exploded", ("growth", "h_norm"), "residual stream exploded"),

@@ -153,8 +153,7 @@ class FAProtocol:
         findings = {finding.rule: finding for finding in audit.findings}
         limits = {rule.code: rule.threshold for rule in self.edition.rules}
         sites = audit.record.measurements.sites
-        # Rounded as in the rule. Otherwise margin < margin_threshold could disagree with `fires` at the limit:
-        # tests/published_api/test_fa_protocol.py
+        # The margin is rounded as in the rule. Otherwise margin < margin_threshold could differ from `fires` at the limit.
         margin = None if frozen_acc is None else margin_pp(test_acc, frozen_acc) / 100
         return {
             "verdict": audit.verdict.label,

@@ -39,7 +39,7 @@ def load_model(model: str | Path, store: str = "") -> LoadedModel:
                 f"model {str(model)!r}: expected models:/NAME@alias, models:/NAME/3 or the path of an existing folder"
             )
         return read_folder(folder)
-    from fa_registry.tracking.mlflow_tracker import MlflowTracker  # imports MLflow
+    from fa_registry.tracking.mlflow_tracker import MlflowTracker  # this module imports MLflow
     from fa_registry.tracking.models import TAG_CARD, ModelRegistry, check_version
 
     registry = ModelRegistry(store)

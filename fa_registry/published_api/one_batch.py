@@ -77,7 +77,7 @@ def measured(observation: Observation, scalars: Mapping[str, Reading], objection
         scalars: further metrics that are added to the result.
         objection: the reason that `checked` returned. If it is not empty, metrics that use the gradient have no value.
     """
-    # the input of the norm diagnostics: the lower median over the samples takes the place of one sample
+    # input of the norm diagnostics, in which the lower median over the samples replaces the norms of the samples
     median = SimpleNamespace(
         hidden_norms=_lower_median(observation.hidden_norms),
         gradient_norms=_lower_median(observation.gradient_norms),
@@ -88,7 +88,7 @@ def measured(observation: Observation, scalars: Mapping[str, Reading], objection
     readings: dict[str, Reading] = {}
     for name in (*OURS, *PUBLISHED):
         measures = CATALOG.get(name).measure(observation if name in OURS else median)
-        reason = objection if name != "h_norm" else ""  # the only diagnostic that uses no gradient
+        reason = objection if name != "h_norm" else ""  # only h_norm uses no gradient
         sites |= {key: tuple(_withdrawn(reading, reason) for reading in row) for key, row in measures.sites.items()}
         readings |= {key: _withdrawn(reading, reason) for key, reading in measures.scalars.items()}
     sites["g_norm_mean_ce"] = tuple(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-CHECKOUT = Path(__file__).parents[2]  # an installed package has no pages
+CHECKOUT = Path(__file__).parents[2]  # a checkout of the repository, because an installed package has no pages
 BEGIN, END = "<!-- generated: python -m fa_registry.reference --write -->", "<!-- /generated -->"
 
 

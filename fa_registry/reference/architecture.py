@@ -11,7 +11,7 @@ from fa_registry.reference import CHECKOUT, filled
 
 PACKAGE = CHECKOUT / "fa_registry"
 
-# From the lowest to the highest. A module imports from lower layers only; in the lowest layer modules may import each other.
+# The layers, lowest first. A module imports only from lower layers; modules of the lowest layer may also import each other.
 LAYERS: tuple[tuple[str, ...], ...] = (
     (
         "bundled_files",

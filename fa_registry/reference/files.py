@@ -23,11 +23,11 @@ from fa_registry.training import controls
 from fa_registry.training.specs import CHOICES, REQUIRED
 
 NEEDED = "needed"
-LISTS = [axis for axis, field in AXES.items() if field in REQUIRED and axis not in TABLES["recipe"]]  # of a grid
+LISTS = [axis for axis, field in AXES.items() if field in REQUIRED and axis not in TABLES["recipe"]]  # keys of a grid
 KINDS = {
     **{name: f"[table](#{name})" for name in TABLES},
     **dict.fromkeys(DATES, "date"),
-}  # more specific than the type
+}  # kinds of values that are more specific than the type
 KEYS = "| key | values | default | description |\n|---|---|---|---|"
 INTRODUCTION = """# Reference: files that you write
 
@@ -76,10 +76,11 @@ seeds = [1, 2, 3]
 WAIVERS = f"""
 ## waivers.toml
 
-This file lists findings that do not count. Each becomes `waived` with its reason, and the verdict is at best a WARN. `audit` uses
-only the file of `--waivers FILE` or, without this option, the file named by the study (`waivers = "waivers.toml"`). A waiver names
-a run, by at least the first {LEAST_RUN} characters of its id, or a method by its label, such as `dfa+pen λ=0.01`. A waiver
-has no effect after its last day, or if no audited run or rule matches the waiver. The audit reports such waivers.
+This file lists findings that do not count. Each listed finding becomes `waived` with its reason, and the verdict is at best a
+WARN. `audit` uses only the file of `--waivers FILE` or, without this option, the file that the study names
+(`waivers = "waivers.toml"`). A waiver names a run, by at least the first {LEAST_RUN} characters of its id, or a method by its
+label, such as `dfa+pen λ=0.01`. A waiver has no effect after its last day, or if no audited run or rule matches the waiver.
+The audit reports such waivers.
 
 ```toml
 [[waiver]]

@@ -21,7 +21,7 @@ Generated from the code by `python -m fa_registry.reference --write`; do not edi
 
 ## User templates
 
-Put a file with the name of a built-in template into a folder, and name the folder:
+Put a file with the name of a built-in template into a folder, and pass the folder with `--templates`:
 
     fa-registry report reports/audit.json --templates my-templates --out mine
     fa-registry audit --study digits --templates my-templates
@@ -32,9 +32,9 @@ Put a file with the name of a built-in template into a folder, and name the fold
 folder. These built-in templates can be replaced: {names}.
 
 All printed values are escaped. An unknown name is an error; the message contains the template, the line and the known names. A
-number that no filter has formatted is an error too. User templates run in a sandbox. They can read the fields below and use the
-filters below, nothing else, and a page may take at most {seconds} seconds. All errors of the templates are reported together
-before anything is measured, and no page is written.
+number that no filter has formatted is an error too. User templates run in a sandbox. They can read only the fields below and use
+only the filters below. A page may take at most {seconds} seconds. All errors of the templates are reported together before
+anything is measured, and no page is written.
 """
 GENERIC = {"T": "…", "Any": "anything"}
 

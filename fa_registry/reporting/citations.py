@@ -54,7 +54,6 @@ def bibliography(runs: Sequence[RunAudit], findings: Sequence[Finding], report: 
     """Return the sources of the runs of one method in one setting.
 
     Args:
-        runs: The runs.
         findings: The findings of all editions that judged the runs.
         report: The report, which contains the plug-in cards and the editions.
     """
@@ -75,7 +74,7 @@ def bibliography(runs: Sequence[RunAudit], findings: Sequence[Finding], report: 
 
 
 class _Gathered:
-    """Collects BibTeX entries and adds a numeric suffix to a key that is already used."""
+    """Collection of BibTeX entries; a key that is already used gets a numeric suffix."""
 
     def __init__(self, software: str):
         self.software = software
@@ -83,7 +82,7 @@ class _Gathered:
         self._entries: dict[str, tuple[str, dict[str, None]]] = {}
 
     def card(self, what: str, card: Mapping[str, Any] | None) -> None:
-        """Add the sources that a plug-in card names, or a remark that it names none."""
+        """Add the sources that a plug-in card names, or a remark that the card names none."""
         if card is None:
             self.uncited.append(f"the report has no card of {what}, so there is no citation")
         elif bibtex := str(card.get("bibtex", "")).strip():
@@ -101,7 +100,7 @@ class _Gathered:
     def description(self, what: str, source: str, key: str) -> None:
         """Add the arXiv papers and this software if `source` names them.
 
-        If `source` names neither, add the text itself as an entry.
+        If `source` names neither, add the text of `source` as an entry.
         """
         use = f"{what}: {source}"
         numbers = dict.fromkeys(ARXIV.findall(source))

@@ -58,7 +58,7 @@ from fa_registry.reporting.text.filters import compact, num
 from fa_registry.reporting.view_models import Claim
 
 NO_EVIDENCE = "The metrics do not match the files recorded with the run, so no claim about this run is allowed"
-# The published protocol states this about itself: it finds failures, it does not prove their absence.
+# The published protocol states that it finds failures but does not prove their absence.
 CAVEAT = "the rules detect only known defects of a comparison in this setting, and no other defects"
 
 
@@ -70,8 +70,8 @@ def claims(
     Args:
         runs: The judged runs. Controls are ignored, so the result is empty for a control.
         excluded: The runs of the method that were not judged.
-        has_all_runs: Whether `runs` contains all runs of the method in the report. Only in this case does a single run mean that
-            the method has only one seed.
+        has_all_runs: Whether `runs` contains all runs of the method in the report. If true, a single run means that the method has
+            only one seed.
         exact: Whether the credit of the method is the gradient at every site by construction.
     """
     judged = [_without_gamma(run) if exact else run for run in runs if run.record.spec.control == "none"]
@@ -86,7 +86,7 @@ def claims(
         *(_claims(reported, has_all_runs) if reported else ()),
         *([exclusion_claim(excluded)] if excluded else []),
     )
-    # A claim is about the method: it is ticked only if every judged seed supports it, not a choice of seeds.
+    # A claim is about the method, so a claim is allowed only if every judged seed supports the claim.
     judged_ids = {run.record.run_id for run in judged}
     trained_here = not any(run.record.spec.weights for run in judged)
     # The code that trained an adopted run is not known, so no claim about its training is allowed.
@@ -276,13 +276,13 @@ def exclusion_claim(excluded: Sequence[Exclusion]) -> Claim:
     return Claim(KEYS["not judged"], f"{text}. All other claims are about the judged seeds only.", ids, "not judged")
 
 
-# Claims from states that no other claim covers: every finding becomes a sentence, under any state name of an edition.
+# Claims from states that no other claim covers. Every finding becomes a sentence, also if an edition renames the state.
 
 
 SILENT = ("skipped", "waived", "not_applicable", "error")  # waivers and incompleteness have separate claims
-CLEAR = 10.0  # times its floor: at a smaller ratio the next seed may be below the floor
+CLEAR = 10.0  # gradient norm / floor; at a smaller ratio, the gradient of the next seed may be below the floor
 SINCE = ("growth_init", "growth_init_max")
-OF_GAMMA = ("reference", "stability")  # subjects whose claims describe the gradient that Γ compares with
+OF_GAMMA = ("reference", "stability")  # subjects whose claims describe the reference gradient of Γ
 ELSEWHERE = {  # subject → states that the other modules of claims cover
     "scale": (EXPLODED,),
     "reference": (AT_FLOOR, "CONVERGED", NOISY),
@@ -317,7 +317,7 @@ def state_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 
 def _reported_elsewhere(finding: Finding) -> bool:
     if observed_text(finding) == "CLEARS":
-        return finding.interval is not None  # over seeds; the margin of one run is reported here
+        return finding.interval is not None  # the margin over seeds has a claim in claims_depth
     return observed_text(finding) in ELSEWHERE.get(subject_of(finding.quantity), ())
 
 
@@ -395,7 +395,7 @@ def _gain_limit(finding: Finding) -> float | None:
 
 
 def _times_floor(finding: Finding) -> float | None:
-    """Return the gradient norm divided by its floor, or None if it is not known."""
+    """Return the gradient norm divided by its floor, or None if the norm or the floor is unknown."""
     has_values = finding.quantity in GRADIENTS and finding.observed.value is not None and finding.threshold
     return finding.observed.value / finding.threshold if has_values else None
 

@@ -34,7 +34,7 @@ from fa_registry.statistics.intervals import MOST_SEEDS, POWER
 from fa_registry.statistics.samples import quantile
 
 DEPTH = SUBJECTS["depth"]
-MARGIN = symbol_of(ACCURACY.margin)  # in sentences; all margins have the same symbol
+MARGIN = symbol_of(ACCURACY.margin)  # symbol in sentences, the same for all margins
 
 
 def depth_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
@@ -220,14 +220,14 @@ def _why_level(finding: Finding) -> str:
 
 def _undecided(finding: Finding) -> str:
     low, high = finding.interval
-    if not low < finding.threshold <= high:  # a seed that is far from the others keeps the interval from deciding
+    if not low < finding.threshold <= high:  # undecided only because one seed is far from the others
         return (
             f"It is undecided whether the trained blocks beat frozen random blocks. One seed is far from the others, so the "
             f"{_level(finding)} of the {MARGIN}, {_ends(finding)} over {finding.seeds} seeds, is not valid. "
             "Report this seed and the reason why it differs"
         )
     n_seeds = seeds_needed(finding)
-    if finding.stated:  # more seeds do not narrow what one stated number leaves open
+    if finding.stated:  # more seeds do not reduce the uncertainty of one stated number
         advice = "One frozen control per seed, trained by fa_registry, would allow a comparison paired by seed"
     elif n_seeds is None:
         advice = (
@@ -289,10 +289,10 @@ def _provisional(finding: Finding) -> str:
     )
 
 
-# The size of the test set limits the precision: an accuracy on 360 images is known to ± 2 or 3 pp, at any number of seeds.
+# The size of the test set limits the precision: with 360 images, the error is ± 2 or 3 pp for any number of seeds.
 
 
-TEST_SAMPLES = "test_samples"  # the convention under which a run recorded the size of its test set
+TEST_SAMPLES = "test_samples"  # key of the recorded convention that contains the size of the test set
 
 
 @dataclass(frozen=True)
@@ -355,7 +355,7 @@ def sampled(runs: Sequence[RunAudit]) -> str:
 
 
 def nearest_limit_text(runs: Sequence[RunAudit], finding: Finding) -> str:
-    """Return a warning if the margin is closer to its limit than the sampling error.
+    """Return a warning if the distance from the margin to its limit is less than the sampling error.
 
     The sampling error is that of the accuracy on a test set of this size.
 

@@ -32,11 +32,11 @@ CALLED: Mapping[tuple[str, str], str] = MappingProxyType(
 )
 # Names of the metrics in sentences, as in the catalogue.
 GAMMA, GAIN, FIDELITY = map(symbol_of, ("gamma", "gain", "fidelity"))
-GRADIENT = 1 - 1e-6  # Γ at or above it means that the credit is the gradient itself: an angle below 0.1°
+GRADIENT = 1 - 1e-6  # a credit with at least this Γ is the gradient itself (angle below 0.1°)
 
 
-# Every claim → its kind, in the order of a form: claims that void the others, whether depth was trained, Γ, other restrictions,
-# and notes on how to read a metric. tests/reporting/test_claims_table.py tests for each claim when it appears and when it does not.
+# Key of every claim → its kind, in the order of a form: claims that invalidate the other claims, claims about depth, claims about
+# Γ, other restrictions, and notes on how to read a metric.
 KEYS: Mapping[str, str] = MappingProxyType(
     {
         "differs from its seal": "open",
@@ -180,7 +180,6 @@ def value_range(runs: Iterable[RunAudit], get_reading: Callable[[RunAudit], Read
     """Return the range of a metric over several runs as text.
 
     Args:
-        runs: The runs.
         get_reading: Function that reads the metric from a run.
         kind: Number format, a key of filters.KINDS.
 
@@ -202,8 +201,8 @@ def listed(word: str, numbers: Sequence[int]) -> str:
 # Claims about scale and reference: an exploded stream, and a small, fitted or noisy gradient.
 
 
-LEAST_FIDELITY = 0.99  # protocol.md §1: below it the reference is numerical noise
-GROWN = 50.0  # ‖h_L‖/‖h_0‖: above it the first release of edition 2026-04 called a stream exploded
+LEAST_FIDELITY = 0.99  # below this fidelity, the reference is numerical noise (protocol.md §1)
+GROWN = 50.0  # above this ‖h_L‖/‖h_0‖, the first release of edition 2026-04 called a stream exploded
 CONVERGED = "CONVERGED"
 
 
@@ -368,7 +367,7 @@ def gamma_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 
 
 def _answer(runs: Sequence[RunAudit], with_gamma: Sequence[RunAudit]) -> tuple[str, str] | None:
-    """Return the tuple (key, text) of the claim about Γ, which must be true for the worst seed.
+    """Return the tuple (key, text) of the claim about Γ; the text must be true for the worst seed.
 
     Args:
         runs: All runs of the method.
@@ -491,7 +490,7 @@ def _absence(run: RunAudit) -> str:
 
 
 def _no_null(run: RunAudit) -> str:
-    """Return the reason why the run has no null, or "" if the run has a null."""
+    """Return the reason why the run has no null (Γ of fresh draws of the feedback), or ""."""
     row = site_row(run.record, "gamma_null_p")
     if any(reading.value is not None for reading in row):
         return ""
@@ -524,7 +523,7 @@ def _sites(run: RunAudit) -> Sites:
 
 def _null_text(complete_runs: Sequence[RunAudit]) -> str:
     """Return a sentence about the sites whose Γ exceeds the Γ of fresh draws, or ""."""
-    # Group by the state too: without ranks, all seeds have the same (empty) set of sites.
+    # The groups also depend on the state, because seeds without ranks all have the same (empty) set of sites.
     groups = _grouped(with_state(complete_runs, *JUDGED), lambda run: (bool(with_state([run], SPECIFIC)), _sites(run)))
     if not groups:
         return ""

@@ -33,10 +33,10 @@ __all__ = ["HOW", "AuditDiff", "audit_diff"]
 How = Literal["run id", "specification"]
 HOW = BY_ID, BY_SPECIFICATION = get_args(How)
 NOT_THERE = Reading(None, "this audit does not contain this metric")
-COMPARED_APART = ("run_id", "measurements")  # fields of a run's record
-EDITION = ("name", "title", "source", "digest")  # fields of an edition's reference
-REFERENCE = ("reference", "title", "digest", "remarks")  # fields of a reproduction
-IDS = ("run_id", "reference_run_id")  # fields of a finding
+COMPARED_APART = ("run_id", "measurements")  # fields of a record that `_record_changes` does not compare
+EDITION = ("name", "title", "source", "digest")  # compared fields of an edition's reference
+REFERENCE = ("reference", "title", "digest", "remarks")  # compared fields of a reproduction
+IDS = ("run_id", "reference_run_id")  # fields of a finding that contain run ids
 TEXTS = (
     "title",
     "required",
@@ -45,10 +45,10 @@ TEXTS = (
     "basis",
 )  # fields of a finding that another release may word differently
 NO_NUMBER = {False: Reading(None, "missing"), True: Reading(None, NOT_FINITE)}
-LONGEST = 200  # characters of a value that is printed in full
+LONGEST = 200  # maximum number of characters of a value that is printed in full
 Pair = tuple[RunAudit, RunAudit]  # the same run in A and in B
 Opinions = Mapping[str, tuple[Mapping[str, Judgement], ...]]  # further edition → in A and in B: run id → its judgement
-Findings = tuple[Finding | None, Finding | None]  # of one rule on one run, in A and in B
+Findings = tuple[Finding | None, Finding | None]  # the findings of one rule on one run, in A and in B
 
 
 # The records: what `fa-registry diff --json` prints.
@@ -189,7 +189,7 @@ class AuditDiff:
     matched: int
     """how many runs are in both audits"""
     trained_again: int
-    """how many of the runs in both audits have another run id in B"""
+    """number of runs in both audits whose run id in A differs from that in B"""
     report: tuple[Change, ...]
     """changes of the selection, and of values that apply to all runs"""
     rules: tuple[RuleChange, ...]
@@ -283,7 +283,7 @@ def _run_change(pair: Pair, ids: Mapping[str, str], opinions: Opinions) -> RunCh
     findings = tuple(_finding_changes(a, b))
     figures = tuple(_figure_changes(a.record.measurements, b.record.measurements))
     changes = [*_record_changes(a.record, b.record)]
-    if ids.get(a.frozen_run_id, a.frozen_run_id) != b.frozen_run_id:  # another control, not the same one retrained
+    if ids.get(a.frozen_run_id, a.frozen_run_id) != b.frozen_run_id:  # not the control of A, nor a retrained run of it
         changes.append(Change("frozen control", a.frozen_run_id, b.frozen_run_id))
     changes += _judgement_changes(pair, opinions)
     if not (findings or figures or changes or a.verdict != b.verdict):
@@ -329,9 +329,9 @@ def _comparable(finding: Finding) -> Finding:
 
 
 def _number(reading: Reading) -> Reading:
-    """Return the reading without the wording of its reason.
+    """Return the reading without the text of its reason.
 
-    A missing value is either not finite or was not computed.
+    The result of a missing value states only whether the value is not finite or was not computed.
     """
     return reading if reading.value is not None else NO_NUMBER[reading.not_finite]
 
@@ -391,7 +391,7 @@ def _rule_changes(pairs: Sequence[Pair]) -> Iterator[RuleChange]:
         for rule, findings in _paired_findings(*pair).items():
             by_rule.setdefault(rule, []).append(findings)
     for rule, several in by_rule.items():
-        sides = [[finding for finding in side if finding] for side in zip(*several, strict=True)]  # A's, B's
+        sides = [[finding for finding in side if finding] for side in zip(*several, strict=True)]
         required = [tuple(dict.fromkeys(finding.required for finding in side)) for side in sides]
         outcomes = [dict(sorted(Counter(finding.outcome for finding in side).items())) for side in sides]
         changed_run_ids = tuple(
@@ -499,7 +499,7 @@ def _row(row: FigureVerdict) -> str:
     return f"{row.outcome}: {row.reason} ({', '.join(text)}; {row.setting})"
 
 
-# Any two values as a change, as text.
+# Conversion of two different values to a Change, whose values are texts.
 
 
 def _changed(label: str, before: Any, after: Any) -> Iterator[Change]:

@@ -21,7 +21,7 @@ from fa_registry.reporting.report_values import Frozen, audit_columns, last_site
 from fa_registry.reporting.text.filters import counted, number, reading
 from fa_registry.text_safety import escape_control, escape_to_one_line
 
-MOST = 100  # rows of a table in a notebook; the pages and the frames have all
+MOST = 100  # rows of a table in a notebook; the pages and the data frames contain all rows
 SCREEN = 40  # rows of a table that `print` shows
 STYLE = Markup(
     "<style>.fa-registry table{border-collapse:collapse}.fa-registry :is(th,td){padding:.2em .7em;text-align:left;"
@@ -74,7 +74,7 @@ def _run_parts(record: RunRecord) -> Iterator[Part]:
     }
     rows: list[tuple[Cell, Cell]] = list(statement.items())
     names = table("note", headlines_of([record]))
-    for name in (name for name in names if name not in COMPARED_WITH_CONTROL):  # those are in the findings
+    for name in (name for name in names if name not in COMPARED_WITH_CONTROL):  # the findings contain the other metrics
         quantity = quantity_of(name)
         is_scalar = name in record.measurements.scalars
         value = scalar_metric(record, name) if is_scalar else last_site(record, at_last_site(name))

@@ -34,15 +34,15 @@ NO_EVIDENCE = "the run's metrics do not match the files recorded with it, so the
 TRUSTED = "the metrics were logged, but not recomputed: audit without --trust-logged to check them"
 EXACT = "the credit equals the gradient at every site by construction"
 DID_NOT_LOOK = "this report was made by a release of fa_registry without this check"
-NEAR = 10.0  # a step's effect against the norms' product: agreement to a decade
-FAR = 1e6  # the L₋₁ norm differs by more than this
-CLAMP = 1e-8  # default eps of the usual library cosine: it replaces every norm below it
-HEADROOM = 100.0  # a median norm this far above the clamp: half of the samples are below the median
+NEAR = 10.0  # largest factor between the measured and the predicted effect of a step that counts as agreement
+FAR = 1e6  # an L₋₁ norm differs from the L₂ norms by more than this factor
+CLAMP = 1e-8  # default eps of the usual library cosine, which replaces every norm below eps by eps
+HEADROOM = 100.0  # smallest safe ratio of a median norm to the clamp, because half of the samples are below the median
 UNDERFLOW = 6e-8  # smallest positive number of fp16 (subnormal: 2⁻²⁴)
-LEVEL = 0.05  # of the rank p-value, as in rule D4 of edition 2026-11
-HALF = 0.5  # of the mean: a site that carries more dominates, as in the guard of that rule
-SHOWN = 5  # methods that an answer names
-Answered = tuple[str, str]  # one of the outcomes, and the evidence or why there is none
+LEVEL = 0.05  # level of the rank p-value, as in rule D4 of edition 2026-11
+HALF = 0.5  # a site that contributes more than this share of the mean dominates, as in the guard of rule D4
+SHOWN = 5  # maximum number of methods in an answer
+Answered = tuple[str, str]  # an outcome, and the evidence or the reason why there is none
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ def _step_ratios(context: PitfallContext) -> Iterator[tuple[int, float]]:
 
 
 def _off(ratio: float) -> float:
-    """Return the factor by which a ratio differs from 1: 2 for the ratios 0.5 and 2."""
+    """Return the factor by which a ratio differs from 1; example: 2 for the ratios 0.5 and 2."""
     return max(ratio, 1 / ratio)
 
 
@@ -278,7 +278,8 @@ def no_single_site(context: PitfallContext) -> Answered:
     if len(pairs) < 2:
         return (
             UNKNOWN,
-            f"Γ has a value at {len(pairs)} of the sites 1..L that are not exact by construction: too few to leave one out",
+            f"Γ has a value at {len(pairs)} of the sites 1..L that are not exact by construction, but leaving one site out "
+            "needs at least 2 such values",
         )
     site, share = _carried(pairs)
     mean = sum(value for _, value in pairs) / len(pairs)
@@ -383,8 +384,8 @@ def metric_of_test_set(context: PitfallContext) -> Answered:
         return AVOIDED, f"the eval batch is the whole test set of {num(test)} samples"
     if is_accuracy and not whole(by_batch):
         return AVOIDED, (
-            f"{num(round(correct))} of {num(test)} test samples are correct; this share is no whole number of samples "
-            f"in an eval batch of {batch}"
+            f"{num(round(correct))} of {num(test)} test samples are correct; in an eval batch of {batch}, "
+            "this share is no whole number of samples"
         )
     if context.verified:
         correct_text = f": {num(round(correct))} are correct" if is_accuracy else ""
@@ -392,16 +393,15 @@ def metric_of_test_set(context: PitfallContext) -> Answered:
     if not is_accuracy:
         return UNKNOWN, f"the {headline.symbol} does not show on how many samples it was measured; {TRUSTED}"
     return UNKNOWN, (
-        f"{num(metric.value, 4)} corresponds to a whole number of correct samples, "
-        f"both of {num(test)} and of {batch} samples; {TRUSTED}"
+        f"{num(metric.value, 4)} corresponds to a whole number of correct samples for the test set ({num(test)} samples) "
+        f"and for the eval batch ({batch} samples); {TRUSTED}"
     )
 
 
 def own_control(context: PitfallContext) -> Answered:
     """Answer item 10: the frozen control has the same setting, seed and data.
 
-    If the author only states the main metric of a frozen control, this is a violation, because the setting, seed and data of this
-    control are not recorded.
+    A main metric that the author only states is a violation, because setting, seed and data of the frozen control are not recorded.
     """
     control = context.sources.frozen.runs.get(context.run.frozen_run_id)
     if control is not None:
@@ -483,7 +483,7 @@ def _nothing_left_out(context: PitfallContext, seeds: str) -> Answered:
 def _left_out(report: AuditReport, choice: SelectionSummary) -> Iterator[str]:
     if choice.others:
         yield f"runs of study {choice.study} that were not audited, because their specifications are different: {choice.others}"
-    if choice.superseded and choice.unaudited is None:  # else they are listed one by one
+    if choice.superseded and choice.unaudited is None:  # otherwise, the answer lists each older run
         yield f"older runs of the same specifications, not used because a newer run exists: {choice.superseded}"
     if report.excluded:
         yield f"selected runs that were not judged: {len(report.excluded)}"
@@ -496,8 +496,8 @@ def _in_the_store(context: PitfallContext, other_runs: Sequence[OtherRun]) -> tu
 
     Only runs of the method and its frozen controls are listed. The first list contains the omitted runs. A finished run is omitted
     if the report has no run with its seed, or if it is newer than the run with this seed in the report. A frozen control is omitted
-    only if the method was trained with the seed of the control. The second list contains the runs that are not
-    omitted: older runs, because each new trial of a seed is another draw, and unfinished runs, because they may still finish.
+    only if the method was trained with the seed of the control. The second list contains all other runs, for example older runs
+    of the same seed and unfinished runs.
     """
     group, setting = context.spec.seeds, context.spec.setting.identity
     method_runs = [other for other in other_runs if other.spec.seeds == group]
@@ -511,7 +511,7 @@ def _in_the_store(context: PitfallContext, other_runs: Sequence[OtherRun]) -> tu
     passed_over, mentioned = [], []
     for other in (*method_runs, *controls):
         seeds = control_seeds if other.spec.control == "frozen" else judged_seeds
-        # a control of a seed that this method was never trained with cannot be in its paired difference
+        # the paired differences of the method contain only controls with a seed of the method
         counts = other.spec.control != "frozen" or other.spec.seed in paired
         is_passed_over = other.finished and counts and (other.spec.seed not in seeds or other.newer)
         (passed_over if is_passed_over else mentioned).append(_other(other, other.spec.seed in seeds))
@@ -553,7 +553,7 @@ def eval_mode(context: PitfallContext) -> Answered:
     return UNKNOWN, TRUSTED
 
 
-# title, where {} is the main metric, lint rule, and the function that answers for one run; in the order of protocol.md
+# (title with {} for the main metric, lint rule, function that answers for one run), in the order of protocol.md
 QUESTIONS: tuple[tuple[str, str, Question], ...] = (
     ("norm(-1), the L₋₁ norm of the whole tensor, used instead of the norm of each sample", "FA001", norm_of_samples),
     ("a cosine clamped at 1e-8, which is too small if a norm is below 1e-8", "FA002", unclamped_cosine),

@@ -48,19 +48,19 @@ from fa_registry.reporting.text.environment import (
 from fa_registry.reporting.view_models import FigureFile, Link
 from fa_registry.safe_files import UnreadableFile, read_file, resolve_user_path
 
-TABLE = "audit_table.tex"  # for inclusion in a paper
+TABLE = "audit_table.tex"  # can be included in a paper
 FORMS = "forms"  # the folder of the forms
 COMPARISON = "compare.html"
 # The placeholder of the comparison's link in index.html.j2, and the link that replaces it.
 UNLINKED = "<!-- fa:compare -->"
 LINKED = '<li><a href="compare.html">compare.html</a>: methods or runs side by side</li>'
-NOT_OURS = ("note.md.j2", "audit_note.md.j2")  # written to the store for all its readers: always the built-in ones
-LARGEST_TEMPLATE = 2**20  # bytes; the largest built-in one has 20 kB
+NOT_OURS = ("note.md.j2", "audit_note.md.j2")  # for all users of the store: always built-in templates
+LARGEST_TEMPLATE = 2**20  # bytes; the largest built-in template has 20 kB
 OWN_TEMPLATES = ", user templates"  # suffix of the text that `renderer` returns
 UNCALCULABLE = (ValueError, ArithmeticError, RuntimeError)
 DRAWN_WITH = ("jinja2", "matplotlib", "numpy", "scipy")  # libraries whose version affects the bytes of a page
-PREFIX = ".rendering-"  # of the folder that pages are written in
-# The context of each template: its variables are exactly the fields; every field has its help and unit.
+PREFIX = ".rendering-"  # of the name of the temporary folder
+# Template → its context class. The fields of this class are the variables of the template, each with a description and a unit.
 TEMPLATES: Mapping[str, type] = MappingProxyType(
     {
         "index.html.j2": IndexContext,
@@ -83,8 +83,6 @@ def render_report(report: AuditReport, out: Path, templates: Path | None = None)
     `report_files()`, and figures/. The texts that the author wrote into the blanks of existing forms are kept.
 
     Args:
-        report: The report.
-        out: The folder to write into.
         templates: A folder with user templates, which replace the built-in templates with the same name and run in a sandbox.
 
     Returns:
@@ -108,13 +106,13 @@ def rendered(report: AuditReport, out: Path, templates: Path | None = None) -> I
         The tuple (the temporary folder, the names of the files in this folder).
     """
     check_templates(templates)
-    with unfinished(out) as folder:  # one page at a time is in memory
+    with unfinished(out) as folder:  # only one page at a time is in memory
         with _as_values_allow(report):
             names = _render(report, folder, out, TemplateRenderer(templates))
         try:
             yield folder, names
         finally:
-            for name in names:  # whole pages: no reader sees a partial one
+            for name in names:  # complete pages are moved, so no reader sees a partial page
                 (out / name).parent.mkdir(parents=True, exist_ok=True)
                 os.replace(folder / name, out / name)
 
@@ -142,7 +140,7 @@ def renderer(templates: Path | None = None) -> str:
     The text contains the digest of the source code, the versions of the libraries, and the processor.
 
     Args:
-        templates: As in `render_report`. With such a folder, only users who have this folder can render the same pages.
+        templates: As in `render_report`. If a folder is given, only users who have this folder can render the same pages.
     """
     shipped = {path.name: file_digest(path) for path in sorted(bundled_files.templates().glob(f"*{SUFFIX}"))}
     source = digest_of([source_digest("fa_registry"), shipped])
@@ -232,7 +230,7 @@ def _write_figures(figures: Mapping[FigureFile, bytes], folder: Path) -> Iterato
 
 
 def _write(path: Path, text: str) -> None:
-    # A lone surrogate in a name read from a broken store cannot be UTF-8; as \udc80 it is what JSON writes too.
+    # A name from a broken store may contain a lone surrogate, which UTF-8 cannot encode. Like JSON, write an escape such as \udc80.
     path.write_bytes(text.encode("utf-8", errors="backslashreplace"))
 
 
@@ -243,7 +241,6 @@ def render_comparison(context: CompareContext, out: Path, templates: Path | None
 
     Args:
         context: The template variables of the page.
-        out: The folder to write into.
         templates: As in `render_report`.
 
     Returns:
@@ -280,7 +277,7 @@ def _link(context: CompareContext, out: Path, folder: Path) -> None:
         os.replace(folder / index.name, index)
 
 
-# Checks of a user's templates before anything is measured or written: every problem found without rendering.
+# Checks of user templates before anything is measured or written. The checks do not render a page.
 
 
 def check_templates(folder: Path | None) -> None:

@@ -52,13 +52,13 @@ OUTCOME_TEXT = {
     "skipped": "was skipped",
     "waived": "is waived",
 }
-MOST_CHANGES = 60  # of an edition, on the page; a user-supplied file may differ in every text of every rule
-MOST_STATEMENT = 6  # different findings of one subject on a page
+MOST_CHANGES = 60  # changes of an edition that a page shows; a user-supplied file may differ in every text
+MOST_STATEMENT = 6  # different findings on one subject that a page shows
 MOST_RUNS = 8
 NOWHERE = "—"
 SAME_FINDINGS = "The findings are the same, but the editions draw different verdicts from them."
 NOT_JUDGED = Verdict("incomplete", "not judged")
-Judged = tuple[EditionReference, Sequence[Finding]]  # an edition and what it found in the runs of one group
+Judged = tuple[EditionReference, Sequence[Finding]]  # an edition, and its findings on the runs of one group
 
 
 def _seeds(pairs: Iterable[tuple[str, int]]) -> Mapping[str, frozenset[int]]:
@@ -73,14 +73,12 @@ class Sources:
     """A report with indexes of its groups, forms, judgements and excluded runs.
 
     Args:
-        report: The report.
         groups: The groups in the order of the pages.
         links: The link to the form of each group; None for controls.
-        frozen: The frozen controls.
         editions: The editions. The first, leading edition determines the verdicts in the report.
         judgements: For each edition, a mapping from run id to judgement.
-        exclusions: Mapping to the excluded runs, from the key that all seeds of a group share, or from (method label, setting) if
-            the specification is not known.
+        exclusions: Mapping from a key to excluded runs. The key is that of all seeds of a group, or (method label, setting) if the
+            specification is not known.
         known: The metrics of the report.
     """
 
@@ -116,7 +114,7 @@ class Sources:
 
     @cached_property
     def near_settings(self) -> NearSettings:
-        """Index of the judged specifications by which nearly equal settings are found."""
+        """Index that finds judged specifications with nearly equal settings."""
         return NearSettings(run.record.spec for run in self.report.runs)
 
     @cached_property
@@ -179,7 +177,6 @@ class Sources:
         If the outcomes differ, the result also contains the differences between the editions.
 
         Args:
-            group: The group.
             href: Address of the form of the group.
         """
         ids = [run.record.run_id for run in group.runs]

@@ -38,7 +38,7 @@ from fa_registry.statistics import CONFIDENCE, level_text
 BY_AUTHOR = "the {} is stated by the author, so it is not paired by seed"
 NOT_PROVEN = "the metrics or training of the frozen control are not proven, so the control is not paired by seed"
 NO_CONTROL = "no frozen control of the same setting and seed"
-Columns = tuple[Metric, ...]  # of a table of one number a run
+Columns = tuple[Metric, ...]  # columns of a table with one number per run
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,7 @@ class Frozen:
     def margin(self, run: RunAudit) -> Number:
         """Return the margin over the frozen control.
 
-        An example is accuracy − frozen accuracy in percentage points.
-
-        The rules of an edition use the same formula.
+        The rules of an edition use the same formula. An example is accuracy − frozen accuracy in percentage points.
         """
         headline = headline_of(run.record.measurements.scalars)
         observed, frozen = scalar_metric(run.record, headline.name), self.value(run)
@@ -121,9 +119,6 @@ def metric_of_run(run: RunAudit, quantity: Metric, frozen: Frozen, card_metrics:
     `NAME` at the last site. The frozen accuracy and the margin depend on the frozen control of the run.
 
     Args:
-        run: The run.
-        `quantity`: The metric.
-        frozen: The frozen controls of the report.
         card_metrics: The metrics of the report.
     """
     record = run.record
@@ -150,7 +145,6 @@ def audit_columns(runs: Sequence[RunAudit], names: Sequence[str] = (), card_metr
     An optional metric is included only if at least one run measured it.
 
     Args:
-        runs: The runs.
         names: Keys of the metrics; default: the table `audit` for the headlines of the runs.
         card_metrics: The metrics of the report.
     """
@@ -183,7 +177,6 @@ def seed_estimate(quantity: Metric, values: Iterable[SeedValue]) -> Estimate:
     """Return the mean of a metric over seeds with its interval and its run ids.
 
     Args:
-        `quantity`: The metric.
         values: One number per seed.
     """
     rows = tuple(values)
@@ -232,7 +225,6 @@ def control_rows(runs: Iterable[RunAudit], frozen: Frozen) -> tuple[ControlRow, 
 
     Args:
         runs: The runs of a method. Controls are ignored.
-        frozen: The frozen controls of the report.
     """
     return tuple(_control_row(run, frozen) for run in runs if run.record.spec.control == "none")
 
@@ -288,7 +280,6 @@ def finding_rows(runs: Iterable[RunAudit], method: str, setting: str, card_metri
     Seeds with the same finding are grouped. Rules that are skipped for a control are omitted.
 
     Args:
-        runs: The runs.
         method: Label of the method.
         setting: Name of the setting.
         card_metrics: The metrics of the report, which define the formats of numbers.

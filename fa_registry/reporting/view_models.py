@@ -171,7 +171,7 @@ class RowGroup(Generic[T]):
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure by epoch.
+    """A figure of a metric by epoch.
 
     Attributes:
         alt: Alternative text.
@@ -192,7 +192,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class FigurePanel:
-    """A figure whose numbers are not by seed and epoch.
+    """A figure that does not show a metric by epoch.
 
     Attributes:
         alt: Alternative text.
@@ -227,7 +227,7 @@ class SettingFigures:
     """The figures of one setting.
 
     Attributes:
-        pictures: Figures by epoch.
+        pictures: Figures of metrics by epoch.
         `plates`: Other figures.
         full: False if the page had no space for all figures.
         layers: On the comparison page, the tuple ((data URI, alternative text),) of the figure by site; empty if no site was
@@ -533,7 +533,7 @@ class IntegrityRow:
     details: tuple[str, ...]
 
 
-# The tables of a form: numbers by site and seed, each cell with the word of the finding that speaks of it.
+# The tables of a form: numbers by site and seed. Each cell contains the state of the finding about its number.
 
 
 @dataclass(frozen=True)

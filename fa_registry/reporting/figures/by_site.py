@@ -18,7 +18,7 @@ from fa_registry.reporting.figures.style import TICK, in_order
 from fa_registry.text_safety import escape_control
 
 PANELS = {"g": "‖g_l‖ of the mean cross entropy", "gamma": "Γ_l, where the credit acts"}
-MOST_SETTINGS, MOST_METHODS = 6, 14  # in a figure; the table contains all
+MOST_SETTINGS, MOST_METHODS = 6, 14  # in a figure; the table contains all settings and methods
 LEFT, PANEL, BOTTOM, HEAD = 0.7, 2.0, 0.45, 0.45  # inches
 
 

@@ -31,12 +31,13 @@ from fa_registry.reporting.labels import short_names
 from fa_registry.reporting.text.filters import compact
 from fa_registry.text_safety import escape_control
 
-WIDTH, WIDE = 5.0, 7.2  # of a figure of a setting, so that its letters are readable on phones; of an analysis
+# inches: the figure of a setting, with letters that are readable on phones, and the figure of an analysis
+WIDTH, WIDE = 5.0, 7.2
 SMALL, LABEL = 7.0, 8.0  # points
-SHADES = 3  # of a colour between itself and white, for smooth edges
+SHADES = 3  # steps from a colour to white, for smooth edges
 LARGEST = 256  # number of colours of a palette
-LEVEL = 8  # of zlib: 9 takes more than twice as long for 2 % fewer bytes
-# Formats for paper → the metadata that matplotlib would add, removed for reproducible bytes.
+LEVEL = 8  # of zlib; level 9 takes more than twice as long and saves only 2 % of the bytes
+# Formats for papers → the metadata that matplotlib would add; removed, so that the bytes are reproducible.
 VECTORS: Mapping[str, Mapping[str, None]] = MappingProxyType(
     {
         "svg": MappingProxyType({"Date": None, "Creator": None}),
@@ -118,7 +119,7 @@ class Canvas:
         self.sheet.add_collection(LineCollection([*pieces], colors=colour, **look), autolim=False)
 
     def place(self, left: float, right: float, bottom: float, top: float, **options: float) -> None:
-        """Set the margins around the axes that matplotlib has arranged."""
+        """Set the margins around all axes, in inches."""
         wide, high = self.figure.get_size_inches()
         self.figure.subplots_adjust(
             left=left / wide, right=1 - right / wide, bottom=bottom / high, top=1 - top / high, **options
@@ -177,8 +178,8 @@ def shades(flat: Iterable[str], line_colours: Iterable[str]) -> list[tuple[int, 
 
 # Axes: ranges, ticks and marks.
 
-DECADES = 1.5  # a positive range wider than this is drawn on a logarithmic axis
-MOST_LETTERS = 44  # of a label of a legend entry or row
+DECADES = 1.5  # values that range over more decades are drawn on a logarithmic axis
+MOST_LETTERS = 44  # maximum length of the label of a legend entry or a row
 
 
 def shortened(text: str, max_length: int = MOST_LETTERS) -> str:
@@ -218,7 +219,7 @@ def chance_line(axes: Axes, chance: float) -> None:
 
 
 def chance_keys(chance: float) -> list[Line2D]:
-    """Return the legend entry of guessing's line, or an empty list if its level is NaN."""
+    """Return the legend entry of the line that `chance_line` draws, or an empty list if there is no line."""
     return [] if math.isnan(chance) else [key("chance", **CHANCE_LOOK)]
 
 
@@ -245,7 +246,6 @@ def padded(values: Iterable[float], min_width: float, share: float = 0.06) -> tu
 
     Args:
         values: The values; those that are not finite are ignored.
-        min_width: The smallest width.
         share: The margin as a share of the range.
     """
     finite = [value for value in values if math.isfinite(value)]
@@ -305,8 +305,6 @@ def row_axis(axes: Axes, rows: Sequence[str], left_out: int = 0) -> None:
     """Label the rows on the y axis; the first row is at the top.
 
     Args:
-        axes: The axes.
-        rows: The labels.
         left_out: Number of rows that are not drawn; if not 0, the number is added to the label of the x axis.
     """
     axes.set_yticks(range(len(rows)), rows)
@@ -330,7 +328,7 @@ def remark(axes: Axes, x: float, y: float, text: str, ha: str = "center", **text
 
 # Small panels on the sheet of a canvas, one per method.
 
-Edges = tuple[float, float, float, float]  # values at a panel's left, right, lower and upper edge
+Edges = tuple[float, float, float, float]  # the values at the left, right, lower and upper edge of a panel
 ACROSS, MOST, LETTERS = 3, 24, 21  # panels per row and per figure; characters of a name
 LEFT, GAP, BOTTOM = 0.42, 0.42, 0.36  # inches around panels
 

@@ -12,8 +12,8 @@ from fa_registry.records import Reading, RunAudit
 from fa_registry.reporting.figures.canvas import MOST_LETTERS, shortened
 from fa_registry.text_safety import escape_control
 
-MOST_ROWS = 40  # methods in a figure; its table contains all
-NUMERIC = ("value", "low", "high", "site", "epoch", "trained", "penalty", "seed", "blocks", "frozen")  # any frame's
+MOST_ROWS = 40  # methods in a figure; the table of the figure contains all methods
+NUMERIC = ("value", "low", "high", "site", "epoch", "trained", "penalty", "seed", "blocks", "frozen")  # in every frame
 
 
 def from_frame(value: float, reason: str) -> Reading:
@@ -43,7 +43,6 @@ def entry(row: Mapping[str, AnalysisCell], name: str, *keys: str) -> dict[str, o
     """Return one cell of an analysis table as a row of a data frame.
 
     Args:
-        row: A row of the table.
         name: Column of the cell.
         keys: Further columns whose values are copied into the result.
     """
@@ -69,7 +68,7 @@ def plain(cell: AnalysisCell) -> str | float | None:
 def named(numbers: pd.DataFrame) -> pd.DataFrame:
     """Add a column `row` with the label of each method.
 
-    If there are several settings, the label contains the parts of the setting that differ between them.
+    If there are several settings, the label also contains the parts in which the settings differ.
     """
     settings = list(dict.fromkeys(numbers["setting"]))
     parts = [setting.split(" · ") for setting in settings]

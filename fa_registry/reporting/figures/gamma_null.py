@@ -46,7 +46,6 @@ def gamma_numbers(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]
     Columns `low` and `high` are the mean of the null ± DEVIATIONS standard deviations of its draws.
 
     Args:
-        groups: The groups of one setting.
         cards: The report's plug-in cards, which list the sites where the credit is exact by construction.
     """
     rows = [
@@ -188,7 +187,7 @@ def _panel(canvas: Canvas, box: PanelFrame, rows: pd.DataFrame) -> None:
     dots = rows[~rows["exact"]].dropna(subset="gamma")
     positions = [box.x(site) for site in dots["site"]], [box.y(gamma) for gamma in dots["gamma"]]
     canvas.sheet.plot(*positions, "o", color=PALETTE[0], mec="white", mew=0.4, markersize=3.6, zorder=4)
-    for site in sites.index[sites["exact"]]:  # Γ = 1 is drawn at the edge, otherwise it would squeeze all other sites
+    for site in sites.index[sites["exact"]]:  # Γ = 1 is drawn at the edge, so the other values keep their scale
         canvas.sheet.plot(box.x(site), box.top + 0.05, "o", color=INK, mfc="white", mew=0.9, markersize=3.8)
     if not len(dots):
         canvas.text(box.left + box.width / 2, box.top + 0.3, "no number", ha="center", color=TICK)

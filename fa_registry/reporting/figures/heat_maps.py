@@ -69,8 +69,6 @@ def heat_numbers(panel: Panel, groups: Sequence[Group], cards: Mapping[str, Mapp
     exact at all sites are left out too.
 
     Args:
-        panel: The metric.
-        groups: The groups of one setting.
         cards: The report's plug-in cards, which list the sites where Γ is exact by construction.
     """
     rows = [row for group in groups if not group.control for row in _rows(panel, group, cards)]
@@ -176,10 +174,7 @@ def draw(panel: Panel, numbers: pd.DataFrame, threshold: float | None, dpi: int)
     """Draw a heat map from the rows of `heat_numbers`.
 
     Args:
-        panel: The metric.
-        numbers: The rows.
         threshold: Threshold of the rule that judges the metric, or None.
-        dpi: Dots per inch.
     """
     methods = list(dict.fromkeys(numbers["method"]))[:MOST]
     visible_rows = numbers[numbers["method"].isin(methods)]
@@ -197,7 +192,7 @@ def draw(panel: Panel, numbers: pd.DataFrame, threshold: float | None, dpi: int)
         for epoch, side in (
             (0, "left"),
             (int(box.last), "right"),
-        ):  # inwards, so that the labels of adjacent panels do not overlap
+        ):  # aligned inwards, so that the labels of adjacent panels do not overlap
             canvas.text(box.x(epoch), box.bottom + 0.09, str(epoch), ha=side, color=TICK)
         for tick in whole_ticks(int(sites.max())):
             if first and tick >= sites.min():
@@ -214,7 +209,7 @@ def _cells(canvas: Canvas, box: PanelFrame, rows: pd.DataFrame, scale: Scale) ->
     edges = np.concatenate([[box.first], (epochs[1:] + epochs[:-1]) / 2, [box.last]])
     sides = {epoch: (box.x(edges[index]), box.x(edges[index + 1])) for index, epoch in enumerate(epochs)}
     fields, colours = [], []
-    informative_rows = rows[~rows["exact"]]  # at the others Γ = 1 by construction
+    informative_rows = rows[~rows["exact"]]  # at the other sites, Γ = 1 by construction
     for site, epoch, value in zip(
         informative_rows["site"], informative_rows["epoch"], informative_rows["value"], strict=True
     ):
@@ -237,9 +232,9 @@ def _cells(canvas: Canvas, box: PanelFrame, rows: pd.DataFrame, scale: Scale) ->
 
 WHITE, BLUE, DARK_BLUE = "#f4f8fb", "#4a97cc", "#00395c"
 ORANGE, DARK_ORANGE, HATCH = "#ee9350", "#571c00", "#a9afb6"
-STEPS, STEPS_BELOW = 6, 10  # of a ramp; of the ramp below a limit, which contains most cells
+STEPS, STEPS_BELOW = 6, 10  # colours of a ramp; colours of the ramp below a limit, which contains most cells
 SIDES = ((ORANGE, DARK_ORANGE), (BLUE, DARK_BLUE))
-LENGTH, THICK = 2.9, 0.11  # inches, of the colour bar
+LENGTH, THICK = 2.9, 0.11  # of the colour bar, in inches
 
 
 @dataclass(frozen=True)

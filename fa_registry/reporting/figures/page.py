@@ -34,8 +34,8 @@ from fa_registry.reporting.view_models import FigurePanel, Picture, SettingFigur
 Figured = TypeVar("Figured", Picture, FigurePanel)
 PAGE, LEAST_ROOM = 965_000, 360_000  # bytes of a whole page, and the minimum for its figures
 NO_CARDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
-FEW, FEW_RUNS = 4, 90  # up to this many settings and runs, figures have the higher resolution
-# approximate sizes, as the template writes them
+FEW, FEW_RUNS = 4, 90  # with at most this many settings and runs, figures have the higher resolution
+# approximate sizes of the parts that the template writes, in bytes
 FIGURE_BYTES, TABLE_BYTES, NUMBER_BYTES, ROW_BYTES = 420, 500, 26, 110
 PANEL_BYTES, GROUP_BYTES, LINE_BYTES, CELL_BYTES = 700, 110, 45, 24
 

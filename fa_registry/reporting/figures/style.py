@@ -18,15 +18,15 @@ DASHES = (
     (0, (5, 1.5)),
     (0, (1, 1)),
     (0, (4, 1, 1, 1)),
-)  # after the last colour, the next dash pattern distinguishes methods
+)  # after the last colour, the colours are used again with the next dash pattern
 CONTROL, FRAME, TICK = "#767676", "#8b949e", "#57606a"
-BAND, PANE = "#cfe6d8", "#f3f4f6"  # the range of no change; the lane of missing numbers
+BAND, PANE = "#cfe6d8", "#f3f4f6"  # the range in which no verdict changes; the area of missing numbers
 DECISIONS = ("#F3C98B", "#d0d4d9", "#CFE6F5")  # fills of decisions, in addition to the palette
 GREY_BAND = "#d9dcdf"  # the range of the frozen controls, or of a null
 INK, GRID, LIMIT = "#1f2328", "#e3e6ea", "#a40e26"
 STYLE: Mapping[str, object] = MappingProxyType(
     {
-        "font.family": "DejaVu Sans",  # part of matplotlib, so that every machine draws the same pixels
+        "font.family": "DejaVu Sans",  # matplotlib contains this font, so every machine draws the same pixels
         "font.size": 9.0,
         "mathtext.fontset": "dejavusans",
         "axes.edgecolor": FRAME,
@@ -54,7 +54,7 @@ STYLE: Mapping[str, object] = MappingProxyType(
         "text.parse_math": False,  # names are untrusted text; a `$` in a name is no formula
     }
 )
-DPI, DPI_OF_MANY = 140, 116  # of a figure; of a figure on a page with many
+DPI, DPI_OF_MANY = 140, 116  # of a figure; of a figure on a page with many figures
 LIMIT_LOOK = MappingProxyType({"color": LIMIT, "linewidth": 1.1, "linestyle": (0, (4, 2))})
 CHANCE_LOOK = MappingProxyType({"color": TICK, "linewidth": 1.0, "linestyle": (0, (1, 2))})
 
@@ -80,6 +80,6 @@ def styled() -> Iterator[None]:
     The user's settings are restored at the end.
     """
     with matplotlib.rc_context():
-        matplotlib.rcdefaults()  # the user's own settings would change the bytes
+        matplotlib.rcdefaults()  # the user's settings would change the bytes
         matplotlib.rcParams.update(STYLE)
         yield

@@ -41,7 +41,7 @@ from fa_registry.reporting.text.filters import compact
 from fa_registry.reporting.view_models import Number
 
 HEIGHT, LEGEND_COLUMNS = 3.2, 4
-LEGEND_LETTERS, LEAST_HEIGHT = 17, 0.65  # characters of a name; height of the axes as a share of the figure's
+LEGEND_LETTERS, LEAST_HEIGHT = 17, 0.65  # characters of a name; smallest height of the axes as a share of HEIGHT
 MOST = 308  # decades in the range of a double
 
 
@@ -53,10 +53,7 @@ def trajectory_png(
     Call this function inside the context `styled`. `curves` returns the numbers of this figure.
 
     Args:
-        panel: The metric.
-        groups: The groups of one setting.
         shades: Result of `style.colours`.
-        dpi: Dots per inch.
     """
     lines = curves(panel, groups)
     rule = panel_limit(panel, groups)
@@ -167,11 +164,11 @@ def _ticks(panel: Panel, low: float, high: float) -> list[tuple[float, str]]:
     ]
 
 
-# The numbers behind the trajectory figures, and the same numbers as a page's table.
+# The numbers of the trajectory figures, also as a table of a page.
 
 
 REFERENCE = "Reference gradient"
-SHOWN_EPOCHS = 6  # epochs in a page's table; audit.json has all
+SHOWN_EPOCHS = 6  # epochs in the table of a page; audit.json contains all epochs
 
 
 @dataclass(frozen=True)
@@ -312,7 +309,7 @@ def limit(quantity: str, groups: Sequence[Group]) -> tuple[str, float] | None:
     """Return (rule, threshold) of the first rule that judges a metric, or None.
 
     Some rules judge a second metric in addition to their main metric, such as growth since initialisation. If no finding has this
-    metric as its main metric, return the rule of scale stability whose second metric it is.
+    metric as its main metric, return the rule of scale stability whose second metric is this metric.
     """
     findings = (finding for group in groups for run in group.runs for finding in run.findings if quantity)
     judging = (finding for finding in findings if finding.quantity == quantity and finding.threshold is not None)

@@ -15,7 +15,7 @@ from fa_registry.records import AuditReport, Reproduction, SecondOpinion
 from fa_registry.reporting.files import ReportFile
 from fa_registry.text_safety import json_text
 
-# Written with one line per field and per list entry, so that a diff of two audits shows the run; all else is one line.
+# These records are written with one line per field and list entry, so that a line diff of two audits shows the changed run.
 LAID_OUT = (AuditReport, SecondOpinion, Reproduction)
 
 
@@ -31,7 +31,7 @@ def write_report(report: AuditReport, path: Path) -> None:
 
 
 def pieces(value: Any) -> Iterator[str]:
-    """Yield the JSON text of a report in pieces; a piece is at most about one run."""
+    """Yield the JSON text of a report in pieces; a piece contains at most about one run."""
     if isinstance(value, LAID_OUT):
         for index, field in enumerate(fields(value)):
             yield f"{',' if index else '{'}\n{json.dumps(field.name)}: "
@@ -47,7 +47,7 @@ def pieces(value: Any) -> Iterator[str]:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a record or mapping for json.dumps, which converts the values in turn."""
+    """Convert a record or mapping to a dictionary, whose values json.dumps converts."""
     if hasattr(value, "__json__"):
         return value.__json__()
     if is_dataclass(value):

@@ -32,8 +32,8 @@ from fa_registry.text_safety import escape_control, json_text
 
 REASONS = "reasons"
 EXCLUDED = "excluded"
-# Texts that a spreadsheet would calculate (OWASP, CSV injection), also after blanks; a leading ' too, so that the ' put
-# before such a text can be removed again.
+# Texts that a spreadsheet would calculate (OWASP, CSV injection), also after blanks. Texts with a leading ' are included, so that
+# `unguarded` can restore every text.
 CALCULATED = re.compile(r"[\s\x00-\x20\u200b\ufeff]*[=+@＝＋－＠-]|[\t\r\n']")
 
 

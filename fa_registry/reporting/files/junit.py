@@ -31,7 +31,8 @@ from fa_registry.text_safety import escape_control
 
 Element = ElementTree.Element
 ELEMENTS = {"fail": "failure", "error": "error", "not_applicable": "skipped", "skipped": "skipped", "waived": "skipped"}
-STATES = {"mismatch": "error", "unverifiable": "skipped"}  # of integrity; verified and trusted pass
+# state of integrity → outcome of its test case; the states verified and trusted pass
+STATES = {"mismatch": "error", "unverifiable": "skipped"}
 COUNTS = {"failures": "failure", "errors": "error", "skipped": "skipped"}  # attribute → the element it counts
 
 

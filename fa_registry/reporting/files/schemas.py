@@ -219,10 +219,8 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
     yield ""
 
 
-# python -m fa_registry.reporting.files.schemas [--out docs]: what machines need to know of an audit's files.
-#
-# Writes audit.schema.json, diff.schema.json and audit-json.md from the records and their words. To be run again whenever
-# a record changes; a test compares.
+# python -m fa_registry.reporting.files.schemas [--out docs] writes audit.schema.json, diff.schema.json and audit-json.md from the
+# records and their docstrings. Run this command after every change of a record; a test compares the files with the records.
 
 
 def published() -> dict[str, str]:

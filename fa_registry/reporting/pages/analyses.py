@@ -12,11 +12,11 @@ from fa_registry.records import AuditReport
 from fa_registry.reporting.figures.analyses import DRAWINGS, analysis_png
 from fa_registry.reporting.view_models import Number, Row, Truncated
 
-ROOM, LEAST = 190_000, 40_000  # bytes of the page for analyses; least space for one more
-DPI = 104  # of their figures, which are 1.5 times as wide as the others
+ROOM, LEAST = 190_000, 40_000  # bytes of the page for all analyses; minimum space for one more analysis
+DPI = 104  # of the figures of analyses, which are 1.5 times as wide as other figures
 MOST = 24  # rows of a table
-CELL_BYTES, ROW_BYTES = 45, 60  # approximate size as the template writes them
-WRITTEN = {"count": "compact", "chosen": "compact"}  # kinds of columns that have no filter of that name
+CELL_BYTES, ROW_BYTES = 45, 60  # approximate size of a cell and of a row on the page
+WRITTEN = {"count": "compact", "chosen": "compact"}  # kind of a column → its filter, if the filter has another name
 NOTHING = "no trained method is among the runs"
 COMMAND = "fa-registry analyse {} writes this analysis"
 
@@ -83,7 +83,6 @@ def page_analyses(report: AuditReport, room: int = ROOM) -> PageAnalyses:
     The result also contains the title of every other analysis, with the reason why this analysis is not shown.
 
     Args:
-        report: The report.
         room: Maximum size of all analyses in bytes.
     """
     edition = _edition(report) if any(run.record.spec.control == "none" for run in report.runs) else NOTHING

@@ -410,7 +410,7 @@ def _flat(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, st
 # The metrics by site of a comparison, as tables and as one figure with every column in one panel.
 
 
-PANELS = {"g": "g_norm_mean_ce", "gamma": "gamma"}  # of the figure by site
+PANELS = {"g": "g_norm_mean_ce", "gamma": "gamma"}  # panel of the figure by site → metric
 SITE_COLUMNS = ("panel", "method", "setting", "site", "value", "low", "high", "reason")
 
 
@@ -420,7 +420,6 @@ def compared_sites(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any
     The metrics are Γ, ‖h‖, ‖g‖ and metrics that are in no other table.
 
     Args:
-        groups: The columns.
         cards: Plug-in cards, which describe the metrics and list the sites where the credit is exact.
     """
     card_metrics = metrics_of_cards(cards)
@@ -495,7 +494,7 @@ def layer_figure(groups: Sequence[Group], sites: Sequence[ComparedSites]) -> tup
     return ((png(by_site.draw, frame).uri, f"By site, first to last: {'; '.join(text)}."),)
 
 
-# Paired differences of two columns over their shared seeds, each with an interval or the reason for its absence.
+# Paired differences of two columns over their shared seeds, each with an interval or the reason why there is none.
 
 
 def paired_rows(first: Group, second: Group, frozen: Frozen) -> Iterator[PairedRow]:
@@ -512,7 +511,7 @@ def seeds_of(group: Group) -> set[int]:
 
 
 def _readings(group: Group, quantity: Metric, frozen: Frozen) -> dict[tuple[int, str], Reading]:
-    """Return a mapping from (seed, run id) to the metric, converted for subtraction."""
+    """Return a mapping from (seed, run id) to the value that `_subtracted` makes of the metric."""
     readings = {
         (run.record.spec.seed, run.record.run_id): metric_of_run(run, quantity, frozen).reading for run in group.runs
     }
@@ -520,7 +519,7 @@ def _readings(group: Group, quantity: Metric, frozen: Frozen) -> dict[tuple[int,
 
 
 def _subtracted(reading: Reading, quantity: Metric) -> Reading:
-    """Convert fractions to percentage points, and ratio-scale metrics to logarithms."""
+    """Convert a fraction to percentage points and a ratio-scale metric to its logarithm, for subtraction."""
     if reading.value is None:
         return reading
     if quantity.mean != GEOMETRIC:

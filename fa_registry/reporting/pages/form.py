@@ -86,12 +86,10 @@ def form_context(group: Group, link: Link, sources: Sources, blank_texts: Mappin
 
     Args:
         group: The runs of one method in one setting.
-        link: The link to the form.
-        sources: The report and its indexes.
         blank_texts: Mapping from the name of a blank to the text that the author wrote into an earlier form.
     """
     report, label, setting = sources.report, group_label(group), group.setting
-    # metrics with one number per run have their own table
+    # the form shows metrics with one number per run in a separate table
     columns = tuple(column for column in sources.columns if column.name not in TABLES["run_scalars"])
     headline = headline_of(group.runs[0].record.measurements.scalars)
     estimates = {
@@ -297,7 +295,7 @@ class FormContext:
     )
 
 
-# Texts that only the author can write: marked blanks of the Markdown form, kept when it is rendered again.
+# Texts that only the author can write. They are in marked blanks of the Markdown form, and a new form keeps these texts.
 
 
 OPENING = re.compile(r"<!-- fa:blank ([\w-]+) -->")
@@ -330,7 +328,6 @@ def check_blanks_kept(blank_texts: Mapping[str, str], page: str, form: Path) -> 
 
     Args:
         blank_texts: Mapping from the name of a blank to the text of the author.
-        page: The new page.
         form: Path of the old form, which the new page replaces.
 
     Raises:
@@ -368,7 +365,7 @@ def _written(text: str, subject: str) -> dict[str, str]:
     return {name: body.strip("\n") for name, body in blanks_found}
 
 
-# How to reproduce a form, from the records: the checkout, a line per run and frozen control, and the audit.
+# Commands that reproduce a form: the checkout, one command per run and frozen control, and the audit.
 
 
 def lines(runs: Sequence[RunAudit], report: AuditReport, frozen: Frozen) -> tuple[str, ...]:
@@ -391,7 +388,7 @@ def lines(runs: Sequence[RunAudit], report: AuditReport, frozen: Frozen) -> tupl
     return (*packages, *trained, *absent, _audit(report))
 
 
-MOST_COMPLETING = 12  # training lines; further runs are only counted
+MOST_COMPLETING = 12  # maximum number of training commands; further runs are only counted
 
 
 def completion_commands(
@@ -506,10 +503,10 @@ def _comment(text: str) -> str:
     return f"# {' '.join(text.split())}"
 
 
-# A form that is stored with a single run, without the audit it belongs to.
+# The form that is stored with a single run, outside of the audit's folder.
 
 
-# A link into the folder of the audit's pages. Links within the page (#) or to another host remain valid.
+# A link into the folder of the audit's pages. Links within the page (#) or to another host are not matched, and remain valid.
 RELATIVE_LINK = re.compile(r"<a\b[^>]*\bhref=\"(?!#|[a-z]+:)[^\"]*\"[^>]*>(.*?)</a>", re.DOTALL)
 
 

@@ -177,7 +177,7 @@ def _scalar_row(quantity: Metric, runs: Sequence[RunAudit]) -> Row[Cell]:
 
 
 def _members(runs: Sequence[RunAudit], card_metrics: Known) -> Iterator[Metric]:
-    """Yield, for every family of metrics, the metrics with the largest values."""
+    """Yield the metrics with the largest values of every family (metrics with the same name prefix)."""
     for family in (metric.family for metric in families(card_metrics)):
         largest: dict[str, float] = {}
         for run in runs:
@@ -237,12 +237,12 @@ def aggregates(runs: Sequence[RunAudit]) -> Iterator[MetricSummary]:
         yield MetricSummary(name, quantity.words, scalar_estimate(runs, quantity))
 
 
-# The identification section of a form, from the specifications, the cards and the runs' provenance.
+# The identification section of a form. Its sources are the specifications, the cards and the provenance of the runs.
 
 
 NOT_RECORDED = "not recorded"
 UNKNOWN = "unknown"  # prefix of a commit that git could not name
-DECLARED = {  # field of a method's card → the entry if the field is true
+DECLARED = {  # field of a method's card → the entry's text if the field is true
     "needs_autograd": ("Autograd", "this method's credit rule is allowed to call autograd on the network"),
     "may_reach_bp": (
         "Backpropagation",
@@ -427,7 +427,7 @@ def _conformance(record: RunRecord) -> str:
 
 
 def _statement(term: str, records: Sequence[RunRecord], describe: Callable[[RunRecord], str]) -> Iterator[Entry]:
-    """Yield an entry with the texts that `describe` returns, if there is such a text."""
+    """Yield an entry with the texts that `describe` returns; yield nothing if all texts are empty."""
     values = tuple(value for value in each(term, records, describe).values if value.text)
     if values:
         yield Entry(term, values)

@@ -61,10 +61,10 @@ from fa_registry.reporting.view_models import (
 )
 
 INTEGRITY_ORDER = ("mismatch", "unverifiable", "trusted", "verified")
-MOST = 200  # entries of a list that grows with the runs; the page counts the rest, and audit.json has all
+MOST = 200  # entries of a list that grows with the runs; the page counts the other entries, and audit.json contains all
 MOST_NAMES = 40  # methods of one verdict in a tile
-FIGURES = "figures"  # the folder of the figures' files
-# beginning of the remark of `compared_methods`, equal in all releases; the rest is worded differently in older reports
+FIGURES = "figures"  # name of the folder with the figures
+# the beginning of the remark of `compared_methods`, which is equal in all releases; the rest of the remark is not
 COMPARED = re.compile(r"\d+ methods are compared with their frozen controls,")
 NO_FIGURES: Truncated[SettingFigures] = Truncated((), 0)
 
@@ -74,7 +74,6 @@ def embed_figures(page: str, sources: Sources) -> Truncated[SettingFigures]:
 
     Args:
         page: Text of the page without figures.
-        sources: The report and its indexes.
     """
     return setting_figures(
         sources.groups, sources.report.cards, bytes_left(len(page.encode(errors="backslashreplace")))
@@ -85,7 +84,6 @@ def index_context(sources: Sources, figures: Truncated[SettingFigures] = NO_FIGU
     """Return the template variables of the page that shows the whole audit.
 
     Args:
-        sources: The report and its indexes.
         figures: The result of `embed_figures`.
     """
     report = sources.report
@@ -155,7 +153,7 @@ def rendered_figures(context: IndexContext) -> dict[FigureFile, bytes]:
     for title, setting, image in figures:
         name = file_name(f"{title.replace(symbol_of('gamma'), 'gamma')} {setting if several else ''}")
         name_counts[name] = name_counts.get(name, 0) + 1
-        suffix = f"-{name_counts[name]}" if name_counts[name] > 1 else ""  # of settings with the same label
+        suffix = f"-{name_counts[name]}" if name_counts[name] > 1 else ""  # for settings with the same label
         images_by_file[FigureFile(title, setting, f"{FIGURES}/{name}{suffix}")] = image
     return images_by_file
 
@@ -228,8 +226,6 @@ def number_footnotes(
     There is one footnote per reason, with all affected runs.
 
     Args:
-        settings: The parts of the table.
-        columns: The columns of the table.
         details: Whether the page shows the numbers of each seed. If false, these numbers are removed from the rows.
 
     Returns:
@@ -277,7 +273,7 @@ def _spread(columns: Columns) -> str:
 
 def setting_rows(sources: Sources, columns: Columns) -> Iterator[SettingTable]:
     """Yield the parts of the audit table without footnotes, one part per setting."""
-    linked = zip(sources.groups, sources.links, strict=True)  # ordered by setting
+    linked = zip(sources.groups, sources.links, strict=True)  # the groups are ordered by setting
     parts = groupby(linked, key=lambda pair: pair[0].runs[0].record.spec.setting.identity)
     for number, (_, part) in enumerate(parts, 1):
         pairs = list(part)
@@ -390,7 +386,7 @@ class IndexContext:
         "the edition (set of rules) that judged the runs, by name and digest", "record"
     )
     overrides: tuple[Entry, ...] = documented(
-        "changed thresholds, each with the name of its edition before it, except for the first edition. "
+        "changed thresholds. A threshold of a further edition is preceded by the name of this edition. "
         "An edition with changes is 'modified'",
         "text",
     )
@@ -511,7 +507,7 @@ def judged_columns(group: Group, columns: Columns) -> Mapping[str, Judged]:
     column_of = {
         quantity: column.name
         for column in columns
-        if column.name not in WITH_DEVIATION  # these cells have no space for a badge
+        if column.name not in WITH_DEVIATION
         for quantity in (column.name, column.about)
     }
     seeds_by_judgement: dict[tuple[str, str, str], list[int]] = {}

@@ -36,7 +36,7 @@ from fa_registry.reporting.view_models import (
     documented,
 )
 
-MAX_NOTE = 4000  # characters; MLflow accepts 8000, but a shorter note is readable next to a run
+MAX_NOTE = 4000  # characters; MLflow accepts 8000, but a shorter note is easier to read next to a run
 MOST_FORMS = 25  # most links in the note of an audit
 WORST_FIRST = ("fail", "incomplete", "warn", "pass")
 KINDS = {
@@ -65,7 +65,6 @@ class Notes:
         """Return a short version of a run's reporting form in Markdown.
 
         Args:
-            run: The run.
             form: Address of the page with the complete reporting form.
             audit: Address of the first page of the audit.
         """
@@ -100,7 +99,6 @@ def audit_note_context(sources: Sources, base: str = "", table: str = "") -> Aud
     """Return the template variables of the note on the whole audit.
 
     Args:
-        sources: The report and its indexes.
         base: Address of the folder of the audit's pages.
         table: Address of the table of all runs.
     """
@@ -133,8 +131,6 @@ def excluded_note_context(exclusion: Exclusion, report: AuditReport, audit: str 
     """Return the template variables of the note on a run that was not judged.
 
     Args:
-        exclusion: The run.
-        report: The report.
         audit: Address of the first page of the audit.
     """
     return ExcludedNoteContext(not_judged_text(exclusion), exclusion.reason, exclusion.run_id, report.edition, audit)
@@ -222,7 +218,6 @@ def note_context(
 
     Args:
         run: The run, which is judged without the other seeds.
-        sources: The report and its indexes.
         form: Address of the complete reporting form in MLflow.
         audit: Address of the first page of the audit in MLflow.
         is_only_seed: Whether the report contains no other seed of this method in this setting.
@@ -245,7 +240,7 @@ def note_context(
         control=control_text(control_rows([run], sources.frozen)),
         headline=headline,
         findings=finding_rows([run], record.spec.label, record.setting, card_metrics),
-        claims=tuple(claim for claim in reported if claim.kind != "note"),  # explained in the form
+        claims=tuple(claim for claim in reported if claim.kind != "note"),  # the form contains these claims
         integrity=integrity_row(record),
         proof=proof([record.integrity]),
         series_label=series_label([record.integrity]),

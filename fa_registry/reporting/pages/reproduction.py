@@ -21,7 +21,7 @@ from fa_registry.reporting.view_models import EntryValue
 
 WORST_FIRST = ("differs", "not shown", "reproduced", "not comparable", "not at hand", "not measured")
 TESTED = WORST_FIRST[:3]
-LOOKS: Mapping[str, str] = MappingProxyType(  # outcome → the verdict whose colour it has
+LOOKS: Mapping[str, str] = MappingProxyType(  # outcome → the verdict whose colour the row gets
     dict(zip(WORST_FIRST, ("fail", "warn", "pass", "control", "control", "incomplete"), strict=True))
 )
 SITES: Mapping[str, str] = MappingProxyType(
@@ -164,7 +164,7 @@ def _remarks(figure: PublishedFigure, tested: bool) -> list[str]:
     return list(filter(None, (figure.remark, factor, assumed, margin)))
 
 
-# The rows of a reproduction's table: a study's published figures with the measured values.
+# The rows of the table: published values of a study, with the measured values.
 
 
 @dataclass(frozen=True)

@@ -38,10 +38,10 @@ from fa_registry.errors import LONGEST_PROBLEM, UsageError, shortened, unknown_n
 from fa_registry.reporting.text import filters, latex
 from fa_registry.text_safety import escape_control
 
-SECONDS = 60.0  # time limit of a page; an index of 66 runs needs less than one
+SECONDS = 60.0  # time limit of a page; an index of 66 runs needs less than one second
 MEMORY = 2**30  # bytes that a page of user templates may use in addition to the process's present memory
 LARGEST = 2**26  # characters of a page, and characters or entries of one operator's result
-BITS = 2**12  # of an integer
+BITS = 2**12  # of an integer result
 # Jinja2's filters, without those that switch escaping off or format numbers.
 JINJA_FILTERS = (
     *("abs", "capitalize", "count", "dictsort", "e", "escape", "first", "groupby", "int", "items", "join", "last"),
@@ -70,9 +70,9 @@ FILTERS = (
     ),
     *("cell", "brief", "short", "describe_edition", "quantity"),
 )
-OLD_FIELDS = {"beside_control": "compared_with_control"}  # as templates of users call them, for one release
-OLD_FILTERS = {"edition_words": "describe_edition"}  # names in older user templates, valid for one release
-# `default` hides undefined names; `format` prints nan; the others switch escaping off or double it.
+OLD_FIELDS = {"beside_control": "compared_with_control"}
+OLD_FILTERS = {"edition_words": "describe_edition"}  # old names in user templates, valid for one release
+# `default` hides undefined names, `format` prints nan, and the other filters switch escaping off or escape twice.
 FORBIDDEN_FILTERS = ("default", "d", "format", "safe", "forceescape")
 SUFFIX, MARKDOWN, LATEX, HTML = ".j2", ".md.j2", ".tex.j2", ".html.j2"
 NESTED = "templates or macros are nested too deeply: one of them calls itself"
@@ -97,8 +97,8 @@ ALLOWED: tuple[tuple[type, tuple[str, ...]], ...] = (
     (LoopContext, (*LOOP, "cycle", "changed")),
     (Cycler, ("next", "current", "reset")),
 )
-OPEN = (TemplateModule, Namespace, TemplateReference)  # contain only what templates themselves set
-TURNS = (nodes.For, nodes.Macro, nodes.CallBlock, nodes.Block)  # every long-running template enters one of these
+OPEN = (TemplateModule, Namespace, TemplateReference)  # objects with values that only templates set
+TURNS = (nodes.For, nodes.Macro, nodes.CallBlock, nodes.Block)  # a long-running template repeats one of these nodes
 
 
 class StrictUndefinedWithHint(StrictUndefined):
@@ -183,9 +183,9 @@ class UserEnvironment(ImmutableSandboxedEnvironment):
 
 
 def _result_size(operator: str, left: Any, right: Any) -> tuple[int, int, str]:
-    """Return a bound of the size of `left operator right`, its maximum and the unit.
+    """Return an upper bound of the size of `left operator right`, the allowed maximum, and the unit.
 
-    The size is at most the bound. The bound is 0 if the result cannot be large.
+    The bound is 0 if the result cannot be large.
     """
     numbers = isinstance(left, int) and isinstance(right, int)
     if numbers and operator == "**":
@@ -204,7 +204,7 @@ def _result_size(operator: str, left: Any, right: Any) -> tuple[int, int, str]:
     )
 
 
-ONE_PAGE = threading.Lock()  # a page sets the process's limit and restores it
+ONE_PAGE = threading.Lock()  # only one page at a time may change the memory limit of the process
 
 
 @contextmanager
@@ -264,11 +264,11 @@ def environment(name: str, user_templates: Path | None = None) -> Environment:
     builtin_filters |= {old: builtin_filters[new] for old, new in OLD_FILTERS.items()}
     options = {
         "loader": FileSystemLoader(folders),
-        "autoescape": True,  # .html.j2: HTML escaping; otherwise `finalize` has already turned text into Markup
+        "autoescape": True,  # escapes text in .html.j2; in other templates, `finalize` has already converted text to Markup
         "trim_blocks": True,
         "lstrip_blocks": True,
         "keep_trailing_newline": True,
-        "auto_reload": False,  # a page imports its macros each time, and would check the files each time
+        "auto_reload": False,  # otherwise each import of macros would check the files for changes
     }
     if user_templates is not None:
         return UserEnvironment(finalize, builtin_filters, **options)
@@ -337,13 +337,13 @@ def _printable(write_text: Callable[[str], str], value: Any) -> Any:
         return write_text(value)
     if isinstance(value, (Markup, StrictUndefined)) or type(value) is int:
         return value
-    kind = repr(value) if isinstance(value, float) else type(value).__name__  # a list within lists could be endless
+    kind = repr(value) if isinstance(value, float) else type(value).__name__  # a list's repr could be endless
     raise TypeError(
         f"expected text or a whole number to print, found {kind}; write other numbers with num, sci, pct or pp"
     )
 
 
-# language of a template → the function that writes printed text, and the filters of this language only
+# Language of a template → the function that converts printed text, and the filters that only this language has.
 LANGUAGES: Mapping[str, tuple[Callable[[Any], Any], Mapping[str, Callable[..., Any]]]] = MappingProxyType(
     {
         HTML: (partial(_printable, escape_control), {}),
@@ -369,7 +369,7 @@ def variables(context: Any) -> dict[str, Any]:
     return {field.name: getattr(context, field.name) for field in fields(context)}
 
 
-# The error of a template that fails: its name, line and reason.
+# The error of a failed template, with its name, line and reason.
 
 
 def template_failure(page: str, error: Exception) -> UsageError:
@@ -398,5 +398,5 @@ def _place(page: str, error: Exception) -> str:
         if step.tb_frame.f_code.co_filename.endswith(SUFFIX):
             location = f"{Path(step.tb_frame.f_code.co_filename).name}, line {step.tb_lineno}"
         step = step.tb_next
-    line = getattr(error, "lineno", None)  # of a syntax error
+    line = getattr(error, "lineno", None)  # a syntax error contains the line
     return f"{getattr(error, 'name', None) or page}, line {line}" if line else location

@@ -26,7 +26,7 @@ MINUS = "\u2212"
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 UNITS = ("pct", "pp", "cos", "nats", "signed_nats")  # kinds whose numbers all have the same number of decimals
 MARKDOWN_INLINE = re.compile(r"([\\`*_\[\]|~])")
-# Opens a heading, list item or rule at the start of a line; `80.0 %` and `−1.0` do not and remain readable.
+# Characters that open a heading, list item or rule at the start of a line. `80.0 %` and `−1.0` open none, so no escape is added.
 MARKDOWN_BLOCK = re.compile(r"^(#|=|[+-](?=[\s-]|$)|\d{1,9}(?=[.)](?:\s|$)))")
 
 
@@ -148,7 +148,7 @@ def na(reading: Reading) -> str:
 
 
 def number(value: Number) -> str:
-    """Return a number in its own format, or the text for a missing number."""
+    """Return a number in the format of its kind, or the text for a missing number."""
     return reading(value.reading, value.kind)
 
 
@@ -220,7 +220,6 @@ def one_power(write: Callable[[float], str], values: Sequence[float]) -> tuple[t
 
     Args:
         write: Function that formats one number.
-        values: The numbers.
 
     Returns:
         The tuple (numbers, power), for example (2.00, 3.00) and ×10⁵. The power is an empty string if no number needs a power.

@@ -17,7 +17,7 @@ from markupsafe import Markup
 from fa_registry.text_safety import escape_control
 
 T = TypeVar("T")
-PLAIN = re.compile(r"[A-Za-z0-9 .:;()/=!]*")  # most words, which TeX writes as they are
+PLAIN = re.compile(r"[A-Za-z0-9 .:;()/=!]*")  # texts that need no conversion; most words match
 LONG = 20  # longer words (digests, paths, command options) may need line breaks
 STEP = 8  # letters between line breaks in a long word without punctuation
 BREAKS = "/._-=:,+()[]{}&?"
@@ -93,7 +93,7 @@ def _lines(text: str) -> list[str]:
 
 def _indented(line: str, write: Callable[[str], str]) -> str:
     stripped = line.lstrip(" ")
-    # \leavevmode: without it TeX drops leading spaces of a paragraph, and empty lines
+    # Without \leavevmode, TeX drops empty lines and the leading spaces of a paragraph.
     return r"\leavevmode\hangindent=1.5em\relax " + "~" * (len(line) - len(stripped)) + write(stripped)
 
 
@@ -154,7 +154,7 @@ def _symbol(match: re.Match[str]) -> str:
         return f"$^{{{''.join(RAISED[char] for char in text)}}}$"
     if match["lowered"]:
         return f"$_{{{''.join(LOWERED[char] for char in text)}}}$"
-    if match["joined"]:  # TeX would turn -- into a dash, also in command options, and ,, into a quotation mark
+    if match["joined"]:  # TeX would convert -- to a dash, also in command options, and ,, to a quotation mark
         return "{}".join(text)
     return _accented(*text) if match["accented"] else _char(text)
 

@@ -18,7 +18,7 @@ from fa_registry.reporting.figures.canvas import WIDE, Canvas, RenderedFigure
 from fa_registry.reporting.figures.style import BAND, DECISIONS, DPI, FRAME, LIMIT, PALETTE, PANE, styled
 
 Draw = Callable[[Canvas, pd.DataFrame], None]
-# analysis → the module of its figure: every file here.
+# Analysis → the module that draws its figure: every other module of this package.
 MODULES: Mapping[str, ModuleType] = MappingProxyType(
     {
         module.name.replace("_", "-"): importlib.import_module(f"{__name__}.{module.name}")

@@ -27,7 +27,7 @@ LOOKS = {  # decision: fill, sign, ink; the sign repeats the decision without co
     "cannot judge": (DECISIONS[1], "?", "black"),
     "accepts": (DECISIONS[2], "✓", "black"),
 }
-FIELD = np.array([(-0.46, -0.42), (0.46, -0.42), (0.46, 0.42), (-0.46, 0.42)])  # around a cell's middle
+FIELD = np.array([(-0.46, -0.42), (0.46, -0.42), (0.46, 0.42), (-0.46, 0.42)])  # corners of a cell around its centre
 ROW, HEAD, RIGHT = 0.26, 1.4, 0.9  # inches
 
 

@@ -17,7 +17,7 @@ from fa_registry.reporting.figures.style import INK, PALETTE, TICK
 from fa_registry.reporting.text.filters import MINUS
 
 MARKERS = {"mean_mean": "o", "mean_median": "s", "median_mean": "^", "median_median": "D"}
-EXACT, MOST_TEXT = "exact by construction", 7  # most sites whose numbers fit
+EXACT, MOST_TEXT = "exact by construction", 7  # maximum number of sites for which the numbers fit
 ROW, BOTTOM, LEAST = 0.3, 0.45, 1.0  # inches
 
 

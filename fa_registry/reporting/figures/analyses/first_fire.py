@@ -40,7 +40,6 @@ def draw(canvas: Canvas, frame: pd.DataFrame) -> None:
     """Draw the epoch at which each rule first fires, for each run.
 
     Args:
-        canvas: The canvas to draw on.
         frame: Data frame from `numbers`. Column `trained` is the number of epochs of the run.
     """
     rules = list(dict.fromkeys(frame["rule"]))
@@ -60,7 +59,7 @@ def draw(canvas: Canvas, frame: pd.DataFrame) -> None:
 def _panel(axes: Axes, frame: pd.DataFrame, rows: Sequence[str], last: float) -> None:
     lanes = {"never": last * 1.13, "N/A": last * 1.31}
     axes.axvspan(last * 1.05, last * 1.40, color=PANE, linewidth=0, zorder=0)
-    seeds = frame.groupby(["row", "state"], sort=False)  # next to each other if they overlap
+    seeds = frame.groupby(["row", "state"], sort=False)  # dots that would overlap are drawn next to each other
     count, position = seeds["epoch"].transform("size"), seeds.cumcount()
     level = frame["row"].map(rows.index) + 0.6 * (position - (count - 1) / 2) / count.clip(lower=3)
     for state, runs in frame.groupby("state", sort=False):

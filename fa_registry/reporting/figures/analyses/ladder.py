@@ -34,7 +34,7 @@ def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
 
     Column `panel` is `trained` or `depth`. In the panel `depth`, runs that differ only in the number of blocks form a scan, and
     column `setting` is the setting of the shallowest network of the scan. If any method was trained with more than two numbers of
-    trained blocks, the panel `trained` leaves out methods that have only the two end points.
+    trained blocks, the panel `trained` leaves out methods with only one or two such numbers.
     """
     count = Counter((row["method"].text, row["setting"].text) for row in analysis.rows)
     min_points = 3 if max(count.values(), default=0) > 2 else 1

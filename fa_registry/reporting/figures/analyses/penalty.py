@@ -28,7 +28,7 @@ from fa_registry.reporting.figures.style import in_order
 from fa_registry.reporting.text.filters import compact
 
 PANELS = {ACCURACY.name: "accuracy, whole test set", "h_L": "final ‖h_L‖", "gamma": "Γ, mean over sites 1..L"}
-ACROSS, PANEL, LEFT, BOTTOM, HEAD = 3, 1.75, 0.62, 0.45, 0.3  # panels a row; inches
+ACROSS, PANEL, LEFT, BOTTOM, HEAD = 3, 1.75, 0.62, 0.45, 0.3  # panels per row; inches
 
 
 def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
