@@ -386,7 +386,7 @@ def report_replay(measuring: RemeasureOptions, results: Sequence[RemeasuredRun])
 
 
 def _default_processes(runs: Sequence[StoredRun], measuring: RemeasureOptions = RemeasureOptions()) -> int:
-    """Return the number of processes that saves time for these runs, or 1 if any run is recomputed on a GPU."""
+    """Return the number of processes that saves time for these runs, or 1 if a run needs a GPU."""
     if any(run.params.get(f"{schema.PARAM}device_class") == "cuda" for run in runs):
         return 1
     epoch_params = [

@@ -1,4 +1,4 @@
-"""The command `ui`: start MLflow's pages for a store, and open them at the comparison of the newest runs."""
+"""The command `ui`: start MLflow's pages for a store, opened at the comparison of the newest runs."""
 
 from __future__ import annotations
 
