@@ -25,9 +25,10 @@ from fa_registry.training.measuring import measure, with_final
 from fa_registry.training.run_setup import BYTES, RunSetup, build_setup, unusable, weight_count
 from fa_registry.training.specs import parse_spec, run_name
 from fa_registry.workflows.conformance import code_changes
+from fa_registry.workflows.coordination import finished_run
 from fa_registry.workflows.options import CheckpointOptions, StoreLocation
 from fa_registry.workflows.stores import open_tracker
-from fa_registry.workflows.training import finished_run, headline
+from fa_registry.workflows.training import headline
 
 FROZEN_ACCURACY = "frozen_accuracy"
 # Largest checkpoint: MOST_COPIES times the network's float32 weights, plus SLACK bytes. A checkpoint may also contain float64

@@ -13,13 +13,14 @@ from fa_registry import process_ownership
 from fa_registry.errors import Interrupted, StoreError
 from fa_registry.records import RunSpec
 from fa_registry.tracking import schema
-from fa_registry.tracking.base import StoredRun, Tracker
+from fa_registry.tracking.base import StoredRun, Tracker, newest_first
 from fa_registry.tracking.lease import HeartbeatMonitor, lease_owner
 from fa_registry.tracking.reader import runs_by_spec
 from fa_registry.tracking.store import sqlite_path
 from fa_registry.tracking.store_errors import WAITED_FOR, StoreRefusal
 from fa_registry.workflows.cleanup import close_zombies
 from fa_registry.workflows.cluster_options import ONE_MACHINE
+from fa_registry.workflows.rule_monitor import UNWATCHED, MonitoredRules
 
 LOG = logging.getLogger(__name__)
 PAUSE = 1.0  # seconds between two queries for the runs of other workers
@@ -115,6 +116,47 @@ def stopped_by_tag(tracker: Tracker, study: str) -> str:
         if tagged_runs
         else ""
     )
+
+
+def finished_run(tracker: Tracker, spec: RunSpec, watch: MonitoredRules = UNWATCHED) -> StoredRun | None:
+    """Return the finished run that makes training the specification unnecessary, or None.
+
+    See `newest_finished`.
+    """
+    return newest_finished(tracker.search({schema.TAG_SPEC: spec.identity}), spec, watch)
+
+
+def newest_finished(runs: Sequence[StoredRun], spec: RunSpec, watch: MonitoredRules = UNWATCHED) -> StoredRun | None:
+    """Return the newest finished run of a specification, or None.
+
+    A run is finished if its status is complete or diverged. If there is no such run, return the newest run that the same
+    stop rules ended early, because these rules would end a new run too.
+    """
+    runs = newest_first(runs)
+    for run in runs:
+        if run.tags.get(schema.TAG_STATUS) in schema.FINISHED_STATUSES:
+            return run
+    wish = watch.of(spec.control).wish
+    for run in runs if wish else ():
+        if (run.tags.get(schema.TAG_STATUS), run.tags.get(schema.TAG_STOP_ON)) == (schema.STOPPED_EARLY, wish):
+            return run
+    return None
+
+
+def ended_among(attempts: Iterable[StoredRun]) -> frozenset[str]:
+    """Return the ids of the runs that are not running."""
+    return frozenset(run.run_id for run in attempts if run.state != "RUNNING")
+
+
+def finished_but(
+    ignored_ids: Iterable[str], watch: MonitoredRules
+) -> Callable[[RunSpec, Sequence[StoredRun]], StoredRun | None]:
+    """Return a function like `newest_finished` that ignores the runs with the ids `ignored_ids`."""
+
+    def finished(spec: RunSpec, attempts: Sequence[StoredRun]) -> StoredRun | None:
+        return newest_finished([run for run in attempts if run.run_id not in ignored_ids], spec, watch)
+
+    return finished
 
 
 def leased_elsewhere(

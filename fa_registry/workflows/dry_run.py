@@ -12,11 +12,12 @@ from fa_registry.tracking.reader import runs_by_spec
 from fa_registry.tracking.store import resolve_uri, sqlite_path
 from fa_registry.training.specs import setting_label
 from fa_registry.workflows.conformance import code_changes
+from fa_registry.workflows.coordination import newest_finished
 from fa_registry.workflows.options import ExecutorOptions, RunSelector, StoreLocation, TrainingOptions
 from fa_registry.workflows.rule_monitor import MonitoredRules
 from fa_registry.workflows.stores import open_tracker
 from fa_registry.workflows.study import checked_study, default_processes
-from fa_registry.workflows.training import kept_text, newest_finished
+from fa_registry.workflows.training import kept_text
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,14 @@ from fa_registry.training.specs import run_name, setting_label, whole_number
 from fa_registry.workflows.cleanup import close_zombies
 from fa_registry.workflows.cluster_options import asked_resources, check_reach
 from fa_registry.workflows.conformance import cached_conformance, code_changes, log_code_changes
-from fa_registry.workflows.coordination import StopTagPoller, stopped_by_tag, wait_for_others
+from fa_registry.workflows.coordination import (
+    StopTagPoller,
+    ended_among,
+    finished_but,
+    newest_finished,
+    stopped_by_tag,
+    wait_for_others,
+)
 from fa_registry.workflows.data import make_ready
 from fa_registry.workflows.editions import headline_problem, load_or_name
 from fa_registry.workflows.options import ExecutorOptions, RunSelector, StoreLocation, TrainingOptions
@@ -45,10 +52,7 @@ from fa_registry.workflows.training import (
     ELSEWHERE,
     TrainingJob,
     default_executor,
-    ended_among,
-    finished_but,
     kept_text,
-    newest_finished,
     on_gpu,
     parse_lease,
     parse_seconds,

@@ -20,7 +20,7 @@ from fa_registry.studies.executors.base import ENDS, ClusterOptions, JobEvent, J
 from fa_registry.studies.executors.local import stop_on_signal
 from fa_registry.text_safety import name_problem
 from fa_registry.tracking import schema
-from fa_registry.tracking.base import RetentionOptions, StoredRun, Tracker, newest_first
+from fa_registry.tracking.base import RetentionOptions, StoredRun, Tracker
 from fa_registry.tracking.lease import (
     LONGEST,
     SHORTEST,
@@ -45,7 +45,15 @@ from fa_registry.training.trainer_state import kept_bytes, kept_epochs
 from fa_registry.workflows.cleanup import close_gone, close_zombies, resume_folder
 from fa_registry.workflows.cluster_options import asked_resources, check_reach
 from fa_registry.workflows.conformance import cached_conformance, code_changes, log_code_changes
-from fa_registry.workflows.coordination import StopTagPoller, StudySnapshot, stopped_by_tag, wait_for_others
+from fa_registry.workflows.coordination import (
+    StopTagPoller,
+    StudySnapshot,
+    ended_among,
+    finished_but,
+    newest_finished,
+    stopped_by_tag,
+    wait_for_others,
+)
 from fa_registry.workflows.data import make_ready
 from fa_registry.workflows.editions import study_edition
 from fa_registry.workflows.options import SpecOptions, StoreLocation, TrainingOptions
@@ -145,12 +153,46 @@ def training_steps(
 def _training_steps(
     job: TrainingJob, stop: Callable[[], bool], report: Callable[[Any], None]
 ) -> Generator[None, None, TrainingResult]:
+    acquired = _acquired(job)
+    if isinstance(acquired, TrainingResult):
+        return acquired
+    try:
+        with acquired.writer.claim:
+            return (yield from _trained(job, acquired, stop, report))
+    except (KeyboardInterrupt, GeneratorExit):
+        acquired.writer.interrupt("interrupted")
+        raise
+
+
+@dataclass(frozen=True)
+class _AcquiredRun:
+    """A run whose lease this process has acquired, with everything that training needs.
+
+    Attributes:
+        tracker: tracker of the store.
+        setup: data, network and method of the run.
+        writer: writer of the run.
+        kept_state: resume states of the run and of earlier attempts in the store.
+    """
+
+    tracker: MlflowTracker
+    setup: RunSetup
+    writer: RunWriter
+    kept_state: KeptState
+
+
+def _acquired(job: TrainingJob) -> _AcquiredRun | TrainingResult:
+    """Create a run and acquire the lease of its specification.
+
+    Returns:
+        The run, or the result ELSEWHERE if another process trains the specification or has trained it.
+    """
     tracker, overview = _opened(job.store, job.experiment, job.experiment_id, job.study)
     finished = partial(finished_but(job.known, job.watch), job.spec)
     if job.yields and (other_run := finished(overview.attempts(job.spec.identity))):
         return _elsewhere(other_run)
     attempts = _Attempts(tracker, job.spec.identity)
-    if not job.yields or not overview.alone:  # otherwise the run is created first, and `acquire` refreshes the list
+    if not job.yields or not overview.alone:  # else the run is created first, and the query of `acquire` is enough
         attempts.refresh()
     if job.yields and (other_run := finished(attempts.seen) or lease_owner(attempts.seen, attempts.signs)):
         overview.record_outcome(free=False)
@@ -160,22 +202,18 @@ def _training_steps(
     with refused(FILES):
         writer_options = (job.study, job.study_run, job.adopt, job.keep, None, job.conformance, job.lease)
         writer = RunWriter(tracker, setup, *writer_options)
-    run_id, params = writer.run_id, schema.params(job.spec)
-    attempts.mine = run_id
+    params = schema.params(job.spec)
+    attempts.mine = writer.run_id
     try:
         if not job.yields:
-            set_lease_state(tracker, run_id, params)
-        else:
-            other_run = acquire(tracker, run_id, attempts.refresh, finished, attempts.signs, params)
-            overview.record_outcome(free=not other_run)
-            if other_run:
-                writer.discard_run()
-                return _elsewhere(other_run)
-        kept_state = KeptState(tracker, run_id, attempts.seen if job.yields else ())
-        with writer.claim:
-            return (
-                yield from _trained(job, setup, writer, kept_state, StopTagPoller(tracker, job.study, stop), report)
-            )
+            set_lease_state(tracker, writer.run_id, params)
+            return _AcquiredRun(tracker, setup, writer, KeptState(tracker, writer.run_id))
+        other_run = acquire(tracker, writer.run_id, attempts.refresh, finished, attempts.signs, params)
+        overview.record_outcome(free=not other_run)
+        if other_run:
+            writer.discard_run()
+            return _elsewhere(other_run)
+        return _AcquiredRun(tracker, setup, writer, KeptState(tracker, writer.run_id, attempts.seen))
     except (KeyboardInterrupt, GeneratorExit):
         writer.interrupt("interrupted")
         raise
@@ -208,24 +246,21 @@ def _elsewhere(run: StoredRun) -> TrainingResult:
 
 
 def _trained(
-    job: TrainingJob,
-    setup: RunSetup,
-    writer: RunWriter,
-    kept_state: KeptState,
-    stop: Callable[[], bool],
-    report: Callable[[Any], None],
+    job: TrainingJob, run: _AcquiredRun, stop: Callable[[], bool], report: Callable[[Any], None]
 ) -> Generator[None, None, TrainingResult]:
-    """Train the job from the first epoch or from its resume file, and log the results."""
-    trainer, watch = Trainer(setup), job.watch.of(job.spec.control)
+    """Train the run from the first epoch or from its resume file, and record the results."""
+    setup, writer, watch = run.setup, run.writer, job.watch.of(job.spec.control)
+    trainer = Trainer(setup)
     resume = ResumeFile(resume_folder(registry_folder(job.store)), _resume_name(job.spec, watch))
     try:
         with refused(FILES):
-            kept_state.fetch(resume.path, beyond=resume.reached())
+            run.kept_state.fetch(resume.path, beyond=resume.reached())
             rows = resume.read_into(trainer)
             writer.start(build_setup(job.spec, setup.device, job.root).network if rows else setup.network)
             writer.restore_rows(rows)
         monitor = Monitor(watch, writer.tag, rows)
-        listener = _Listener(writer, resume, kept_state, monitor, report)
+        listener = _Listener(writer, resume, run.kept_state, monitor, report)
+        stop = StopTagPoller(run.tracker, job.study, stop)
         outcome = yield from train_epochs(trainer, listener, stop, rows[-1] if rows else None, lambda: monitor.ended_by)
         with refused(FILES):
             writer.record_training(trainer)
@@ -234,29 +269,38 @@ def _trained(
         writer.abandon()
         LOG.warning("%s", error)
         return TrainingResult(writer.run_id, ELSEWHERE, 0, 0, {})
-    except Interrupted as error:
+    except BaseException as error:
+        _record_end(error, run, resume, trainer)
+        raise
+    resume.remove()
+    run.kept_state.remove()
+    metrics, fired = headline(outcome), dict(monitor.fired)
+    resumed_from = len(rows) - 1 if rows else 0
+    return TrainingResult(writer.run_id, outcome.status, outcome.epochs, resumed_from, metrics, fired, outcome.ended_by)
+
+
+def _record_end(error: BaseException, run: _AcquiredRun, resume: ResumeFile, trainer: Trainer) -> None:
+    """Record that an error ended the training, and save the state from which the run can resume.
+
+    Raises:
+        StoreError: the error came from the store; the message also says where the training can resume.
+    """
+    writer = run.writer
+    if isinstance(error, Interrupted):
         try:
             resume.write(trainer, writer.rows)  # between epochs: weights, generators and rows belong together
-            kept_state.offer(resume.path, trainer.epoch, now=True)
+            run.kept_state.offer(resume.path, trainer.epoch, now=True)
         finally:
             writer.interrupt(str(error))
-        raise
-    except (KeyboardInterrupt, GeneratorExit):  # training cannot resume from half an epoch
+    elif isinstance(error, (KeyboardInterrupt, GeneratorExit)):  # training cannot resume from half an epoch
         writer.interrupt("interrupted inside an epoch; the same command resumes from the last saved state")
-        raise
-    except StoreError as error:  # store and files are written only between epochs
+    elif isinstance(error, StoreError):  # store and files are written only between epochs
         state = _kept(resume, trainer, writer.rows)
         with suppress(RegistryError, OSError):
             writer.fail(error)
         raise StoreError(f"{str(error).rstrip('.?')}. {state}") from error
-    except BaseException as error:
+    else:
         writer.fail(error)
-        raise
-    resume.remove()
-    kept_state.remove()
-    metrics, fired = headline(outcome), dict(monitor.fired)
-    resumed_from = len(rows) - 1 if rows else 0
-    return TrainingResult(writer.run_id, outcome.status, outcome.epochs, resumed_from, metrics, fired, outcome.ended_by)
 
 
 def _kept(resume: ResumeFile, trainer: Trainer, rows: list[EpochRow]) -> str:
@@ -319,47 +363,6 @@ def _note(row: EpochRow) -> str:
         if reading is not None and reading.value is not None:
             return f"{name.removesuffix('_train')} {reading.value:.3f}"
     return ""
-
-
-def finished_run(tracker: Tracker, spec: RunSpec, watch: MonitoredRules = UNWATCHED) -> StoredRun | None:
-    """Return the finished run that makes training the specification unnecessary, or None.
-
-    See `newest_finished`.
-    """
-    return newest_finished(tracker.search({schema.TAG_SPEC: spec.identity}), spec, watch)
-
-
-def newest_finished(runs: Sequence[StoredRun], spec: RunSpec, watch: MonitoredRules = UNWATCHED) -> StoredRun | None:
-    """Return the newest finished run of a specification, or None.
-
-    A run is finished if its status is complete or diverged. If there is no such run, return the newest run that the same
-    stop rules ended early, because these rules would end a new run too.
-    """
-    runs = newest_first(runs)
-    for run in runs:
-        if run.tags.get(schema.TAG_STATUS) in schema.FINISHED_STATUSES:
-            return run
-    wish = watch.of(spec.control).wish
-    for run in runs if wish else ():
-        if (run.tags.get(schema.TAG_STATUS), run.tags.get(schema.TAG_STOP_ON)) == (schema.STOPPED_EARLY, wish):
-            return run
-    return None
-
-
-def ended_among(attempts: Iterable[StoredRun]) -> frozenset[str]:
-    """Return the ids of the runs that are not running."""
-    return frozenset(run.run_id for run in attempts if run.state != "RUNNING")
-
-
-def finished_but(
-    ignored_ids: Iterable[str], watch: MonitoredRules
-) -> Callable[[RunSpec, Sequence[StoredRun]], StoredRun | None]:
-    """Return a function like `newest_finished` that ignores the runs with the ids `ignored_ids`."""
-
-    def finished(spec: RunSpec, attempts: Sequence[StoredRun]) -> StoredRun | None:
-        return newest_finished([run for run in attempts if run.run_id not in ignored_ids], spec, watch)
-
-    return finished
 
 
 def training_text(result: TrainingResult) -> str:

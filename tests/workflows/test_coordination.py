@@ -228,7 +228,7 @@ def test_what_was_only_held_when_it_was_looked_at_is_asked_for_again(registry, t
         overview.record_outcome(free=False)
     (seen,) = overview.attempts(identity)
     (spec, *_) = RunSelector("tiny", overrides={"device": "cpu"}).as_asked.specs
-    assert seen.run_id == run_id and training.newest_finished([seen], spec) is None
+    assert seen.run_id == run_id and coordination.newest_finished([seen], spec) is None
     assert overview.attempts(identity) == []
 
 
