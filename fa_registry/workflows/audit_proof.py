@@ -26,7 +26,7 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.page_digests import SEAL, check_audit_pages
 from fa_registry.tracking.reader import read_record
-from fa_registry.workflows.audit import verdict_tags
+from fa_registry.workflows.audit_publication import verdict_tags
 
 FORM = re.compile(r"forms/[^/]+\.md")  # users write into these files, so their text is kept when pages are rendered
 SHOWN = 5  # largest number of differences in a message

@@ -33,8 +33,8 @@ from fa_registry.tracking.models import (
 from fa_registry.tracking.reader import read_record
 from fa_registry.training import model_folder
 from fa_registry.training.model_folder import ModelCard, Opinion, PromotionOverride
-from fa_registry.workflows.audit import verdict_text
 from fa_registry.workflows.audit_proof import check_record, judged_again
+from fa_registry.workflows.audit_publication import verdict_text
 from fa_registry.workflows.duplicate_weights import compared
 from fa_registry.workflows.editions import load_or_name, signature
 from fa_registry.workflows.options import StoreLocation

@@ -19,7 +19,8 @@ from fa_registry.tracking.page_digests import check_audit_pages
 from fa_registry.tracking.reader import read_record
 from fa_registry.workflows import audit as workflow
 from fa_registry.workflows import remeasure
-from fa_registry.workflows.audit import RULE, study_reference
+from fa_registry.workflows.audit import study_reference
+from fa_registry.workflows.audit_publication import RULE
 from fa_registry.workflows.options import RunSelector
 from fa_registry.workflows.reports import recorded_report
 from tests.builders import verdict_tag
