@@ -165,9 +165,8 @@ def pictures(store: Path) -> None:
     """Take docs/images/fashion-*.png. store: an SQLite file whose folder holds mlartifacts and reports."""
     from PIL import Image
 
-    from tests.end_to_end.browser import chromium
+    from tests.end_to_end.browser import chromium, close_assistant
     from tests.end_to_end.server import mlflow_server
-    from tests.end_to_end.test_mlflow_ui import QUIET
 
     def keep(page: Any, name: str) -> None:
         path = ROOT / "docs" / "images" / f"fashion-{name}.png"
@@ -178,9 +177,9 @@ def pictures(store: Path) -> None:
     form = next(path for path in sorted((reports / "forms").glob("dfa-*.html")) if "pen" not in path.name)
     with mlflow_server(f"sqlite:///{store}", store.parent / "mlartifacts") as address, chromium() as browser:
         context = browser.new_context(viewport={"width": 1400, "height": 900})
-        context.add_init_script(QUIET)
         context.set_default_timeout(WAIT)
         page = context.new_page()
+        close_assistant(page, address)
         page.goto(f"{address}/#/experiments/1/runs?workflowType=machine_learning&viewStateShareKey=fashion&compareRunsMode=CHART")
         page.wait_for_function("() => document.querySelectorAll('.js-plotly-plot').length >= 5")
         page.wait_for_timeout(3000)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.end_to_end.conftest import needed
 
@@ -30,3 +30,10 @@ def chromium() -> Iterator[Browser]:
             yield browser
         finally:
             browser.close()
+
+
+def close_assistant(page: Page, address: str) -> None:
+    """Opens MLflow's pages in a fresh profile and closes the panel *MLflow Assistant*, as `fa-registry ui` tells a user."""
+    page.goto(address)
+    page.get_by_text("MLflow Assistant").first.wait_for()
+    page.get_by_role("button", name="Close", exact=True).click()

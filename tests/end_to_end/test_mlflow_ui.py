@@ -26,14 +26,13 @@ from fa_registry.tracking.models import ModelRegistry
 from fa_registry.training.checkpoint import load_tensors
 from fa_registry.workflows.stores import UI, mlflow_page
 from tests.builders import verdict_tag
-from tests.end_to_end.browser import chromium
+from tests.end_to_end.browser import chromium, close_assistant
 from tests.end_to_end.server import mlflow_server
 from tests.helpers.stores import working_in
 from tests.workflows.conftest import call
 
 pytestmark = pytest.mark.long  # of a minute and a half MLflow's server and its pages in chromium take the most
 PATIENCE = 60_000  # ms; a page of MLflow takes seconds on a busy machine
-QUIET = "localStorage.setItem('mlflow.assistant.fab.autoOpenedOnFirstLoad_v1', 'true')"  # MLflow's chat stays closed
 PLOTS = "[...document.querySelectorAll('.js-plotly-plot')].map(plot => plot.data[0])"
 STUDY = """
 name = "seen"
@@ -115,12 +114,14 @@ def browser():
 
 
 @pytest.fixture
-def page(browser):
+def page(browser, site):
+    """A fresh browser profile, after the user has closed the panel *MLflow Assistant* as `fa-registry ui` says."""
     context = browser.new_context(viewport={"width": 1400, "height": 900})
-    context.add_init_script(QUIET)
     context.set_default_timeout(PATIENCE)
     expect.set_options(timeout=PATIENCE)
-    yield context.new_page()
+    page = context.new_page()
+    close_assistant(page, site.address)
+    yield page
     context.close()
 
 
