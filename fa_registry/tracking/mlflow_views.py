@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from fa_registry import jsonio
 from fa_registry.errors import RegistryError
-from fa_registry.metrics import GEOMETRIC, HEADLINES, TABLES, kind_of, label_of, quantity_of, symbol_of, table
+from fa_registry.metrics import GEOMETRIC, HEADLINES, TABLES, label_of, quantity_of, symbol_of, table
 from fa_registry.tracking.base import StoredRun
 from fa_registry.tracking.schema import (
     PARAM,
@@ -226,8 +226,7 @@ def _chart(section: str, metric: str, key: str, title: str) -> dict[str, Any]:
         "metricSectionId": section,
         "metricKey": key,
         "selectedMetricKeys": [key],
-        # MLflow evaluates no expression for groups of runs, so a percentage stays a fraction
-        "displayName": f"{title}, 0 to 1" if kind_of(metric) == "pct" else title,
+        "displayName": title,
         # a view of several runs shows `displayName` as the title only if this field is set
         "nodeLevelSystemMetricConfiguration": {"metric": key, "type": "node"},
         "scaleType": "log" if quantity_of(metric).mean == GEOMETRIC else "linear",

@@ -32,7 +32,7 @@ def drawn(view: View) -> dict[str, tuple[str, str]]:
 def test_the_charts_are_the_headlines_and_single_sites_with_titles_and_decades_on_a_log_axis():
     charts, _ = views_of("digits", [run("bp"), run("dfa", metrics=SCALARS | SITES | {"gamma_deep_mean": 0.1})])
     assert drawn(charts) == {
-        "headline: accuracy/test": ("test accuracy, 0 to 1", "linear"),
+        "headline: accuracy/test": ("test accuracy", "linear"),
         "headline: growth_max": ("largest growth", "log"),
         "headline: h_L": ("‖h_L‖₂", "log"),
         "headline: g_L": ("‖g_L‖ per sample", "log"),
