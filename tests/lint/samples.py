@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
-from fa_registry.lint.base import LintFinding
-from fa_registry.lint.python_files import Source
-from fa_registry.lint.rules import all_rules
-from fa_registry.lint.runner import lint_source
-from fa_registry.lint.syntax import Syntax
+from fa_lint.base import LintFinding
+from fa_lint.python_files import Source
+from fa_lint.rules import all_rules
+from fa_lint.runner import lint_source
+from fa_lint.syntax import Syntax
 
 NEGATIVE_NORM = """\
 import torch

@@ -9,9 +9,9 @@ import numpy
 import pytest
 
 import fa_registry
-from fa_registry.lint.rules import all_rules
-from fa_registry.lint.runner import BAD_SILENCE, UNREADABLE, lint_paths
-from fa_registry.lint.syntax import Syntax, argument, number, open_ended
+from fa_lint.rules import all_rules
+from fa_lint.runner import BAD_SILENCE, UNREADABLE, lint_paths
+from fa_lint.syntax import Syntax, argument, number, open_ended
 from tests.lint.samples import CLAMPED_COSINE, MEAN_REDUCED, NEGATIVE_NORM, PITFALLS, codes, found, notebook
 
 CODES = sorted(PITFALLS)

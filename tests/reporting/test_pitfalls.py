@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from fa_registry.lint.rules import all_rules
+from fa_lint.rules import all_rules
 from fa_registry.metrics import AGGREGATES
 from fa_registry.protocol.integrity import compare
 from fa_registry.records import Exclusion, FigureDifference, Integrity, OtherRun, Reading, SelectionSummary

@@ -6,12 +6,12 @@ import ast
 import re
 from collections.abc import Iterator
 
-from fa_registry.lint.base import Hit, LintRule, RuleCard
-from fa_registry.lint.rules._cosine import quotients
-from fa_registry.lint.rules._custom_backward import feedback_functions, names_feedback
-from fa_registry.lint.rules._feedback import MEASURES
-from fa_registry.lint.rules._provenance import Value, observe
-from fa_registry.lint.syntax import Syntax, argument, text_in
+from fa_lint.base import Hit, LintRule, RuleCard
+from fa_lint.rules._cosine import quotients
+from fa_lint.rules._custom_backward import feedback_functions, names_feedback
+from fa_lint.rules._feedback import MEASURES
+from fa_lint.rules._provenance import Value, observe
+from fa_lint.syntax import Syntax, argument, text_in
 
 COSINES = ("torch.nn.functional.cosine_similarity", "torch.cosine_similarity")
 COSINE_LAYERS = ("torch.nn.CosineSimilarity", "torch.nn.modules.CosineSimilarity")

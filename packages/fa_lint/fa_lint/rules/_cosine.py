@@ -6,8 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from fa_registry.lint.base import Hit
-from fa_registry.lint.syntax import Syntax, argument
+from fa_lint.base import Hit
+from fa_lint.syntax import Syntax, argument
 
 PRODUCTS = ("dot", "vdot", "inner", "vecdot", "einsum", "matmul", "mm", "bmm", "mv", "sum")
 NORMS = ("norm", "vector_norm")
