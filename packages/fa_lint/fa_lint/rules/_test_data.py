@@ -1,0 +1,175 @@
+"""Find the expressions that depend on the test set, and the functions that train.
+
+Test data are found by how code obtains them (`train=False`, `split="test"`, `data["test"]`) or by a name such as `x_test`.
+Variables that are computed from test data depend on the test set, whatever their names. A part of the test set is no test data,
+because a split or a slice may be a validation set.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from fa_lint.rules._flow import assignments
+from fa_lint.syntax import FUNCTIONS, Syntax
+
+TEST = re.compile(r"(\w+_)?test(_\w+|\d*|set|s|loaders?|data|dl|ds|iter|acc\w*|loss\w*|err\w*|x|y)", re.IGNORECASE)
+OTHER = re.compile(
+    r"(\w+_)?(val|valid|validation|dev|holdout|train|training)(_\w+|set|loader|data|acc\w*|loss\w*)?", re.IGNORECASE
+)
+PARTS = (
+    "random_split",
+    "Subset",
+    "train_test_split",
+    "split",
+    "chunk",
+    "select",
+    "take",
+    "skip",
+    "permutation",
+    "sample",
+)
+COUNTS = ("len", "range", "print", "isinstance", "id", "type")
+UPDATES = ("step", "fit", "partial_fit", "sub_", "add_", "apply_gradients")
+MOST_ROUNDS = 8  # assignments are read again until no further variable depends on the test set
+
+
+class TestSetUse:
+    """The variables and functions of a file that depend on the test set.
+
+    Args:
+        syntax: Syntax tree of the file.
+    """
+
+    __test__ = False  # no test class of pytest
+
+    def __init__(self, syntax: Syntax):
+        self.syntax = syntax
+        self.functions: dict[str, ast.AST] = {
+            node.name: node
+            for node in syntax.parents
+            if isinstance(node, FUNCTIONS) and not isinstance(node, ast.Lambda)
+        }
+        self.names: set[tuple[ast.AST, str]] = set()
+        self.cleared: set[tuple[ast.AST, str]] = set()
+        pairs = list(self._assigned())
+        for target, value in pairs:
+            if _takes_part(value):
+                self.cleared |= {self._key(name) for name in ast.walk(target) if isinstance(name, ast.Name)}
+        for _ in range(MOST_ROUNDS):
+            before = len(self.names)
+            for target, value in pairs:
+                if not _takes_part(value) and self.has(value):
+                    self.names |= {self._key(name) for name in self._dependent(target, value)}
+            if len(self.names) == before:
+                break
+
+    def has(self, node: ast.AST | None) -> bool:
+        """Return whether an expression depends on the test set."""
+        if isinstance(node, ast.Name):
+            return self._key(node) in self.names or (
+                bool(TEST.fullmatch(node.id)) and self._key(node) not in self.cleared
+            )
+        if isinstance(node, ast.Attribute):
+            return not OTHER.fullmatch(node.attr) and (bool(TEST.fullmatch(node.attr)) or self.has(node.value))
+        if isinstance(node, ast.Subscript):
+            key = node.slice.value if isinstance(node.slice, ast.Constant) else None
+            if isinstance(key, str):
+                return not OTHER.fullmatch(key) and (bool(TEST.fullmatch(key)) or self.has(node.value))
+            return not isinstance(node.slice, ast.Slice) and self.has(node.value)
+        if isinstance(node, ast.Call):
+            return self._call(node)
+        if node is None or isinstance(node, (ast.Lambda, ast.Compare)):
+            return isinstance(node, ast.Compare) and any(map(self.has, (node.left, *node.comparators)))
+        return any(map(self.has, ast.iter_child_nodes(node)))
+
+    def trains(self, node: ast.AST, visited: tuple[str, ...] = ()) -> bool:
+        """Return whether a statement or a function updates parameters, also in functions of the file that it calls."""
+        for part in ast.walk(node):
+            if (
+                isinstance(part, ast.AugAssign)
+                and isinstance(part.op, ast.Sub)
+                and not isinstance(part.value, ast.Constant)
+            ):
+                return True
+            if not isinstance(part, ast.Call):
+                continue
+            name = _last(part.func)
+            if name in UPDATES and isinstance(part.func, ast.Attribute):
+                return True
+            if name in self.functions and name not in visited and self.trains(self.functions[name], (*visited, name)):
+                return True
+        return False
+
+    def _call(self, call: ast.Call) -> bool:
+        name = _last(call.func)
+        if name in COUNTS:
+            return False
+        options = {keyword.arg: getattr(keyword.value, "value", None) for keyword in call.keywords}
+        if options.get("split") == "test" or (options.get("train") is False and name[:1].isupper()):
+            return True
+        function = self.functions.get(name)
+        if function is not None and self.trains(function):
+            return False  # the result, such as a model, need not be a measurement
+        operands = [*call.args, *(keyword.value for keyword in call.keywords)]
+        if any(_names_other(operand) for operand in operands):
+            return False
+        owner = [call.func.value] if isinstance(call.func, ast.Attribute) else []
+        return any(map(self.has, (*owner, *operands))) or (function is not None and self._reads(function))
+
+    def _reads(self, function: ast.AST) -> bool:
+        """Return whether a function reads test data that are defined outside of the function."""
+        module_names = {name for scope, name in self.names if scope is self.syntax.tree}
+        loads = [
+            part.id for part in ast.walk(function) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)
+        ]
+        return any(name in module_names and not self._binds(function, name) for name in loads)
+
+    def _binds(self, scope: ast.AST, name: str) -> bool:
+        return any(
+            (isinstance(part, ast.arg) and part.arg == name)
+            or (isinstance(part, ast.Name) and part.id == name and isinstance(part.ctx, ast.Store))
+            for part in ast.walk(scope)
+        )
+
+    def _key(self, name: ast.Name) -> tuple[ast.AST, str]:
+        scope = self.syntax.function_of(name)
+        return (scope if scope is self.syntax.tree or self._binds(scope, name.id) else self.syntax.tree), name.id
+
+    def _assigned(self) -> Iterator[tuple[ast.expr, ast.expr]]:
+        """Yield each target with its value, for assignments and for loops."""
+        for node in self.syntax.parents:
+            if isinstance(node, (ast.For, ast.AsyncFor)):
+                yield node.target, node.iter
+            yield from assignments(node)
+
+    def _dependent(self, target: ast.expr, value: ast.expr) -> list[ast.Name]:
+        """Return the variables of a target that depend on the test set if the value does."""
+        names = [part for part in ast.walk(target) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)]
+        passed = (
+            {part.id for part in ast.walk(value) if isinstance(part, ast.Name)}
+            if isinstance(value, ast.Call)
+            else set()
+        )
+        if any(name.id in passed for name in names if not self.has(name)) or any(
+            OTHER.fullmatch(name.id) for name in names[1:]
+        ):
+            return []  # model = update(model, …), or one value for each set
+        return [] if len(names) > 1 and any(OTHER.fullmatch(name.id) for name in names) else names
+
+
+def _takes_part(value: ast.expr) -> bool:
+    """Return whether an expression is a part of a data set: a slice, a split or a subset."""
+    calls = [part for part in ast.walk(value) if isinstance(part, ast.Call)]
+    return any(isinstance(part, ast.Slice) for part in ast.walk(value)) or any(
+        _last(call.func) in PARTS for call in calls
+    )
+
+
+def _names_other(node: ast.expr) -> bool:
+    return any(OTHER.fullmatch(_last(part)) for part in ast.walk(node) if isinstance(part, (ast.Name, ast.Attribute)))
+
+
+def _last(node: ast.AST) -> str:
+    return getattr(node, "attr", "") or getattr(node, "id", "")
