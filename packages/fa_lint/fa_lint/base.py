@@ -15,7 +15,7 @@ class RuleCard:
     """Description of a lint rule.
 
     Args:
-        code: Stable identifier: FA and the number of the pitfall. A second rule for a pitfall has a code from FA013 on.
+        code: Stable identifier: FA and the number of the pitfall. FA013 is the second rule of pitfall 7, so pitfall 13 has FA014.
         pitfall: Number of the pitfall in protocol §5, or 0 if the rule belongs to no pitfall.
         name: Short name with hyphens, such as `negative-norm`.
         title: The pitfall in a few words.

@@ -1,7 +1,7 @@
 """Find the expressions that depend on the test set, and the functions that train.
 
 Test data are found by how code obtains them (`train=False`, `split="test"`, `data["test"]`) or by a name such as `x_test`.
-Variables that are computed from test data depend on the test set, whatever their names. A part of the test set is no test data,
+Variables that are computed from test data depend on the test set too, under any name. A part of the test set is no test data,
 because a split or a slice may be a validation set.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from fa_lint.rules._flow import assignments
 from fa_lint.syntax import FUNCTIONS, Syntax
@@ -40,30 +40,33 @@ class TestSetUse:
 
     Args:
         syntax: Syntax tree of the file.
+        updates: Names of the methods whose calls count as training.
     """
 
-    __test__ = False  # no test class of pytest
-
-    def __init__(self, syntax: Syntax):
+    def __init__(self, syntax: Syntax, updates: Sequence[str] = UPDATES):
         self.syntax = syntax
-        self.functions: dict[str, ast.AST] = {
-            node.name: node
-            for node in syntax.parents
-            if isinstance(node, FUNCTIONS) and not isinstance(node, ast.Lambda)
-        }
+        self.updates = updates
+        definitions = [node for node in syntax.parents if isinstance(node, FUNCTIONS)]
+        self.bound = {node: _bound_names(node) for node in definitions}
+        self.functions = {node.name: node for node in definitions if not isinstance(node, ast.Lambda)}
+        self.training = self._training_functions()
         self.names: set[tuple[ast.AST, str]] = set()
         self.cleared: set[tuple[ast.AST, str]] = set()
+
+    def follow(self) -> None:
+        """Find all variables that depend on the test set."""
         pairs = list(self._assigned())
         for target, value in pairs:
             if _takes_part(value):
                 self.cleared |= {self._key(name) for name in ast.walk(target) if isinstance(name, ast.Name)}
+        pairs = [(target, value) for target, value in pairs if not _takes_part(value)]
         for _ in range(MOST_ROUNDS):
-            before = len(self.names)
-            for target, value in pairs:
-                if not _takes_part(value) and self.has(value):
-                    self.names |= {self._key(name) for name in self._dependent(target, value)}
-            if len(self.names) == before:
-                break
+            dependent = {
+                self._key(name) for target, value in pairs if self.has(value) for name in self._dependent(target, value)
+            }
+            if dependent <= self.names:
+                return
+            self.names |= dependent
 
     def has(self, node: ast.AST | None) -> bool:
         """Return whether an expression depends on the test set."""
@@ -84,23 +87,18 @@ class TestSetUse:
             return isinstance(node, ast.Compare) and any(map(self.has, (node.left, *node.comparators)))
         return any(map(self.has, ast.iter_child_nodes(node)))
 
-    def trains(self, node: ast.AST, visited: tuple[str, ...] = ()) -> bool:
-        """Return whether a statement or a function updates parameters, also in functions of the file that it calls."""
-        for part in ast.walk(node):
-            if (
-                isinstance(part, ast.AugAssign)
-                and isinstance(part.op, ast.Sub)
-                and not isinstance(part.value, ast.Constant)
-            ):
-                return True
-            if not isinstance(part, ast.Call):
-                continue
-            name = _last(part.func)
-            if name in UPDATES and isinstance(part.func, ast.Attribute):
-                return True
-            if name in self.functions and name not in visited and self.trains(self.functions[name], (*visited, name)):
-                return True
-        return False
+    def trains(self, node: ast.AST) -> bool:
+        """Return whether code updates parameters, also in functions of the file that the code calls."""
+        return _updates(node, self.updates) or bool(_called_names(node) & self.training)
+
+    def _training_functions(self) -> set[str]:
+        calls = {name: _called_names(node) for name, node in self.functions.items()}
+        training = {name for name, node in self.functions.items() if _updates(node, self.updates)}
+        while True:
+            callers = {name for name, called in calls.items() if called & training}
+            if callers <= training:
+                return training
+            training |= callers
 
     def _call(self, call: ast.Call) -> bool:
         name = _last(call.func)
@@ -110,7 +108,7 @@ class TestSetUse:
         if options.get("split") == "test" or (options.get("train") is False and name[:1].isupper()):
             return True
         function = self.functions.get(name)
-        if function is not None and self.trains(function):
+        if name in self.training:
             return False  # the result, such as a model, need not be a measurement
         operands = [*call.args, *(keyword.value for keyword in call.keywords)]
         if any(_names_other(operand) for operand in operands):
@@ -120,22 +118,12 @@ class TestSetUse:
 
     def _reads(self, function: ast.AST) -> bool:
         """Return whether a function reads test data that are defined outside of the function."""
-        module_names = {name for scope, name in self.names if scope is self.syntax.tree}
-        loads = [
-            part.id for part in ast.walk(function) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)
-        ]
-        return any(name in module_names and not self._binds(function, name) for name in loads)
-
-    def _binds(self, scope: ast.AST, name: str) -> bool:
-        return any(
-            (isinstance(part, ast.arg) and part.arg == name)
-            or (isinstance(part, ast.Name) and part.id == name and isinstance(part.ctx, ast.Store))
-            for part in ast.walk(scope)
-        )
+        module_names = {name for scope, name in self.names if scope is self.syntax.tree} - self.bound[function]
+        return any(isinstance(part, ast.Name) and part.id in module_names for part in ast.walk(function))
 
     def _key(self, name: ast.Name) -> tuple[ast.AST, str]:
         scope = self.syntax.function_of(name)
-        return (scope if scope is self.syntax.tree or self._binds(scope, name.id) else self.syntax.tree), name.id
+        return (scope if name.id in self.bound.get(scope, ()) else self.syntax.tree), name.id
 
     def _assigned(self) -> Iterator[tuple[ast.expr, ast.expr]]:
         """Yield each target with its value, for assignments and for loops."""
@@ -157,6 +145,31 @@ class TestSetUse:
         ):
             return []  # model = update(model, …), or one value for each set
         return [] if len(names) > 1 and any(OTHER.fullmatch(name.id) for name in names) else names
+
+
+def _bound_names(function: ast.AST) -> set[str]:
+    """Return the parameters and the local variables of a function."""
+    parts = list(ast.walk(function))
+    stored = {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+    return stored | {part.arg for part in parts if isinstance(part, ast.arg)}
+
+
+def _called_names(node: ast.AST) -> set[str]:
+    return {_last(part.func) for part in ast.walk(node) if isinstance(part, ast.Call)}
+
+
+def _updates(node: ast.AST, updates: Sequence[str]) -> bool:
+    """Return whether code updates parameters: `optimizer.step()`, `model.fit(…)` or `weight -= …`."""
+    for part in ast.walk(node):
+        if (
+            isinstance(part, ast.AugAssign)
+            and isinstance(part.op, ast.Sub)
+            and not isinstance(part.value, ast.Constant)
+        ):
+            return True
+        if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr in updates:
+            return True
+    return False
 
 
 def _takes_part(value: ast.expr) -> bool:

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 from fa_lint.base import Hit, LintRule, RuleCard
 from fa_lint.rules._flow import assignments
-from fa_lint.rules._test_data import TestSetUse
+from fa_lint.rules._test_data import UPDATES, TestSetUse
 from fa_lint.syntax import FUNCTIONS, Syntax
 
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
 ORDERS = (ast.Gt, ast.GtE, ast.Lt, ast.LtE)
 BEST = ("max", "min", "maximum", "minimum", "fmax", "fmin", "amax", "amin")
 BEST_OF_LIST = (*BEST, "argmax", "argmin", "nanmax", "nanmin", "nanargmax", "nanargmin")
@@ -34,21 +35,23 @@ class BestEpoch(LintRule):
         cannot_see="a test set without `train=False`, `split='test'` or a name with `test`; a choice by a callback or in "
         "another file",
     )
-    clues = (("test", "Test", "train=False"), ("max", "min", "if "), ("for ", "while "))
+    clues = (
+        ("test", "Test", "train=False"),
+        ("max", "min", "if "),
+        (".step(", "fit(", ".backward(", " -= ", "sub_(", "add_(", "apply_gradients("),
+    )
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
         """Yield each choice of a best round by the test set."""
-        data: TestSetUse | None = None
-        for loop in syntax.parents:
-            if not isinstance(loop, (ast.For, ast.AsyncFor, ast.While)):
-                continue
-            data = data or TestSetUse(syntax)
-            if data.trains(loop):
-                for node in (*_in_loop(data, loop), *_after_loop(syntax, data, loop)):
-                    yield Hit(
-                        node,
-                        f"`{syntax.snippet(node)}` chooses the best round of the training by results on the test set",
-                    )
+        data = TestSetUse(syntax, (*UPDATES, "backward"))
+        loops = [loop for loop in syntax.parents if isinstance(loop, LOOPS) and data.trains(loop)]
+        if loops:
+            data.follow()
+        for loop in loops:
+            for node in (*_in_loop(data, loop), *_after_loop(syntax, data, loop)):
+                yield Hit(
+                    node, f"`{syntax.snippet(node)}` chooses the best round of the training by results on the test set"
+                )
 
 
 def _in_loop(data: TestSetUse, loop: ast.stmt) -> Iterator[ast.expr]:
@@ -57,27 +60,34 @@ def _in_loop(data: TestSetUse, loop: ast.stmt) -> Iterator[ast.expr]:
             yield from (part for part in ast.walk(node.test) if _improves(data, part, node))
         for target, value in assignments(node):
             values = value.args if isinstance(value, ast.Call) and _last(value.func) in BEST else []
-            previous = [part for part in values if ast.unparse(part) == ast.unparse(target)]
-            if previous and any(data.has(part) for part in values if part not in previous):
+            results = [part for part in values if data.has(part)]
+            if results and ast.unparse(target) in map(ast.unparse, values):
                 yield value
 
 
 def _improves(data: TestSetUse, node: ast.AST, condition: ast.If) -> bool:
-    """Return whether a comparison with a best value depends on the test set, and the branch sets this best value."""
+    """Return whether an `if` compares a test result with a best value and sets the best value."""
     if not (isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ORDERS)):
         return False
-    set_values = {
-        ast.unparse(target): value
-        for statement in condition.body
-        for part in ast.walk(statement)
-        for target, value in assignments(part)
-    }
     sides = (node.left, node.comparators[0])
     for result, best in (sides, sides[::-1]):
-        new_value = set_values.get(ast.unparse(best))
-        if new_value is not None and data.has(result) and ast.unparse(result) in ast.unparse(new_value):
-            return True
+        if data.has(result):
+            new_values = [
+                value for target, value in _assigned(condition.body) if ast.unparse(target) == ast.unparse(best)
+            ]
+            if any(ast.unparse(result) in ast.unparse(value) for value in new_values):
+                return True
     return False
+
+
+def _assigned(body: list[ast.stmt]) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Yield each target with its value; elements of tuples are separate targets."""
+    for statement in body:
+        for part in ast.walk(statement):
+            for target, value in assignments(part):
+                if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+                    yield from zip(target.elts, value.elts, strict=False)
+                yield target, value
 
 
 def _after_loop(syntax: Syntax, data: TestSetUse, loop: ast.stmt) -> Iterator[ast.expr]:
@@ -98,7 +108,7 @@ def _after_loop(syntax: Syntax, data: TestSetUse, loop: ast.stmt) -> Iterator[as
         if not (isinstance(node, ast.Call) and _last(node.func) in BEST_OF_LIST and node.lineno > loop.end_lineno):
             continue
         is_method = isinstance(node.func, ast.Attribute) and not syntax.resolve(node.func)
-        operands = [node.func.value] if is_method else node.args[:1]
+        operands = [*([node.func.value] if is_method else []), *node.args[:1]]
         parts = [part for operand in operands for part in ast.walk(operand) if isinstance(part, ast.expr)]
         calls = [ancestor for ancestor in syntax.ancestors(node) if isinstance(ancestor, ast.Call)]
         is_drawn = any(_last(call.func) in DRAWING for call in calls)

@@ -21,7 +21,7 @@ Sides = tuple[ast.expr, ast.expr]
 
 
 class FreshFeedback(LintRule):
-    """Report a cosine between a gradient and a product with random numbers that the measuring function draws.
+    """Report a cosine of a gradient with a product that contains new random numbers.
 
     The names are free: the product with the random matrix and the gradient identify the measurement. A function that trains, that
     sets a seed, or that passes the random matrix to other code is not reported. A function with a second cosine without random
@@ -41,6 +41,7 @@ class FreshFeedback(LintRule):
     )
     clues = (
         ("torch",),
+        ("grad", "eedback", "dfa", "DFA"),
         ("rand", "normal", "uniform", "bernoulli", "init."),
         ("osine", "norm", "cos", "align", "gamma", "angle"),
     )
@@ -91,15 +92,15 @@ def _is_seeded(scope: ast.AST) -> bool:
 
 
 def _escapes(syntax: Syntax, scope: ast.AST, cosines: list[ast.expr]) -> bool:
-    """Return whether the random numbers are used for anything but the cosines, or are added to other values."""
+    """Return whether code uses the random numbers outside of the cosines, or adds them to values."""
     inside = {part for node in cosines for part in ast.walk(node)}
     names = _random_names(syntax, scope, inside)
     for part in ast.walk(scope):
         is_draw = isinstance(part, ast.Call) and draws(syntax, part)
-        if is_draw and any(_adds(ancestor) for ancestor in syntax.ancestors(part) if ancestor not in inside):
+        is_loaded = isinstance(part, ast.Name) and part.id in names and isinstance(part.ctx, ast.Load)
+        if (is_draw or is_loaded) and _is_added(syntax, part):
             return True
-        loaded = isinstance(part, ast.Name) and part.id in names and isinstance(part.ctx, ast.Load)
-        if loaded and part not in inside and not _stays(syntax, scope, part, names):
+        if is_loaded and part not in inside and not _stays(syntax, scope, part, names):
             return True
     return False
 
@@ -144,8 +145,14 @@ def _stays(syntax: Syntax, scope: ast.AST, name: ast.Name, names: set[str]) -> b
     return False
 
 
-def _adds(node: ast.AST) -> bool:
-    return isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub))
+def _is_added(syntax: Syntax, node: ast.AST) -> bool:
+    """Return whether an expression is added to another value; arguments of calls do not count."""
+    for ancestor in syntax.ancestors(node):
+        if isinstance(ancestor, (ast.Call, ast.stmt)):
+            return False
+        if isinstance(ancestor, ast.BinOp) and isinstance(ancestor.op, (ast.Add, ast.Sub)):
+            return True
+    return False
 
 
 def _last(node: ast.AST) -> str:

@@ -29,12 +29,25 @@ class FrozenConstant(LintRule):
         pitfall=10,
         name="frozen-constant",
         title="the result of the frozen control is a number in the code",
-        why="a number in the code stays the same if the data, the network, the seed or the number of epochs change, so the "
+        why="a number in the code stays the same if the data, the network or the seed change, so the "
         "method is compared with a control of another setting",
         fix="train the control with frozen blocks in the same setting and with the same seed, and read its result from that run",
         cannot_see="a number without a name or comment about frozen blocks; a number in a configuration file",
     )
-    clues = (("frozen", "Frozen", "FROZEN", "freeze", "untrained", "UNTRAINED", "_only", "random_"),)
+    clues = (
+        (
+            "frozen",
+            "Frozen",
+            "FROZEN",
+            "freeze",
+            "untrained",
+            "UNTRAINED",
+            "readout_only",
+            "head_only",
+            "random_blocks",
+            "random_features",
+        ),
+    )
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
         """Yield each number that is the result of a frozen control."""
@@ -68,7 +81,7 @@ def _named_values(syntax: Syntax) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _compared(syntax: Syntax, name: str) -> bool:
-    """Return whether code subtracts a variable from an accuracy, or compares the variable with an accuracy."""
+    """Return whether code compares a variable with an accuracy, or subtracts one from the other."""
     for node in syntax.parents:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
             sides = [node.left, node.right]
