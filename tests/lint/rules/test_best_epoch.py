@@ -60,7 +60,7 @@ def test_a_function_that_counts_over_the_test_set_is_followed():
     assert codes(f"{function}{TEST}{STEP}    r = score(net, d)\n{CHOICE}") == ["FA014"]
     reads = "def score(net):\n    return sum(right(net(x), y) for x, y in d)\n"
     assert codes(f"{reads}{TEST}{STEP}    r = score(net)\n{CHOICE}") == ["FA014"]
-    inside = "    n = 0\n    for x, y in d:\n        n += right(net(x), y)\n    r = n / 10_000\n"
+    inside = "    r = 0\n    for x, y in d:\n        y = y.cuda()\n        r += right(net(x), y)\n    r /= 10_000\n"
     assert codes(f"{TEST}{STEP}{inside}{CHOICE}") == ["FA014"]
 
 
@@ -76,7 +76,8 @@ def test_a_function_that_counts_over_the_test_set_is_followed():
         "    r = score(net, d)\n    if r > b:\n        print('better')\n",
         "    v.append(score(net, d))\nplt.ylim(0, max(v))\nprint(v[-1])\n",
         "    n = max(n, len(d))\n",
-        "    r = score(net, val_loader)\n" + CHOICE + "print(score(net, d))\n",
+        "    r = score(net, val_loader)\n" + CHOICE + "r = score(net, d)\nprint(r)\n",  # one variable for both results
+        "    r, _ = score(net, val_loader)\n" + CHOICE + "    r, _ = score(net, d)\n    print(r)\n",
     ],
 )
 def test_honest_use_of_the_test_set_is_none(body):
@@ -91,6 +92,7 @@ def test_honest_use_of_the_test_set_is_none(body):
         "v = x_test[:5000]\n",
         'v = DataLoader(datasets.MNIST("data", train=True))\n',
         "v = test(net)\n",  # a function with the name test
+        "v = test_rewards\n",  # reinforcement learning has no test set
     ],
 )
 def test_a_part_of_the_test_set_may_be_a_validation_set(source):

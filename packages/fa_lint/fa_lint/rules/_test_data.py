@@ -14,7 +14,10 @@ from collections.abc import Iterator, Sequence
 from fa_lint.rules._flow import assignments
 from fa_lint.syntax import FUNCTIONS, Syntax
 
-TEST = re.compile(r"(\w+_)?test(_\w+|\d*|set|s|loaders?|data|dl|ds|iter|acc\w*|loss\w*|err\w*|x|y)", re.IGNORECASE)
+TEST = re.compile(
+    r"(?!\w*(reward|return|episode))(\w+_)?test(_\w+|\d*|set|s|loaders?|data|dl|ds|iter|acc\w*|loss\w*|err\w*|x|y)",
+    re.IGNORECASE,
+)
 OTHER = re.compile(
     r"(\w+_)?(val|valid|validation|dev|holdout|train|training)(_\w+|set|loader|data|acc\w*|loss\w*)?", re.IGNORECASE
 )
@@ -50,30 +53,32 @@ class TestSetUse:
         self.bound = {node: _bound_names(node) for node in definitions}
         self.functions = {node.name: node for node in definitions if not isinstance(node, ast.Lambda)}
         self.training = self._training_functions()
-        self.names: set[tuple[ast.AST, str]] = set()
-        self.cleared: set[tuple[ast.AST, str]] = set()
+        self.stores: dict[tuple[ast.AST, str], list[ast.Name]] = {}
+        for name in syntax.every(ast.Name):
+            if isinstance(name.ctx, ast.Store):
+                self.stores.setdefault(self._key(name), []).append(name)
+        self.dependent: set[ast.Name] = set()  # assigned names whose value depends on the test set
+        self.parts: set[ast.Name] = set()  # assigned names whose value is a part of a data set
 
     def follow(self) -> None:
-        """Find all variables that depend on the test set."""
+        """Find all assignments whose value depends on the test set."""
         pairs = list(self._assigned())
         for target, value in pairs:
             if _takes_part(value):
-                self.cleared |= {self._key(name) for name in ast.walk(target) if isinstance(name, ast.Name)}
+                self.parts |= {name for name in ast.walk(target) if isinstance(name, ast.Name)}
         pairs = [(target, value) for target, value in pairs if not _takes_part(value)]
         for _ in range(MOST_ROUNDS):
-            dependent = {
-                self._key(name) for target, value in pairs if self.has(value) for name in self._dependent(target, value)
-            }
-            if dependent <= self.names:
+            found = {name for target, value in pairs if self.has(value) for name in self._dependent(target, value)}
+            if found <= self.dependent:
                 return
-            self.names |= dependent
+            self.dependent |= found
 
     def has(self, node: ast.AST | None) -> bool:
         """Return whether an expression depends on the test set."""
         if isinstance(node, ast.Name):
-            return self._key(node) in self.names or (
-                bool(TEST.fullmatch(node.id)) and self._key(node) not in self.cleared
-            )
+            stores = self._reaching(node)
+            is_named = TEST.fullmatch(node.id) is not None and self.parts.isdisjoint(stores)
+            return is_named or not self.dependent.isdisjoint(stores)
         if isinstance(node, ast.Attribute):
             return not OTHER.fullmatch(node.attr) and (bool(TEST.fullmatch(node.attr)) or self.has(node.value))
         if isinstance(node, ast.Subscript):
@@ -118,8 +123,28 @@ class TestSetUse:
 
     def _reads(self, function: ast.AST) -> bool:
         """Return whether a function reads test data that are defined outside of the function."""
-        module_names = {name for scope, name in self.names if scope is self.syntax.tree} - self.bound[function]
-        return any(isinstance(part, ast.Name) and part.id in module_names for part in ast.walk(function))
+        loads = {part.id for part in ast.walk(function) if isinstance(part, ast.Name)} - self.bound[function]
+        return any(store in self.dependent for name in loads for store in self.stores.get((self.syntax.tree, name), ()))
+
+    def _reaching(self, name: ast.Name) -> list[ast.Name]:
+        """Return the assignments that may set the value of a variable where code reads the variable.
+
+        An assignment in a block that contains the code replaces all earlier values. If there is no such assignment before the
+        code, all assignments to the variable count, because the code may be in a loop or in another function.
+        """
+        if isinstance(name.ctx, ast.Store):
+            return [name]
+        stores = self.stores.get(self._key(name), [])
+        blocks = set(self.syntax.ancestors(name)) if len(stores) > 1 else set()
+        reaching = []
+        for store in sorted(stores, key=lambda store: store.lineno, reverse=True):
+            if store.lineno >= name.lineno:
+                continue
+            reaching.append(store)
+            statement = next(part for part in self.syntax.ancestors(store) if isinstance(part, ast.stmt))
+            if not isinstance(statement, ast.AugAssign) and self.syntax.parents[statement] in blocks:
+                return reaching
+        return stores
 
     def _key(self, name: ast.Name) -> tuple[ast.AST, str]:
         scope = self.syntax.function_of(name)
