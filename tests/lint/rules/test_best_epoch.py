@@ -101,9 +101,10 @@ def test_a_part_of_the_test_set_may_be_a_validation_set(source):
 
 def test_a_model_that_a_training_function_returns_does_not_depend_on_the_test_set():
     function = "def fit_once(net, a, b):\n    optimizer.step()\n    return net\n"
-    body = "    net = fit_once(net, a, d)\n    r = score(net, other)\n"
-    assert codes(f"{function}{TEST}for _ in range(9):\n{body}{CHOICE}") == []
+    for name in ("net", "m"):
+        body = f"    {name} = fit_once(net, a, d)\n    r = score({name}, other)\n"
+        assert codes(f"{function}{TEST}for _ in range(9):\n{body}{CHOICE}") == []
 
 
 def test_the_best_of_several_final_results_chooses_no_epoch():
-    assert codes(f"{TEST}for net in nets:\n    r = score(net, d)\n{CHOICE}") == []
+    assert codes(f"optimizer.step()\n{TEST}for net in nets:\n    r = score(net, d)\n{CHOICE}") == []

@@ -59,6 +59,7 @@ def test_backward_in_the_measuring_function_is_no_training():
         ["torch.manual_seed(layer.seed)", "q = torch.randn(10, 64)", "return " + COSINE.format("e @ q")],
         ["q = torch.randn(10, 64, generator=layer.generator)", "return " + COSINE.format("e @ q")],
         ["real = " + COSINE.format("e @ layer.q"), "return real, " + COSINE.format("e @ torch.randn(10, 64)")],
+        ["net.step()", "return " + COSINE.format("e @ torch.randn(10, 64)")],  # a step with new feedback each time
         ["noise = torch.randn(10, 64)", "return " + COSINE.format("e @ (layer.q + noise)")],
         ["v = torch.randn_like(h)", "return " + COSINE.format("(v * g).sum() * v")],  # forward gradient
         ["p = torch.randn(64, 8)", "g = g @ p", "return " + COSINE.format("(e @ layer.q) @ p")],  # random projection

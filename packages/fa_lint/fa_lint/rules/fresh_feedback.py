@@ -82,8 +82,8 @@ def _is_fresh(syntax: Syntax, values: dict[ast.expr, Value], credit: ast.expr, g
     if any(name.startswith(RANDOM) for name in values[gradient].origins):
         return False
     is_gradient = any(name.endswith(".grad") for name in values[gradient].names) or on_alignment(syntax)
-    products = [[RANDOM in factor.origins for factor in product.factors] for product in values[credit].products]
-    return is_gradient and any(any(is_random) and not all(is_random) for is_random in products)
+    factors = [factor for product in values[credit].products for factor in product.factors]
+    return is_gradient and any(RANDOM in factor.origins for factor in factors)
 
 
 def _is_seeded(scope: ast.AST) -> bool:
