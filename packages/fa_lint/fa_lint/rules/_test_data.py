@@ -54,9 +54,12 @@ class TestSetUse:
         self.functions = {node.name: node for node in definitions if not isinstance(node, ast.Lambda)}
         self.training = self._training_functions()
         self.stores: dict[tuple[ast.AST, str], list[ast.Name]] = {}
+        self.statements: dict[ast.Name, ast.AST] = {}
         for name in syntax.every(ast.Name):
             if isinstance(name.ctx, ast.Store):
                 self.stores.setdefault(self._key(name), []).append(name)
+                self.statements[name] = next(part for part in syntax.ancestors(name) if isinstance(part, ast.stmt))
+        self.reaching: dict[ast.Name, list[ast.Name]] = {}
         self.dependent: set[ast.Name] = set()  # assigned names whose value depends on the test set
         self.parts: set[ast.Name] = set()  # assigned names whose value is a part of a data set
 
@@ -132,18 +135,22 @@ class TestSetUse:
         An assignment in a block that contains the code replaces all earlier values. If there is no such assignment before the
         code, all assignments to the variable count, because the code may be in a loop or in another function.
         """
-        if isinstance(name.ctx, ast.Store):
-            return [name]
+        if name not in self.reaching:
+            self.reaching[name] = [name] if isinstance(name.ctx, ast.Store) else self._find_reaching(name)
+        return self.reaching[name]
+
+    def _find_reaching(self, name: ast.Name) -> list[ast.Name]:
         stores = self.stores.get(self._key(name), [])
-        blocks = set(self.syntax.ancestors(name)) if len(stores) > 1 else set()
+        if len(stores) < 2:
+            return stores
+        blocks = set(self.syntax.ancestors(name))
         reaching = []
-        for store in sorted(stores, key=lambda store: store.lineno, reverse=True):
-            if store.lineno >= name.lineno:
-                continue
-            reaching.append(store)
-            statement = next(part for part in self.syntax.ancestors(store) if isinstance(part, ast.stmt))
-            if not isinstance(statement, ast.AugAssign) and self.syntax.parents[statement] in blocks:
-                return reaching
+        for store in reversed(stores):
+            if store.lineno < name.lineno:
+                reaching.append(store)
+                statement = self.statements[store]
+                if not isinstance(statement, ast.AugAssign) and self.syntax.parents[statement] in blocks:
+                    return reaching
         return stores
 
     def _key(self, name: ast.Name) -> tuple[ast.AST, str]:
