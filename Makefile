@@ -20,9 +20,10 @@ help:
 	@echo "make bench-gpu  the same on a CUDA device"
 	@echo "make clean  remove the environment and everything generated; runs and reports stay"
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml packages/fa_lint/pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet --no-deps --editable packages/fa_lint  # in place of the copy that `dev` installs
 	touch $(READY)
 
 demo: $(READY)

@@ -14,6 +14,7 @@ from typing import Any
 
 MODULES = {
     "fa_registry.api": "fa_registry.published_api",
+    "fa_registry.lint": "fa_lint",
     "fa_registry.positions": "fa_registry.token_axes",
     "fa_registry.quantities": "fa_registry.metrics",
     "fa_registry.terminal_loss": "fa_registry.tasks",

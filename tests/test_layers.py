@@ -26,8 +26,9 @@ ONLY = {
     "lightning": ("adapters",),
     "transformers": ("adapters",),
     "pydantic": ("jsonio", "reporting"),
+    "fa_lint": ("cli",),
 }
-NO_TENSORS = ("protocol", "analyses", "reporting", "lint", *GROUND, "plugin_registry", "statistics")
+NO_TENSORS = ("protocol", "analyses", "reporting", *GROUND, "plugin_registry", "statistics")
 
 
 def rank(part: str) -> int:
@@ -80,8 +81,7 @@ def test_imports_point_down(path):
     ("part", "source"),
     [
         ("protocol", "import torch"),
-        ("lint", "import torch"),
-        ("lint", "from fa_registry.reporting.render import render_report"),
+        ("reporting", "from fa_lint.runner import lint_paths"),
         ("training", "from fa_registry.tracking.base import Tracker"),
         ("training", "def late():\n    import mlflow"),
         ("methods", "from fa_registry.diagnostics.gamma import PLUGIN"),

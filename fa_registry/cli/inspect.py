@@ -7,9 +7,7 @@ import functools
 import importlib.metadata
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +17,6 @@ from fa_registry.cli import shell_completion
 from fa_registry.cli.options import JSON, examples, takes
 from fa_registry.cli.tables import SHORT_ID, print_err, print_json, print_out, table, text
 from fa_registry.errors import IntegrityError, UsageError
-from fa_registry.lint.base import LintFinding, LintReport
-from fa_registry.lint.runner import lint_paths, sarif
 from fa_registry.output_streams import has_reader
 from fa_registry.workflows.options import StoreLocation
 
@@ -57,33 +53,24 @@ def lint(paths: tuple[str, ...], as_json: bool, as_sarif: bool, select: str, ign
     """
     if as_json and as_sarif:
         raise UsageError("--json and --sarif select two formats of the same output; pass only one of them")
-    report = lint_paths(paths, *(tuple(filter(None, codes.replace(" ", "").split(","))) for codes in (select, ignore)))
+    try:
+        from fa_lint import command, errors, runner
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            "`fa-registry lint` needs the distribution fa_lint, which is not installed; in a checkout of fa_registry, run: "
+            "pip install ./packages/fa_lint"
+        ) from error
+    try:
+        report = runner.lint_paths(paths, command.codes_in(select), command.codes_in(ignore))
+    except errors.LintError as error:
+        raise UsageError(error) from error
     if as_json:
-        print_json({"files": report.files, "findings": report.findings, "silenced": report.silenced})
+        print_json(command.json_value(report))
     elif as_sarif:
-        print_json(sarif(report, importlib.metadata.version("fa_registry")))
+        print_json(runner.sarif(report, importlib.metadata.version("fa_registry"), "fa-registry lint"))
     else:
-        for _, group in groupby(sorted(report.findings, key=_reported_with), key=_reported_with):
-            findings = list(group)
-            lines = [f"{finding.place.text}: {finding.code} {finding.what}" for finding in findings]
-            print_out(*lines, f"    why: {findings[0].why}", f"    fix: {findings[0].fix}")
-        print_out(_summary(report))
+        print_out(*command.text_lines(report))
     sys.exit(report.exit_code)
-
-
-def _reported_with(finding: LintFinding) -> tuple[str, str, str]:
-    """Return a key that groups findings by file, rule and reason."""
-    return finding.place.path, finding.code, finding.why
-
-
-def _summary(report: LintReport) -> str:
-    silenced = f"; findings silenced with a reason: {len(report.silenced)}" if report.silenced else ""
-    files = f"{report.files} file{'s' if report.files != 1 else ''}"
-    if not report.findings:
-        return f"no pitfall in {files}{silenced}"
-    counts = Counter(finding.code for finding in report.findings)
-    codes = ", ".join(f"{code} ×{count}" for code, count in sorted(counts.items()))
-    return f"{len(report.findings)} finding{'s' if len(report.findings) != 1 else ''} in {files}: {codes}{silenced}"
 
 
 @click.command("list", short_help="List the runs of a store, or methods, studies, editions, ….")

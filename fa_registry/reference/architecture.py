@@ -34,7 +34,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("training",),
     ("protocol", "studies", "testing", "tracking"),
     ("analyses", "bundles"),
-    ("lint", "reporting"),
+    ("reporting",),
     ("published_api", "workflows"),
     ("adapters",),
     ("cli",),

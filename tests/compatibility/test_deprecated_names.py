@@ -37,6 +37,8 @@ def test_an_old_name_is_the_new_object(module, old, new):
         ("fa_registry.api", "fa_registry.published_api"),
         ("fa_registry.api.diagnosis", "fa_registry.published_api.diagnosis"),
         ("fa_registry.api.loading", "fa_registry.published_api.model_loader"),
+        ("fa_registry.lint", "fa_lint"),
+        ("fa_registry.lint.runner", "fa_lint.runner"),
     ],
 )
 def test_a_moved_module_is_the_module_at_its_new_place(monkeypatch, old, new):

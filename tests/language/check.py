@@ -64,6 +64,8 @@ def files() -> list[Path]:
     """Return the files that are read by default."""
     kinds = [
         *ROOT.glob("fa_registry/**/*.py"),
+        *ROOT.glob("packages/*/*/**/*.py"),
+        *ROOT.glob("packages/*/README.md"),
         *(path for path in ROOT.glob("templates/**/*.j2") if not path.name.startswith("style")),
         *ROOT.glob("*.md"),
         *ROOT.glob("docs/**/*.md"),

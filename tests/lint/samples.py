@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
-from fa_registry.lint.base import LintFinding
-from fa_registry.lint.python_files import Source
-from fa_registry.lint.rules import all_rules
-from fa_registry.lint.runner import lint_source
-from fa_registry.lint.syntax import Syntax
+from fa_lint.base import LintFinding
+from fa_lint.python_files import Source
+from fa_lint.rules import all_rules
+from fa_lint.runner import lint_source
+from fa_lint.syntax import Syntax
 
 NEGATIVE_NORM = """\
 import torch
@@ -78,15 +78,57 @@ class Linear(torch.autograd.Function):
         grad_x = grad_output @ B
         return grad_x, grad_output.t() @ x, None
 """
+FRESH_FEEDBACK = """\
+import torch
+import torch.nn.functional as F
+
+def measured(net, x, y):
+    z = net.body(x).requires_grad_()
+    u = torch.autograd.grad(F.cross_entropy(net.head(z), y, reduction="sum"), z)[0]
+    q = torch.randn(10, 64) / 8
+    return F.cosine_similarity(net.error(z, y) @ q, u, dim=1, eps=1e-30)
+"""
+NAN_MEAN = """\
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+def summary(signals, states, loss):
+    u = torch.autograd.grad(loss, states)
+    values = [F.cosine_similarity(s, v, dim=1, eps=1e-30).mean().item() for s, v in zip(signals, u)]
+    return np.nanmean(values)
+"""
+FROZEN_CONSTANT = """\
+import torch
+
+FLOOR = 34.2  # accuracy with frozen blocks
+print("gain", accuracy - FLOOR)
+"""
+BEST_EPOCH = """\
+from torchvision import datasets
+
+split = datasets.MNIST("data", train=False)
+top = 0.0
+for number in range(100):
+    train_one_pass(net)
+    optimizer.step()
+    value = score(net, split)
+    if value > top:
+        top = value
+"""
 PITFALLS = {
     "FA001": NEGATIVE_NORM,
     "FA002": CLAMPED_COSINE,
     "FA003": HALF_GRADIENTS,
+    "FA004": FRESH_FEEDBACK,
+    "FA006": NAN_MEAN,
     "FA007": UNSAVED_FEEDBACK,
     "FA008": MEAN_REDUCED,
     "FA009": BATCH_ACCURACY,
+    "FA010": FROZEN_CONSTANT,
     "FA012": TRAINING_MODE,
     "FA013": CUSTOM_BACKWARD,
+    "FA014": BEST_EPOCH,
 }
 
 

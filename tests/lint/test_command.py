@@ -9,9 +9,9 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from fa_lint.runner import lint_paths, sarif
 from fa_registry import jsonio
 from fa_registry.cli import main
-from fa_registry.lint.runner import lint_paths, sarif
 from tests.lint.samples import CLAMPED_COSINE, NEGATIVE_NORM, PITFALLS, notebook
 
 
@@ -56,7 +56,7 @@ def test_a_comment_for_a_rule_that_is_not_applied_is_accepted(lint, tmp_path, ch
 
 def test_a_notebook_is_named_with_its_cell(lint, tmp_path):
     (tmp_path / "n.ipynb").write_bytes(notebook("import torch", "x.norm(-1)"))
-    assert "n.ipynb:cell 3:1:1: FA001" in lint("n.ipynb").stdout
+    assert "n.ipynb:cell 3, line 1: FA001" in lint("n.ipynb").stdout
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_no_pitfall_in_this_projects_own_sources():
-    result = lint_paths([str(ROOT / name) for name in ("fa_registry", "tests", "benchmarks")])
+    result = lint_paths([str(ROOT / name) for name in ("fa_registry", "packages", "tests", "benchmarks")])
     assert [str(finding) for finding in result.findings] == []
 
 
@@ -310,4 +310,5 @@ def test_findings_of_one_rule_in_one_file_are_reported_once_with_their_lines(lin
 
 def test_the_hook_for_pre_commit_is_the_command():
     (hook,) = yaml.safe_load((Path(__file__).parents[2] / ".pre-commit-hooks.yaml").read_text())
-    assert hook["entry"] == "fa-registry lint" and set(hook["types_or"]) == {"python", "jupyter"}
+    assert hook["entry"] == "fa-lint" and hook["additional_dependencies"] == ["./packages/fa_lint"]
+    assert set(hook["types_or"]) == {"python", "jupyter"}

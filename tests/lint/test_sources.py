@@ -10,9 +10,9 @@ import sys
 
 import pytest
 
-from fa_registry.errors import UsageError
-from fa_registry.lint.python_files import as_python, cell_text, code_cells, python_files, read
-from fa_registry.lint.runner import lint_paths, silences
+from fa_lint.errors import LintError
+from fa_lint.python_files import as_python, cell_text, code_cells, python_files, read
+from fa_lint.runner import lint_paths, silences
 from tests.helpers.limited import ROOT
 from tests.lint.samples import notebook
 
@@ -47,14 +47,14 @@ def test_a_file_named_twice_is_read_once(tree):
 
 
 def test_all_missing_paths_are_named(tree):
-    with pytest.raises(UsageError, match="no such file or folder: x, y.py"):
+    with pytest.raises(LintError, match="no such file or folder: x, y.py"):
         python_files(["a.py", "x", "y.py"])
 
 
 @pytest.mark.parametrize("path", ["b/e.txt", "b/__pycache__/none"])
 def test_no_python_file_is_a_usage_error(tree, path):
     (tree / "b/__pycache__/none").mkdir()
-    with pytest.raises(UsageError, match="no .py or .ipynb file in"):
+    with pytest.raises(LintError, match="no .py or .ipynb file in"):
         python_files([path])
 
 
@@ -81,7 +81,7 @@ def test_a_file_that_may_not_be_read_says_so(tmp_path, monkeypatch):
     def refuse(path, flags):
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr("fa_registry.safe_files.os.open", refuse)  # the tests may run as root, who is refused nothing
+    monkeypatch.setattr("fa_lint.regular_files.os.open", refuse)  # the tests may run as root, who is refused nothing
     assert "Permission denied" in read(tmp_path / "x.py").unreadable[0].what
 
 
@@ -96,7 +96,7 @@ def test_a_broken_cell_leaves_the_others_readable(tmp_path):
     path.write_bytes(notebook("a = 1\nb = 2", "x = 1\ndef (", "c = 3"))
     source = read(path)
     assert [(finding.place.cell, finding.place.line) for finding in source.unreadable] == [(3, 2)]
-    assert [source.locate(line) for line in (1, 2, 3)] == [(2, 1), (2, 2), (4, 1)]
+    assert [source.syntax.locate(line) for line in (1, 2, 3)] == [(2, 1), (2, 2), (4, 1)]
 
 
 def test_a_file_that_is_no_notebook_says_so(tmp_path):
@@ -221,7 +221,7 @@ def test_such_a_file_that_is_named_cannot_be_read_either(unfriendly, name):
 
 @pytest.mark.parametrize("name", ["loop.py", "x" * 300 + ".py", "a/" * 3_000 + "x.py", "a\0.py"])
 def test_a_name_that_no_file_can_have_is_of_no_file(unfriendly, name):
-    with pytest.raises(UsageError, match="^no such file or folder: ") as caught:
+    with pytest.raises(LintError, match="^no such file or folder: ") as caught:
         python_files([name])
     assert len(str(caught.value)) < 120
 
@@ -231,7 +231,7 @@ def test_a_folder_of_such_files_is_reported_without_a_traceback(unfriendly, form
     ended = subprocess.run(
         [sys.executable, "-m", "fa_registry", "lint", ".", *form],
         capture_output=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/packages/fa_lint"},
     )
     assert ended.returncode == 1 and b"Traceback" not in ended.stderr + ended.stdout
     assert b"is no regular file" in ended.stdout and b"FA001" in ended.stdout

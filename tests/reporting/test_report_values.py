@@ -171,7 +171,10 @@ def test_a_stated_frozen_accuracy_has_no_interval_that_is_paired_by_seed(report)
     runs = [run for run in report.runs if run.record.spec.method == "dfa" and run.record.spec.control == "none"][:2]
     frozen, margin = Frozen.of(report), quantity_of("margin_pp")
     assert figure_estimate(runs, margin, frozen).low.value is not None
-    alone = [dataclasses.replace(changed(run, scalars={"frozen_accuracy": 0.3}), frozen_run_id="") for run in runs]
+    alone = [
+        dataclasses.replace(changed(run, scalars={"frozen_accuracy": 0.3}), frozen_run_id="")  # fa: ok FA010 stated
+        for run in runs
+    ]
     stated = [runs[0], alone[1]]
     for column in (margin, quantity_of("frozen_accuracy")):
         found = figure_estimate(stated, column, frozen)

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from fa_registry.lint.rules.custom_backward import RULE
-from fa_registry.lint.runner import lint_paths
+from fa_lint.rules.custom_backward import RULE
+from fa_lint.runner import lint_paths
 from tests.lint.samples import CUSTOM_BACKWARD, codes, found, notebook
 
 HEAD = "import torch\nimport torch.nn.functional as F\n"

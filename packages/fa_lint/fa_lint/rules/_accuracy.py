@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from fa_registry.lint.rules._flow import assignments
-from fa_registry.lint.syntax import Syntax, text_in
+from fa_lint.rules._flow import assignments
+from fa_lint.syntax import Syntax, text_in
 
 LARGEST = ("argmax", "topk")
 LARGEST_OF_TWO = ("max",)  # `outputs.max(1)` is (value, index): a prediction only if the index is used

@@ -10,8 +10,8 @@ import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fa_registry.lint.rules._feedback import INITS, TORCH
-from fa_registry.lint.syntax import Syntax, argument
+from fa_lint.rules._feedback import INITS, TORCH
+from fa_lint.syntax import Syntax, argument
 
 UNKNOWN, RANDOM = "<unknown>", "<random numbers>"
 SAVED = "@saved_tensors"  # environment keys that begin with @ are attributes of the autograd context

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from fa_registry.lint.base import Hit, LintRule, RuleCard
-from fa_registry.lint.rules._cosine import handwritten
-from fa_registry.lint.syntax import Syntax, argument, open_ended
+from fa_lint.base import Hit, LintRule, RuleCard
+from fa_lint.rules._cosine import handwritten
+from fa_lint.syntax import Syntax, argument, open_ended
 
 # Dotted name → position of eps among the arguments.
 COSINES = {

@@ -1,4 +1,4 @@
-"""Search for handwritten cosines whose norms have a lower bound, such as `a @ b / (norm + 1e-8)`."""
+"""Search for cosines and their two vectors, and for handwritten cosines with a lower bound."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ import ast
 import re
 from collections.abc import Iterator
 
-from fa_registry.lint.base import Hit
-from fa_registry.lint.syntax import Syntax, argument
+from fa_lint.base import Hit
+from fa_lint.rules._feedback import MEASURES
+from fa_lint.syntax import Syntax, argument
 
 PRODUCTS = ("dot", "vdot", "inner", "vecdot", "einsum", "matmul", "mm", "bmm", "mv", "sum")
 NORMS = ("norm", "vector_norm")
 FLOORS = ("clamp", "clamp_min", "clip", "max", "maximum", "fmax")
 NAMED = re.compile(r"\w*norm\w*|den\w*", re.IGNORECASE)  # `norm_a`, `den`: variables that contain norms
+COSINES = ("torch.nn.functional.cosine_similarity", "torch.cosine_similarity")
+COSINE_LAYERS = ("torch.nn.CosineSimilarity", "torch.nn.modules.CosineSimilarity")
+MEASURING = (*MEASURES, "angle", "similarity", "cosines", "gammas", "alignments")
+FUNCTIONS_OF_ANGLES = ("torch.", "math.", "numpy.")  # torch.cos(x) is the cosine of an angle and compares no vectors
+PAIRS = ("dot", "vdot", "inner", "vecdot", "matmul", "mm", "mv", "bmm")
 HARMLESS_BELOW, LARGEST = 1e-10, 1e-2  # a larger number is no lower bound of norms
 LIBRARIES = frozenset({"torch", "numpy", "jax"})
 
@@ -35,6 +41,49 @@ def quotients(syntax: Syntax) -> Iterator[ast.BinOp]:
     for node in syntax.every(ast.BinOp):
         if isinstance(node.op, ast.Div) and _is_product(node.left) and _norms(node.right) > 1:
             yield node
+
+
+def compared_vectors(syntax: Syntax) -> Iterator[tuple[ast.expr, tuple[ast.expr, ast.expr]]]:
+    """Yield each cosine together with its two vectors.
+
+    A cosine is a torch function, a function with the name of an alignment metric, or a product that is divided by norms.
+    """
+    layers = {name for name, call in _assigned_calls(syntax) if syntax.resolve(call.func) in COSINE_LAYERS}
+    for call, name in syntax.calls():
+        left, right = argument(call, 0, "x1"), argument(call, 1, "x2")
+        if left is not None and right is not None and _measures(syntax, call, name, layers):
+            yield call, (left, right)
+    for node in quotients(syntax):
+        sides = next(filter(None, map(_factors, ast.walk(node.left))), None)
+        if sides is not None:
+            yield node, sides
+
+
+def _measures(syntax: Syntax, call: ast.Call, name: str, layers: set[str]) -> bool:
+    if name in COSINES or _last(call.func) in layers:
+        return True
+    if isinstance(call.func, ast.Call):
+        return syntax.resolve(call.func.func) in COSINE_LAYERS
+    has_measure_name = any(word in MEASURING for word in _last(call.func).lower().split("_"))
+    return has_measure_name and not name.startswith(FUNCTIONS_OF_ANGLES) and name not in COSINE_LAYERS
+
+
+def _assigned_calls(syntax: Syntax) -> Iterator[tuple[str, ast.Call]]:
+    for node in syntax.every(ast.Assign):
+        if isinstance(node.value, ast.Call):
+            yield from ((_last(target), node.value) for target in node.targets)
+
+
+def _factors(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
+    """Return the two vectors of a product such as `a @ b` or `torch.dot(a, b)`, or None."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.MatMult, ast.Mult)):
+        return node.left, node.right
+    if not isinstance(node, ast.Call) or (_last(node.func) not in (*PAIRS, "einsum")):
+        return None
+    operands = node.args[1:] if _last(node.func) == "einsum" else node.args
+    if len(operands) == 1 and isinstance(node.func, ast.Attribute):
+        operands = [node.func.value, *operands]
+    return (operands[0], operands[1]) if len(operands) == 2 else None
 
 
 def _is_product(node: ast.AST) -> bool:

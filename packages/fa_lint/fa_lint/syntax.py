@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
@@ -16,10 +16,15 @@ class Syntax:
     """Source text with its syntax tree.
 
     Data that are derived from the tree are computed at the first access and then stored.
+
+    Args:
+        text: Python code of a file, or of all code cells of a notebook.
+        cells: For each notebook cell in the text, its number and the number of lines before the cell. Empty for a Python file.
     """
 
-    def __init__(self, text: str):
+    def __init__(self, text: str, cells: Sequence[tuple[int, int]] = ()):
         self.text = text
+        self.cells = cells
         self.tree = parse(text)
 
     @cached_property
@@ -68,6 +73,20 @@ class Syntax:
     def function_of(self, node: ast.AST) -> ast.AST:
         """Return the innermost function that contains a node, or the module."""
         return next((ancestor for ancestor in self.ancestors(node) if isinstance(ancestor, FUNCTIONS)), self.tree)
+
+    def locate(self, line: int) -> tuple[int, int]:
+        """Return the cell number and the line in this cell for a line of the text.
+
+        The cell number is 0 in a Python file.
+        """
+        started_cells = (start for start in self.cells if start[1] < line)
+        cell, lines_before = max(started_cells, key=lambda start: start[1], default=(0, 0))
+        return cell, line - lines_before
+
+    def line_text(self, node: ast.AST) -> str:
+        """Return the line of a node for a message: `line 3`, or `cell 2, line 3` in a notebook."""
+        cell, line = self.locate(node.lineno)
+        return f"cell {cell}, line {line}" if cell else f"line {line}"
 
     def number(self, node: ast.AST | None) -> float | None:
         """Return the value of a number literal or of a module constant such as `EPS = 1e-30`.

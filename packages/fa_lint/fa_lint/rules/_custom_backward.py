@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from fa_registry.lint.base import Hit
-from fa_registry.lint.rules._feedback import is_feedback, on_alignment
-from fa_registry.lint.rules._provenance import (
+from fa_lint.base import Hit
+from fa_lint.rules._feedback import is_feedback, on_alignment
+from fa_lint.rules._provenance import (
     RANDOM,
     UNKNOWN,
     Environment,
@@ -24,7 +24,7 @@ from fa_registry.lint.rules._provenance import (
     merge,
     observe,
 )
-from fa_registry.lint.syntax import Syntax
+from fa_lint.syntax import Syntax
 
 BASES = (
     "torch.autograd.Function",

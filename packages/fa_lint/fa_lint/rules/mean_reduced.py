@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from fa_registry.lint.base import Hit, LintRule, RuleCard
-from fa_registry.lint.rules._flow import CRITERION, GRADIENT, Flow, is_own
-from fa_registry.lint.syntax import FUNCTIONS, Syntax, argument, number
+from fa_lint.base import Hit, LintRule, RuleCard
+from fa_lint.rules._flow import CRITERION, GRADIENT, Flow, is_own
+from fa_lint.syntax import FUNCTIONS, Syntax, argument, number
 
 NORMS = ("torch.norm", "torch.functional.norm", "torch.linalg.norm", "torch.linalg.vector_norm")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from fa_registry.lint.base import Hit, LintRule, RuleCard
-from fa_registry.lint.syntax import FUNCTIONS, Syntax, argument, open_ended
+from fa_lint.base import Hit, LintRule, RuleCard
+from fa_lint.syntax import FUNCTIONS, Syntax, argument, open_ended
 
 HALF = ("torch.float16", "torch.half", "torch.HalfTensor", "torch.cuda.HalfTensor")
 AUTOCASTS = ("torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.autocast")

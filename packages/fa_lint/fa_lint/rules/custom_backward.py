@@ -6,18 +6,12 @@ import ast
 import re
 from collections.abc import Iterator
 
-from fa_registry.lint.base import Hit, LintRule, RuleCard
-from fa_registry.lint.rules._cosine import quotients
-from fa_registry.lint.rules._custom_backward import feedback_functions, names_feedback
-from fa_registry.lint.rules._feedback import MEASURES
-from fa_registry.lint.rules._provenance import Value, observe
-from fa_registry.lint.syntax import Syntax, argument, text_in
+from fa_lint.base import Hit, LintRule, RuleCard
+from fa_lint.rules._cosine import compared_vectors
+from fa_lint.rules._custom_backward import feedback_functions, names_feedback
+from fa_lint.rules._provenance import Value, observe
+from fa_lint.syntax import Syntax, text_in
 
-COSINES = ("torch.nn.functional.cosine_similarity", "torch.cosine_similarity")
-COSINE_LAYERS = ("torch.nn.CosineSimilarity", "torch.nn.modules.CosineSimilarity")
-MEASURING = (*MEASURES, "angle", "similarity", "cosines", "gammas", "alignments")
-FUNCTIONS_OF_ANGLES = ("torch.", "math.", "numpy.")  # torch.cos(x) is the cosine of an angle and compares no vectors
-PAIRS = ("dot", "vdot", "inner", "vecdot", "matmul", "mm", "mv", "bmm")
 # Names of a reference gradient, and of a second model whose backward pass computes the gradient.
 REFERENCE = re.compile(
     r"(\w+_)?(g|gs|grads?|gradients?|bp|backprop|backpropagation|autograd|twin|true|exact|refs?|references?)\d*(_\w+)?",
@@ -64,7 +58,7 @@ def _asks_for_forward(keyword: ast.keyword) -> bool:
 
 def _alignments(syntax: Syntax) -> Iterator[Hit]:
     """Yield each cosine between the `.grad` of a model and a vector that is not a gradient."""
-    pairs = list(_pairs(syntax))
+    pairs = list(compared_vectors(syntax))
     values = observe(syntax, [side for _, sides in pairs for side in sides])
     for node, sides in pairs:
         for gradient, vector in (sides, sides[::-1]):
@@ -75,49 +69,6 @@ def _alignments(syntax: Syntax) -> Iterator[Hit]:
                     f"`{syntax.snippet(node)}` expects a gradient in `{syntax.snippet(gradient)}`, found `.grad` of a model "
                     "with a custom backward pass",
                 )
-
-
-def _pairs(syntax: Syntax) -> Iterator[tuple[ast.expr, tuple[ast.expr, ast.expr]]]:
-    """Yield each cosine together with its two vectors.
-
-    A cosine is a torch function, a function with the name of an alignment metric, or a product that is divided by norms.
-    """
-    layers = {name for name, call in _assigned_calls(syntax) if syntax.resolve(call.func) in COSINE_LAYERS}
-    for call, name in syntax.calls():
-        left, right = argument(call, 0, "x1"), argument(call, 1, "x2")
-        if left is not None and right is not None and _measures(syntax, call, name, layers):
-            yield call, (left, right)
-    for node in quotients(syntax):
-        sides = next(filter(None, map(_factors, ast.walk(node.left))), None)
-        if sides is not None:
-            yield node, sides
-
-
-def _measures(syntax: Syntax, call: ast.Call, name: str, layers: set[str]) -> bool:
-    if name in COSINES or _last(call.func) in layers:
-        return True
-    if isinstance(call.func, ast.Call):
-        return syntax.resolve(call.func.func) in COSINE_LAYERS
-    has_measure_name = any(word in MEASURING for word in _last(call.func).lower().split("_"))
-    return has_measure_name and not name.startswith(FUNCTIONS_OF_ANGLES) and name not in COSINE_LAYERS
-
-
-def _assigned_calls(syntax: Syntax) -> Iterator[tuple[str, ast.Call]]:
-    for node in syntax.every(ast.Assign):
-        if isinstance(node.value, ast.Call):
-            yield from ((_last(target), node.value) for target in node.targets)
-
-
-def _factors(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
-    """Return the two vectors of a product such as `a @ b` or `torch.dot(a, b)`, or None."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.MatMult, ast.Mult)):
-        return node.left, node.right
-    if not isinstance(node, ast.Call) or (_last(node.func) not in (*PAIRS, "einsum")):
-        return None
-    operands = node.args[1:] if _last(node.func) == "einsum" else node.args
-    if len(operands) == 1 and isinstance(node.func, ast.Attribute):
-        operands = [node.func.value, *operands]
-    return (operands[0], operands[1]) if len(operands) == 2 else None
 
 
 def _is_own_gradient(value: Value) -> bool:
@@ -135,10 +86,6 @@ def _is_reference(node: ast.expr, value: Value) -> bool:
         return True
     text = {*text_in(node), *(word for name in value.names for word in name.split("."))}
     return any(REFERENCE.fullmatch(word) for word in text) and not any(map(names_feedback, text))
-
-
-def _last(function: ast.AST) -> str:
-    return getattr(function, "attr", "") or getattr(function, "id", "")
 
 
 RULE = CustomBackward()

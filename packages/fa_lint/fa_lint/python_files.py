@@ -10,6 +10,7 @@ import io
 import json
 import os
 import re
+import reprlib
 import sys
 import tokenize
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,11 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fa_registry.errors import LONGEST_PROBLEM, UsageError, join_names, shortened
-from fa_registry.jsonio import describe_value
-from fa_registry.lint.base import LintFinding, RuleCard, SourceLocation
-from fa_registry.lint.syntax import Syntax, parse
-from fa_registry.safe_files import UnreadableFile, read_file, resolve_user_path
+from fa_lint.base import LintFinding, RuleCard, SourceLocation
+from fa_lint.errors import LONGEST_PROBLEM, LintError, join_names, shortened
+from fa_lint.regular_files import UnreadableFile, read_file
+from fa_lint.syntax import Syntax, parse
 
 SUFFIXES = (".py", ".ipynb")
 SKIPPED = ("__pycache__", "node_modules")
@@ -61,23 +61,11 @@ class Source:
         path: Path as the user wrote it.
         syntax: Syntax tree, or None if the file cannot be read or parsed.
         unreadable: Findings for the file or the cells that cannot be read.
-        cells: For each notebook cell in the joined text, its number and the number of lines before the cell.
     """
 
     path: str
     syntax: Syntax | None
     unreadable: tuple[LintFinding, ...] = ()
-    cells: tuple[tuple[int, int], ...] = ()
-
-    def locate(self, line: int) -> tuple[int, int]:
-        """Return the cell number and the line in this cell for a line of the joined text.
-
-        The cell number is 0 in a Python file.
-        """
-        cell, lines_before = max(
-            (start for start in self.cells if start[1] < line), key=lambda start: start[1], default=(0, 0)
-        )
-        return cell, line - lines_before
 
 
 def python_files(paths: Sequence[str]) -> list[Path]:
@@ -90,18 +78,18 @@ def python_files(paths: Sequence[str]) -> list[Path]:
         paths: Files and folders.
 
     Raises:
-        UsageError: If a path does not exist, if a folder cannot be listed, or if there is no .py or .ipynb file.
+        LintError: If a path does not exist, if a folder cannot be listed, or if there is no .py or .ipynb file.
     """
     missing = [path for path in paths if not os.path.exists(path)]  # Path.exists raises for a name that is too long
     if missing:
-        raise UsageError(f"no such file or folder: {join_names(missing)}")
-    files: dict[Path, Path] = {}
+        raise LintError(f"no such file or folder: {join_names(missing)}")
+    files: dict[str, Path] = {}
     for path in map(Path, paths):
         for file in _under(path) if path.is_dir() else [path]:
             if file.suffix in SUFFIXES:
-                files.setdefault(resolve_user_path(file), file)
+                files.setdefault(os.path.realpath(file), file)
     if not files:
-        raise UsageError(f"no .py or .ipynb file in {join_names(paths)}")
+        raise LintError(f"no .py or .ipynb file in {join_names(paths)}")
     return list(files.values())
 
 
@@ -114,7 +102,7 @@ def read(path: Path) -> Source:
     """
     name = path.as_posix()
     try:
-        content = read_file(resolve_user_path(path))
+        content = read_file(path)
         if path.suffix == ".ipynb":
             return _notebook(name, content)
         _check_length(content)
@@ -138,7 +126,7 @@ def _notebook(name: str, content: bytes) -> Source:
         lines += part.count("\n")
     text = "".join(parts)
     _check_length(text)
-    return Source(name, Syntax(text), tuple(unreadable_cells), tuple(cells))
+    return Source(name, Syntax(text, cells), tuple(unreadable_cells))
 
 
 class ParseBudget:
@@ -176,7 +164,7 @@ def _skipped(folder: Path) -> bool:
 
 
 def _cannot_list(error: OSError) -> None:
-    raise UsageError(f"{error.filename}: the files in this folder cannot be listed ({error.strerror})")
+    raise LintError(f"{error.filename}: the files in this folder cannot be listed ({error.strerror})")
 
 
 def _decoded(content: bytes) -> str:
@@ -193,8 +181,6 @@ def _reason(error: BaseException) -> str:
         return f"is not valid Python {sys.version_info.major}.{sys.version_info.minor}: {error.msg}"
     if isinstance(error, (RecursionError, MemoryError)):
         return "cannot be parsed, because its code is nested too deeply"
-    if isinstance(error, UnreadableFile):
-        return error.reason if error.__cause__ else f"cannot be read: {error.reason}"
     return f"cannot be read: {shortened(error, LONGEST_PROBLEM)}"
 
 
@@ -236,7 +222,9 @@ def cell_text(source: Any) -> str:
     """
     lines = [source] if isinstance(source, str) else source
     if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
-        raise ValueError(f"expected the source of a cell as text or as a list of lines, found {describe_value(source)}")
+        raise ValueError(
+            f"expected the source of a cell as text or as a list of lines, found {shortened(reprlib.repr(source))}"
+        )
     return "".join(lines)
 
 

@@ -6,10 +6,10 @@ import ast
 import re
 from collections.abc import Iterator
 
-from fa_registry.lint.base import Hit, LintRule, RuleCard
-from fa_registry.lint.rules._accuracy import accuracies
-from fa_registry.lint.rules._feedback import on_alignment
-from fa_registry.lint.syntax import Syntax, text_in
+from fa_lint.base import Hit, LintRule, RuleCard
+from fa_lint.rules._accuracy import accuracies
+from fa_lint.rules._feedback import on_alignment
+from fa_lint.syntax import Syntax, text_in
 
 SAMPLES = r"(batch|x|xs|y|ys|images?|inputs?|labels?|targets?)"
 MEASURED_ON = r"(eval|evaluation|probe|fixed|diag|diagnostic|align|alignment|ref|reference)"

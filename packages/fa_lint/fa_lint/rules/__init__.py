@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from fa_registry.lint.base import LintRule
+from fa_lint.base import LintRule
 
 
 def all_rules() -> tuple[LintRule, ...]:

@@ -9,9 +9,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from fa_registry.lint.base import Hit
-from fa_registry.lint.rules._flow import assignments
-from fa_registry.lint.syntax import Syntax, argument, number, text_in
+from fa_lint.base import Hit
+from fa_lint.rules._flow import assignments
+from fa_lint.syntax import Syntax, argument, number, text_in
 
 MEASURES = ("gamma", "alignment", "align", "cosine", "cos", "cossim", "γ")
 LOOKUPS = ("get", "pop", "setdefault")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from fa_registry.lint.base import Hit, LintRule, RuleCard
-from fa_registry.lint.rules._feedback import draws, filled_in_place, gamma_defaults, is_feedback, on_fourier_features
-from fa_registry.lint.rules._flow import assignments, is_own, saved_names, torch_modules, transient, wrapped
-from fa_registry.lint.syntax import Syntax, argument
+from fa_lint.base import Hit, LintRule, RuleCard
+from fa_lint.rules._feedback import draws, filled_in_place, gamma_defaults, is_feedback, on_fourier_features
+from fa_lint.rules._flow import assignments, is_own, saved_names, torch_modules, transient, wrapped
+from fa_lint.syntax import Syntax, argument
 
 
 class UnsavedFeedback(LintRule):

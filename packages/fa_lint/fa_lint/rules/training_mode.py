@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from fa_registry.lint.base import Hit, LintRule, RuleCard
-from fa_registry.lint.rules._accuracy import accuracies
-from fa_registry.lint.rules._cosine import handwritten
-from fa_registry.lint.rules._feedback import on_alignment
-from fa_registry.lint.syntax import Syntax, argument
+from fa_lint.base import Hit, LintRule, RuleCard
+from fa_lint.rules._accuracy import accuracies
+from fa_lint.rules._cosine import handwritten
+from fa_lint.rules._feedback import on_alignment
+from fa_lint.syntax import Syntax, argument
 
 LAYERS = (
     "torch.nn.BatchNorm",
@@ -49,7 +49,7 @@ class TrainingMode(LintRule):
             return
         measured = next(_measurements(syntax), None)
         if measured is not None:
-            built = f"`{syntax.snippet(layer)}` on line {layer.lineno}"
+            built = f"`{syntax.snippet(layer)}` ({syntax.line_text(layer)})"
             yield Hit(
                 measured,
                 f"`{syntax.snippet(measured)}` is computed while {built} is in training mode, because the code never calls eval()",

@@ -7,6 +7,7 @@ import io
 import os
 import re
 import tokenize
+import tomllib
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -14,11 +15,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
-from fa_registry import jsonio
-from fa_registry.errors import InvalidFields, unknown_name_text
-from fa_registry.lint.base import Hit, LintFinding, LintReport, LintRule, RuleCard, SourceLocation
-from fa_registry.lint.python_files import UNREADABLE, Source, python_files, read, unreadable
-from fa_registry.lint.rules import all_rules
+from fa_lint.base import Hit, LintFinding, LintReport, LintRule, RuleCard, SourceLocation
+from fa_lint.errors import LintError, invalid, unknown_code_text
+from fa_lint.python_files import UNREADABLE, Source, python_files, read, unreadable
+from fa_lint.regular_files import UnreadableFile, read_file
+from fa_lint.rules import all_rules
 
 BAD_SILENCE = RuleCard(
     code="FA901",
@@ -43,7 +44,7 @@ def lint_paths(paths: Sequence[str], select: Sequence[str] = (), ignore: Sequenc
         ignore: Codes of the rules to leave out. Without codes, the codes in pyproject.toml are left out.
 
     Raises:
-        UsageError: If a path does not exist, if there is no Python file, or if a code or the section is not valid.
+        LintError: If a path does not exist, if there is no Python file, or if a code or the section is not valid.
     """
     settings = configured(Path())
     rules = _chosen(select or settings.get("select", ()), ignore or settings.get("ignore", ()))
@@ -62,13 +63,13 @@ def _chosen(select: Sequence[str], ignore: Sequence[str]) -> list[LintRule]:
     rules = all_rules()
     known_codes = [rule.card.code for rule in rules]
     problems = [
-        f"{field}: {unknown_name_text('rule', code, known_codes)}"
+        f"{field}: {unknown_code_text(code, known_codes)}"
         for field, codes in (("select", select), ("ignore", ignore))
         for code in codes
         if code not in known_codes
     ]
     if problems:
-        raise InvalidFields("lint", problems)
+        raise invalid(problems)
     return [rule for rule in rules if rule.card.code in (select or known_codes) and rule.card.code not in ignore]
 
 
@@ -79,12 +80,12 @@ def configured(folder: Path) -> Mapping[str, Sequence[str]]:
         The section, or an empty mapping if the file or the section does not exist.
 
     Raises:
-        InvalidFields: If the file is not valid TOML, or if the section has an unknown key or a value of the wrong type.
+        LintError: If the file is not valid TOML, or if the section has an unknown key or a value of the wrong type.
     """
     path = folder / "pyproject.toml"
     if not path.is_file():
         return {}
-    section: Any = jsonio.read_toml(path, f"lint: {path}")[0]
+    section: Any = _read_toml(path)
     for name in SECTION:
         section = section.get(name, {}) if isinstance(section, dict) else {}
     section = section if isinstance(section, dict) else {"": section}
@@ -95,10 +96,26 @@ def configured(folder: Path) -> Mapping[str, Sequence[str]]:
         if name not in FIELDS or not isinstance(value, list) or not all(isinstance(part, str) for part in value)
     ]
     if problems:
-        raise InvalidFields("lint", problems)
+        raise invalid(problems)
     return section
 
 
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        text = read_file(path, MOST_TOML).decode("utf-8")
+        if DOTTED.search(text):
+            raise ValueError("nested too deeply")
+        return tomllib.loads(text)
+    except (
+        UnreadableFile,
+        ValueError,
+        RecursionError,
+    ) as error:  # not UTF-8, not TOML, or a number of thousands of digits
+        raise LintError(f"lint: {path} cannot be read as TOML: {error}") from error
+
+
+MOST_TOML = 2**20  # largest pyproject.toml in bytes
+DOTTED = re.compile(r"(?:\.[ \t]*+[\w-]*+[ \t]*+){100}")  # tomllib needs minutes for a name of 100,000 parts
 SECTION = ("tool", "fa-registry", "lint")
 FIELDS = ("select", "ignore", "exclude")
 
@@ -147,12 +164,12 @@ def _finding(source: Source, card: RuleCard, hit: Hit, comments: Sequence[Silenc
 def _place(source: Source, node: ast.AST) -> SourceLocation:
     """Return the location of a node, and convert its columns from UTF-8 bytes to characters."""
     lines = source.syntax.lines
-    cell, line = source.locate(node.lineno)
+    cell, line = source.syntax.locate(node.lineno)
     return SourceLocation(
         source.path,
         line,
         _characters(lines[node.lineno - 1], node.col_offset),
-        source.locate(node.end_lineno)[1],
+        source.syntax.locate(node.end_lineno)[1],
         _characters(lines[node.end_lineno - 1], node.end_col_offset),
         cell,
     )
@@ -163,7 +180,7 @@ def _characters(line: str, offset: int) -> int:
 
 
 def _bad_silence(source: Source, comment: Silence) -> LintFinding:
-    cell, line = source.locate(comment.line)
+    cell, line = source.syntax.locate(comment.line)
     location = SourceLocation(source.path, line, comment.column, line, comment.end_column, cell)
     return LintFinding(
         BAD_SILENCE.code, 0, location, f"this comment {comment.problem}", BAD_SILENCE.why, BAD_SILENCE.fix
@@ -237,20 +254,21 @@ def _silence_problem(codes: tuple[str, ...], reason: str, known_codes: Container
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def sarif(report: LintReport, version: str) -> dict[str, Any]:
+def sarif(report: LintReport, version: str, program: str = "fa-lint") -> dict[str, Any]:
     """Return the report as a SARIF 2.1.0 log.
 
     The log contains silenced findings with their reason, because SARIF requires them.
 
     Args:
         report: Result of a run of the linter.
-        version: Version of fa_registry.
+        version: Version of the program.
+        program: Name of the command that the user called.
     """
     order = {card.code: index for index, card in enumerate(report.cards)}
     run = {
         "tool": {
             "driver": {
-                "name": "fa-registry lint",
+                "name": program,
                 "version": version,
                 "rules": [_rule(card) for card in report.cards],
             }

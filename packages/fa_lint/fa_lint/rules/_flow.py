@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from fa_registry.lint.syntax import SCOPES, Syntax, argument, open_ended, text_in
+from fa_lint.syntax import SCOPES, Syntax, argument, open_ended, text_in
 
 KEPT = ("register_buffer", "register_parameter", "add_module", "register_module")
 OWN_SAVING = ("state_dict", "_save_to_state_dict", "get_extra_state", "__getstate__", "on_save_checkpoint")

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fa_registry.lint.syntax import Syntax
+from fa_lint.syntax import Syntax
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class RuleCard:
     """Description of a lint rule.
 
     Args:
-        code: Stable identifier: FA and the number of the pitfall. A second rule for a pitfall has a code from FA013 on.
+        code: Stable identifier: FA and the number of the pitfall. FA013 is the second rule of pitfall 7, so pitfall 13 has FA014.
         pitfall: Number of the pitfall in protocol §5, or 0 if the rule belongs to no pitfall.
         name: Short name with hyphens, such as `negative-norm`.
         title: The pitfall in a few words.
@@ -93,9 +93,8 @@ class SourceLocation:
 
     @property
     def text(self) -> str:
-        """Location as text: `file.py:3:5` or `file.ipynb:cell 2:3:5`."""
-        cell = f"cell {self.cell}:" if self.cell else ""
-        return f"{self.path}:{cell}{self.line}:{self.column}"
+        """Location as text: `file.py:3:5`, or `file.ipynb:cell 2, line 3` in a notebook."""
+        return f"{self.path}:" + (f"cell {self.cell}, line {self.line}" if self.cell else f"{self.line}:{self.column}")
 
 
 @dataclass(frozen=True)

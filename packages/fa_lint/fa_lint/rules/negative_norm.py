@@ -6,8 +6,8 @@ import ast
 import sys
 from collections.abc import Iterator
 
-from fa_registry.lint.base import Hit, LintRule, RuleCard
-from fa_registry.lint.syntax import Syntax, argument, number, open_ended
+from fa_lint.base import Hit, LintRule, RuleCard
+from fa_lint.syntax import Syntax, argument, number, open_ended
 
 # Dotted name → negative orders that are not reported: for a matrix, −2 means the smallest singular value.
 FUNCTIONS = {

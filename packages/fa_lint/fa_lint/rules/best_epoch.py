@@ -1,0 +1,132 @@
+"""Pitfall 13: the best epoch or the best setting is chosen by results on the test set."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from fa_lint.base import Hit, LintRule, RuleCard
+from fa_lint.rules._flow import assignments
+from fa_lint.rules._test_data import UPDATES, TestSetUse
+from fa_lint.syntax import FUNCTIONS, Syntax
+
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+ORDERS = (ast.Gt, ast.GtE, ast.Lt, ast.LtE)
+BEST = ("max", "min", "maximum", "minimum", "fmax", "fmin", "amax", "amin")
+BEST_OF_LIST = (*BEST, "argmax", "argmin", "nanmax", "nanmin", "nanargmax", "nanargmin")
+DRAWING = ("ylim", "xlim", "set_ylim", "set_xlim", "axhline", "axvline", "axis", "plot", "linspace", "arange")
+
+
+class BestEpoch(LintRule):
+    """Report a best value over the rounds of a training loop that depends on the test set.
+
+    A best value is `if result > best: best = result`, `best = max(best, result)`, or the maximum of a list that the loop fills. A
+    loop that does not train is not checked, because the largest of several final results selects no epoch.
+    """
+
+    card = RuleCard(
+        code="FA014",
+        pitfall=13,
+        name="best-epoch",
+        title="the best epoch is chosen on the test set",
+        why="the best of many results on the test set is larger than the result of the network on new samples, so it is no test "
+        "result; the bias differs between methods, because the results of some methods vary more between epochs",
+        fix="choose the epoch on a validation set that is split from the training set, or always take the last epoch",
+        cannot_see="a test set without `train=False`, `split='test'` or a name with `test`; a choice by a callback or in "
+        "another file",
+    )
+    clues = (
+        ("test", "Test", "train=False"),
+        ("max", "min", "if "),
+        (".step(", "fit(", ".backward(", " -= ", "sub_(", "add_(", "apply_gradients("),
+    )
+
+    def hits(self, syntax: Syntax) -> Iterator[Hit]:
+        """Yield each choice of a best round by the test set."""
+        data = TestSetUse(syntax, (*UPDATES, "backward"))
+        loops = [loop for loop in syntax.parents if isinstance(loop, LOOPS) and data.trains(loop)]
+        if loops:
+            data.follow()
+        for loop in loops:
+            for node in (*_in_loop(data, loop), *_after_loop(syntax, data, loop)):
+                yield Hit(
+                    node, f"`{syntax.snippet(node)}` chooses the best round of the training by results on the test set"
+                )
+
+
+def _in_loop(data: TestSetUse, loop: ast.stmt) -> Iterator[ast.expr]:
+    for node in _without_functions(loop):
+        if isinstance(node, ast.If):
+            yield from (part for part in ast.walk(node.test) if _improves(data, part, node))
+        for target, value in assignments(node):
+            values = value.args if isinstance(value, ast.Call) and _last(value.func) in BEST else []
+            results = [part for part in values if data.has(part)]
+            if results and ast.unparse(target) in map(ast.unparse, values):
+                yield value
+
+
+def _improves(data: TestSetUse, node: ast.AST, condition: ast.If) -> bool:
+    """Return whether an `if` compares a test result with a best value and sets the best value."""
+    if not (isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ORDERS)):
+        return False
+    sides = (node.left, node.comparators[0])
+    for result, best in (sides, sides[::-1]):
+        if data.has(result):
+            new_values = [
+                value for target, value in _assigned(condition.body) if ast.unparse(target) == ast.unparse(best)
+            ]
+            if any(ast.unparse(result) in ast.unparse(value) for value in new_values):
+                return True
+    return False
+
+
+def _assigned(body: list[ast.stmt]) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Yield each target with its value; elements of tuples are separate targets."""
+    for statement in body:
+        for part in ast.walk(statement):
+            for target, value in assignments(part):
+                if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+                    yield from zip(target.elts, value.elts, strict=False)
+                yield target, value
+
+
+def _after_loop(syntax: Syntax, data: TestSetUse, loop: ast.stmt) -> Iterator[ast.expr]:
+    """Yield each best value of a list to which the loop appends results on the test set."""
+    lists = {
+        ast.unparse(node.func.value)
+        for node in _without_functions(loop)
+        if isinstance(node, ast.Call)
+        and _last(node.func) == "append"
+        and node.args
+        and data.has(node.args[0])
+        and isinstance(node.func, ast.Attribute)
+    }
+    if not lists:
+        return
+    scope = syntax.function_of(loop)
+    for node in ast.walk(scope):
+        if not (isinstance(node, ast.Call) and _last(node.func) in BEST_OF_LIST and node.lineno > loop.end_lineno):
+            continue
+        is_method = isinstance(node.func, ast.Attribute) and not syntax.resolve(node.func)
+        operands = [*([node.func.value] if is_method else []), *node.args[:1]]
+        parts = [part for operand in operands for part in ast.walk(operand) if isinstance(part, ast.expr)]
+        calls = [ancestor for ancestor in syntax.ancestors(node) if isinstance(ancestor, ast.Call)]
+        is_drawn = any(_last(call.func) in DRAWING for call in calls)
+        if not is_drawn and lists & set(map(ast.unparse, parts)):
+            yield node
+
+
+def _without_functions(loop: ast.AST) -> Iterator[ast.AST]:
+    waiting = list(ast.iter_child_nodes(loop))
+    while waiting:
+        node = waiting.pop(0)
+        yield node
+        if not isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+            waiting.extend(ast.iter_child_nodes(node))
+
+
+def _last(node: ast.AST) -> str:
+    return getattr(node, "attr", "") or getattr(node, "id", "")
+
+
+RULE = BestEpoch()

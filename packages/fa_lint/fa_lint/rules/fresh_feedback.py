@@ -1,0 +1,162 @@
+"""Pitfall 4: Γ is measured with a feedback matrix that is drawn for the measurement."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from fa_lint.base import Hit, LintRule, RuleCard
+from fa_lint.rules._cosine import compared_vectors
+from fa_lint.rules._feedback import draws, filled_in_place, on_alignment
+from fa_lint.rules._flow import assignments
+from fa_lint.rules._provenance import RANDOM, Value, observe
+from fa_lint.rules._test_data import TestSetUse
+from fa_lint.syntax import Syntax
+
+SEEDS = ("manual_seed", "seed", "seed_everything", "set_seed", "fork_rng", "default_rng", "set_rng_state", "Generator")
+BASELINE = re.compile(r"null|baseline|chance|control|fresh|random|shuffle|permut|expected", re.IGNORECASE)
+LOOPS = (ast.For, ast.AsyncFor, ast.comprehension)
+Sides = tuple[ast.expr, ast.expr]
+
+
+class FreshFeedback(LintRule):
+    """Report a cosine of a gradient with a product that contains new random numbers.
+
+    The names are free: the product with the random matrix and the gradient identify the measurement. A function that trains, that
+    sets a seed, or that passes the random matrix to other code is not reported. A function with a second cosine without random
+    numbers is not reported either, because the first cosine is then the value to expect by chance.
+    """
+
+    card = RuleCard(
+        code="FA004",
+        pitfall=4,
+        name="fresh-feedback",
+        title="Γ is measured with a new random feedback matrix",
+        why="Γ is specific to the feedback matrix of the training: with a new random matrix, Γ is about 0 for every "
+        "method, also for a network that is aligned with its feedback",
+        fix="measure with the matrix that the training used: save it as a buffer of the model, or draw it again from the "
+        "recorded seed",
+        cannot_see="a matrix that another function draws; random numbers of numpy; a gradient that another function computes",
+    )
+    clues = (
+        ("torch",),
+        ("grad", "eedback", "dfa", "DFA"),
+        ("rand", "normal", "uniform", "bernoulli", "init."),
+        ("osine", "norm", "cos", "align", "gamma", "angle"),
+    )
+
+    def hits(self, syntax: Syntax) -> Iterator[Hit]:
+        """Yield the cosines with a matrix that is drawn only for these cosines."""
+        by_scope: dict[ast.AST, list[tuple[ast.expr, Sides]]] = {}
+        for node, sides in compared_vectors(syntax):
+            by_scope.setdefault(syntax.function_of(node), []).append((node, sides))
+        training = TestSetUse(syntax) if by_scope else None
+        for scope, pairs in by_scope.items():
+            if any(draws(syntax, part) for part in _statements(scope)) and not training.trains(scope):
+                yield from _in_scope(syntax, scope, pairs)
+
+
+def _statements(scope: ast.AST) -> list[ast.AST]:
+    return scope.body if isinstance(scope.body, list) else [scope.body]
+
+
+def _in_scope(syntax: Syntax, scope: ast.AST, pairs: list[tuple[ast.expr, Sides]]) -> Iterator[Hit]:
+    values = observe(syntax, [side for _, sides in pairs for side in sides])
+    fresh = [
+        (node, sides)
+        for node, sides in pairs
+        if any(_is_fresh(syntax, values, *order) for order in (sides, sides[::-1]))
+    ]
+    is_baseline = len(fresh) < len(pairs) or BASELINE.search(getattr(scope, "name", ""))
+    if not fresh or is_baseline or _is_seeded(scope) or _escapes(syntax, scope, [node for node, _ in fresh]):
+        return
+    for node, _ in fresh:
+        yield Hit(
+            node, f"`{syntax.snippet(node)}` compares a gradient with a product with random numbers of this measurement"
+        )
+
+
+def _is_fresh(syntax: Syntax, values: dict[ast.expr, Value], credit: ast.expr, gradient: ast.expr) -> bool:
+    """Return whether the first side is a product with a random matrix and the second side is a gradient."""
+    if any(name.startswith(RANDOM) for name in values[gradient].origins):
+        return False
+    is_gradient = any(name.endswith(".grad") for name in values[gradient].names) or on_alignment(syntax)
+    factors = [factor for product in values[credit].products for factor in product.factors]
+    return is_gradient and any(RANDOM in factor.origins for factor in factors)
+
+
+def _is_seeded(scope: ast.AST) -> bool:
+    calls = [part for part in ast.walk(scope) if isinstance(part, ast.Call)]
+    return any(_last(call.func) in SEEDS or any(one.arg == "generator" for one in call.keywords) for call in calls)
+
+
+def _escapes(syntax: Syntax, scope: ast.AST, cosines: list[ast.expr]) -> bool:
+    """Return whether code uses the random numbers outside of the cosines, or adds them to values."""
+    inside = {part for node in cosines for part in ast.walk(node)}
+    names = _random_names(syntax, scope, inside)
+    for part in ast.walk(scope):
+        is_draw = isinstance(part, ast.Call) and draws(syntax, part)
+        is_loaded = isinstance(part, ast.Name) and part.id in names and isinstance(part.ctx, ast.Load)
+        if (is_draw or is_loaded) and _is_added(syntax, part):
+            return True
+        if is_loaded and part not in inside and not _stays(syntax, scope, part, names):
+            return True
+    return False
+
+
+def _random_names(syntax: Syntax, scope: ast.AST, inside: set[ast.AST]) -> set[str]:
+    """Return the variables that contain random numbers or are computed from them outside of the cosines."""
+    pairs = [pair for node in ast.walk(scope) for pair in assignments(node)]
+    pairs += [(node.target, node.iter) for node in ast.walk(scope) if isinstance(node, LOOPS)]
+    targets = [target for target, value in pairs if draws(syntax, value)]
+    targets += [
+        target for call in ast.walk(scope) if isinstance(call, ast.Call) and (target := filled_in_place(syntax, call))
+    ]
+    names = {part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)}
+    while True:
+        further = {
+            part.id
+            for target, value in pairs
+            if any(isinstance(one, ast.Name) and one.id in names and one not in inside for one in ast.walk(value))
+            for part in ast.walk(target)
+            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
+        }
+        if further <= names:
+            return names
+        names |= further
+
+
+def _stays(syntax: Syntax, scope: ast.AST, name: ast.Name, names: set[str]) -> bool:
+    """Return whether a use of a random variable only sets another random variable or starts a loop."""
+    if syntax.function_of(name) is not scope:
+        return False
+    for ancestor in syntax.ancestors(name):
+        if isinstance(ancestor, LOOPS):
+            return True
+        if isinstance(ancestor, ast.stmt):
+            targets = [target for target, _ in assignments(ancestor)]
+            filled = isinstance(ancestor, ast.Expr) and isinstance(ancestor.value, ast.Call)
+            if filled and (target := filled_in_place(syntax, ancestor.value)) is not None:
+                return target is name
+            return isinstance(ancestor, ast.Assign) and all(
+                isinstance(one, ast.Name) and one.id in names for one in targets
+            )
+    return False
+
+
+def _is_added(syntax: Syntax, node: ast.AST) -> bool:
+    """Return whether an expression is added to another value; arguments of calls do not count."""
+    for ancestor in syntax.ancestors(node):
+        if isinstance(ancestor, (ast.Call, ast.stmt)):
+            return False
+        if isinstance(ancestor, ast.BinOp) and isinstance(ancestor.op, (ast.Add, ast.Sub)):
+            return True
+    return False
+
+
+def _last(node: ast.AST) -> str:
+    return getattr(node, "attr", "") or getattr(node, "id", "")
+
+
+RULE = FreshFeedback()

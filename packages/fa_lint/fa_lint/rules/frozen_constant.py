@@ -1,0 +1,104 @@
+"""Pitfall 10: the result of the frozen control is written into the code."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from fa_lint.base import Hit, LintRule, RuleCard
+from fa_lint.rules._flow import assignments
+from fa_lint.syntax import FUNCTIONS, Syntax, number
+
+CONTROL = r"(frozen|freeze|freezed|untrained|readout_only|head_only|random_blocks|random_features)"
+RESULT = r"(acc|accs|accuracy|accuracies|top1|score|baseline|control|result|perf|performance|test|eval|reference|ref)"
+NAMED = re.compile(rf"(\w+_)?{CONTROL}_(\w+_)?{RESULT}(_\w+)?|(\w+_)?{RESULT}_(\w+_)?{CONTROL}(_\w+)?", re.IGNORECASE)
+IN_COMMENT = re.compile(r"#.*\bfrozen\b.*\b(control|accuracy|acc|baseline|run|network|model|blocks?)\b", re.IGNORECASE)
+MEASURED = re.compile(r"(\w+_)?(acc|accuracy|accuracies|top1)(_\w+)?", re.IGNORECASE)
+
+
+class FrozenConstant(LintRule):
+    """Report a number in the code that is compared with an accuracy as the result of the frozen control.
+
+    The number is recognised by its name, such as `frozen_accuracy`, or by a comment about the frozen control on its line. In the
+    second case a comparison with an accuracy must use the number. 0 and 1 are not reported, because they are start values.
+    """
+
+    card = RuleCard(
+        code="FA010",
+        pitfall=10,
+        name="frozen-constant",
+        title="the result of the frozen control is a number in the code",
+        why="a number in the code stays the same if the data, the network or the seed change, so the "
+        "method is compared with a control of another setting",
+        fix="train the control with frozen blocks in the same setting and with the same seed, and read its result from that run",
+        cannot_see="a number without a name or comment about frozen blocks; a number in a configuration file",
+    )
+    clues = (
+        (
+            "frozen",
+            "Frozen",
+            "FROZEN",
+            "freeze",
+            "untrained",
+            "UNTRAINED",
+            "readout_only",
+            "head_only",
+            "random_blocks",
+            "random_features",
+        ),
+    )
+
+    def hits(self, syntax: Syntax) -> Iterator[Hit]:
+        """Yield each number that is the result of a frozen control."""
+        for name, value in _named_values(syntax):
+            commented = bool(IN_COMMENT.search(syntax.lines[value.lineno - 1])) and _compared(syntax, name)
+            result = number(value)
+            if result is not None and 0 < result <= 100 and result != 1 and (NAMED.fullmatch(name) or commented):
+                yield Hit(
+                    value,
+                    f"`{name}` is the fixed number {result:g} and not the result of a frozen control that was trained",
+                )
+
+
+def _named_values(syntax: Syntax) -> Iterator[tuple[str, ast.expr]]:
+    """Yield each value with its name: of a variable, a parameter, an argument or a dictionary key."""
+    for node in syntax.parents:
+        for target, value in assignments(node):
+            if not isinstance(node, ast.AugAssign):
+                key = target.slice if isinstance(target, ast.Subscript) else None
+                yield str(getattr(key, "value", "")) or _last(target), value
+        if isinstance(node, ast.keyword):
+            yield node.arg or "", node.value
+        elif isinstance(node, ast.Dict):
+            pairs = zip(node.keys, node.values, strict=True)
+            yield from ((str(key.value), value) for key, value in pairs if isinstance(key, ast.Constant))
+        elif isinstance(node, FUNCTIONS):
+            parameters = [*node.args.posonlyargs, *node.args.args][::-1]
+            pairs = [*zip(parameters, node.args.defaults[::-1], strict=False)]  # defaults belong to the last parameters
+            pairs += zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+            yield from ((parameter.arg, value) for parameter, value in pairs if value is not None)
+
+
+def _compared(syntax: Syntax, name: str) -> bool:
+    """Return whether code compares a variable with an accuracy, or subtracts one from the other."""
+    for node in syntax.parents:
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
+            sides = [node.left, node.right]
+        elif isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+        else:
+            continue
+        names = [{_last(part) for part in ast.walk(side)} for side in sides]
+        if any(name in side for side in names) and any(
+            MEASURED.fullmatch(one) for side in names for one in side - {name}
+        ):
+            return True
+    return False
+
+
+def _last(node: ast.AST) -> str:
+    return getattr(node, "attr", "") or getattr(node, "id", "")
+
+
+RULE = FrozenConstant()

@@ -1,0 +1,110 @@
+"""FA014: what depends on the test set, and what chooses an epoch."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.lint.samples import codes
+
+TEST = 'd = DataLoader(datasets.MNIST("data", train=False), 64)\n'
+STEP = "for _ in range(100):\n    optimizer.step()\n"
+CHOICE = "    if r > b:\n        b = r\n        save(net)\n"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        TEST,
+        'd = load_dataset("name", split="test")\n',
+        'd = batches(data["test"])\n',
+        "d = x_test\n",
+        "d = self.test_loader\n",
+        'a, d = DataLoader(datasets.MNIST("data", train=True)), DataLoader(datasets.MNIST("data", train=False))\n',
+    ],
+)
+def test_the_test_set_is_followed_under_any_name(source):
+    assert codes(f"{source}{STEP}    r = score(net, d)\n{CHOICE}") == ["FA014"]
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        CHOICE,
+        "    if r < b:\n        b = r\n",
+        "    if b < r:\n        b, at = r, net\n",
+        "    if r > self.b:\n        self.b = float(r)\n",
+        "    b = max(b, r)\n",
+        "    b = min(r, b)\n",
+        "    v.append(r)\nb = max(v)\n",
+        '    v["a"].append(r)\nb = np.argmax(v["a"])\n',
+        "    v.append(r)\nb = np.array(v).max()\n",
+    ],
+)
+def test_each_way_to_choose_is_found(choice):
+    assert codes(f"{TEST}{STEP}    r = score(net, d)\n{choice}") == ["FA014"]
+
+
+@pytest.mark.parametrize(
+    "training",
+    ["optimizer.step()", "net.fit(x, y)", "w -= 0.1 * g", "loss.backward()", "pass_over(net)"],
+)
+def test_each_way_to_train_is_found(training):
+    functions = "def pass_over(net):\n    inner(net)\ndef inner(net):\n    optimizer.step()\n"
+    assert codes(f"{functions}{TEST}for _ in range(9):\n    {training}\n    r = score(net, d)\n{CHOICE}") == ["FA014"]
+
+
+def test_a_function_that_counts_over_the_test_set_is_followed():
+    function = (
+        "def score(net, q):\n    n = 0\n    for x, y in q:\n        n += right(net(x), y)\n    return n / len(q)\n"
+    )
+    assert codes(f"{function}{TEST}{STEP}    r = score(net, d)\n{CHOICE}") == ["FA014"]
+    reads = "def score(net):\n    return sum(right(net(x), y) for x, y in d)\n"
+    assert codes(f"{reads}{TEST}{STEP}    r = score(net)\n{CHOICE}") == ["FA014"]
+    inside = "    r = 0\n    for x, y in d:\n        y = y.cuda()\n        r += right(net(x), y)\n    r /= 10_000\n"
+    assert codes(f"{TEST}{STEP}{inside}{CHOICE}") == ["FA014"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        # the choice is made on a validation set; the test result of this epoch is reported
+        "    val_acc, r = score(net, val_loader), score(net, d)\n    if val_acc > b:\n        b, at_best = val_acc, r\n",
+        '    q = run(net, val_loader, d)\n    if q["val"] > b:\n        b = q["val"]\n        print(q["test"])\n',
+        "    r = score(net, train_loader)\n" + CHOICE,
+        "    r = score(net, d)\n    print(r)\n",
+        "    r = score(net, d)\n    if r > 0.99:\n        break\n",
+        "    r = score(net, d)\n    if r > b:\n        print('better')\n",
+        "    v.append(score(net, d))\nplt.ylim(0, max(v))\nprint(v[-1])\n",
+        "    n = max(n, len(d))\n",
+        "    r = score(net, val_loader)\n" + CHOICE + "r = score(net, d)\nprint(r)\n",  # one variable for both results
+        "    r, _ = score(net, val_loader)\n" + CHOICE + "    r, _ = score(net, d)\n    print(r)\n",
+    ],
+)
+def test_honest_use_of_the_test_set_is_none(body):
+    assert codes(TEST + STEP + body) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'v, d = random_split(datasets.MNIST("data", train=False), [5000, 5000])\n',
+        'v = Subset(datasets.MNIST("data", train=False), range(5000))\n',
+        "v = x_test[:5000]\n",
+        'v = DataLoader(datasets.MNIST("data", train=True))\n',
+        "v = test(net)\n",  # a function with the name test
+        "v = test_rewards\n",  # reinforcement learning has no test set
+    ],
+)
+def test_a_part_of_the_test_set_may_be_a_validation_set(source):
+    assert codes(f"{source}{STEP}    r = score(net, v)\n{CHOICE}") == []
+
+
+def test_a_model_that_a_training_function_returns_does_not_depend_on_the_test_set():
+    function = "def fit_once(net, a, b):\n    optimizer.step()\n    return net\n"
+    for name in ("net", "m"):
+        body = f"    {name} = fit_once(net, a, d)\n    r = score({name}, other)\n"
+        assert codes(f"{function}{TEST}for _ in range(9):\n{body}{CHOICE}") == []
+
+
+def test_the_best_of_several_final_results_chooses_no_epoch():
+    assert codes(f"optimizer.step()\n{TEST}for net in nets:\n    r = score(net, d)\n{CHOICE}") == []
