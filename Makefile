@@ -23,7 +23,7 @@ help:
 $(READY): pyproject.toml packages/fa_lint/pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
-	$(BIN)/python -m pip install --quiet --no-deps --editable packages/fa_lint  # in place of the copy that `dev` installs
+	$(BIN)/python -m pip install --quiet --editable packages/fa_lint
 	touch $(READY)
 
 demo: $(READY)

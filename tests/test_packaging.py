@@ -24,9 +24,6 @@ def pinned() -> dict[str, str]:
 def test_every_dependency_is_pinned_to_a_version_it_admits():
     everything = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"]]
     for requirement in map(Requirement, everything):
-        if requirement.name == "fa_lint":  # a folder of this repository, not a version of an index
-            assert requirement.url == "{root:uri}/packages/fa_lint"
-            continue
         assert requirement.specifier.contains(pinned()[canonicalize_name(requirement.name)]), requirement
 
 
