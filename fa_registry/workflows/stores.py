@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 from collections.abc import Collection
 from pathlib import Path
 
 from fa_registry.errors import StoreError
+from fa_registry.text_safety import without_password
 from fa_registry.tracking.base import Tracker
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.mlflow_views import views_of
@@ -84,6 +86,12 @@ def in_browser(uri: str, page: str) -> str:
     If the store has no server, the address is that of the server which `fa-registry ui` starts.
     """
     return page and f"{uri.rstrip('/') if uri.startswith('http') else UI}/{page}"
+
+
+def served(uri: str, page: str) -> str:
+    """Return the complete address of an MLflow page, with the command that serves the page if the store has no server."""
+    command = shlex.join(["mlflow", "ui", "--backend-store-uri", without_password(uri)])
+    return in_browser(uri, page) + ("" if uri.startswith("http") else f" (after `{command}`)")
 
 
 def mlflow_run_in_progress() -> str:
