@@ -72,6 +72,7 @@ KEYS: Mapping[str, str] = MappingProxyType(
         "not aligned": "not",
         "not specific": "not",
         "too small": "not",
+        "null unknown": "open",
         "no gamma": "open",
         "carried by one end": "not",
         "stability high": "not",
@@ -399,7 +400,12 @@ def _answer(runs: Sequence[RunAudit], with_gamma: Sequence[RunAudit]) -> tuple[s
         )
     reasons = "; ".join(filter(None, dict.fromkeys(map(_no_null, unproven))))
     reasons = f" ({reasons})" if reasons else ""
-    return ("aligned, null unknown", f"{gamma_text} {ALIGNED}; {NOT_SHOWN}{reasons}") if passing else None
+    if passing:
+        return "aligned, null unknown", f"{gamma_text} {ALIGNED}; {NOT_SHOWN}{reasons}"
+    return (
+        "null unknown",
+        f"{gamma_text} is measured, but it is no evidence of alignment: the verdict is not PASS, and {NOT_SHOWN}{reasons}",
+    )
 
 
 def _size(runs: Sequence[RunAudit]) -> str:

@@ -106,6 +106,12 @@ class PitfallContext:
     def verified(self) -> bool:
         return self.run.record.integrity.state == "verified"
 
+    @property
+    def as_logged(self) -> str:
+        """A text on why the metrics were not recomputed."""
+        integrity = self.run.record.integrity
+        return "; ".join(integrity.details) if integrity.state == "unverifiable" and integrity.details else TRUSTED
+
     def row(self, name: str) -> Sequence[Reading]:
         return site_row(self.run.record, name)
 
@@ -159,7 +165,10 @@ def norm_of_samples(context: PitfallContext) -> Answered:
         return AVOIDED, "recomputed from the checkpoint with one L₂ norm per sample: the metrics agree"
     ratios = list(_step_ratios(context))
     if not ratios:
-        return UNKNOWN, f"{TRUSTED}; the run recorded no step along the gradient with which the norms could be checked"
+        return (
+            UNKNOWN,
+            f"{context.as_logged}; the run recorded no step along the gradient with which the norms could be checked",
+        )
     by_fit = sorted(ratios, key=lambda pair: _off(pair[1]))
     (site, ratio), (farthest, worst) = by_fit[0], by_fit[-1]
     evidence = f"a step along the gradient changes the loss by {num(ratio, 2)} times the value that ‖h‖·‖g‖ predicts at site {site}"
@@ -169,7 +178,7 @@ def norm_of_samples(context: PitfallContext) -> Answered:
         return AVOIDED, f"{evidence}, as expected with one L₂ norm per sample"
     if _off(ratio) >= FAR:
         return VIOLATED, f"{evidence}: these are not L₂ norms of samples"
-    return UNKNOWN, f"{evidence}, which is inconclusive; {TRUSTED}"
+    return UNKNOWN, f"{evidence}, which is inconclusive; {context.as_logged}"
 
 
 def _step_ratios(context: PitfallContext) -> Iterator[tuple[int, float]]:
@@ -200,12 +209,15 @@ def unclamped_cosine(context: PitfallContext) -> Answered:
     ]
     gradient = [(site, norm) for site, (norm,) in known_sites(context.row("g_norm"))]
     if not gradient or not credit:
-        return UNKNOWN, f"{TRUSTED}; {absence('norm_ratio' if gradient else 'g_norm', context.row('norm_ratio'))}"
+        return (
+            UNKNOWN,
+            f"{context.as_logged}; {absence('norm_ratio' if gradient else 'g_norm', context.row('norm_ratio'))}",
+        )
     site, smallest_norm = min((*credit, *gradient), key=lambda pair: pair[1])
     evidence = f"the smallest median norm of a vector in a cosine is {sci(smallest_norm)}, at site {site}"
     if smallest_norm >= CLAMP * HEADROOM:
         return AVOIDED, f"{evidence}, far above {compact(CLAMP)}: a clamp would not have changed the median cosine"
-    return UNKNOWN, f"{evidence}, where a clamp at {compact(CLAMP)} would change Γ; {TRUSTED}"
+    return UNKNOWN, f"{evidence}, where a clamp at {compact(CLAMP)} would change Γ; {context.as_logged}"
 
 
 def no_underflow(context: PitfallContext) -> Answered:
@@ -391,10 +403,10 @@ def metric_of_test_set(context: PitfallContext) -> Answered:
         correct_text = f": {num(round(correct))} are correct" if is_accuracy else ""
         return AVOIDED, f"recomputed on all {num(test)} test samples{correct_text}"
     if not is_accuracy:
-        return UNKNOWN, f"the {headline.symbol} does not show on how many samples it was measured; {TRUSTED}"
+        return UNKNOWN, f"the {headline.symbol} does not show on how many samples it was measured; {context.as_logged}"
     return UNKNOWN, (
         f"{num(metric.value, 4)} corresponds to a whole number of correct samples for the test set ({num(test)} samples) "
-        f"and for the eval batch ({batch} samples); {TRUSTED}"
+        f"and for the eval batch ({batch} samples); {context.as_logged}"
     )
 
 
@@ -550,7 +562,7 @@ def eval_mode(context: PitfallContext) -> Answered:
         return VIOLATED, f"recomputed in eval mode, the metrics differ: {mismatch}"
     if context.verified:
         return AVOIDED, "recomputed in eval mode: the metrics agree"
-    return UNKNOWN, TRUSTED
+    return UNKNOWN, context.as_logged
 
 
 # (title with {} for the main metric, lint rule, function that answers for one run), in the order of protocol.md

@@ -23,6 +23,7 @@ from fa_registry.diagnostics.base import MOMENTS
 from fa_registry.errors import InvalidFields, UsageError, unknown_name_text
 from fa_registry.metrics import ACCURACY, HEADLINES, TOKEN_LOSS, Headline, label_of
 from fa_registry.records import Measurements, Reading, RunSpec
+from fa_registry.records.runs import STRUCTURE
 from fa_registry.text_safety import name_problem
 from fa_registry.tracking.base import RetentionOptions
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
@@ -340,7 +341,7 @@ def _spec(inner: nn.Module, method: str, dataset: str, seed: int, epochs: int, i
         dataset=dataset,
         seed=seed,
         epochs=epochs,
-        architecture_options={"structure": structure(inner)},
+        architecture_options={STRUCTURE: structure(inner)},
         control="frozen" if is_frozen else "none",
         device_class="cuda" if parameter is not None and parameter.device.type == "cuda" else "cpu",
     )

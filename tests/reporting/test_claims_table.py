@@ -164,8 +164,15 @@ def rows_of_gamma() -> Iterator[Row]:
     unmeasured = a_run(CLEARS, sites={"gamma_null_p": []})
     yield row("aligned, null unknown", unknown, a_run(CLEARS), own)
     yield row("aligned, null unknown", " (no fresh draws of feedback were measured)", unmeasured, a_run(CLEARS))
-    for spoiled in (a_run(CLEARS, **exact), a_run(CLEARS, verdict="warn")):
+    warned_without_null = a_run(CLEARS, verdict="warn")
+    for spoiled in (a_run(CLEARS, **exact), warned_without_null):
         yield row("aligned, null unknown", unknown, a_run(CLEARS), spoiled)
+    measured = (
+        "Γ = 0.150 is measured, but it is no evidence of alignment: the verdict is not PASS, and it is not shown that this "
+        "alignment comes from the feedback used in training"
+    )
+    for spoiled in (a_run(CLEARS), warned, changed(warned_without_null, **NO_GAMMA)):
+        yield row("null unknown", measured, warned_without_null, spoiled)
     specific = "Γ = 0.150 is specific to the feedback used in training. "
     for spoiled in (part, own, failed, changed(warned, status="diverged"), changed(warned, **exact)):
         yield row("specific", specific, warned, spoiled)
