@@ -89,7 +89,10 @@ def in_browser(uri: str, page: str) -> str:
 
 
 def served(uri: str, page: str) -> str:
-    """Return the complete address of an MLflow page, with the command that serves the page if the store has no server."""
+    """Return the complete address of an MLflow page.
+
+    If the store has no server, the text also contains the command that serves the page.
+    """
     command = shlex.join(["mlflow", "ui", "--backend-store-uri", without_password(uri)])
     return in_browser(uri, page) + ("" if uri.startswith("http") else f" (after `{command}`)")
 
