@@ -9,7 +9,6 @@ from collections.abc import Collection
 from pathlib import Path
 
 from fa_registry.errors import StoreError
-from fa_registry.text_safety import without_password
 from fa_registry.tracking.base import Tracker
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.mlflow_views import views_of
@@ -93,7 +92,7 @@ def served(uri: str, page: str) -> str:
 
     If the store has no server, the text also contains the command that serves the page.
     """
-    command = shlex.join(["mlflow", "ui", "--backend-store-uri", without_password(uri)])
+    command = shlex.join(["mlflow", "ui", "--backend-store-uri", uri])
     return in_browser(uri, page) + ("" if uri.startswith("http") else f" (after `{command}`)")
 
 

@@ -24,7 +24,7 @@ from fa_registry.errors import InvalidFields, UsageError, unknown_name_text
 from fa_registry.metrics import ACCURACY, HEADLINES, TOKEN_LOSS, Headline, label_of
 from fa_registry.records import Measurements, Reading, RunSpec
 from fa_registry.records.runs import STRUCTURE
-from fa_registry.text_safety import name_problem
+from fa_registry.text_safety import escape_to_one_line, name_problem
 from fa_registry.tracking.base import RetentionOptions
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.writer import RunWriter
@@ -197,7 +197,7 @@ class TrackedRun:
             raise
         page = served(self._tracker.uri, self._tracker.run_page(self.run_id))
         label = f"{spec.method_label}, seed {spec.seed}: {status.replace('_', ' ')} after epoch {self.done}"
-        print(f"run {self.run_id}, {label}\nrun page: {page}")
+        print(escape_to_one_line(f"run {self.run_id}, {label}"), escape_to_one_line(f"run page: {page}"), sep="\n")
 
     def _receive(self, row: EpochRow) -> None:
         self._rows.add(row)
