@@ -196,7 +196,7 @@ def cells(raw: Mapping[str, Any], overrides: Mapping[str, Any], variant: StudyVa
 
 
 def _apply_settings(settings: Mapping[str, Any], fields: dict[str, Any], axes: dict[str, Any]) -> None:
-    """Replace values of recipe, penalty and options; a list stands for several values."""
+    """Replace values of recipe, penalty and options; a list gives several values."""
     for name, value in settings.items():
         plugin_kind, _, option = name.partition(".")
         if (key := f"{plugin_kind}_options") in FIXED:
@@ -235,7 +235,10 @@ def _swept(cell: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[tuple[d
 
 
 def _lists(cell: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], list]]:
-    """Yield ((table, field), values) for every list in options and recipe, in the order of the grid's tables."""
+    """Yield ((table, field), values) for every list in options and recipe.
+
+    The order is that of the grid's tables.
+    """
     for table_name in dict.fromkeys((*grid, "recipe", *FIXED)):
         if table_name == "recipe":
             lists = ((name, value) for name, value in cell.items() if isinstance(value, list))
@@ -382,7 +385,7 @@ def expanded(file: StudyFile, overrides: Mapping[str, Any]) -> Study:
 
     Args:
         file: path and contents of the study.toml.
-        overrides: `epochs`, `seeds`, `device` and `settings` replace values of the file. In `settings`, a list stands for several
+        overrides: `epochs`, `seeds`, `device` and `settings` replace values of the file. In `settings`, a list gives several
             values. `data` and `scale` create a study variant, see study_variants.RULE and study_variants.SCALING.
 
     Raises:

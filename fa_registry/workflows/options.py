@@ -197,7 +197,7 @@ class StudyOverrides:
         "New values of recipe fields (learning_rate=…), penalty and options (architecture.d_hidden=…, method.…). Several values "
         "(learning_rate=1e-3,3e-3) are several settings.",
         "--set",
-        python="New values of recipe fields, penalty and options by name. A list stands for several settings, for example "
+        python="New values of recipe fields, penalty and options by name. A list gives several settings, for example "
         '{"learning_rate": [1e-3, 3e-3], "architecture.d_hidden": 128}.',
         pairs=settings,
         metavar="NAME=VALUE,…",
