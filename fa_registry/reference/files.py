@@ -73,8 +73,8 @@ datasets = ["digits"]
 seeds = [1, 2, 3]
 ```
 
-A list in `recipe`, `method_options` or `architecture_options` is a sweep. Each value of a recipe or network is a setting with its own
-controls; each value of a method's option is a variant of the method. This grid has four variants per seed, in two settings:
+A list in `recipe`, `method_options` or `architecture_options` is a sweep. Each value of a recipe or network is a setting with its
+own controls. Each value of a method's option is a variant of the method. This grid has four variants per seed, in two settings:
 
 ```toml
 [[grid]]
