@@ -115,7 +115,7 @@ class TrackedRun:
             raise
 
     def epoch(
-        self, test_accuracy: float | None = None, test_loss: float | None = None, **figures: float
+        self, test_accuracy: float | Tensor | None = None, test_loss: float | Tensor | None = None, **figures: Any
     ) -> Measurements:
         """Measure the model, log the metrics as the next epoch, and return the metrics.
 
@@ -124,7 +124,8 @@ class TrackedRun:
         Args:
             test_accuracy: accuracy on the whole test set, from 0 to 1, as the user's loop measured it.
             test_loss: loss per token on the whole test set, in nats, if y contains tokens.
-            figures: additional metrics of the user's loop: loss_train, accuracy_train or penalty.
+            figures: additional metrics of the user's loop: loss_train, accuracy_train or penalty. All values may be tensors of one
+                number.
 
         Raises:
             UsageError: the call is outside the `with` block.
@@ -135,8 +136,9 @@ class TrackedRun:
                 "track: expected a call of run.epoch() inside `with fa_registry.track(…) as run:`, found a call outside"
             )
         checks = Checks("run.epoch")
-        checks.fractions(test_accuracy=test_accuracy)
-        given = {ACCURACY: test_accuracy, TOKEN_LOSS: test_loss}
+        figures = {name: _number(value) for name, value in figures.items()}
+        given = {ACCURACY: _number(test_accuracy), TOKEN_LOSS: _number(test_loss)}
+        checks.fractions(test_accuracy=given[ACCURACY])
         checks.problems += [
             f"{label_of(other.name)}: expected the {label_of(self.headline.name)}, the main metric of this run"
             for other, value in given.items()
@@ -395,6 +397,11 @@ def _misfit(factory: str, network: nn.Module) -> list[str]:
         if built == structure(_inner(network))
         else [f"factory {factory!r}: expected the weight names and shapes of the trained model, found others"]
     )
+
+
+def _number(value: Any) -> Any:
+    """Return the number in a tensor of one number, or any other value unchanged."""
+    return value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
 
 
 def _is_number(value: Any) -> bool:
