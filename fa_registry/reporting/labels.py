@@ -81,7 +81,8 @@ def command(spec: RunSpec) -> str:
     """
     if spec.is_tracked:
         role = "control=True" if spec.control == "frozen" else f"method={spec.method!r}"
-        options = f"dataset={spec.dataset!r}, seed={spec.seed}, epochs={spec.epochs}, {role}"
+        epochs = f"epochs={spec.epochs}, " if spec.epochs else ""  # 0: a loop that failed before its length was known
+        options = f"dataset={spec.dataset!r}, seed={spec.seed}, {epochs}{role}"
         return f"# run your training loop again: fa_registry.track(…, {options})"
     values = _parameters(spec)
     if not spec.weights:

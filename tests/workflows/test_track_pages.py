@@ -16,11 +16,13 @@ def pages(workplace):
     """Return a function that trains a loop, with or without its control, and returns the text of all pages of its audit."""
     batch = torch.randn(16, 5, generator=torch.Generator().manual_seed(1)), torch.arange(16) % CLASSES
 
-    def written(controls, **options):
+    def written(controls, fails=False, **options):
         for control in controls:
             torch.manual_seed(0)
             model = Residual()
             with fa_registry.track(model, eval=batch, method="mine", seed=7, control=control, **options) as run:
+                if fails:
+                    raise ZeroDivisionError
                 train_one_epoch(model, batch)
                 run.epoch(test_accuracy=0.5)
         fa_registry.audit(experiment="fa_registry", out="out")
@@ -40,6 +42,14 @@ def test_no_command_is_advised_that_trains_a_network_of_the_users_script(pages, 
     assert "# run your training loop again: fa_registry.track(…, dataset='own-" in text
     assert "seed=7, epochs=1, control=True)" in text
     assert "as in the user's training loop · epochs 1 · device cpu" in text and "learning rate 0.001" not in text
+
+
+def test_a_loop_that_failed_is_to_be_run_again_without_a_number_of_epochs(pages):
+    with pytest.raises(ZeroDivisionError):
+        pages((False,), fails=True)
+    text = pages((False, True))
+    assert "Some runs or metrics are missing" in text and "epochs=0" not in text
+    assert re.search(r"again: fa_registry\.track\(…, dataset=&#39;own-\w+&#39;, seed=7, (method|control)=", text)
 
 
 def test_a_measured_gamma_has_a_sentence(pages):
