@@ -92,7 +92,7 @@ def served(uri: str, page: str) -> str:
 
     If the store has no server, the text also contains the command that serves the page.
     """
-    command = shlex.join(["mlflow", "ui", "--backend-store-uri", uri])
+    command = shlex.join(["fa-registry", "ui", "--store", uri])
     return in_browser(uri, page) + ("" if uri.startswith("http") else f" (after `{command}`)")
 
 

@@ -135,7 +135,7 @@ def test_the_end_prints_the_run_and_its_address(workplace, batch, capsys):
     first, second = capsys.readouterr().out.splitlines()
     assert first == f"run {run.run_id}, frozen, seed 0: complete after epoch 2"
     assert second.startswith("run page: http://127.0.0.1:5000/#/experiments/")
-    assert second.endswith(f"/runs/{run.run_id} (after `mlflow ui --backend-store-uri {MlflowTracker().uri}`)")
+    assert second.endswith(f"/runs/{run.run_id} (after `fa-registry ui --store {MlflowTracker().uri}`)")
 
 
 def test_a_run_in_a_server_needs_no_command(workplace):
