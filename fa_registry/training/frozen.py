@@ -51,8 +51,8 @@ def frozen_control(
 
     Raises:
         UsageError: on entry, if a name is unknown, no parameter is found, or the model is already frozen. On exit, and after the
-            first epoch of `track`, if any bit of a frozen weight has changed. In that case the loop writes .grad or weights directly,
-            or its optimiser applies weight decay to weights without a gradient.
+            first epoch of `track`, if any bit of a frozen weight has changed. In that case the loop writes .grad or weights
+            directly, or its optimiser applies weight decay to weights without a gradient.
 
     Source: arXiv 2606.21126, D3.
     """
