@@ -74,7 +74,7 @@ seeds = [1, 2, 3]
 ```
 
 A list in `recipe`, `method_options` or `architecture_options` is a sweep. Each value of a recipe or network is a setting with its
-own controls. Each value of a method's option is a variant of the method. This grid has four variants per seed, in two settings:
+own controls. Each value of a method's option is a variant of the method. For each seed, this grid has four runs and two controls:
 
 ```toml
 [[grid]]
