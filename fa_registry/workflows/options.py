@@ -32,7 +32,7 @@ MOST_THREADS = 1024
 def settings(pairs: Iterable[str]) -> dict[str, str | list[str]]:
     """Return the values of the `--set name=value,…` options by name.
 
-    In `name=1,2` and in two options of one name, the name has several values: the result contains a list.
+    In `name=1,2` the name has several values, so the result contains a list. A second `name=…` replaces the first one.
 
     Raises:
         InvalidFields: an option does not begin with NAME=VALUE.
@@ -46,7 +46,7 @@ def settings(pairs: Iterable[str]) -> dict[str, str | list[str]]:
             name = before if is_new else name
             if not name:
                 problems.append(f"--set {part}: expected NAME=VALUE")
-            values.setdefault(name, []).append(value if is_new else part)
+            values[name] = [value] if is_new else [*values.get(name, ()), part]
     if problems:
         raise InvalidFields("settings", problems)
     return {name: listed if len(listed) > 1 else listed[0] for name, listed in values.items()}
