@@ -1,4 +1,4 @@
-"""A Lightning module as an audited run: one callback. Needs `pip install 'fa_registry[lightning]'`.
+"""A Lightning module and its frozen control: one callback. Needs `pip install 'fa_registry[lightning]'`.
 
 python examples/lightning_loop.py    some seconds; writes mlflow.db and reports/ into the current folder
 """
@@ -8,7 +8,7 @@ from torch import nn
 
 import fa_registry
 
-fa_registry.torchvision()  # Lightning imports torchvision, which fails beside a CPU torch until this is called
+fa_registry.torchvision()  # Lightning imports torchvision, which fails with a CPU torch until this is called
 import lightning.pytorch as pl  # noqa: E402
 
 from fa_registry.adapters.lightning import LightningCallback  # noqa: E402
@@ -49,11 +49,17 @@ class Module(pl.LightningModule):
 
 
 loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), batch_size=64)
-tracking = LightningCallback(
-    model=lambda module: module.network, eval=(x[:128], y[:128]), method="bp", seed=7, experiment="lightning"
-)
-pl.Trainer(max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False, callbacks=[tracking]).fit(
-    Module(), loader, loader
-)
-result = fa_registry.audit(experiment="lightning")
-print(result.frame()[["method", "verdict", "accuracy", "growth_max"]].to_string())
+trainer = {"max_epochs": 2, "accelerator": "cpu", "logger": False, "enable_checkpointing": False}
+for control in (False, True):
+    pl.seed_everything(7)
+    tracking = LightningCallback(
+        model=lambda module: module.network,
+        eval=(x[:128], y[:128]),
+        method="bp",
+        seed=7,
+        control=control,
+        experiment="lit",
+    )
+    pl.Trainer(**trainer, callbacks=[tracking]).fit(Module(), loader, loader)
+
+print(fa_registry.audit(experiment="lit"))

@@ -1,4 +1,4 @@
-"""Direct feedback alignment by hand, on a network of one's own, as an audited run: five lines are the registry's.
+"""Direct feedback alignment on your own network, audited with its frozen control: six lines are added to the loop.
 
 python examples/plain_loop.py    some seconds; writes mlflow.db and reports/ into the current folder
 """
@@ -57,30 +57,22 @@ def accuracy(model):
 
 
 def train(model, run):
-    optimizer = torch.optim.AdamW([weight for weight in model.parameters() if weight.requires_grad], lr=1e-2)
-    frozen = not any(weight.requires_grad for weight in model.blocks.parameters())
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     draw = torch.Generator().manual_seed(SEED)
     for _ in range(EPOCHS):
         for batch in torch.randperm(len(data.train_labels), generator=draw).split(128):
             optimizer.zero_grad()
-            x, y = data.augment(data.train_images[batch], draw), data.train_labels[batch]
-            nn.functional.cross_entropy(model(x), y).backward() if frozen else step(model, x, y)
+            step(model, data.augment(data.train_images[batch], draw), data.train_labels[batch])
             optimizer.step()
         run.epoch(test_accuracy=accuracy(model))
 
 
-def drawn():
+known = {"method": "mine", "seed": SEED, "credit": credit, "dataset": "digits", "experiment": "plain loop"}
+known["feedback"] = {f"B_{site}": matrix for site, matrix in enumerate(B, start=1)}
+for control in (False, True):  # the method, and its frozen control of the same seed
     torch.manual_seed(SEED)
-    return Residual()
+    model = Residual()
+    with fa_registry.track(model, eval=(x_eval, y_eval), control=control, **known) as run:
+        train(model, run)
 
-
-known = {"eval": (x_eval, y_eval), "method": "mine", "seed": SEED, "dataset": "digits", "experiment": "plain loop"}
-feedback = {f"B_{site}": matrix for site, matrix in enumerate(B, start=1)}
-model, control = drawn(), drawn()
-with fa_registry.track(model, credit=credit, feedback=feedback, **known) as run:
-    train(model, run)
-with fa_registry.frozen_control(control), fa_registry.track(control, **known) as run:
-    train(control, run)
-
-result = fa_registry.audit(experiment="plain loop")
-print(result.frame()[["method", "seed", "verdict", "accuracy", "growth_max"]].to_string())
+print(fa_registry.audit(experiment="plain loop"))

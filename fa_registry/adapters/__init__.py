@@ -1,1 +1,12 @@
-"""Callbacks for third-party trainers, one module per trainer. The callbacks call `track`."""
+"""Callbacks for third-party trainers, one module per trainer. The callbacks call `track`.
+
+Lightning and models of transformers import torchvision, so this package first repairs the import of torchvision.
+"""
+
+from contextlib import suppress
+
+from fa_registry.datasets._files import torchvision
+from fa_registry.errors import UsageError
+
+with suppress(UsageError):  # torchvision is not installed, so no trainer imports it
+    torchvision()

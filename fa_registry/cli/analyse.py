@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from fa_registry.analyses import Analysis, AnalysisCell, AnalysisColumn, AnalysisTable
     from fa_registry.workflows.analyse import AnalyseResult
 
-OPTIONS = (
-    "study run_ids experiment edition thresholds recompute jobs epochs seeds data scale device out data_root store"
-)
+OPTIONS = "study run_ids experiment edition thresholds recompute jobs epochs seeds data scale settings device out data_root store"
 
 
 def _named(function: Callable) -> Callable:

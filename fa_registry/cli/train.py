@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from fa_registry.workflows.dry_run import Plan, SettingPlan
     from fa_registry.workflows.study import StudyResult
 
-RUN = "jobs epochs seeds data scale device edition editions stop_on force keep_trained out store experiment data_root"
+RUN = "jobs epochs seeds data scale settings device edition editions stop_on force keep_trained out store experiment data_root"
 # Keys of a plan in JSON that older releases filled with estimated times. Programs may still read these keys.
 NO_TIMES = {"seconds": None, "seconds_left": None}
 NO_PLAN_TIMES = {**NO_TIMES, "seconds_by_jobs": None, "seconds_left_by_jobs": None, "probed": False, "waiting": 0.0}
@@ -77,6 +77,7 @@ def train(as_json: bool, **arguments: Any) -> None:
     "study digits --jobs 2",
     "study digits --epochs 3 --seeds 42",
     "study digits --stop-on D1",
+    "study digits --set learning_rate=1e-3,3e-3 --dry-run",
     "study paper-full --dry-run",
     "study paper --replace-dataset digits --scale 0.02 --jobs 2",
     "study my/study.toml --json",

@@ -18,6 +18,7 @@ from fa_registry.records.readings import NOT_CHECKED, NOT_ITS_GRADIENT, Reading,
 SCHEMA = 2  # since 2: several editions per report, series as rows of numbers, failures of diagnostics
 
 Scalar = str | int | float | bool
+STRUCTURE = "structure"  # the only option of a user-supplied network in a specification: a digest of its weights' names and shapes
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,11 @@ class RunSpec:
         Adopted runs, which another program trained, have another digest than runs that were trained here.
         """
         return sys.intern(dataclasses.replace(self, seed=0, weights="adopted" if self.weights else "").identity)
+
+    @property
+    def is_tracked(self) -> bool:
+        """Whether a user-supplied training loop trained the run, so no command trains this run again."""
+        return self.architecture_options.keys() == {STRUCTURE}
 
     @property
     def method_label(self) -> str:

@@ -72,6 +72,24 @@ architecture_options = { d_hidden = 64, num_blocks = 3 }
 datasets = ["digits"]
 seeds = [1, 2, 3]
 ```
+
+A list in `recipe`, `method_options` or `architecture_options` is a sweep. Each value of a recipe or network is a setting with its
+own controls. Each value of a method's option is a variant of the method. For each seed, this grid has four runs and two controls:
+
+```toml
+[[grid]]
+methods = ["dtp"]
+architectures = ["resmlp"]
+datasets = ["digits"]
+seeds = [1, 2, 3]
+recipe = { learning_rate = [1e-3, 3e-3] }
+method_options = { sigma = [0.1, 0.3] }
+```
+
+`--set` sweeps an existing study without a file. The audit needs the same option:
+
+    fa-registry study digits --set learning_rate=1e-3,3e-3 --set architecture.d_hidden=64
+    fa-registry audit --study digits --set learning_rate=1e-3,3e-3 --set architecture.d_hidden=64
 """
 WAIVERS = f"""
 ## waivers.toml

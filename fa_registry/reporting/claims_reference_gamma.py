@@ -72,6 +72,7 @@ KEYS: Mapping[str, str] = MappingProxyType(
         "not aligned": "not",
         "not specific": "not",
         "too small": "not",
+        "null unknown": "open",
         "no gamma": "open",
         "carried by one end": "not",
         "stability high": "not",
@@ -336,6 +337,7 @@ def _length(run: RunAudit, end: int) -> Reading:
 SPECIFIC = "SPECIFIC"
 JUDGED = (SPECIFIC, NOT_SPECIFIC, TOO_SMALL)
 ALIGNED = "may be interpreted as alignment with the gradient at each site"
+NO_EVIDENCE = "is measured, but it is no evidence of alignment: the verdict is not PASS"
 NOT_SHOWN = "it is not shown that this alignment comes from the feedback used in training"
 THE_GRADIENT = f"the credit is the gradient itself at every site, so {GAMMA} = 1 is not evidence of alignment"
 
@@ -392,14 +394,14 @@ def _answer(runs: Sequence[RunAudit], with_gamma: Sequence[RunAudit]) -> tuple[s
     unproven = [run for run in with_gamma if run not in with_state(with_gamma, SPECIFIC)]
     passing = all(map(passes, with_gamma))
     if not unproven:
-        return (
-            ("aligned by feedback", f"{gamma_text} {ALIGNED}, for the feedback used in training only. {null_text}")
-            if passing
-            else ("specific", f"{gamma_text} is specific to the feedback used in training. {null_text}")
-        )
+        if passing:
+            return "aligned by feedback", f"{gamma_text} {ALIGNED}, for the feedback used in training only. {null_text}"
+        return "specific", f"{gamma_text} is specific to the feedback used in training. {null_text}"
     reasons = "; ".join(filter(None, dict.fromkeys(map(_no_null, unproven))))
-    reasons = f" ({reasons})" if reasons else ""
-    return ("aligned, null unknown", f"{gamma_text} {ALIGNED}; {NOT_SHOWN}{reasons}") if passing else None
+    not_shown = f"{NOT_SHOWN} ({reasons})" if reasons else NOT_SHOWN
+    if passing:
+        return "aligned, null unknown", f"{gamma_text} {ALIGNED}; {not_shown}"
+    return "null unknown", f"{gamma_text} {NO_EVIDENCE}, and {not_shown}"
 
 
 def _size(runs: Sequence[RunAudit]) -> str:
@@ -427,11 +429,8 @@ def _too_small(runs: Sequence[RunAudit]) -> str:
     if touched := with_state(runs, TOO_SMALL):
         return minimum_text + _of_seeds(touched, runs)
     gamma = _gamma_over_seeds(runs)
-    return (
-        f"{minimum_text}, and the confidence interval extends below this {GAMMA}"
-        if gamma.interval and gamma.interval[0] < max(limits)
-        else ""
-    )
+    is_wide = gamma.interval and gamma.interval[0] < max(limits)
+    return f"{minimum_text}, and the confidence interval extends below this {GAMMA}" if is_wide else ""
 
 
 def _least_gamma(finding: Finding) -> float | None:

@@ -76,8 +76,14 @@ def command(spec: RunSpec) -> str:
 
     Options with their default values are omitted. Values without a separate parameter in MLproject, such as recipe fields and
     options of method and architecture, are in `settings`. An adopted run cannot be retrained, so its command adopts the weights
-    file with the recorded SHA-256.
+    file with the recorded SHA-256. No command retrains a run of a user-supplied loop, so the result is a comment that names the
+    arguments of `fa_registry.track`.
     """
+    if spec.is_tracked:
+        role = "control=True" if spec.control == "frozen" else f"method={spec.method!r}"
+        epochs = f"epochs={spec.epochs}, " if spec.epochs else ""  # 0: a loop that failed before its length was known
+        options = f"dataset={spec.dataset!r}, seed={spec.seed}, {epochs}{role}"
+        return f"# run your training loop again: fa_registry.track(…, {options})"
     values = _parameters(spec)
     if not spec.weights:
         parameters = " ".join(f"-P {shlex.quote(f'{name}={value}')}" for name, value in values.items())
@@ -88,14 +94,14 @@ def command(spec: RunSpec) -> str:
 def train_line(spec: RunSpec, study: str = "", force: bool = False) -> str:
     """Return the `fa-registry` command that trains a run again.
 
-    For an adopted run, the command adopts the weights file again.
+    For an adopted run and a run of a user-supplied loop, the result is that of `command`.
 
     Args:
         spec: Specification of the run.
         study: Name of the study of the run, or an empty string. The audit of a study prefers runs with the tag of the study.
         force: Whether to retrain the run even if the store has a finished run.
     """
-    if spec.weights:
+    if spec.weights or spec.is_tracked:
         return command(spec)
     return f"fa-registry train {_options({**_parameters(spec), 'study': study})}{' --force' if force else ''}"
 

@@ -106,6 +106,14 @@ class PitfallContext:
     def verified(self) -> bool:
         return self.run.record.integrity.state == "verified"
 
+    @property
+    def not_recomputed(self) -> str:
+        """A text on why the metrics were not recomputed."""
+        integrity = self.run.record.integrity
+        if integrity.state != "unverifiable" or not integrity.details:
+            return TRUSTED
+        return f"the metrics were not recomputed: {'; '.join(integrity.details)}"
+
     def row(self, name: str) -> Sequence[Reading]:
         return site_row(self.run.record, name)
 
@@ -159,7 +167,8 @@ def norm_of_samples(context: PitfallContext) -> Answered:
         return AVOIDED, "recomputed from the checkpoint with one L₂ norm per sample: the metrics agree"
     ratios = list(_step_ratios(context))
     if not ratios:
-        return UNKNOWN, f"{TRUSTED}; the run recorded no step along the gradient with which the norms could be checked"
+        no_step = "the run recorded no step along the gradient with which the norms could be checked"
+        return UNKNOWN, f"{context.not_recomputed}; {no_step}"
     by_fit = sorted(ratios, key=lambda pair: _off(pair[1]))
     (site, ratio), (farthest, worst) = by_fit[0], by_fit[-1]
     evidence = f"a step along the gradient changes the loss by {num(ratio, 2)} times the value that ‖h‖·‖g‖ predicts at site {site}"
@@ -169,7 +178,7 @@ def norm_of_samples(context: PitfallContext) -> Answered:
         return AVOIDED, f"{evidence}, as expected with one L₂ norm per sample"
     if _off(ratio) >= FAR:
         return VIOLATED, f"{evidence}: these are not L₂ norms of samples"
-    return UNKNOWN, f"{evidence}, which is inconclusive; {TRUSTED}"
+    return UNKNOWN, f"{evidence}, which is inconclusive; {context.not_recomputed}"
 
 
 def _step_ratios(context: PitfallContext) -> Iterator[tuple[int, float]]:
@@ -200,12 +209,13 @@ def unclamped_cosine(context: PitfallContext) -> Answered:
     ]
     gradient = [(site, norm) for site, (norm,) in known_sites(context.row("g_norm"))]
     if not gradient or not credit:
-        return UNKNOWN, f"{TRUSTED}; {absence('norm_ratio' if gradient else 'g_norm', context.row('norm_ratio'))}"
+        name = "norm_ratio" if gradient else "g_norm"
+        return UNKNOWN, f"{context.not_recomputed}; {absence(name, context.row('norm_ratio'))}"
     site, smallest_norm = min((*credit, *gradient), key=lambda pair: pair[1])
     evidence = f"the smallest median norm of a vector in a cosine is {sci(smallest_norm)}, at site {site}"
     if smallest_norm >= CLAMP * HEADROOM:
         return AVOIDED, f"{evidence}, far above {compact(CLAMP)}: a clamp would not have changed the median cosine"
-    return UNKNOWN, f"{evidence}, where a clamp at {compact(CLAMP)} would change Γ; {TRUSTED}"
+    return UNKNOWN, f"{evidence}, where a clamp at {compact(CLAMP)} would change Γ; {context.not_recomputed}"
 
 
 def no_underflow(context: PitfallContext) -> Answered:
@@ -215,10 +225,8 @@ def no_underflow(context: PitfallContext) -> Answered:
         fidelity = context.scalar("fidelity_min").value
         if fidelity is None:
             return AVOIDED, f"trained in {precision}, whose smallest numbers are far below {compact(UNDERFLOW)}"
-        return (
-            AVOIDED,
-            f"trained in {precision}; its gradient has a cosine of at least {at_least(fidelity)} with that of float64",
-        )
+        cosine = f"its gradient has a cosine of at least {at_least(fidelity)} with that of float64"
+        return AVOIDED, f"trained in {precision}; {cosine}"
     smallest = min((norm for _, (norm,) in known_sites(context.row("g_norm_mean_ce"))), default=None)
     if smallest is not None and smallest < UNDERFLOW:
         return VIOLATED, f"trained in {precision} with a gradient of {sci(smallest)}, below {compact(UNDERFLOW)}"
@@ -255,15 +263,11 @@ def every_aggregation(context: PitfallContext) -> Answered:
     if not present:
         return UNKNOWN, context.scalar("gamma_deep_mean").reason or "only gamma_deep_mean was recorded"
     if len(present) < len(values):
-        return (
-            VIOLATED,
-            f"{len(present)} of {len(values)} aggregations are recorded: the effect of the choice of aggregation is not known",
-        )
+        count = f"{len(present)} of {len(values)} aggregations are recorded"
+        return VIOLATED, f"{count}: the effect of the choice of aggregation is not known"
     low, high = min(present), max(present)
-    return (
-        AVOIDED,
-        f"all {len(values)} aggregations of Γ are shown: from {cos(low)} to {cos(high)}, a spread of {cos(high - low)}",
-    )
+    shown = f"from {cos(low)} to {cos(high)}, a spread of {cos(high - low)}"
+    return AVOIDED, f"all {len(values)} aggregations of Γ are shown: {shown}"
 
 
 def no_single_site(context: PitfallContext) -> Answered:
@@ -276,11 +280,8 @@ def no_single_site(context: PitfallContext) -> Answered:
     all_pairs = [(site, value) for site, value in _gammas(context) if not _exact_at(context, site)]
     pairs = [(site, value) for site, value in all_pairs if site > 0]
     if len(pairs) < 2:
-        return (
-            UNKNOWN,
-            f"Γ has a value at {len(pairs)} of the sites 1..L that are not exact by construction, but leaving one site out "
-            "needs at least 2 such values",
-        )
+        count = f"Γ has a value at {len(pairs)} of the sites 1..L that are not exact by construction"
+        return UNKNOWN, f"{count}, but leaving one site out needs at least 2 such values"
     site, share = _carried(pairs)
     mean = sum(value for _, value in pairs) / len(pairs)
     evidence = (
@@ -324,10 +325,8 @@ def saved_feedback(context: PitfallContext) -> Answered:
     if context.run.record.feedback.get("sha256"):
         return AVOIDED, "the feedback state was saved with its SHA-256, and Γ is computed with it"
     if not context.card:
-        return (
-            UNKNOWN,
-            f"the report has no card of {context.spec.method}: it is not known whether the method has feedback to save",
-        )
+        no_card = f"the report has no card of {context.spec.method}"
+        return UNKNOWN, f"{no_card}: it is not known whether the method has feedback to save"
     if str(context.card.get("feedback", "")).startswith("none"):
         return NOT_APPLICABLE, "according to its card, the method has no feedback state"
     gammas = _gammas(context)
@@ -391,10 +390,13 @@ def metric_of_test_set(context: PitfallContext) -> Answered:
         correct_text = f": {num(round(correct))} are correct" if is_accuracy else ""
         return AVOIDED, f"recomputed on all {num(test)} test samples{correct_text}"
     if not is_accuracy:
-        return UNKNOWN, f"the {headline.symbol} does not show on how many samples it was measured; {TRUSTED}"
+        return (
+            UNKNOWN,
+            f"the {headline.symbol} does not show on how many samples it was measured; {context.not_recomputed}",
+        )
     return UNKNOWN, (
         f"{num(metric.value, 4)} corresponds to a whole number of correct samples for the test set ({num(test)} samples) "
-        f"and for the eval batch ({batch} samples); {TRUSTED}"
+        f"and for the eval batch ({batch} samples); {context.not_recomputed}"
     )
 
 
@@ -409,17 +411,15 @@ def own_control(context: PitfallContext) -> Answered:
         if differing:
             return VIOLATED, f"the frozen control {control.run_id[:8]} differs from the run in {', '.join(differing)}"
         if context.run.frozen_doubt:
-            return UNKNOWN, (
-                f"the frozen control {control.run_id[:8]} is not proven to be frozen: {context.run.frozen_doubt}"
-            )
+            doubt = f"is not proven to be frozen: {context.run.frozen_doubt}"
+            return UNKNOWN, f"the frozen control {control.run_id[:8]} {doubt}"
         return AVOIDED, "the run's frozen control has the same setting, seed and data"
     if context.run.frozen_run_id:
         return UNKNOWN, f"the frozen control {context.run.frozen_run_id[:8]} is not part of this report"
     headline = headline_of(context.run.record.measurements.scalars)
     if context.scalar(headline.frozen).value is not None:
-        return VIOLATED, (
-            f"the frozen {headline.symbol} is stated by the author: setting, seed and data are not recorded"
-        )
+        stated = f"the frozen {headline.symbol} is stated by the author"
+        return VIOLATED, f"{stated}: setting, seed and data are not recorded"
     return UNKNOWN, context.run.frozen_doubt or NO_CONTROL
 
 
@@ -550,7 +550,7 @@ def eval_mode(context: PitfallContext) -> Answered:
         return VIOLATED, f"recomputed in eval mode, the metrics differ: {mismatch}"
     if context.verified:
         return AVOIDED, "recomputed in eval mode: the metrics agree"
-    return UNKNOWN, TRUSTED
+    return UNKNOWN, context.not_recomputed
 
 
 # (title with {} for the main metric, lint rule, function that answers for one run), in the order of protocol.md

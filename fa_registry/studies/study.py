@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from fa_registry import bundled_files, jsonio
-from fa_registry.errors import InvalidFields, UnknownName
+from fa_registry.errors import InvalidFields, UnknownName, unknown_name_text
 from fa_registry.records import RunSpec
 from fa_registry.studies.study_variants import StudyVariant, parse_variant
 from fa_registry.text_safety import name_problem
@@ -63,7 +63,7 @@ class Grid:
     architecture_options: Mapping[str, Any] = field(default_factory=dict)
     """options for every architecture of this grid; a list of values makes one setting per value"""
     recipe: Mapping[RecipeField, Any] = field(default_factory=dict)
-    """differences from the study's recipe; a list of values makes one setting per value: `{ batch_size = [32, 128] }`"""
+    """differences from the study's recipe; a list of values makes one setting per value: `{ learning_rate = [1e-3, 3e-3] }`"""
     controls: Mapping[Control, bool] = field(default_factory=dict)
     """differences from the study's controls"""
     name: str = ""
@@ -86,7 +86,7 @@ class StudyTable:
     cost: str = ""
     """the expected cost, as text"""
     recipe: Mapping[RecipeField, Any] = field(default_factory=dict)
-    """recipe of every grid; a grid may replace its fields"""
+    """recipe of every grid; a grid may replace its fields; a list of values makes one setting per value"""
     controls: Mapping[Control, bool] = field(default_factory=dict)
     """controls that are trained for every setting; `frozen` is true by default"""
     keep_states: int = 0
@@ -109,7 +109,19 @@ def wrong_fields(raw: Mapping[str, Any]) -> list[str]:
     count_problems = (
         [f"keep_states: expected a whole number from 0, found {count}"] if type(count) is int and count < 0 else []
     )
-    return [*jsonio.try_decode(StudyTable, stated)[1], *([f"name: {problem}"] if problem else []), *count_problems]
+    name_problems = [f"name: {problem}"] if problem else []
+    return [*jsonio.try_decode(StudyTable, stated)[1], *_outside_recipe(raw), *name_problems, *count_problems]
+
+
+def _outside_recipe(raw: Mapping[str, Any]) -> list[str]:
+    """Return a message for each field of the recipe that is directly in a grid."""
+    fields = [name for name in TABLES["recipe"] if name not in AXES]
+    return [
+        f"grid[{number}].{name}: expected recipe.{name} = …, found {name} outside of the recipe"
+        for number, grid in enumerate(raw["grid"] if isinstance(raw.get("grid"), list) else ())
+        for name in (fields if isinstance(grid, Mapping) else ())
+        if name in grid
+    ]
 
 
 def grids(raw: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -135,7 +147,8 @@ def table(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return {key: value for key, value in entries.items() if key in TABLES[name]}
 
 
-NO_FIELDS = ("seeds", "data", "scale")  # overrides that are not fields of a spec
+NO_FIELDS = ("seeds", "data", "scale", "settings")  # overrides that are not fields of a spec
+SETTABLE = (*RECIPE_FIELDS, "precision", "penalty")  # names in the override `settings`, in addition to options
 
 
 @dataclass(frozen=True)
@@ -171,8 +184,8 @@ def cells(raw: Mapping[str, Any], overrides: Mapping[str, Any], variant: StudyVa
             axes["seed"] = overrides["seeds"]
         if "epochs" in overrides:
             axes["epochs"] = [overrides["epochs"]]
-        fixed = {name: grid[name] for name in FIXED if name in grid}
-        fields = {**recipe, **table(grid, "recipe"), **field_overrides, **fixed}
+        fields = {**recipe, **table(grid, "recipe"), **field_overrides, **{name: grid.get(name, {}) for name in FIXED}}
+        _apply_settings(overrides.get("settings", {}), fields, axes)
         controls = {"frozen": True, **table(raw, "controls"), **table(grid, "controls")}
         control_names = tuple(control for control in CONTROLS if controls.get(control))
         for values in product(*axes.values()):
@@ -180,6 +193,28 @@ def cells(raw: Mapping[str, Any], overrides: Mapping[str, Any], variant: StudyVa
             for swept, text in _swept(cell, grid):
                 name = f"{grid['name']} {text}".strip() if grid.get("name") else ""
                 yield GridCell(_of_variant(swept, variant), control_names, name)
+
+
+def _apply_settings(settings: Mapping[str, Any], fields: dict[str, Any], axes: dict[str, Any]) -> None:
+    """Replace values of recipe, penalty and options; a list gives several values."""
+    for name, value in settings.items():
+        plugin_kind, _, option = name.partition(".")
+        if (key := f"{plugin_kind}_options") in FIXED:
+            fields[key] = {**fields[key], option: value}
+        elif name == "penalty":
+            axes[name] = value if isinstance(value, list) else [value]
+        elif name in SETTABLE:
+            fields[name] = value
+
+
+def _wrong_settings(settings: Mapping[str, Any]) -> list[str]:
+    """Return a message for each name that the override `settings` cannot replace."""
+    options = tuple(f"{key.removesuffix('_options')}." for key in FIXED)
+    return [
+        f"settings: {unknown_name_text('name', name, (*SETTABLE, *(f'{option}NAME' for option in options)))}"
+        for name in settings
+        if name not in SETTABLE and not name.startswith(options)
+    ]
 
 
 def _swept(cell: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
@@ -192,7 +227,7 @@ def _swept(cell: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[tuple[d
         values_by_table: dict[str, dict[str, Any]] = {}
         for (table_name, name), value in zip(lists, values, strict=True):
             values_by_table.setdefault(table_name, {})[name] = value
-        options = {key: {**cell[key], **values_by_table.get(key, {})} for key in FIXED if key in cell}
+        options = {key: {**cell[key], **values_by_table.get(key, {})} for key in FIXED}
         recipe = values_by_table.get("recipe", {})
         of_setting = {**values_by_table.get("architecture_options", {}), **recipe}
         of_setting.pop("credit_norm", None)  # part of the method's label, not of the setting's
@@ -200,14 +235,16 @@ def _swept(cell: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[tuple[d
 
 
 def _lists(cell: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], list]]:
-    """Yield ((table, field), values) for every list in options and recipe."""
-    for table_name in grid:
+    """Yield ((table, field), values) for every list in options and recipe.
+
+    The order is that of the grid's tables.
+    """
+    for table_name in dict.fromkeys((*grid, "recipe", *FIXED)):
         if table_name == "recipe":
-            yield from (
-                ((table_name, name), cell[name]) for name in table(grid, table_name) if isinstance(cell[name], list)
-            )
+            lists = ((name, value) for name, value in cell.items() if isinstance(value, list))
+            yield from (((table_name, name), value) for name, value in lists if name in TABLES[table_name])
         elif table_name in FIXED:
-            for name, value in grid[table_name].items():
+            for name, value in cell[table_name].items():
                 if isinstance(value, list) and not _is_a_list(cell, table_name, name):
                     yield (table_name, name), value
 
@@ -348,8 +385,8 @@ def expanded(file: StudyFile, overrides: Mapping[str, Any]) -> Study:
 
     Args:
         file: path and contents of the study.toml.
-        overrides: `epochs`, `seeds` and `device` replace values of the file. `data` and `scale` create a study variant, see
-            study_variants.RULE and study_variants.SCALING.
+        overrides: `epochs`, `seeds`, `device` and `settings` replace values of the file. In `settings`, a list gives several
+            values. `data` and `scale` create a study variant, see study_variants.RULE and study_variants.SCALING.
 
     Raises:
         InvalidFields: the file or the overrides are invalid. The message lists all problems.
@@ -357,6 +394,7 @@ def expanded(file: StudyFile, overrides: Mapping[str, Any]) -> Study:
     raw, problems = file.raw, wrong_fields(file.raw)
     nonempty_overrides = {key: value for key, value in overrides.items() if value}
     variant = parse_variant(overrides, problems)
+    problems += _wrong_settings(overrides.get("settings") or {})
     trained: list[tuple[RunSpec, GridCell]] = []
     remaining_runs = MOST_RUNS
     for number, grid_cells in _by_grid(raw, nonempty_overrides, variant):

@@ -322,7 +322,11 @@ class MlflowTracker(Tracker):
 
     def link(self, run_id: str, path: str) -> str:
         """Return a link as Tracker.link does, relative to the address of the server."""
-        return f"#/experiments/{self._place(run_id).experiment_id}/runs/{run_id}/artifacts/{quote(path)}"
+        return f"{self.run_page(run_id)}/artifacts/{quote(path)}"
+
+    def run_page(self, run_id: str) -> str:
+        """Return a link to the page of a run, relative to the address of the server."""
+        return f"#/experiments/{self._place(run_id).experiment_id}/runs/{run_id}"
 
     def experiment_deleted_message(self) -> str:
         existing = self._client.get_experiment_by_name(self._experiment)

@@ -22,8 +22,12 @@ from fa_registry.training.checkpoint import content_digest
 from fa_registry.training.user_model import unwrapped
 
 LOG = logging.getLogger(__name__)
-NO_GRAPH = "does not require grad"  # part of torch's message for `backward` on a tensor without a graph
-_FROZEN: WeakKeyDictionary[nn.Module, tuple[str, ...]] = WeakKeyDictionary()
+# parts of the messages of torch and Python if a loop uses a gradient that frozen weights do not have
+NO_GRADIENT = ("does not require grad", "NoneType", "empty parameter list")
+SKIP = "let the loop skip a frozen block: `if not any(weight.requires_grad for weight in block.parameters()): continue`"
+_FROZEN: WeakKeyDictionary[nn.Module, dict[str, str]] = (
+    WeakKeyDictionary()
+)  # model → frozen name → digest of its weights
 
 
 @contextmanager
@@ -46,9 +50,9 @@ def frozen_control(
         x: a batch for one call of the model, required for `sites`. A mapping is passed as keyword arguments.
 
     Raises:
-        UsageError: on entry, if a name is unknown, no parameter is found, or the model is already frozen. On exit, if any bit of a
-            frozen weight has changed. In that case the loop writes .grad or weights directly, or its optimiser applies weight decay
-            to weights without a gradient.
+        UsageError: on entry, if a name is unknown, no parameter is found, or the model is already frozen. On exit, and after the
+            first epoch of `track`, if any bit of a frozen weight has changed. In that case the loop writes .grad or weights
+            directly, or its optimiser applies weight decay to weights without a gradient.
 
     Source: arXiv 2606.21126, D3.
     """
@@ -60,7 +64,6 @@ def frozen_control(
     names = blocks_to_freeze(model, blocks, sites, x)
     parts = _parts(model)
     weights = {id(weight): weight for name in names for weight in parts[name].values() if weight.requires_grad}
-    digests = {name: content_digest(parts[name]) for name in names}
     with ExitStack() as cleanup:
         for weight in weights.values():
             cleanup.callback(weight.requires_grad_, weight.requires_grad)
@@ -68,23 +71,26 @@ def frozen_control(
         for module in inner.modules():
             if any(id(weight) in weights for weight in module.parameters(recurse=False)):
                 cleanup.callback(module.register_forward_hook(_requiring_gradient).remove)
-        _FROZEN[inner] = names
+        _FROZEN[inner] = {name: content_digest(parts[name]) for name in names}
         cleanup.callback(_FROZEN.pop, inner)
         LOG.info("frozen_control: no gradient for %s", ", ".join(names))
         try:
             yield model
-        except RuntimeError as error:
-            if NO_GRAPH in str(error):
-                error.add_note(
-                    "frozen_control: frozen weights require no gradient; call blocks on h.detach().requires_grad_()"
-                )
+        except (RuntimeError, TypeError, AttributeError, ValueError) as error:
+            if any(text in str(error) for text in NO_GRADIENT):
+                error.add_note(f"frozen_control: frozen weights have no gradient: {', '.join(names)}; {SKIP}")
             raise
-    parts = _parts(model)
-    changed = [name for name in names if name not in parts or content_digest(parts[name]) != digests[name]]
+        check_frozen(model)
+
+
+def check_frozen(model: nn.Module) -> None:
+    """Raise UsageError if a weight that `frozen_control` froze has changed."""
+    digests, parts = _FROZEN.get(_inner(model), {}), _parts(model)
+    changed = [name for name in digests if name not in parts or content_digest(parts[name]) != digests[name]]
     if changed:
         raise UsageError(
             f"frozen_control: {', '.join(changed)} changed although frozen, because the training loop writes .grad or weights; "
-            "let the loop skip weights with requires_grad=False. The trained model is not a valid control"
+            f"{SKIP}. The trained model is not a valid control"
         )
 
 
@@ -114,7 +120,7 @@ def blocks_to_freeze(
     unknown = [name for name in names if name not in parts]
     if unknown or not names:
         module_names = ", ".join(name for name, _ in model.named_modules() if name)
-        hint = "" if names else "; if the model has no .blocks, pass blocks=, or pass sites= and a batch x="
+        hint = "" if names else "; use track(…, sites=…, control=True), or pass blocks=, or pass sites= and a batch x="
         raise UsageError(
             "frozen_control: expected names of the model's blocks, "
             f"found {', '.join(unknown) or 'none, and the model has no .blocks'}; known: {module_names}{hint}"
@@ -127,7 +133,7 @@ def frozen_blocks(model: nn.Module) -> tuple[str, ...]:
 
     The result is empty outside of `frozen_control`.
     """
-    return _FROZEN.get(_inner(model), ())
+    return tuple(_FROZEN.get(_inner(model), ()))
 
 
 def _inner(model: nn.Module) -> nn.Module:

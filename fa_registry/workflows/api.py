@@ -193,7 +193,9 @@ def compare(
 
 
 @takes_options(
-    selector="study run_ids epochs seeds data scale device", measuring="replay nonce factories jobs", location="store"
+    selector="study run_ids epochs seeds data scale settings device",
+    measuring="replay nonce factories jobs",
+    location="store",
 )
 def verify(
     report_file: str | Path = "",

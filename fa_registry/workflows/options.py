@@ -29,17 +29,27 @@ AUTO = "auto"
 MOST_THREADS = 1024
 
 
-def settings(pairs: Iterable[str]) -> dict[str, str]:
+def settings(pairs: Iterable[str]) -> dict[str, str | list[str]]:
     """Return the values of the `--set name=value,…` options by name.
 
+    In `name=1,2` the name has several values, so the result contains a list. A second `name=…` replaces the first one.
+
     Raises:
-        InvalidFields: an option is not of the form NAME=VALUE.
+        InvalidFields: an option does not begin with NAME=VALUE.
     """
-    split = [pair.partition("=") for text in pairs for pair in text.split(",") if pair]
-    problems = [f"--set {name}: expected NAME=VALUE" for name, separator, _ in split if not separator]
+    values: dict[str, list[str]] = {}
+    problems = []
+    for text in pairs:
+        name = ""
+        for part in filter(None, text.split(",")):
+            before, is_new, value = part.partition("=")
+            name = before if is_new else name
+            if not name:
+                problems.append(f"--set {part}: expected NAME=VALUE")
+            values[name] = [value] if is_new else [*values.get(name, ()), part]
     if problems:
         raise InvalidFields("settings", problems)
-    return {name: value for name, _, value in split}
+    return {name: listed if len(listed) > 1 else listed[0] for name, listed in values.items()}
 
 
 def thresholds(pairs: Iterable[str]) -> dict[str, float]:
@@ -129,6 +139,10 @@ class SpecOptions:
         names = ("method", "architecture", "dataset", "seed", "epochs", "penalty", "control", "device")
         raw: dict[str, Any] = {name: getattr(self, name) for name in names}
         raw |= {"method_options": {}, "architecture_options": {}}
+        several = [name for name, value in self.settings.items() if isinstance(value, list)]
+        if several:
+            hint = "expected one value, found several; `fa-registry study NAME --set …` trains one run per value"
+            raise InvalidFields("settings", [f"{name}: {hint}" for name in several])
         for name, value in self.settings.items():
             owner, dot, option_name = name.partition(".")
             if dot and f"{owner}_options" in raw:
@@ -178,12 +192,23 @@ class StudyOverrides:
     scale: float | str = option(
         "", f"Scale the study's number of epochs: {study_variants.SCALING}. Not with --epochs.", metavar="F"
     )
+    settings: Mapping[str, Any] = option(
+        None,
+        "New values of recipe fields (learning_rate=…), penalty and options (architecture.d_hidden=…, method.…). Several values "
+        "(learning_rate=1e-3,3e-3) are several settings.",
+        "--set",
+        python="New values of recipe fields, penalty and options by name. A list gives several settings, for example "
+        '{"learning_rate": [1e-3, 3e-3], "architecture.d_hidden": 128}.',
+        pairs=settings,
+        metavar="NAME=VALUE,…",
+    )
     device: str = device_option()
 
     @property
     def by_name(self) -> dict[str, Any]:
         """The values by field name, as arguments of `studies.study.load_study`."""
-        return {**vars(self), "seeds": list(self.seeds)}
+        several = {name: list(value) for name, value in self.settings.items() if isinstance(value, (list, tuple))}
+        return {**vars(self), "seeds": list(self.seeds), "settings": {**self.settings, **several}}
 
 
 @dataclass(frozen=True)

@@ -53,11 +53,13 @@ def chosen_runs(tracker: Tracker, runs: Sequence[StoredRun], measuring: Remeasur
     """Return the ids of the runs that the audit replays completely.
 
     With `replay="all"`, the audit replays all runs. With `replay="auto"`, the audit replays one run per group and all frozen
-    controls. Adopted runs are never replayed. With any other value, or if `trust_logged` is set, the result is empty.
+    controls. Adopted runs and runs of user-supplied loops are never replayed. With any other value, or if `trust_logged` is set,
+    the result is empty.
     """
     if measuring.trust_logged or measuring.replay not in (AUTO, ALL):
         return frozenset()
-    specs = {run.run_id: spec for run in runs if (spec := _spec(tracker, run)) and not spec.weights}
+    read = ((run.run_id, _spec(tracker, run)) for run in runs)
+    specs = {run_id: spec for run_id, spec in read if spec and not spec.weights and not spec.is_tracked}
     if measuring.replay == ALL:
         return frozenset(specs)
     first: dict[str, str] = {}

@@ -145,7 +145,11 @@ def _by_study(tracker: Tracker, selector: RunSelector) -> Selection:
 def _asked(study: Study, overrides: Mapping[str, Any]) -> dict[str, str]:
     """Return the values with which the user replaced values of the study's file, without the device."""
     listed = [str(seed) for seed in overrides.get("seeds") or ()]
-    values = {"seeds": ", ".join(listed), "epochs": overrides.get("epochs"), **study.twin.overrides}
+    given = (overrides.get("settings") or {}).items()
+    settings = ",".join(
+        f"{name}={','.join(map(str, value)) if isinstance(value, list) else value}" for name, value in given
+    )
+    values = {"seeds": ", ".join(listed), "epochs": overrides.get("epochs"), **study.twin.overrides, "set": settings}
     return {name: str(value) for name, value in values.items() if value}
 
 
@@ -159,10 +163,10 @@ def _as_trained(tracker: Tracker, selector: RunSelector) -> tuple[Study, list[st
     """Return the study whose runs are selected, and remarks.
 
     If no run of the requested study is finished but a study variant was trained, return the variant that was trained last.
-    Otherwise, or if the user requested a variant or a number of epochs, return the requested study.
+    Otherwise, or if the user requested a variant, a number of epochs or other settings, return the requested study.
     """
     study = selector.as_asked
-    is_changed = study.twin.description or selector.overrides.get("epochs")
+    is_changed = study.twin.description or selector.overrides.get("epochs") or selector.overrides.get("settings")
     trained = [] if is_changed else tracker.search({schema.TAG_KIND: "study", schema.TAG_STUDY: study.name})
     variant = next(
         (run.tags[schema.TAG_VARIANT] for run in newest_first(trained) if schema.TAG_VARIANT in run.tags), ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 from collections.abc import Collection
 from pathlib import Path
 
@@ -84,6 +85,15 @@ def in_browser(uri: str, page: str) -> str:
     If the store has no server, the address is that of the server which `fa-registry ui` starts.
     """
     return page and f"{uri.rstrip('/') if uri.startswith('http') else UI}/{page}"
+
+
+def served(uri: str, page: str) -> str:
+    """Return the complete address of an MLflow page.
+
+    If the store has no server, the text also contains the command that serves the page.
+    """
+    command = shlex.join(["fa-registry", "ui", "--store", uri])
+    return in_browser(uri, page) + ("" if uri.startswith("http") else f" (after `{command}`)")
 
 
 def mlflow_run_in_progress() -> str:

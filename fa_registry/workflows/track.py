@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -22,10 +23,12 @@ from fa_registry.diagnostics.base import MOMENTS
 from fa_registry.errors import InvalidFields, UsageError, unknown_name_text
 from fa_registry.metrics import ACCURACY, HEADLINES, TOKEN_LOSS, Headline, label_of
 from fa_registry.records import Measurements, Reading, RunSpec
-from fa_registry.text_safety import name_problem
+from fa_registry.records.runs import STRUCTURE
+from fa_registry.text_safety import escape_to_one_line, name_problem
 from fa_registry.tracking.base import RetentionOptions
+from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.writer import RunWriter
-from fa_registry.training.frozen import blocks_to_freeze, frozen_blocks, frozen_control
+from fa_registry.training.frozen import blocks_to_freeze, check_frozen, frozen_blocks, frozen_control
 from fa_registry.training.input_validation import Checks
 from fa_registry.training.loop import EpochRow, TrainingOutcome, has_diverged
 from fa_registry.training.reference import EVERY, SAMPLES
@@ -34,7 +37,7 @@ from fa_registry.training.user_model import CreditRule, FreshRule, UserCreditRul
 from fa_registry.training.user_run_setup import DIGITS, OWN, EpochJournal, UserRunSetup, structure
 from fa_registry.workflows.editions import DEFAULT_EDITION
 from fa_registry.workflows.rule_monitor import Monitor, checked_watch
-from fa_registry.workflows.stores import open_tracker, registry_folder
+from fa_registry.workflows.stores import open_tracker, registry_folder, served
 from fa_registry.workflows.user_loops import from_factory
 
 LOG = logging.getLogger(__name__)
@@ -60,12 +63,13 @@ class TrackedRun:
         setup: UserRunSetup,
         network: nn.Module,
         rule: UserCreditRule,
+        tracker: MlflowTracker,
         writer: Callable[[], RunWriter],
         rows: EpochJournal,
         freezing: AbstractContextManager[Any] | None = None,
     ):
         self._task, self._network, self._rule, self._rows = setup, network, rule, rows
-        self._begin, self._writer = writer, None
+        self._tracker, self._begin, self._writer = tracker, writer, None
         self._objection: str | None = None  # result of the last check of the reference; None before the first check
         self._logged: list[str] = []
         self._source = ""
@@ -111,7 +115,7 @@ class TrackedRun:
             raise
 
     def epoch(
-        self, test_accuracy: float | None = None, test_loss: float | None = None, **figures: float
+        self, test_accuracy: float | Tensor | None = None, test_loss: float | Tensor | None = None, **figures: Any
     ) -> Measurements:
         """Measure the model, log the metrics as the next epoch, and return the metrics.
 
@@ -120,7 +124,8 @@ class TrackedRun:
         Args:
             test_accuracy: accuracy on the whole test set, from 0 to 1, as the user's loop measured it.
             test_loss: loss per token on the whole test set, in nats, if y contains tokens.
-            figures: additional metrics of the user's loop: loss_train, accuracy_train or penalty.
+            figures: additional metrics of the user's loop: loss_train, accuracy_train or penalty. All values may be tensors of one
+                number.
 
         Raises:
             UsageError: the call is outside the `with` block.
@@ -131,8 +136,9 @@ class TrackedRun:
                 "track: expected a call of run.epoch() inside `with fa_registry.track(…) as run:`, found a call outside"
             )
         checks = Checks("run.epoch")
-        checks.fractions(test_accuracy=test_accuracy)
-        given = {ACCURACY: test_accuracy, TOKEN_LOSS: test_loss}
+        figures = {name: _number(value) for name, value in figures.items()}
+        given = {ACCURACY: _number(test_accuracy), TOKEN_LOSS: _number(test_loss)}
+        checks.fractions(test_accuracy=given[ACCURACY])
         checks.problems += [
             f"{label_of(other.name)}: expected the {label_of(self.headline.name)}, the main metric of this run"
             for other, value in given.items()
@@ -147,6 +153,8 @@ class TrackedRun:
         row = EpochRow(self.done + 1, self._measured(reported, self.done + 1))
         self._receive(row)
         self.done = row.epoch
+        if row.epoch == 1:  # a loop that trains frozen weights fails here instead of after its last epoch
+            check_frozen(self._network)
         return row.measurements
 
     def __exit__(
@@ -189,6 +197,9 @@ class TrackedRun:
         except BaseException as failure:
             self._writer.fail(failure)
             raise
+        page = served(self._tracker.uri, self._tracker.run_page(self.run_id))
+        label = f"{spec.method_label}, seed {spec.seed}: {status.replace('_', ' ')} after epoch {self.done}"
+        print(escape_to_one_line(f"run {self.run_id}, {label}"), escape_to_one_line(f"run page: {page}"), sep="\n")
 
     def _receive(self, row: EpochRow) -> None:
         self._rows.add(row)
@@ -250,7 +261,8 @@ def track(
 ) -> TrackedRun:
     """Return a context manager that logs a user-supplied training loop as a run.
 
-    The user's loop calls `run.epoch(test_accuracy=…)` once per epoch. The default of an argument is in brackets.
+    The user's loop calls `run.epoch(test_accuracy=…)` once per epoch. At the end, the run and its address are printed. The default
+    of an argument is in brackets.
 
     Args:
         model, sites, skip, readout, gradient: as for `adapt`.
@@ -258,11 +270,9 @@ def track(
             samples.
         method: name of the method. Inside `frozen_control`, the run is the control of this method.
         seed: seed of the run, recorded in its specification.
-        control: True makes the run a frozen control. All parameters that the forward pass reads between the first and the last
-            site are frozen inside the `with` block. A list of names freezes the named blocks or parameters instead. If
-            `frozen_control` already freezes the model, an error is raised.
-        credit: function credit(model, x, y) → [c_0 … c_L], as for `alignment`. Without this function, the alignment Γ is not
-            measured.
+        control: True makes the run a frozen control: all parameters that the forward pass reads between the first and the last
+            site are frozen inside the `with` block. A list of names freezes these blocks or parameters instead.
+        credit: function credit(model, x, y) → [c_0 … c_L], as for `alignment`. Without this function, Γ is not measured.
         fresh: function that returns the credit with new random feedback, for the null distribution of Γ, as for `alignment`.
         dataset: name of the data set [`own-` and the first digits of the digest of `eval`].
         factory: `package.module:function` that builds the model without arguments, for an audit with --factory.
@@ -283,31 +293,37 @@ def track(
     checks = Checks("track")
     network = own_network(checks, model, sites, skip, readout, gradient)
     model, wrappers = unwrapped(model)
-    x, y = eval if isinstance(eval, (tuple, list)) and len(eval) == 2 else (None, None)
-    outputs = checks.batch(network, x, y, ("eval[0]", "eval[1]"), tokens=True)
+    batch = eval if isinstance(eval, (tuple, list)) and len(eval) == 2 else (None, None)
+    outputs = checks.batch(network, *batch, ("eval[0]", "eval[1]"), tokens=True)
     checks.problems += _problems(method, seed, epochs, dataset, study, credit, fresh)
     checks.problems += _wrong_control(model, control, wrappers) if control is not False else []
     checks.problems += _misfit(factory, network) if factory and network else []
     checks.finish()
+    frozen = _frozen(network, control, batch[0])
+    spec = _spec(_inner(network), "bp" if frozen else method, dataset or _name(batch), seed, epochs, bool(frozen))
+    story = _story(network, credit, frozen, {"factory": factory, "unwrapped from": ", ".join(wrappers)})
+    setup = UserRunSetup(spec, _inner(network), batch, _classes(batch[1], outputs), _tensors(feedback), story)
+    rule = UserCreditRule("track", model, None if frozen else credit, fresh, DRAWS)
+    tracker = open_tracker(store, experiment)
+    keep = RetentionOptions(checkpoint_every, points=RetentionOptions().points if epochs else 0)
+    writer = partial(RunWriter, tracker, setup, study, keep=keep, open_end=not epochs)
+    rows = EpochJournal(registry_folder(tracker.uri) / "own_loops", spec, resume)
+    return TrackedRun(setup, network, rule, tracker, writer, rows, frozen_control(network, frozen) if control else None)
+
+
+def _frozen(network: nn.Module, control: bool | Sequence[str], x: Tensor) -> tuple[str, ...]:
+    """Return the names of the blocks or parameters that are frozen in this run."""
     if isinstance(network, AdaptedNetwork) and network.is_skip_open:
         with torch.no_grad(), diagnostics.eval_mode(network):
             network(x, return_hidden=True)  # detects whether the sites return residual branches
-    inner = _inner(network)
-    frozen = blocks_to_freeze(network, () if control is True else control, x=x) if control else frozen_blocks(model)
-    spec = _spec(inner, "bp" if frozen else method, dataset or _name((x, y)), seed, epochs, bool(frozen))
-    details = {"factory": factory, "unwrapped from": ", ".join(wrappers)}
-    story = {**_story(network, credit, frozen), **{name: text for name, text in details.items() if text}}
+    if not control:
+        return frozen_blocks(network)
+    return blocks_to_freeze(network, () if control is True else control, x=x)
+
+
+def _classes(y: Tensor, outputs: int | None) -> int:
     # for tokens, the classes are the model's vocabulary; otherwise they are counted from the labels, as in older releases
-    classes = outputs if y.dim() == 2 and outputs else int(y.max()) + 1
-    setup = UserRunSetup(spec, inner, (x, y), classes, _tensors(feedback), story)
-    rule = UserCreditRule("track", model, None if frozen else credit, fresh, DRAWS)
-    tracker = open_tracker(store, experiment)
-    rows = EpochJournal(registry_folder(tracker.uri) / "own_loops", spec, resume)
-    keep = RetentionOptions(checkpoint_every, points=RetentionOptions().points if epochs else 0)
-    freezing = frozen_control(network, frozen) if control else None
-    return TrackedRun(
-        setup, network, rule, lambda: RunWriter(tracker, setup, study, keep=keep, open_end=not epochs), rows, freezing
-    )
+    return outputs if y.dim() == 2 and outputs else int(y.max()) + 1
 
 
 def _inner(network: nn.Module) -> nn.Module:
@@ -327,7 +343,7 @@ def _spec(inner: nn.Module, method: str, dataset: str, seed: int, epochs: int, i
         dataset=dataset,
         seed=seed,
         epochs=epochs,
-        architecture_options={"structure": structure(inner)},
+        architecture_options={STRUCTURE: structure(inner)},
         control="frozen" if is_frozen else "none",
         device_class="cuda" if parameter is not None and parameter.device.type == "cuda" else "cpu",
     )
@@ -383,6 +399,11 @@ def _misfit(factory: str, network: nn.Module) -> list[str]:
     )
 
 
+def _number(value: Any) -> Any:
+    """Return the number in a tensor of one number, or any other value unchanged."""
+    return value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
@@ -399,8 +420,10 @@ def _tensors(feedback: Mapping[str, Tensor] | nn.Module | None) -> dict[str, Ten
     return dict(state)
 
 
-def _story(network: nn.Module, credit: CreditRule | None, frozen: Sequence[str]) -> dict[str, Any]:
-    """Return the entry `own_loop` of provenance.json."""
+def _story(
+    network: nn.Module, credit: CreditRule | None, frozen: Sequence[str], details: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the entry `own_loop` of provenance.json, with those `details` that are not empty."""
     script = Path(getattr(sys.modules.get("__main__"), "__file__", "") or "")
     script_entry = (
         {"script": script.name, "sha256": jsonio.file_digest(script)}
@@ -423,6 +446,7 @@ def _story(network: nn.Module, credit: CreditRule | None, frozen: Sequence[str])
         "credit": "" if credit is None else getattr(credit, "__qualname__", type(credit).__name__),
         "frozen": list(frozen),
         "stated": STATED,
+        **{name: text for name, text in details.items() if text},
     }
 
 

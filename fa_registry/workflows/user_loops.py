@@ -68,7 +68,7 @@ def of_own_loop(tracker: Tracker, record: RunRecord, factories: Sequence[str]) -
     reason = (
         f"the auditor did not trust the model factory {factory} (--factory)"
         if factory
-        else "the run names no model factory"
+        else "the run names no model factory (option factory of track, and then audit --factory)"
     )
     if not factory or factory not in factories:
         text = (

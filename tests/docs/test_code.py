@@ -85,3 +85,11 @@ def test_the_method_of_the_page_is_what_the_page_says_of_it(tmp_path, capsys):
 def test_marks_are_known_and_used():
     assert {block.mark.partition(":")[0] for block in BLOCKS} == {"", "runs", "file"}
     assert len(RUNNABLE) >= 3 and len(FILES) >= 2
+
+
+def test_a_loop_and_its_control_need_six_added_lines():
+    block = next(block for block in RUNNABLE if block.page == "docs/own-loop.md" and "control" in block.text)
+    added = [line for line in block.text.splitlines() if "# added" in line or line == "import fa_registry"]
+    assert len(added) <= 6, added
+    unmarked = [line for line in block.text.splitlines() if "fa_registry" in line or "run." in line]
+    assert set(unmarked) <= set(added)

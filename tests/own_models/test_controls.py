@@ -17,7 +17,7 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import read_record
 from fa_registry.training.block_parameters import parameters_between
-from fa_registry.training.frozen import frozen_blocks
+from fa_registry.training.frozen import SKIP, frozen_blocks
 from tests.helpers.tiny_tasks import tiny_task
 
 WIDTH, CLASSES, TOKENS, SAMPLES = 6, 3, 11, 16
@@ -428,9 +428,7 @@ def test_the_error_for_a_loop_without_a_graph_says_what_to_write(batch):
     model = Functions()
     with pytest.raises(RuntimeError) as failed, frozen_control(model, ["W"]):
         F.linear(batch[0].new_ones(2, WIDTH), model.W).backward(torch.ones(2, WIDTH))
-    assert failed.value.__notes__ == [
-        "frozen_control: frozen weights require no gradient; call blocks on h.detach().requires_grad_()"
-    ]
+    assert failed.value.__notes__ == [f"frozen_control: frozen weights have no gradient: W; {SKIP}"]
     assert model.W.requires_grad and frozen_blocks(model) == ()
 
 

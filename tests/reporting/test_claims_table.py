@@ -152,10 +152,8 @@ def rows_of_gamma() -> Iterator[Row]:
         yield row("aligned by feedback", aligned, own, spoiled)
     yield row("aligned by feedback", both, [own, another], [own, failed])  # a tick is about the method
     yield row("aligned by feedback", both, [own, another], [own, changed(another, **NO_GAMMA)])
-    for reason, without in (
-        ("the credit is the gradient itself at every site, so Γ = 1 is not evidence of alignment", a_run(**exact)),
-        ("taken away", a_run(**NO_GAMMA)),
-    ):
+    gradient = "the credit is the gradient itself at every site, so Γ = 1 is not evidence of alignment"
+    for reason, without in ((gradient, a_run(**exact)), ("taken away", a_run(**NO_GAMMA))):
         yield row("no gamma", f"There is no metric of alignment: {reason}", without, own)
     unknown = (
         "Γ = 0.150 may be interpreted as alignment with the gradient at each site; it is not shown that this alignment comes from "
@@ -164,8 +162,14 @@ def rows_of_gamma() -> Iterator[Row]:
     unmeasured = a_run(CLEARS, sites={"gamma_null_p": []})
     yield row("aligned, null unknown", unknown, a_run(CLEARS), own)
     yield row("aligned, null unknown", " (no fresh draws of feedback were measured)", unmeasured, a_run(CLEARS))
-    for spoiled in (a_run(CLEARS, **exact), a_run(CLEARS, verdict="warn")):
+    open_null = a_run(CLEARS, verdict="warn")
+    for spoiled in (a_run(CLEARS, **exact), open_null):
         yield row("aligned, null unknown", unknown, a_run(CLEARS), spoiled)
+    measured = (
+        "Γ = 0.150 is measured, but it is no evidence of alignment: the verdict is not PASS, and it is not shown that"
+    )
+    for spoiled in (a_run(CLEARS), warned, changed(open_null, **NO_GAMMA)):
+        yield row("null unknown", measured, open_null, spoiled)
     specific = "Γ = 0.150 is specific to the feedback used in training. "
     for spoiled in (part, own, failed, changed(warned, status="diverged"), changed(warned, **exact)):
         yield row("specific", specific, warned, spoiled)

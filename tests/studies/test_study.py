@@ -301,7 +301,7 @@ def test_the_error_for_a_wrong_study_says_what_is_wrong(tmp_path, old, new, mess
         ("[1, 2]", "[1]\nname = 3", "grid[0].name: expected text, found 3"),
         ("[1, 2]", "[1]\nrecipe = 3", "grid[0].recipe: expected a table, found 3"),
         ("[1, 2]", "[1]\ncontrols = { frozen = 1 }", "grid[0].controls.frozen: expected true or false, found 1"),
-        ("epochs = 1", "epochs = [1]", "epochs: expected a whole number, found [1]"),
+        ("epochs = 1", "epochs = [[1]]", "epochs: expected a whole number, found [1]"),
         ("epochs = 1", "epochs = 1\noptimizer = 5", "optimizer: expected one of adamw, sgd, found 5"),
     ],
 )

@@ -372,6 +372,14 @@ def test_an_unknown_metric_is_named(workplace, model, batch):
         run.epoch()
 
 
+def test_values_may_be_tensors_of_one_number(workplace, model, batch):
+    with fa_registry.track(model, eval=batch, method="mine") as run:
+        with pytest.raises(InvalidFields, match="test_accuracy: expected a fraction"):
+            run.epoch(test_accuracy=torch.ones(2))
+        found = run.epoch(test_accuracy=torch.tensor(0.5), loss_train=torch.tensor([1.25], requires_grad=True))
+    assert (found.scalars["accuracy"].value, found.scalars["loss_train"].value) == (0.5, 1.25)
+
+
 def test_weights_that_two_layers_share_are_kept(workplace, batch):
     model = Residual()
     model.blocks[1][0].weight = model.blocks[0][0].weight

@@ -18,6 +18,7 @@ from fa_registry.protocol.replay_summary import series_label
 from fa_registry.protocol.verdict import combine_verdicts
 from fa_registry.provenance import NOT_A_CHECKOUT
 from fa_registry.records import AuditReport, EditionReference, Exclusion, RunAudit, RunRecord, Verdict
+from fa_registry.records.manifest_checks import OWN_LOOP
 from fa_registry.reporting.citations import Bibliography, bibliography
 from fa_registry.reporting.claims import claims
 from fa_registry.reporting.claims_depth import Sampling, sampling
@@ -439,8 +440,11 @@ def _whose_file(study: str) -> str:
 def _checkout(record: RunRecord) -> str:
     """Return the command that checks out the commit of the run.
 
-    If the commit is not known, return a comment with the version of this package.
+    If the commit is not known, return a comment with the version of this package. For a run of a user-supplied loop, return a
+    comment with the commit of the user's script.
     """
+    if loop := record.provenance.get(OWN_LOOP):
+        return _comment(f"script {loop.get('script')}: commit {loop.get('commit') or 'not recorded'}")
     commit, dirty = record.provenance.get("commit"), record.provenance.get("dirty")
     if not commit or commit == NOT_A_CHECKOUT or str(commit).startswith(UNKNOWN):
         version = record.provenance.get("fa_registry") or (record.provenance.get("versions") or {}).get("fa_registry")
@@ -458,9 +462,9 @@ def _packages(record: RunRecord) -> Iterator[str]:
     """
     for name, entry in sealed_code(record).items():
         if "digest" in entry:
+            member = _comment(f"{name}: source sha256 {entry['digest']}")
             release = " ".join(f"{entry.get('package')}=={entry.get('version')}".split())
-            member = f"{name}: source sha256 {entry['digest']}"
-            yield f"pip install {shlex.quote(release)}  {_comment(member)}"
+            yield member if OWN_LOOP in record.provenance else f"pip install {shlex.quote(release)}  {member}"
 
 
 def _training(record: RunRecord) -> str:

@@ -358,6 +358,8 @@ def _feedback(record: RunRecord) -> str:
 
 
 def _recipe(spec: RunSpec, credit_scale: str) -> str:
+    if spec.is_tracked:
+        return f"as in the user's training loop · epochs {spec.epochs} · device {spec.device_class}"
     recipe = spec.recipe
     scale = f" (ε in units of the {credit_scale} loss)" if credit_scale and recipe.credit_norm != "none" else ""
     text = (
@@ -414,7 +416,8 @@ def _code(record: RunRecord) -> str:
 def _entry(entry: Mapping[str, Any]) -> str:
     if "digest" not in entry:
         return f"version {entry.get('version')}"
-    return f"of package {entry.get('package')} {entry.get('version')}, source sha256 {entry['digest']}"
+    release = " ".join(f"{entry.get('package')} {entry.get('version')}".split())
+    return f"of package {release}, source sha256 {entry['digest']}"
 
 
 def _conformance(record: RunRecord) -> str:
