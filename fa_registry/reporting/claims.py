@@ -26,6 +26,7 @@ from fa_registry.protocol.last_block import STATE as LAST_BLOCK
 from fa_registry.protocol.rule_evaluation import AT_CHANCE
 from fa_registry.protocol.verdict import is_intact
 from fa_registry.records import Exclusion, Finding, Reading, RunAudit
+from fa_registry.reporting.claim_keys import KEYS, WEIGHT, claim
 from fa_registry.reporting.claims_depth import cleared_text, depth_claims, is_above_frozen, sampled
 from fa_registry.reporting.claims_reference_gamma import (
     AT_FLOOR,
@@ -34,15 +35,12 @@ from fa_registry.reporting.claims_reference_gamma import (
     GAMMA,
     GRADIENTS,
     HIGH,
-    KEYS,
     NOISY,
     NOT_SPECIFIC,
     THE_GRADIENT,
     TOO_SMALL,
     UNDERCUT,
-    WEIGHT,
     author_stated_runs,
-    claim,
     gamma_claims,
     has_gamma,
     listed,

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from fa_registry.metrics import HEADLINE_GAMMA, SUBJECTS, headline_of, label_of, over_seeds, symbol_of
 from fa_registry.protocol.edition_schema import REFERENCE_METRICS
 from fa_registry.records import Finding, Reading, RunAudit
+from fa_registry.reporting.claim_keys import claim
 from fa_registry.reporting.report_values import last_site, scalar_metric, site_row
 from fa_registry.reporting.text.filters import KINDS, at_least, between
 from fa_registry.reporting.view_models import Claim
@@ -33,80 +34,6 @@ CALLED: Mapping[tuple[str, str], str] = MappingProxyType(
 # Names of the metrics in sentences, as in the catalogue.
 GAMMA, GAIN, FIDELITY = map(symbol_of, ("gamma", "gain", "fidelity"))
 GRADIENT = 1 - 1e-6  # a credit with at least this Γ is the gradient itself (angle below 0.1°)
-
-
-# Key of every claim → its kind, in the order of a form: claims that invalidate the other claims, claims about depth, claims about
-# Γ, other restrictions, and notes on how to read a metric.
-KEYS: Mapping[str, str] = MappingProxyType(
-    {
-        "differs from its seal": "open",
-        "method fails": "not",
-        "other code": "open",
-        "diverged": "not",
-        "failed": "open",
-        "incomplete": "open",
-        "method not measured": "open",
-        "near backpropagation": "not",
-        "answers looked up": "not",
-        "own task": "not",
-        "test in train": "not",
-        "not sealed": "open",
-        "adopted": "open",
-        "superseded": "open",
-        "trained depth": "may",
-        "trained part": "may",
-        "passes without depth": "open",
-        "undercut": "not",
-        "exploded": "not",
-        "at chance": "not",
-        "at floor": "not",
-        "noisy": "not",
-        "stated": "open",
-        "last block": "open",
-        "undecided": "open",
-        "provisional": "open",
-        "beats frozen": "may",
-        "aligned by feedback": "may",
-        "aligned, null unknown": "may",
-        "specific": "may",
-        "not aligned": "not",
-        "not specific": "not",
-        "too small": "not",
-        "null unknown": "open",
-        "no gamma": "open",
-        "carried by one end": "not",
-        "stability high": "not",
-        "other fails": "not",
-        "other warns": "open",
-        "waived": "open",
-        "not judged": "open",
-        "one seed": "open",
-        "within limit": "note",
-        "passes alone": "note",
-        "converged": "note",
-        "explained": "note",
-        "keeps scale": "note",
-        "reference clear": "note",
-        "reference near its floor": "note",
-        "stability low": "note",
-        "other passes": "note",
-    }
-)
-WEIGHT: Mapping[str, int] = MappingProxyType({key: place for place, key in enumerate(KEYS)})
-
-
-def claim(key: str, text: str, runs: Sequence[RunAudit], touched: Sequence[RunAudit]) -> Claim:
-    """Return one claim with the seeds and ids of the runs to which it applies.
-
-    Args:
-        key: Key of the claim; KEYS[key] is the kind of the claim.
-        text: The sentence without its final full stop.
-        runs: All judged runs of the method.
-        touched: The runs to which the claim applies.
-    """
-    seeds = ", ".join(str(run.record.spec.seed) for run in touched)
-    seeds_text = f"in {len(touched)} of {len(runs)} seeds: {seeds}" if len(runs) > 1 else f"seed {seeds}"
-    return Claim(KEYS[key], f"{text} ({seeds_text}).", tuple(run.record.run_id for run in touched), key)
 
 
 def has_gamma(run: RunAudit) -> bool:

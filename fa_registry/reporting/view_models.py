@@ -111,12 +111,14 @@ class Claim:
     Attributes:
         kind: may (may be claimed), not (must not be claimed), open (undecided) or note (explains another claim).
         key: Name of the claim, which does not depend on the values in the text.
+        topic: Depth, Scale, Reference or Γ, or an empty string for a claim on another topic.
     """
 
     kind: str
     text: str
     run_ids: tuple[str, ...]
     key: str = ""
+    topic: str = ""
 
 
 @dataclass(frozen=True)

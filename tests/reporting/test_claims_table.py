@@ -1,6 +1,6 @@
 """Every sentence of every claim: a record that earns it, and the smallest change of the record that must take it away.
 
-Nothing can be left out of the table: its keys are those of `claims_measured.KEYS`, and every piece of text that is in the
+Nothing can be left out of the table: its keys are those of `claim_keys.KEYS`, and every piece of text that is in the
 modules of claims is in what some row earns and not in what the same row leaves when it is spoiled.
 """
 
@@ -18,8 +18,8 @@ from fa_registry.protocol.evidence_rules import ADOPTED, CODE, CREDIT, DATA, DUP
 from fa_registry.records import Exclusion, FurtherLimit, GuardReading, Integrity, Reading, RunAudit
 from fa_registry.reporting import claims as claims_module
 from fa_registry.reporting import claims_depth, claims_reference_gamma
+from fa_registry.reporting.claim_keys import KEYS, TOPICS
 from fa_registry.reporting.claims import claims
-from fa_registry.reporting.claims_reference_gamma import KEYS
 from tests.reporting.asking import changed
 from tests.reporting.claims_of_tokens import rows_of_tokens
 from tests.reporting.earning import (
@@ -559,14 +559,19 @@ def test_a_sentence_is_stated_where_it_is_earned_and_gone_where_one_thing_is_cha
     assert not any(row.fragment in text for text in left), left
 
 
+WITH_TOPIC = [key for keys in TOPICS.values() for key in keys]
+
+
 def test_the_table_holds_every_claim_there_is():
     assert {row.key for row in ROWS} == set(KEYS)
+    assert len(WITH_TOPIC) == len(set(WITH_TOPIC)) and set(WITH_TOPIC) <= set(KEYS)
 
 
 def test_a_claims_kind_is_that_of_its_key():
     for one in ROWS:
         for claim in claims(one.earns, one.excluded):
             assert KEYS[claim.key] == claim.kind
+            assert claim.key in TOPICS.get(claim.topic, (claim.key,)) and bool(claim.topic) == (claim.key in WITH_TOPIC)
 
 
 def pieces(module: ModuleType) -> Iterator[tuple[str, int]]:
