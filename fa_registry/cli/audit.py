@@ -260,21 +260,15 @@ def _rows(report: AuditReport, printed: Iterable[Group]) -> Iterator[list[str]]:
 
 def _reproduced(reproduction: Reproduction) -> None:
     """Print the published values that these runs reproduce or contradict."""
-    from fa_registry.reporting.pages.reproduction import (
-        WORST_FIRST,
-        counts,
-        measured_text,
-        published_text,
-        quantity_text,
-    )
+    from fa_registry.reporting.pages.reproduction import table as reproduction_table
 
-    ordered = sorted(reproduction.rows, key=lambda row: WORST_FIRST.index(row.outcome))
-    measured = [(row, row.figure) for row in ordered if row.outcome != "not measured"]
+    shown = reproduction_table(reproduction)
     rows = [
-        [row.outcome, figure.label, quantity_text(figure), published_text(figure), measured_text(row), row.reason]
-        for row, figure in measured
+        [row.outcome, row.method, row.quantity, row.published, row.measured, row.reason]
+        for row in (*shown.tested, *shown.untested)
+        if row.outcome != "not measured"
     ]
-    text = ", ".join(f"{count} {outcome}" for outcome, count in counts(reproduction.rows))
+    text = ", ".join(f"{count} {outcome}" for outcome, count in shown.counts)
     if rows:
         table(["outcome", "method", "figure", "published", "measured", "why"], rows, "Reproduction")
     print_out(f"reproduction: {text}; the report contains every published value with its source")

@@ -6,19 +6,22 @@ of the notebook. All texts of a run are escaped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from fa_registry.metrics import COMPARED_WITH_CONTROL, at_last_site, headlines_of, metrics_of_cards, quantity_of, table
 from fa_registry.protocol.builtin_editions import describe_edition
-from fa_registry.records import AuditReport, RunAudit, RunRecord, Verdict
+from fa_registry.records import AuditReport, Reading, RunAudit, RunRecord, Verdict
 from fa_registry.records.notebook_repr import WRITERS, Writer
+from fa_registry.reporting.files.csv import audit_table
 from fa_registry.reporting.pages.comparison import CompareContext
-from fa_registry.reporting.report_values import Frozen, audit_columns, last_site, metric_of_run, scalar_metric
-from fa_registry.reporting.text.filters import counted, number, reading
+from fa_registry.reporting.report_values import audit_columns, last_site, scalar_metric
+from fa_registry.reporting.table import Column, ResultsTable
+from fa_registry.reporting.text.filters import counted, reading
+from fa_registry.reporting.view_models import Estimate
 from fa_registry.text_safety import escape_control, escape_to_one_line
 
 MOST = 100  # rows of a table in a notebook; the pages and the data frames contain all rows
@@ -31,33 +34,8 @@ STYLE = Markup(
 )
 
 
-@dataclass(frozen=True)
-class NotebookNumber:
-    """Formatted number in a table, which is aligned to the right."""
-
-    text: str
-
-
-Cell = str | NotebookNumber | Verdict
-
-
-@dataclass(frozen=True)
-class NotebookTable:
-    """Table of cells; `heads` is empty if the first column names the rows."""
-
-    heads: Sequence[Cell]
-    rows: Sequence[Sequence[Cell]]
-
-
-@dataclass(frozen=True)
-class Title:
-    """Heading with a sentence below it."""
-
-    text: str
-    below: str = ""
-
-
-Part = Title | NotebookTable | Verdict
+NUMBERS = (Reading, Estimate)  # cells that are aligned to the right
+Part = ResultsTable | Verdict
 
 
 def _verdict_parts(verdict: Verdict) -> Iterator[Part]:
@@ -66,20 +44,20 @@ def _verdict_parts(verdict: Verdict) -> Iterator[Part]:
 
 def _run_parts(record: RunRecord) -> Iterator[Part]:
     """Yield a table with name, status, integrity and headline metrics of a run."""
-    statement: dict[str, Cell] = {
+    statement = {
         "run": f"{record.name} ({record.run_id})",
         "setting": record.setting,
         "status": record.status.replace("_", " "),
         "integrity": "; ".join([record.integrity.state, *record.integrity.details[:1]]),
     }
-    rows: list[tuple[Cell, Cell]] = list(statement.items())
+    rows = list(statement.items())
     names = table("note", headlines_of([record]))
     for name in (name for name in names if name not in COMPARED_WITH_CONTROL):  # the findings contain the other metrics
         quantity = quantity_of(name)
         is_scalar = name in record.measurements.scalars
         value = scalar_metric(record, name) if is_scalar else last_site(record, at_last_site(name))
         rows.append((quantity.symbol, reading(value, quantity.kind)))
-    yield NotebookTable((), rows)
+    yield ResultsTable.of(("", ""), rows)
 
 
 def _judged_parts(run: RunAudit) -> Iterator[Part]:
@@ -87,37 +65,26 @@ def _judged_parts(run: RunAudit) -> Iterator[Part]:
     yield run.verdict
     yield from _run_parts(run.record)
     rows = [(finding.rule, finding.outcome.replace("_", " "), finding.sentence) for finding in run.findings]
-    yield NotebookTable(("rule", "outcome", "finding"), rows)
+    yield ResultsTable.of(("rule", "outcome", "finding"), rows)
 
 
 def _report_parts(report: AuditReport) -> Iterator[Part]:
     """Yield title, edition, number of runs per verdict, and the table of an audit."""
-    card_metrics, frozen = metrics_of_cards(report.cards), Frozen.of(report)
-    columns = audit_columns(report.runs, card_metrics=card_metrics)
-    rows = [
-        (
-            run.record.spec.label,
-            str(run.record.spec.seed),
-            run.verdict,
-            *(NotebookNumber(number(metric_of_run(run, column, frozen, card_metrics))) for column in columns),
-        )
-        for run in report.runs
-    ]
+    metrics = audit_columns(report.runs, card_metrics=metrics_of_cards(report.cards))
     excluded_notes = [f"{len(report.excluded)} not judged"] if report.excluded else []
     counts = f"by edition {describe_edition(report.edition)}: {report.verdict_counts}"
-    yield Title(report.title, "; ".join([counts, *excluded_notes]))
-    yield NotebookTable(("method", "seed", "verdict", *(column.heading for column in columns)), rows)
+    headings = {"label": "method", "seed": "seed", "verdict": "verdict"} | {item.name: item.heading for item in metrics}
+    yield replace(audit_table(report).select(headings), notes=("; ".join([counts, *excluded_notes]),))
 
 
 def _comparison_parts(context: CompareContext) -> Iterator[Part]:
     """Yield, for every setting, a table of the compared columns with verdicts and metrics over seeds."""
-    yield Title(context.title)
+    yield ResultsTable((), (), context.title)
     for part, _ in context.parts:
-        rows: list[tuple[Cell, ...]] = [("verdict", *(column.verdict for column in part.columns))]
-        for compared in part.quantities:
-            rows.append((compared.symbol, *(NotebookNumber(counted(estimate)) for estimate in compared.estimates)))
-        yield Title("", f"{part.setting}." + ("" if part.comparable else f" Not comparable: {part.why_not}"))
-        yield NotebookTable(("", *(column.label for column in part.columns)), rows)
+        rows = [("verdict", *(column.verdict for column in part.columns))]
+        rows += [(compared.symbol, *compared.estimates) for compared in part.quantities]
+        note = f"{part.setting}." + ("" if part.comparable else f" Not comparable: {part.why_not}")
+        yield replace(ResultsTable.of(("", *(column.label for column in part.columns)), rows), notes=(note,))
 
 
 def html(parts: Iterator[Part]) -> str:
@@ -128,24 +95,22 @@ def html(parts: Iterator[Part]) -> str:
 def _part_html(part: Part) -> Markup:
     if isinstance(part, Verdict):
         return _chip(part)
-    if isinstance(part, Title):
-        title = Markup("<b>{}</b>").format(escape_control(part.text)) if part.text else Markup("")
-        below = escape(escape_control(part.below))
-        return Markup("<p>{}{}{}</p>").format(title, Markup("<br>") if title and below else "", below)
-    head = Markup("").join(Markup("<th>{}</th>").format(_text(name)) for name in part.heads)
-    body = Markup("").join(
-        Markup("<tr>{}</tr>").format(Markup("").join(map(_cell_html, row))) for row in part.rows[:MOST]
-    )
-    head = Markup("<tr>{}</tr>").format(head) if part.heads else ""
+    title = Markup("<b>{}</b>").format(escape_control(part.title)) if part.title else Markup("")
+    below = Markup(" ").join(map(escape_control, part.notes))
+    above = Markup("<p>{}{}{}</p>").format(title, Markup("<br>") if title and below else "", below)
+    head = Markup("").join(Markup("<th>{}</th>").format(_text(column.heading)) for column in part.columns)
+    head = Markup("<tr>{}</tr>").format(head) if _has_head(part) else ""
+    body = (Markup("").join(map(_cell_html, row, part.columns)) for row in part.rows[:MOST])
+    body = Markup("").join(map(Markup("<tr>{}</tr>").format, body))
     omitted = _omitted(part, MOST)
     note = Markup("<p>{}</p>").format(omitted) if omitted else ""
-    return Markup("<table><thead>{}</thead><tbody>{}</tbody></table>{}").format(head, body, note)
+    table_html = Markup("<table><thead>{}</thead><tbody>{}</tbody></table>{}").format(head, body, note)
+    return (above if title or below else Markup("")) + (table_html if part.columns else "")
 
 
-def _cell_html(cell: Cell) -> Markup:
-    if isinstance(cell, NotebookNumber):
-        return Markup('<td class="n">{}</td>').format(cell.text)
-    return Markup("<td>{}</td>").format(_chip(cell) if isinstance(cell, Verdict) else _text(cell))
+def _cell_html(cell: Any, column: Column) -> Markup:
+    css = Markup(' class="n"') if isinstance(cell, NUMBERS) else ""
+    return Markup("<td{}>{}</td>").format(css, _chip(cell) if isinstance(cell, Verdict) else _text(cell, column.kind))
 
 
 def _chip(verdict: Verdict) -> Markup:
@@ -160,28 +125,33 @@ def text(parts: Iterator[Part]) -> str:
 def _lines(part: Part) -> Iterator[str]:
     if isinstance(part, Verdict):
         yield _text(part)
-    elif isinstance(part, Title):
-        yield from (escape_to_one_line(line) for line in (part.text, part.below) if line)
-    else:
-        rows = [*([part.heads] if part.heads else []), *part.rows[:SCREEN]]
-        widths = [max(len(_text(row[column])) for row in rows) for column in range(len(rows[0]))] if rows else []
-        for row in rows:
-            padded = (
-                _text(cell).rjust(width) if isinstance(cell, NotebookNumber) else _text(cell).ljust(width)
-                for cell, width in zip(row, widths, strict=True)
-            )
-            yield "  ".join(padded).rstrip()
-        yield from filter(None, [_omitted(part, SCREEN)])
+        return
+    yield from (escape_to_one_line(line) for line in (part.title, *part.notes) if line)
+    head = [[column.heading for column in part.columns]] if _has_head(part) else []
+    rows = [*head, *part.rows[:SCREEN]]
+    texts = [[_text(cell, column.kind) for cell, column in zip(row, part.columns, strict=True)] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    for row, line in zip(rows, texts, strict=True):
+        cells = zip(row, line, widths, strict=True)
+        padded = (word.rjust(width) if isinstance(cell, NUMBERS) else word.ljust(width) for cell, word, width in cells)
+        yield "  ".join(padded).rstrip()
+    yield from filter(None, [_omitted(part, SCREEN)])
 
 
-def _text(cell: Cell) -> str:
-    if isinstance(cell, NotebookNumber):
-        return cell.text
-    return escape_to_one_line(cell.label if isinstance(cell, Verdict) else cell)
+def _has_head(part: ResultsTable) -> bool:
+    return any(column.heading for column in part.columns)
 
 
-def _omitted(table_part: NotebookTable, most: int) -> str:
-    rows = len(table_part.rows)
+def _text(cell: Any, kind: str = "") -> str:
+    if isinstance(cell, Estimate):
+        return counted(cell)
+    if isinstance(cell, Reading):
+        return reading(cell, kind)
+    return escape_to_one_line(cell.label if isinstance(cell, Verdict) else str(cell))
+
+
+def _omitted(part: ResultsTable, most: int) -> str:
+    rows = len(part.rows)
     return f"the first {most} of {rows} rows are shown" if rows > most else ""
 
 

@@ -11,8 +11,10 @@ import pandas as pd
 
 from fa_registry.errors import IntegrityError
 from fa_registry.metrics import Metric, metrics_of_cards, quantity_of
-from fa_registry.records import AuditReport, RunAudit
-from fa_registry.reporting.report_values import Frozen, audit_columns, metric_of_run
+from fa_registry.records import AuditReport
+from fa_registry.reporting.files.csv import audit_table
+from fa_registry.reporting.report_values import audit_columns
+from fa_registry.reporting.table import frame
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun
 from fa_registry.tracking.reader import check_files, check_seal, read_provenance
@@ -24,7 +26,9 @@ from fa_registry.workflows.stores import open_tracker
 SHOWN = {metric: name for name, metric in schema.SCALAR_METRICS.items()}
 OF_A_RUN = ("run_id", "name", "study", "method", "setting", "seed", "status", "verdict", "started")
 OF_A_ROW = ("epoch", "quantity", "site", "value", "reason")
-OF_AN_AUDIT = ("run_id", "method", "setting", "seed", "control", "verdict", "outcome", "integrity")
+OF_AN_AUDIT = {"run_id": "run_id", "label": "method"} | {
+    name: name for name in ("setting", "seed", "control", "verdict", "outcome", "integrity")
+}
 
 
 def runs(study: str = "", experiment: str = "", store: str = "") -> pd.DataFrame:
@@ -79,17 +83,10 @@ def audit_frame(report: AuditReport) -> pd.DataFrame:
 
     `attrs["units"]` and `attrs["words"]` of the frame map each metric column to its unit and its label.
     """
-    metrics, frozen = metrics_of_cards(report.cards), Frozen.of(report)
-    columns = audit_columns(report.runs, card_metrics=metrics)
-    rows = [
-        {
-            **_of_judged(judged),
-            **{column.name: metric_of_run(judged, column, frozen, metrics).reading.value for column in columns},
-        }
-        for judged in report.runs
-    ]
-    names = [column.name for column in columns]
-    return _described(pd.DataFrame(rows, columns=[*OF_AN_AUDIT, *names]), names, metrics)
+    metrics = metrics_of_cards(report.cards)
+    names = [column.name for column in audit_columns(report.runs, card_metrics=metrics)]
+    headings = OF_AN_AUDIT | {name: name for name in names}
+    return _described(frame(audit_table(report).select(headings)), names, metrics)
 
 
 def _of_run(run: StoredRun) -> dict[str, object]:
@@ -106,20 +103,6 @@ def _of_run(run: StoredRun) -> dict[str, object]:
         "started": pd.Timestamp(run.started, unit="ms", tz="UTC"),
     }
     return {**row, **{name: run.metrics.get(metric) for metric, name in SHOWN.items()}}
-
-
-def _of_judged(judged: RunAudit) -> dict[str, object]:
-    record = judged.record
-    return {
-        "run_id": record.run_id,
-        "method": record.spec.label,
-        "setting": record.setting,
-        "seed": record.spec.seed,
-        "control": record.spec.control,
-        "verdict": judged.verdict.label,
-        "outcome": judged.verdict.outcome,
-        "integrity": record.integrity.state,
-    }
 
 
 def _known() -> Mapping[str, Metric]:

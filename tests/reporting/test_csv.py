@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fa_registry.metrics import quantity_of
 from fa_registry.records import Exclusion
-from fa_registry.reporting.files.csv import CALCULATED, columns, columns_of, guarded, rows, unguarded, write_csv
+from fa_registry.reporting.files.csv import CALCULATED, audit_table, columns_of, guarded, unguarded, write_csv
 from fa_registry.text_safety import escape_control
 from tests.reporting.runs import NO_FEEDBACK
 
@@ -86,7 +87,7 @@ def test_pandas_reads_the_types_back(rich, tmp_path):
     excluded = (Exclusion("0" * 32, "x", "running"),)
     audit = dataclasses.replace(rich, excluded=excluded)
     write_csv(audit, tmp_path / "audit.csv")
-    dtypes = {column.name: DTYPES[column.kind] for column in columns(audit)}
+    dtypes = {column.heading: DTYPES[column.type] for column in audit_table(audit).columns if column.heading}
     table = pandas.read_csv(tmp_path / "audit.csv", keep_default_na=False, na_values=[""], dtype=dtypes)
     assert list(table.columns) == [*dtypes, "reasons"]
     accuracy = [run.record.measurements.scalars["accuracy"].value for run in rich.runs]
@@ -120,19 +121,26 @@ def test_a_name_that_is_not_utf_8_and_one_of_many_lines(report, tmp_path):
 
 
 def test_names_are_distinct_and_all_have_descriptions(rich):
-    made = columns(rich)
-    assert len({column.name for column in made}) == len(made) and all(column.description for column in made)
-    assert {column.kind for column in made} == {"text", "integer", "number", "boolean"}
+    made = [column for column in audit_table(rich).columns if column.heading]
+    assert len({column.heading for column in made}) == len(made) and all(column.words for column in made)
+    assert {column.type for column in made} == {"text", "integer", "number", "boolean"}
 
 
-def test_a_rule_that_did_not_judge_a_run_leaves_its_cells_empty_and_says_so(rich):
-    row = next(rows(rich))
-    empty = [column.read(row) for column in columns_of(("e",), ("D99",), (), ()) if column.name.endswith("_D99")]
-    assert len(empty) == 5 and {cell.reason for cell in empty} == {"D99 did not judge this run"}
+def test_a_metric_with_the_name_of_a_column_gets_a_suffix():
+    headings = [column.heading for column in columns_of(("e",), (), (), [quantity_of("seed"), quantity_of("other")])]
+    assert headings[-2:] == ["seed_2", "other"] and headings.count("seed") == 1
+
+
+def test_a_rule_that_did_not_judge_a_run_leaves_its_cells_empty_and_says_so(rich, tmp_path):
+    first = dataclasses.replace(rich.runs[0], findings=())
+    line = lines(dataclasses.replace(rich, runs=(first, *rich.runs[1:])), tmp_path)[0]
+    names = [f"{name}_D1" for name in ("outcome", "state", "observed", "seeds", "first_fire")]
+    assert not any(line[name] for name in names)
+    assert {json.loads(line["reasons"])[name] for name in names} == {"D1 did not judge this run"}
 
 
 def test_verdicts_stand_in_the_order_of_the_editions(rich):
-    for row, run, *others in zip(
-        rows(rich), rich.runs, *(opinion.judgements for opinion in rich.opinions), strict=True
-    ):
-        assert row.verdicts == (run.verdict, *(other.verdict for other in others))
+    made = audit_table(rich)
+    place = next(index for index, column in enumerate(made.columns) if column.name.startswith("verdict_"))
+    for row, run, *others in zip(made.rows, rich.runs, *(opinion.judgements for opinion in rich.opinions), strict=True):
+        assert row[place : place + 3] == (run.verdict, *(other.verdict for other in others))

@@ -1,4 +1,4 @@
-"""Writer of audit.csv: one line per run, in RFC 4180 format and UTF-8.
+"""The table of an audit with one row per run, and its file audit.csv in RFC 4180 format and UTF-8.
 
 A missing number is an empty cell. The column `reasons` contains the reason.
 """
@@ -8,26 +8,17 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from fa_registry.metrics import (
-    NONE,
-    Known,
-    Metric,
-    headlines_of,
-    metrics_of_cards,
-    quantity_of,
-    run_metrics,
-    symbol_of,
-    table,
-)
+from fa_registry.metrics import Metric, metrics_of_cards, quantity_of, run_metrics, symbol_of, table
 from fa_registry.protocol.builtin_editions import describe_edition
 from fa_registry.records import AuditReport, Exclusion, Finding, Reading, RunAudit, Verdict
 from fa_registry.records.runs import pairs
 from fa_registry.reporting.files import ReportFile
-from fa_registry.reporting.report_values import Frozen, audit_columns, metric_of_run, scalar_metric
+from fa_registry.reporting.report_values import Frozen, audit_columns, metric_of_run
+from fa_registry.reporting.table import NUMBER, TEXT, WHOLE, YES_NO, Column, ResultsTable
 from fa_registry.text_safety import escape_control, json_text
 
 REASONS = "reasons"
@@ -35,6 +26,61 @@ EXCLUDED = "excluded"
 # Texts that a spreadsheet would calculate (OWASP, CSV injection), also after blanks. Texts with a leading ' are included, so that
 # `unguarded` can restore every text.
 CALCULATED = re.compile(r"[\s\x00-\x20\u200b\ufeff]*[=+@＝＋－＠-]|[\t\r\n']")
+OTHER_NAMES = {"g_norm_mean_ce_L": "g_L_mean_ce"}  # metric → its column, if the two names differ
+NUMBERS = {name: OTHER_NAMES.get(name, name) for name in table("csv")}  # metric → its column
+OF_A_RUN = (
+    Column("label"),  # of the data frame
+    *(
+        Column(name, name, kind, description)
+        for name, kind, description in (
+            ("run_id", TEXT, "id of the run in the tracking store"),
+            ("name", TEXT, "readable name of the run"),
+            ("selection", TEXT, "which runs were audited, as text"),
+            ("setting", TEXT, "the setting; only runs of the same setting are compared"),
+            ("method", TEXT, "name of the method (credit rule)"),
+            ("method_options", TEXT, "options of the method, as `name=value,…`"),
+            ("control", TEXT, "`none`, or the kind of control that this run is"),
+            ("penalty", NUMBER, "strength λ of the residual penalty"),
+            ("architecture", TEXT, "name of the architecture"),
+            ("architecture_options", TEXT, "options of the architecture, as `name=value,…`"),
+            ("dataset", TEXT, "name of the data set"),
+            ("seed", WHOLE, "seed of the run"),
+            ("epochs", WHOLE, "requested number of epochs"),
+            ("identity", TEXT, "SHA-256 of the whole specification"),
+            ("status", TEXT, "complete, diverged, failed, or excluded (the run was not judged)"),
+            (
+                "integrity",
+                TEXT,
+                "whether the logged metrics are confirmed: verified, mismatch, unverifiable or trusted",
+            ),
+            ("edition", TEXT, "the leading edition (the first edition of the audit)"),
+            ("edition_modified", YES_NO, "whether a threshold of the leading edition was overridden"),
+            ("outcome", TEXT, "outcome of the leading edition's verdict: pass, warn, fail, incomplete, control"),
+            ("verdict", TEXT, "verdict of the leading edition, as text"),
+        )
+    ),
+)
+OF_A_RULE = (
+    ("outcome", TEXT, "outcome of the rule: pass, warn, fail, error, not_applicable, skipped or waived"),
+    ("state", TEXT, "label of the rule's result, such as CLEARS or UNDERCUT"),
+    (
+        "observed",
+        NUMBER,
+        "the value that the rule compared with its limit, in the unit of the metric: the value of this run, or the mean over "
+        "the seeds counted in `seeds_RULE`",
+    ),
+    (
+        "seeds",
+        WHOLE,
+        "number of runs whose mean is `observed_RULE`, repeated on the line of each of these runs; 1 if `observed_RULE` is "
+        "the value of this run; 0 if there is no mean",
+    ),
+    (
+        "first_fire",
+        WHOLE,
+        "the epoch at which the rule first fires; empty if the rule never fires or is not evaluated by epoch",
+    ),
+)
 
 
 def write_csv(report: AuditReport, path: Path) -> None:
@@ -42,13 +88,12 @@ def write_csv(report: AuditReport, path: Path) -> None:
 
     Runs that were not judged have the status `excluded`.
     """
-    csv_columns = columns(report)
+    full_table = audit_table(report)
+    published = full_table.select({column.name: column.heading for column in full_table.columns if column.heading})
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\r\n")
-        writer.writerow([guarded(escape_control(column.name)) for column in csv_columns] + [REASONS])
-        for row in rows(report):
-            writer.writerow(_line(row, csv_columns))
-        writer.writerows(_excluded(exclusion, report, csv_columns) for exclusion in report.excluded)
+        writer.writerows(csv_lines(published))
+        writer.writerows(_excluded(exclusion, report, published.columns) for exclusion in report.excluded)
 
 
 def guarded(text: str) -> str:
@@ -64,24 +109,28 @@ def unguarded(cell: str) -> str:
     return cell.removeprefix("'")
 
 
-def _line(row: CsvRowSource, csv_columns: Sequence[CsvColumn]) -> list[str]:
-    cells = {column.name: column.read(row) for column in csv_columns}
-    reasons = {name: cell.reason for name, cell in cells.items() if isinstance(cell, Reading) and cell.value is None}
-    return [_written(cell) for cell in cells.values()] + [_reasons(reasons)]
+def csv_lines(table: ResultsTable) -> Iterator[list[str]]:
+    """Yield the header and the rows of a table as texts; the last column has the reasons for empty cells."""
+    headings = [column.heading for column in table.columns]
+    yield [*(guarded(escape_control(heading)) for heading in headings), REASONS]
+    for row in table.rows:
+        cells = zip(headings, row, strict=True)
+        reasons = {name: cell.reason for name, cell in cells if isinstance(cell, Reading) and cell.value is None}
+        yield [*map(_written, row), _reasons(reasons)]
 
 
-def _written(cell: CsvCell) -> str:
-    if isinstance(cell, str):
-        return guarded(escape_control(cell))
+def _written(cell: Any) -> str:
     if isinstance(cell, Reading):
         return "" if cell.value is None else repr(cell.value)  # repr is read back as exactly the same number
-    return str(cell)
+    if isinstance(cell, Verdict):
+        cell = cell.label
+    return guarded(escape_control(cell)) if isinstance(cell, str) else str(cell)
 
 
-def _excluded(exclusion: Exclusion, report: AuditReport, csv_columns: Sequence[CsvColumn]) -> list[str]:
+def _excluded(exclusion: Exclusion, report: AuditReport, columns: Sequence[Column]) -> list[str]:
     cells = {"run_id": exclusion.run_id, "name": exclusion.name, "selection": report.selection, "status": EXCLUDED}
     cells |= {"integrity": "mismatch"} if exclusion.kind == "integrity" else {}
-    return [guarded(escape_control(cells.get(column.name, ""))) for column in csv_columns] + [
+    return [guarded(escape_control(cells.get(column.heading, ""))) for column in columns] + [
         _reasons({EXCLUDED: exclusion.reason})
     ]
 
@@ -91,160 +140,43 @@ def _reasons(reasons: dict[str, str]) -> str:
     return json_text(json.dumps(reasons, ensure_ascii=False)) if reasons else ""
 
 
-# The columns of audit.csv: content, unit, and how each is read from a run.
+def audit_table(report: AuditReport) -> ResultsTable:
+    """Return the table of an audit with one row per judged run, in the order of the report.
 
-
-TEXT, WHOLE, NUMBER, YES_NO = "text", "integer", "number", "boolean"
-
-
-@dataclass(frozen=True)
-class CsvRowSource:
-    """The data from which one line of audit.csv is written.
-
-    Args:
-        verdicts: The verdict of every edition; the leading edition is first.
-        findings: Rule of the leading edition → its finding.
+    The columns depend on the rules, editions, aggregates of Γ and other metrics of the report. audit.csv has the columns with a
+    heading.
     """
-
-    report: AuditReport
-    run: RunAudit
-    frozen: Frozen
-    verdicts: tuple[Verdict, ...]
-    findings: Mapping[str, Finding]
-
-
-CsvCell = str | int | float | bool | Reading
-
-
-@dataclass(frozen=True)
-class CsvColumn:
-    """A column of audit.csv.
-
-    Args:
-        name: Name in the header line.
-        description: Description for docs/audit-json.md.
-        kind: text, integer, number or boolean.
-        read: Function that reads the cell. For a Reading without a value, the cell is empty and the column `reasons` has the
-            reason.
-    """
-
-    name: str
-    description: str
-    kind: str
-    read: Callable[[CsvRowSource], CsvCell]
-
-
-def _spec(name: str, text: str, kind: str = TEXT) -> CsvColumn:
-    return CsvColumn(name, text, kind, lambda row: getattr(row.run.record.spec, name))
-
-
-def _number(name: str, quantity: Metric, card_metrics: Known) -> CsvColumn:
-    unit = f", {'a fraction of 1' if quantity.unit == 'fraction' else quantity.unit}" if quantity.unit else ""
-
-    def read(row: CsvRowSource) -> CsvCell:
-        return metric_of_run(row.run, quantity, row.frozen, card_metrics).reading
-
-    return CsvColumn(name, f"{quantity.symbol}: {quantity.words}{unit}", NUMBER, read)
-
-
-WHO = (
-    CsvColumn("run_id", "id of the run in the tracking store", TEXT, lambda row: row.run.record.run_id),
-    CsvColumn("name", "readable name of the run", TEXT, lambda row: row.run.record.name),
-    CsvColumn("selection", "which runs were audited, as text", TEXT, lambda row: row.report.selection),
-    CsvColumn(
-        "setting", "the setting; only runs of the same setting are compared", TEXT, lambda row: row.run.record.setting
-    ),
-    _spec("method", "name of the method (credit rule)"),
-    CsvColumn(
-        "method_options",
-        "options of the method, as `name=value,…`",
-        TEXT,
-        lambda row: pairs(row.run.record.spec.method_options),
-    ),
-    _spec("control", "`none`, or the kind of control that this run is"),
-    _spec("penalty", "strength λ of the residual penalty", NUMBER),
-    _spec("architecture", "name of the architecture"),
-    CsvColumn(
-        "architecture_options",
-        "options of the architecture, as `name=value,…`",
-        TEXT,
-        lambda row: pairs(row.run.record.spec.architecture_options),
-    ),
-    _spec("dataset", "name of the data set"),
-    _spec("seed", "seed of the run", WHOLE),
-    _spec("epochs", "requested number of epochs", WHOLE),
-    CsvColumn("identity", "SHA-256 of the whole specification", TEXT, lambda row: row.run.record.spec.identity),
-)
-JUDGED = (
-    CsvColumn(
-        "status",
-        "complete, diverged, failed, or excluded (the run was not judged)",
-        TEXT,
-        lambda row: row.run.record.status,
-    ),
-    CsvColumn(
-        "integrity",
-        "whether the logged metrics are confirmed: verified, mismatch, unverifiable or trusted",
-        TEXT,
-        lambda row: row.run.record.integrity.state,
-    ),
-    CsvColumn(
-        "edition",
-        "the leading edition (the first edition of the audit)",
-        TEXT,
-        lambda row: describe_edition(row.report.edition),
-    ),
-    CsvColumn(
-        "edition_modified",
-        "whether a threshold of the leading edition was overridden",
-        YES_NO,
-        lambda row: bool(row.report.edition.overrides),
-    ),
-    CsvColumn(
-        "outcome",
-        "outcome of the leading edition's verdict: pass, warn, fail, incomplete, control",
-        TEXT,
-        lambda row: row.run.verdict.outcome,
-    ),
-    CsvColumn("verdict", "verdict of the leading edition, as text", TEXT, lambda row: row.run.verdict.label),
-)
-OTHER_NAMES = {"g_norm_mean_ce_L": "g_L_mean_ce"}  # metric → its column, if the two names differ
-NUMBERS = {OTHER_NAMES.get(name, name): name for name in table("csv")}  # column → its metric
-
-
-def columns(report: AuditReport) -> tuple[CsvColumn, ...]:
-    """Return the columns of audit.csv for a report, in order.
-
-    The columns depend on the rules, editions, aggregates of Γ and other metrics of the report.
-    """
-    editions = tuple(
-        describe_edition(item) for item in (report.edition, *(opinion.edition for opinion in report.opinions))
-    )
-    rules = dict.fromkeys(finding.rule for run in report.runs for finding in run.findings)
+    card_metrics, frozen = metrics_of_cards(report.cards), Frozen.of(report)
+    editions = [describe_edition(item) for item in (report.edition, *(one.edition for one in report.opinions))]
+    rules = tuple(dict.fromkeys(finding.rule for run in report.runs for finding in run.findings))
     scalars = sorted({name for run in report.runs for name in run.record.measurements.scalars})
     gammas = [name for name in scalars if name.startswith("gamma_")]
-    card_metrics = metrics_of_cards(report.cards)
-    headlines = headlines_of(run.record for run in report.runs)
-    table_metrics = audit_columns(
-        report.runs, [name for name in table("audit", headlines) if name not in NUMBERS.values()], card_metrics
+    shown = audit_columns(report.runs, card_metrics=card_metrics)
+    named = {item.name: item for item in (*run_metrics(scalars, card_metrics), *shown) if item.name not in NUMBERS}
+    further = [item for item in named.values() if not item.name.startswith("gamma_")]
+    unmeasured = [item for item in shown if item.name not in (*NUMBERS, *gammas) and item not in further]
+    before, after = [quantity_of(name) for name in (*NUMBERS, *gammas)], [*further, *unmeasured]
+    columns = (
+        *columns_of(editions, rules, gammas, further),
+        *(Column(item.name, kind=item.kind) for item in unmeasured),
     )
-    further_metrics = {item.name: item for item in (*run_metrics(scalars, card_metrics), *table_metrics)}
-    further_metrics = {
-        name: item
-        for name, item in further_metrics.items()
-        if not name.startswith("gamma_") and name not in NUMBERS.values()
-    }
-    return columns_of(editions, tuple(rules), gammas, tuple(further_metrics.values()), card_metrics)
+    opinions = [{item.run_id: item.verdict for item in opinion.judgements} for opinion in report.opinions]
+
+    def cells(run: RunAudit) -> Iterator[Any]:
+        findings = {finding.rule: finding for finding in run.findings}
+        yield from _cells_of_run(run, report)
+        yield from (run.verdict, *(opinion[run.record.run_id] for opinion in opinions))
+        yield from (metric_of_run(run, metric, frozen).reading for metric in before)
+        yield from (cell for rule in rules for cell in _cells_of_rule(rule, findings.get(rule)))
+        yield from (metric_of_run(run, metric, frozen, card_metrics).reading for metric in after)
+
+    return ResultsTable(columns, tuple(tuple(cells(run)) for run in report.runs), report.title)
 
 
 def columns_of(
-    editions: Sequence[str],
-    rules: Sequence[str],
-    gammas: Sequence[str],
-    further_metrics: Sequence[Metric],
-    card_metrics: Known = NONE,
-) -> tuple[CsvColumn, ...]:
-    """Return the columns of audit.csv, in order.
+    editions: Sequence[str], rules: Sequence[str], gammas: Sequence[str], further_metrics: Sequence[Metric]
+) -> tuple[Column, ...]:
+    """Return the columns of the table of an audit, in order.
 
     Args:
         editions: The editions; the leading edition is first.
@@ -252,92 +184,44 @@ def columns_of(
         gammas: Keys of the aggregates of Γ.
         further_metrics: Further metrics with one number per run. If another column already uses a name, the new column gets the
             suffix `_2`.
-        card_metrics: The metrics that the plug-in cards of the report declare.
     """
-    fixed_columns = _ours(editions, rules, gammas)
-    used_names = {column.name for column in fixed_columns}
-    return (
-        *fixed_columns,
-        *(
-            _number(f"{metric.name}_2" if metric.name in used_names else metric.name, metric, card_metrics)
-            for metric in further_metrics
-        ),
-    )
-
-
-def _ours(editions: Sequence[str], rules: Sequence[str], gammas: Sequence[str]) -> tuple[CsvColumn, ...]:
-    return (
-        *WHO,
-        *JUDGED,
-        *(_verdict(name, index, editions) for index, name in enumerate(editions)),
-        *(_number(name, quantity_of(quantity), NONE) for name, quantity in NUMBERS.items()),
-        *(_gamma(name) for name in gammas),
-        *(column for rule in rules for column in _rule(rule)),
-    )
-
-
-def rows(report: AuditReport) -> Iterator[CsvRowSource]:
-    """Yield the data of one line per judged run, in the order of the report."""
-    frozen = Frozen.of(report)
-    opinions = [{item.run_id: item.verdict for item in opinion.judgements} for opinion in report.opinions]
-    for run in report.runs:
-        statement = tuple(opinion[run.record.run_id] for opinion in opinions)
-        yield CsvRowSource(report, run, frozen, (run.verdict, *statement), {item.rule: item for item in run.findings})
-
-
-def _verdict(edition: str, index: int, editions: Sequence[str]) -> CsvColumn:
-    """Return the column of an edition's verdict, with a suffix for a repeated name."""
-    name = f"verdict_{edition}" if edition not in editions[:index] else f"verdict_{edition}_{index + 1}"
-    return CsvColumn(name, "verdict of this edition, as text", TEXT, lambda row: row.verdicts[index].label)
-
-
-def _gamma(name: str) -> CsvColumn:
-    text = (
+    suffixes = [f"_{index + 1}" if name in editions[:index] else "" for index, name in enumerate(editions)]
+    verdicts = [f"verdict_{name}{suffix}" for name, suffix in zip(editions, suffixes, strict=True)]
+    gamma_text = (
         f"{symbol_of('gamma')} aggregated over samples and sites; the column name contains the sites (deep: 1..L) and both "
         "aggregations: `gamma_SITES_OVER-SITES_OVER-SAMPLES`"
     )
-    return CsvColumn(name, text, NUMBER, lambda row: scalar_metric(row.run.record, name))
-
-
-def _rule(rule: str) -> Iterator[CsvColumn]:
-    absent = Reading(None, f"{rule} did not judge this run")
-
-    def column(name: str, text: str, kind: str, pick: Callable[[Finding], CsvCell]) -> CsvColumn:
-        return CsvColumn(
-            f"{name}_{rule}", text, kind, lambda row: pick(row.findings[rule]) if rule in row.findings else absent
-        )
-
-    yield column(
-        "outcome",
-        "outcome of the rule: pass, warn, fail, error, not_applicable, skipped or waived",
-        TEXT,
-        lambda one: one.outcome,
+    columns = (
+        *OF_A_RUN,
+        *(Column(name, name, words="verdict of this edition, as text") for name in verdicts),
+        *(_number(name, heading, quantity_of(name)) for name, heading in NUMBERS.items()),
+        *(Column(name, name, quantity_of(name).kind, gamma_text) for name in gammas),
+        *(Column(f"{name}_{rule}", f"{name}_{rule}", kind, text) for rule in rules for name, kind, text in OF_A_RULE),
     )
-    yield column("state", "label of the rule's result, such as CLEARS or UNDERCUT", TEXT, lambda one: one.state)
-    yield column(
-        "observed",
-        "the value that the rule compared with its limit, in the unit of the metric: the value of this run, or the mean over "
-        "the seeds counted in `seeds_RULE`",
-        NUMBER,
-        lambda one: one.observed,
-    )
-    yield column(
-        "seeds",
-        "number of runs whose mean is `observed_RULE`, repeated on the line of each of these runs; 1 if `observed_RULE` is "
-        "the value of this run; 0 if there is no mean",
-        WHOLE,
-        lambda one: one.seeds,
-    )
-    yield column(
-        "first_fire",
-        "the epoch at which the rule first fires; empty if the rule never fires or is not evaluated by epoch",
-        WHOLE,
-        _first_fire,
-    )
+    used = {column.heading for column in columns}
+    names = [f"{item.name}_2" if item.name in used else item.name for item in further_metrics]
+    return (*columns, *map(_number, names, names, further_metrics))
 
 
-def _first_fire(finding: Finding) -> CsvCell:
-    return "" if finding.first_fire is None else finding.first_fire
+def _number(name: str, heading: str, metric: Metric) -> Column:
+    unit = f", {'a fraction of 1' if metric.unit == 'fraction' else metric.unit}" if metric.unit else ""
+    return Column(name, heading, metric.kind, f"{metric.symbol}: {metric.words}{unit}")
+
+
+def _cells_of_run(run: RunAudit, report: AuditReport) -> Iterator[Any]:
+    record, spec, edition = run.record, run.record.spec, report.edition
+    yield from (spec.label, record.run_id, record.name, report.selection, record.setting, spec.method)
+    yield from (pairs(spec.method_options), spec.control, spec.penalty, spec.architecture)
+    yield from (pairs(spec.architecture_options), spec.dataset, spec.seed, spec.epochs, spec.identity)
+    yield from (record.status, record.integrity.state, describe_edition(edition), bool(edition.overrides))
+    yield from (run.verdict.outcome, run.verdict)
+
+
+def _cells_of_rule(rule: str, finding: Finding | None) -> Sequence[Any]:
+    if finding is None:
+        return [Reading(None, f"{rule} did not judge this run")] * len(OF_A_RULE)
+    fired = "" if finding.first_fire is None else finding.first_fire
+    return finding.outcome, finding.state, finding.observed, finding.seeds, fired
 
 
 FILE = ReportFile("audit.csv", "one line per run, for a spreadsheet", write_csv)

@@ -18,7 +18,8 @@ from fa_registry.metrics import Metric
 from fa_registry.records import OUTCOMES, SCHEMA, AuditReport
 from fa_registry.reporting.diff import AuditDiff
 from fa_registry.reporting.files import junit, report_files
-from fa_registry.reporting.files.csv import REASONS, TEXT, columns_of
+from fa_registry.reporting.files.csv import REASONS, columns_of
+from fa_registry.reporting.table import TEXT
 
 REFERENCE = "#/$defs/"
 
@@ -194,7 +195,8 @@ def _type(schema: dict[str, Any]) -> str:
 
 def _columns() -> Iterator[tuple[str, ...]]:
     for column in columns_of(("EDITION",), ("RULE",), ("gamma_…",), (OTHER,)):
-        yield f"`{column.name}`", column.kind, column.description
+        if column.heading:
+            yield f"`{column.heading}`", column.type, column.words
     yield (
         f"`{REASONS}`",
         TEXT,
