@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from fa_registry import jsonio, process_ownership
-from fa_registry.bundles.archive import Manifest, manifest_bytes, pack, unpack
+from fa_registry.bundles.archive import Manifest, checked_target, manifest_bytes, pack, unpack
 from fa_registry.bundles.contents import RUNS, collect_files, open_bundle
 from fa_registry.bundles.signing import signed, signer
 from fa_registry.errors import IntegrityError, InvalidFields, RegistryError, UsageError
@@ -59,6 +59,7 @@ def make_bundle(
     tracker = open_tracker(store, create=False)
     audit, report = newest_report(tracker, study)
     path = Path(out or f"{study}.fa.zip")
+    target = checked_target(path)  # before the files are collected, which may take minutes
     facts = {
         "study": study,
         "audit": audit.run_id,
@@ -67,8 +68,8 @@ def make_bundle(
     }
     with process_ownership.temp_dir("fa_registry-bundle-") as folder:
         collect_files(tracker, report, audit, light, licence, folder)
-        pack(folder, path, facts, partial(signed, key=Path(sign)) if sign else None)
-    return BundleResult(path, jsonio.file_digest(path), len(report.runs), path.stat().st_size, bool(sign))
+        pack(folder, target, facts, partial(signed, key=Path(sign)) if sign else None)
+    return BundleResult(path, jsonio.file_digest(target), len(report.runs), target.stat().st_size, bool(sign))
 
 
 def verify_bundle(path: Path, measuring: RemeasureOptions = RemeasureOptions(), key: str = "") -> list[Verification]:
