@@ -67,7 +67,7 @@ class InvalidFields(UsageError):
 
     def __init__(self, subject: str, problems: Sequence[str]):
         self.problems = tuple(problems)
-        count = f"{len(problems):,} problem{'s' if len(problems) != 1 else ''}"
+        count = pluralise(len(problems), "problem")
         super().__init__("\n".join([f"{subject}: {count}", *(f"  - {problem}" for problem in _first(problems))]))
 
 
@@ -127,6 +127,10 @@ def shortened(name: object, limit: int = LONGEST_NAME) -> str:
     """Return a name as text; cut a text of more than `limit` characters and append `…`."""
     text = str(name)
     return text if len(text) <= limit else f"{text[:limit]}…"
+
+
+def pluralise(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def join_names(names: Collection[object], limit: int = MOST_NAMES) -> str:

@@ -8,7 +8,7 @@ import importlib.metadata
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,13 +18,14 @@ import click
 from fa_registry.cli import shell_completion
 from fa_registry.cli.options import JSON, examples, takes
 from fa_registry.cli.tables import SHORT_ID, print_json, print_out, table, text
-from fa_registry.errors import IntegrityError, UsageError
+from fa_registry.errors import IntegrityError, UsageError, pluralise
 from fa_registry.lint.base import LintFinding, LintReport
 from fa_registry.lint.runner import lint_paths, sarif
 from fa_registry.output_streams import has_reader
 from fa_registry.workflows.options import StoreLocation
 
 if TYPE_CHECKING:
+    from fa_registry.records import RunRecord
     from fa_registry.workflows.forget import ForgettableRun
     from fa_registry.workflows.inspect_runs import Listing
     from fa_registry.workflows.run_status import RunStatus
@@ -78,12 +79,12 @@ def _reported_with(finding: LintFinding) -> tuple[str, str, str]:
 
 def _summary(report: LintReport) -> str:
     silenced = f"; findings silenced with a reason: {len(report.silenced)}" if report.silenced else ""
-    files = f"{report.files} file{'s' if report.files != 1 else ''}"
+    files = pluralise(report.files, "file")
     if not report.findings:
         return f"no pitfall in {files}{silenced}"
     counts = Counter(finding.code for finding in report.findings)
     codes = ", ".join(f"{code} ×{count}" for code, count in sorted(counts.items()))
-    return f"{len(report.findings)} finding{'s' if len(report.findings) != 1 else ''} in {files}: {codes}{silenced}"
+    return f"{pluralise(len(report.findings), 'finding')} in {files}: {codes}{silenced}"
 
 
 @click.command("list", short_help="List the runs of a store, or methods, studies, editions, ….")
@@ -265,17 +266,35 @@ def show(run_id: str, store: str, as_json: bool) -> None:
     """
     from fa_registry.workflows import inspect_runs
 
-    record = inspect_runs.show(run_id, store)
+    record, verdict = inspect_runs.shown_run(run_id, store)
     if as_json:
         print_json(record)
         return
     sites, scalars = record.measurements.sites, record.measurements.scalars
-    print_out(record.name, f"run {record.run_id} · {record.status} · {record.setting}")
+    table(["field", "value"], [[name, str(value)] for name, value in record.provenance.items()], "provenance")
     count = max((len(row) for row in sites.values()), default=0)
     rows = [[name, *map(text, row)] for name, row in sites.items()]
     table(["metric", *(f"site {site}" for site in range(count))], rows, "by site")
     table(["metric", "value"], [[name, text(reading)] for name, reading in scalars.items()], "scalars")
-    table(["field", "value"], [[name, str(value)] for name, value in record.provenance.items()], "provenance")
+    print_out(f"run {record.run_id} · {record.name} · {record.status}", *_run_answer(record, verdict))
+
+
+def _run_answer(record: RunRecord, verdict: str) -> Iterator[str]:
+    """Yield a line with the main metrics of a run, and a line with its verdict."""
+    from fa_registry.metrics import (
+        HEADLINE_GAMMA,
+        headline_of,
+        quantity_of,
+    )  # imports numpy, which --help does not need
+
+    scalars = record.measurements.scalars
+    names = [headline_of(scalars).name, "growth_max", "g_L", HEADLINE_GAMMA]
+    yield " · ".join(f"{quantity_of(name).label} {text(scalars[name])}" for name in names if name in scalars)
+    yield (
+        f"verdict: {verdict}"
+        if verdict
+        else f"not judged yet: `fa-registry audit --run {record.run_id}` judges the run"
+    )
 
 
 @click.command(short_help="Check versions, store and data; clean up after killed runs.")

@@ -12,6 +12,7 @@ from fa_registry.cli import shell_completion
 from fa_registry.cli.audit import audited
 from fa_registry.cli.options import JSON, examples, takes
 from fa_registry.cli.tables import print_json, print_out, print_page, table
+from fa_registry.errors import pluralise
 from fa_registry.option_table import build
 from fa_registry.workflows import api
 from fa_registry.workflows.options import (
@@ -139,7 +140,8 @@ def run(name: str, as_json: bool, **arguments: Any) -> None:
     checked_study(selector, training, execution)
     checked_audit(selector, judging, measuring, pages)  # find invalid options before training
     result = run_study(selector, location, training, execution)
-    code = studied(result, as_json=False, quiet=as_json)
+    # without a stop, the audit prints the address of the page again
+    code = studied(result if result.stopped else replace(result, page=""), as_json=False, quiet=as_json)
     if result.stopped:
         sys.exit(code)
     audit = run_audit(selector, judging, measuring, location, pages, adopt=False, early_is_incomplete=False)
@@ -196,10 +198,10 @@ def planned(plan: Plan, as_json: bool) -> int:
     name = " ".join(part for part in ("study", plan.study, plan.twin) if part)
     print_out(f"{name}: {plan.title}")
     print_out(
-        f"{plan.runs} runs ({plan.control_runs} of them controls) in {len(plan.settings)} settings, {plan.complete} complete, "
-        f"{plan.runs - plan.complete} to train; edition {plan.edition}"
+        f"{pluralise(plan.runs, 'run')} (controls: {plan.control_runs}) in {pluralise(len(plan.settings), 'setting')}, "
+        f"{plan.complete} complete, {plan.runs - plan.complete} to train; edition {plan.edition}"
     )
-    print_out(f"{len(plan.methods)} methods: {', '.join(plan.methods)}")
+    print_out(f"{pluralise(len(plan.methods), 'method')}: {', '.join(plan.methods)}")
     header = ["setting", "called", "methods", "seeds", "runs", "controls", "complete", "to train"]
     table(header, [_planned_row(setting) for setting in plan.settings], "")
     for remark in plan.remarks:

@@ -453,7 +453,9 @@ class BundleOptions:
     """Content of a bundle."""
 
     study: str = option(MISSING, "Study whose newest audit is written.", metavar="NAME", completes="studies")
-    out: str = option("", "Path of the bundle. An existing file is replaced only if it is a bundle [NAME.fa.zip].", metavar="FILE")
+    out: str = option(
+        "", "Path of the bundle. An existing file is replaced only if it is a bundle [NAME.fa.zip].", metavar="FILE"
+    )
     light: bool = option(False, "Omit weights and feedback. Then metrics cannot be recomputed.")
     sign: str = option("", "Sign the bundle with the private Ed25519 key in this PEM file.", metavar="KEY")
     licence: str = option("", "Licence of the content, e.g. CC-BY-4.0 [no licence].", metavar="SPDX")

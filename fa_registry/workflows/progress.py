@@ -1,8 +1,8 @@
-"""Progress of many jobs: progress bars on a terminal, and one log line for every run that ends or whose rule fires.
+"""Progress of many jobs: progress bars on a terminal, and log lines.
 
-Without a terminal, for example in a log file or pipe, a line with the epoch is logged if no line was logged for a minute.
-With these lines, a user can distinguish a long run from a process that hangs. The command line writes the log to standard
-error.
+A line is logged when a run ends and when a rule fires. Without a terminal, for example in a log file or pipe, a line with
+the epoch is logged if no line was logged for a minute. With these lines, a user can distinguish a long run from a process
+that hangs. The command line writes the log to standard error.
 """
 
 from __future__ import annotations

@@ -239,6 +239,11 @@ def test_its_runs_go_into_another_store_once_and_are_verified_there(bundled, emp
     runs = tracker.search({schema.TAG_KIND: "run"})
     assert {run.state for run in runs} == {"FINISHED"} and len(runs) == 4
     assert all(len(run.tags[schema.TAG_IMPORTED]) == 64 for run in runs)
+    (theirs, ours), *_ = put.runs.items()
+    for typed in (theirs, theirs[:8], ours):
+        shown = call("show", typed).stdout.splitlines()
+        assert f"run {ours} " in shown[-3] and shown[-1].endswith(" (in the bundle)"), shown[-3:]
+    assert not any(name.startswith(schema.TAG_VERDICT) for run in runs for name in run.tags)  # no audit here wrote one
     found = fa_registry.verify(run_ids=list(put.runs.values()), jobs=1, device="cpu")
     assert {outcome.integrity.state for outcome in found} == {"verified"}, [
         outcome.integrity.details for outcome in found
