@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fa_registry.cli import shell_completion
+from fa_registry.cli.name_check import check_card
 from fa_registry.cli.options import JSON, examples, takes
 from fa_registry.cli.tables import SHORT_ID, print_json, print_out, table, text
 from fa_registry.errors import IntegrityError, UsageError, pluralise
@@ -215,6 +216,7 @@ def _age(age: datetime.timedelta) -> str:
 @examples("info dfa", "info gamma --family diagnostics --json")
 def info(name: str, family: str, as_json: bool) -> None:
     """Show the card of a method, architecture, data set, diagnostic or task: equations, options, source."""
+    check_card(name, family)
     from fa_registry.workflows.plugin_list import card_of
 
     card = card_of(name, family)

@@ -72,7 +72,7 @@ def train(as_json: bool, **arguments: Any) -> None:
 
 @click.command()
 @click.argument("name", default="digits", shell_complete=shell_completion.studies())
-@takes(api.study)
+@takes(api.study, argument="study files")
 @JSON
 @examples(
     "study digits --jobs 2",
@@ -95,7 +95,7 @@ def study(name: str, as_json: bool, dry_run: bool, **arguments: Any) -> None:
 
 @click.command(short_help="Train the runs of a study that no other worker trains.")
 @click.argument("names", nargs=-1, required=True, metavar="STUDY…", shell_complete=shell_completion.studies())
-@takes(api.work)
+@takes(api.work, argument="study files")
 @JSON
 @examples(
     "worker digits",
@@ -113,7 +113,16 @@ def worker(names: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
 
 @click.command()
 @click.argument("name", default="digits", shell_complete=shell_completion.studies())
-@takes(ExecutorOptions, StudyOverrides, JudgingOptions, TrainingOptions, ReportOutput, StoreLocation, only=RUN)
+@takes(
+    ExecutorOptions,
+    StudyOverrides,
+    JudgingOptions,
+    TrainingOptions,
+    ReportOutput,
+    StoreLocation,
+    only=RUN,
+    argument="study files",
+)
 @JSON
 @examples(
     "run digits",

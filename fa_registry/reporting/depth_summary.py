@@ -20,8 +20,8 @@ CLAUSES = {
     ),
     "at chance": ("{} is not better than chance", "{} are not better than chance"),
     "not above": (
-        "{} does not end above its own frozen blocks: no gain from training the blocks is shown",
-        "{} do not end above their own frozen blocks: no gain from training the blocks is shown",
+        "{} does not end above its own frozen blocks by the required margin",
+        "{} do not end above their own frozen blocks by the required margin",
     ),
     "undecided": (
         "{} is undecided: the runs do not show whether training the blocks made the network better",

@@ -261,7 +261,7 @@ def _verdict_tags(store: str) -> dict[str, Any]:
             continue
         count += len(judged)
         differences += [line for run in judged for line in verdict_tag_differences(report, run)]
-    details = differences[:MOST_TAGS] or [f"the tags of {pluralise(count, 'run')} match the audits"]
+    details = differences[:MOST_TAGS] or [f"the tags of {pluralise(count, 'run')} match their audits"]
     details += [f"{len(differences) - MOST_TAGS} more tags differ"] if len(differences) > MOST_TAGS else []
     details += [f"{pluralise(len(uncompared), 'run')} not compared"] if uncompared else []
     return {"ok": not differences, "state": "NOT OK" if differences else "ok", "found": "; ".join(details)}

@@ -199,7 +199,7 @@ class RunSelector:
         "Select all runs of a study, according to its current study.toml.",
         python="Select all runs of a study: the name of a built-in study, or the path of a study.toml or of its folder.",
         metavar="NAME",
-        completes="studies",
+        completes="study files",
     )
     experiment: str = option("", "Select all runs of an experiment.")
     run_ids: tuple[str, ...] = option(

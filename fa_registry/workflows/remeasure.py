@@ -370,8 +370,8 @@ def replay_remark(results: Sequence[RemeasuredRun]) -> Iterator[str]:
     if replays:
         steps, total = sum(replay.steps for replay in replays), sum(replay.of for replay in replays)
         yield (
-            f"In {pluralise(len(replays), 'run')}, training steps were replayed from the specification: {steps} of {total} steps "
-            f"({100 * steps / total:.1f} %)."
+            f"In {pluralise(len(replays), 'run')}, training steps were replayed from the specification: {steps} of their "
+            f"{total} steps ({100 * steps / total:.1f} %)."
         )
 
 

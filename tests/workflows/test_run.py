@@ -56,7 +56,7 @@ def test_the_last_lines_are_the_meaning_of_the_result_and_an_address_to_click(re
     result = registry(*RUN)
     *_, first, address = result.stdout.splitlines()
     assert first == (
-        "bp, fa and dfa do not end above their own frozen blocks: no gain from training the blocks is shown."
+        "bp, fa and dfa do not end above their own frozen blocks by the required margin."
     )
     assert address == f"report: {(workplace / 'reports' / 'index.html').as_uri()}"
     assert result.stdout.count("side by side: ") <= 1
