@@ -5,7 +5,8 @@ RegistryError
 │   ├── UnknownName             an unknown name; the message lists the known names
 │   ├── InvalidFields           one or more wrong fields, all reported at once
 │   ├── StoreError              the tracking store cannot be opened, read or written
-│   └── NothingSelected         the options of a command select no run
+│   ├── NothingSelected         the options of a command select no run
+│   └── PromotionRefused        exit 4: the verdict on a run does not allow its promotion without a reason
 ├── PluginError                 exit 2: a plug-in violates its contract or is registered twice
 ├── IntegrityError              exit 3: a file is unreadable or differs from the recorded file
 └── Interrupted                 exit 130: the user or a signal stopped the command, which can be repeated
@@ -77,6 +78,10 @@ class StoreError(UsageError):
 
 class NothingSelected(UsageError):
     pass
+
+
+class PromotionRefused(UsageError):
+    exit_code = 4
 
 
 class PluginError(RegistryError):

@@ -94,6 +94,9 @@ def promote(as_json: bool, **arguments: Any) -> None:
     a model version, call fa_registry.load_model("models:/NAME@alias").
 
     A run with verdict FAIL or INCOMPLETE is promoted only with --override-reason.
+
+    Exit 0: the model version exists, 2: the request is invalid, 3: a file or metric of the run differs from what was recorded, 4:
+    the verdict does not allow the promotion.
     """
     from fa_registry.workflows.promote import run_promote
 

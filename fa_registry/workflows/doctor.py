@@ -212,9 +212,9 @@ def _device() -> str:
 def _bf16() -> str:
     gain = bf16_gain()
     advice = (
-        "`--precision bf16` makes training faster"
+        "`train --set precision=bf16` is faster"
         if gain > WORTH
-        else "`--precision bf16` does not make training faster"
+        else "`train --set precision=bf16` is not faster"
     )
     return f"bf16 matrix products are {gain:.1f} times as fast as in fp32: {advice}"
 
