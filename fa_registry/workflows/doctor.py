@@ -211,11 +211,7 @@ def _device() -> str:
 
 def _bf16() -> str:
     gain = bf16_gain()
-    advice = (
-        "`train --set precision=bf16` is faster"
-        if gain > WORTH
-        else "`train --set precision=bf16` is not faster"
-    )
+    advice = "`train --set precision=bf16` is faster" if gain > WORTH else "`train --set precision=bf16` is not faster"
     return f"bf16 matrix products are {gain:.1f} times as fast as in fp32: {advice}"
 
 

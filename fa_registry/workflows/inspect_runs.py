@@ -44,7 +44,7 @@ def shown_run(run_id: str, store: str = "") -> tuple[RunRecord, str]:
 
 
 def logged_verdict(run: StoredRun) -> str:
-    """Return the verdict of the newest audit, the verdict in the bundle of an imported run, or an empty string."""
+    """Return the verdict of the newest audit, or of the bundle of an imported run, or an empty text."""
     imported = run.tags.get(schema.TAG_IMPORTED_VERDICT)
     return run.tags.get(schema.TAG_VERDICT) or (f"{imported} (in the bundle)" if imported else "")
 
@@ -103,7 +103,7 @@ def _why_none(tracker: Tracker, study: str, method: str, status: str) -> str:
     for field, (tag, name, built_in) in filters.items():
         stored_names = {run.tags[tag] for run in runs if run.tags.get(tag)}
         if name and name not in {*stored_names, *built_in}:
-            raise UnknownName(field, name, stored_names or built_in)
+            raise UnknownName(field, name, built_in if field == "status" else stored_names or built_in)
         missing += [f"of {field} {name}"] if name and name not in stored_names else []
     if not runs:
         return "the store has no runs yet; `fa-registry study` and `fa-registry train` create runs"

@@ -70,7 +70,7 @@ def newest_report(tracker: Tracker, study: str) -> tuple[StoredRun, AuditReport]
 
 
 def _next_step(tracker: Tracker, study: str) -> str:
-    """Return the command that audits a study, or the names of the audited studies if the study does not exist."""
+    """Return a text with the command that audits a study, or the names of known studies."""
     has_runs = bool(tracker.search({schema.TAG_KIND: "run", schema.TAG_STUDY: study}, most=1))
     try:
         find(study)
@@ -149,12 +149,18 @@ def recorded_report(tracker: Tracker, audit_run_id: str, command: str) -> AuditR
 
 
 def existing(file: str) -> Path:
-    """Return the path of a report; raise UsageError if the file does not exist."""
-    if not os.path.isfile(file):  # Path.is_file raises for a name that is too long
-        raise UsageError(
-            f"{file}: no such file; `fa-registry audit` writes a report; to read the report from the store, use --study NAME"
-        )
-    return Path(file)
+    """Return the path of a report or a bundle; raise UsageError if the file does not exist."""
+    if os.path.isfile(file):  # Path.is_file raises for a name that is too long
+        return Path(file)
+    if os.path.isfile(os.path.join(file, REPORT)):
+        raise UsageError(f"{file}: expected a file, found a folder; name the file {Path(file) / REPORT}")
+    if os.path.lexists(file):
+        raise UsageError(f"{file}: expected an {REPORT} or a bundle (.zip), found no regular file; name another file")
+    if file.endswith(".zip"):
+        raise UsageError(f"{file}: no such file; `fa-registry bundle` writes a bundle")
+    raise UsageError(
+        f"{file}: no such file; `fa-registry audit` writes a report; to read the report from the store, use --study NAME"
+    )
 
 
 def load_report(path: Path) -> AuditReport:

@@ -89,8 +89,12 @@ def expand_run_id(tracker: Tracker, start: str) -> str:
     If no run has such an id, the ids that imported runs had in their bundle are searched.
 
     Raises:
-        UsageError: no run or several runs have an id that begins with `start`.
+        UsageError: `start` is empty, or no run or several runs have an id that begins with `start`.
     """
+    if not start.strip():  # would select the only run of a store, for example if a shell variable is not set
+        raise UsageError(
+            "expected a run id or its first characters, found nothing; `fa-registry list runs` lists all runs"
+        )
     if len(start) >= FULL_ID:
         return next((run.run_id for run in tracker.search({schema.TAG_IMPORTED_ID: start})), start)
     ids = [run.run_id for run in tracker.search({schema.TAG_KIND: "run"}, start=start)] or [

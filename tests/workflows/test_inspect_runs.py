@@ -72,10 +72,9 @@ def test_show_of_an_unknown_run(trained):
     assert "more characters" not in result.stderr
 
 
-def test_show_of_a_start_that_several_runs_have_names_them(trained):
-    result = trained("show", "")
-    assert result.exit_code == 2 and "4 run ids begin with these characters: " in result.stderr
-    assert run_of("dfa").run_id in result.stderr and "give more characters" in result.stderr
+def test_an_empty_id_selects_no_run(trained):
+    result = trained("forget", "", "--yes")
+    assert result.exit_code == 2 and "expected a run id or its first characters, found nothing" in result.stderr
 
 
 def listed(call, *more):
