@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# The same environment with the packages that only tests, benchmarks and generators need.
+READY_DEV := $(VENV)/.ready-dev
+INSTALL := $(BIN)/python -m pip install --constraint constraints.txt --editable
 
 .PHONY: demo fashion test test-long stress torture team check generated ui bench bench-gpu clean help
 
@@ -21,34 +24,41 @@ help:
 	@echo "make clean  remove the environment and everything generated; runs and reports stay"
 
 $(READY): pyproject.toml packages/fa_lint/pyproject.toml constraints.txt
+	@echo "Installing fa_registry and about 100 packages in $(VENV): 1.8 GB on disk with the CPU build of torch, more with a CUDA"
+	@echo "build. The installation takes about 3 minutes on a fast connection."
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
-	$(BIN)/python -m pip install --quiet --editable packages/fa_lint
+	$(INSTALL) .
+	$(INSTALL) packages/fa_lint
 	touch $(READY)
+
+$(READY_DEV): $(READY)
+	@echo "Installing about 50 packages for tests in $(VENV): 0.9 GB on disk. The installation takes about 1 minute on a fast connection."
+	$(INSTALL) ".[dev]"
+	touch $(READY_DEV)
 
 demo: $(READY)
 	$(BIN)/fa-registry run digits
 
 # The paper's story on real images. Debian's package has the files; where they cannot be installed the study says what to do.
-INSTALL := apt-get update -qq && apt-get install -y -qq dataset-fashion-mnist
+APT := apt-get update -qq && apt-get install -y -qq dataset-fashion-mnist
 
 fashion: $(READY)
 	@$(BIN)/fa-registry data check fashion_mnist >/dev/null 2>&1 || { echo "installing dataset-fashion-mnist"; \
-		sh -c "$(INSTALL)" >/dev/null 2>&1 || sudo -n sh -c "$(INSTALL)" >/dev/null 2>&1 || true; }
+		sh -c "$(APT)" >/dev/null 2>&1 || sudo -n sh -c "$(APT)" >/dev/null 2>&1 || true; }
 	$(BIN)/fa-registry run fashion --editions 2026-05,2026-11,2026-12
 
-test: $(READY)
+test: $(READY_DEV)
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
-test-long: $(READY)
+test-long: $(READY_DEV)
 	$(BIN)/python -m pytest -n auto --dist load -m long
 
-stress: $(READY)
+stress: $(READY_DEV)
 	$(BIN)/python -m tests.stress
 
 torture: stress  # the old name
 
-team: $(READY)
+team: $(READY_DEV)
 	$(BIN)/python -m tests.stress.team_run
 
 # What takes long: rooms that train, pages with their pictures, examples of docs.
@@ -56,11 +66,11 @@ SLOW := published_api benchmarks end_to_end methods security studies testing str
 	$(addprefix reporting/test_,analyses_pages.py asked_for.py comparison.py figures.py index.py pages.py render.py schemas.py) \
 	analyses/test_sensitivity.py docs/test_code.py reference/test_reference.py statistics/test_coverage.py
 
-check: $(READY)
+check: $(READY_DEV)
 	$(BIN)/ruff check .
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not browser and not long" $(addprefix --ignore tests/,$(SLOW))
 
-generated: $(READY)
+generated: $(READY_DEV)
 	$(BIN)/python -m fa_registry.reference --write
 	$(BIN)/python -m fa_registry.reporting.files.schemas
 	$(BIN)/python -m tests.reporting.test_golden_forms
@@ -69,10 +79,10 @@ ui: $(READY)
 	-$(BIN)/fa-registry doctor  # what it finds amiss closes no page
 	$(BIN)/fa-registry ui
 
-bench: $(READY)
+bench: $(READY_DEV)
 	$(BIN)/python -m benchmarks
 
-bench-gpu: $(READY)
+bench-gpu: $(READY_DEV)
 	$(BIN)/python -m benchmarks.gpu
 
 clean:

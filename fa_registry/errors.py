@@ -5,7 +5,8 @@ RegistryError
 │   ├── UnknownName             an unknown name; the message lists the known names
 │   ├── InvalidFields           one or more wrong fields, all reported at once
 │   ├── StoreError              the tracking store cannot be opened, read or written
-│   └── NothingSelected         the options of a command select no run
+│   ├── NothingSelected         the options of a command select no run
+│   └── PromotionRefused        exit 4: the verdict on a run does not allow its promotion without a reason
 ├── PluginError                 exit 2: a plug-in violates its contract or is registered twice
 ├── IntegrityError              exit 3: a file is unreadable or differs from the recorded file
 └── Interrupted                 exit 130: the user or a signal stopped the command, which can be repeated
@@ -67,7 +68,7 @@ class InvalidFields(UsageError):
 
     def __init__(self, subject: str, problems: Sequence[str]):
         self.problems = tuple(problems)
-        count = f"{len(problems):,} problem{'s' if len(problems) != 1 else ''}"
+        count = pluralise(len(problems), "problem")
         super().__init__("\n".join([f"{subject}: {count}", *(f"  - {problem}" for problem in _first(problems))]))
 
 
@@ -77,6 +78,10 @@ class StoreError(UsageError):
 
 class NothingSelected(UsageError):
     pass
+
+
+class PromotionRefused(UsageError):
+    exit_code = 4
 
 
 class PluginError(RegistryError):
@@ -127,6 +132,10 @@ def shortened(name: object, limit: int = LONGEST_NAME) -> str:
     """Return a name as text; cut a text of more than `limit` characters and append `…`."""
     text = str(name)
     return text if len(text) <= limit else f"{text[:limit]}…"
+
+
+def pluralise(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def join_names(names: Collection[object], limit: int = MOST_NAMES) -> str:

@@ -37,7 +37,8 @@ class OptionDeclaration:
         is_list: whether the value is several names or numbers: `"a,b"`, a list or a single value.
         repeats: whether the option is repeated on the command line, instead of one text with commas.
         pairs: function that converts the repeated texts NAME=VALUE to a mapping, or None.
-        completes: plug-in kind, `studies`, `editions`, or a tuple of words to complete.
+        completes: plug-in kind, `studies`, `study files`, `editions`, or a tuple of words to complete. The command line
+            refuses an unknown name of a plug-in kind, `study files` or `editions`.
         hidden: whether help does not list the option.
     """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -55,6 +56,19 @@ def test_versions_agree():
 def test_a_checkout_serves_its_own_templates_and_studies():
     assert bundled_files.templates() == ROOT / "templates"
     assert (bundled_files.projects() / "digits" / "study.toml").is_file()
+
+
+def test_the_demo_installs_no_packages_that_only_tests_need(tmp_path):
+    """Ray, Lightning, Transformers, SeaweedFS and Playwright make half of an environment's size; `make test` adds them."""
+
+    def planned(target: str) -> list[str]:
+        call = ["make", "-n", target, f"VENV={tmp_path}"]
+        lines = subprocess.run(call, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
+        assert re.search(r"100 packages in .*\d GB on disk", lines[0])
+        return [line.split("--editable ")[1] for line in lines if "pip install" in line and "--quiet" not in line]
+
+    assert planned("demo") == planned("ui") == ["."]
+    assert planned("test") == planned("check") == [".", '".[dev]"']
 
 
 def test_ci_calls_the_readmes_commands():

@@ -7,6 +7,7 @@ and sizes. Then `unpack` extracts the files, packs the extracted files again and
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import zipfile
 from collections import Counter
@@ -16,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from fa_registry import jsonio, process_ownership
-from fa_registry.errors import IntegrityError, InvalidFields, join_names, shortened
+from fa_registry.errors import IntegrityError, InvalidFields, UsageError, join_names, shortened
 from fa_registry.safe_files import RECORD, UnreadableFile, open_zip, resolve_user_path
 
 MANIFEST, SIGNATURE, CRATE = "manifest.json", "manifest.sig", "ro-crate-metadata.json"
@@ -54,11 +55,11 @@ def pack(
 ) -> Manifest:
     """Pack all files below `folder` into one zip archive.
 
-    Equal files, manifest fields and signatures give equal bytes. An existing file at `out` is replaced only when the new file is
-    complete.
+    Equal files, manifest fields and signatures give equal bytes. An existing bundle at `out` is replaced only when the new
+    bundle is complete.
 
     Args:
-        out: path of the bundle.
+        out: path of the bundle, as returned by `checked_target`.
         manifest_fields: fields of the manifest except format, version, files and sizes.
         sign: function that returns the signature of the manifest's bytes; see signing.
     """
@@ -66,8 +67,7 @@ def pack(
     files = {name: jsonio.file_digest(folder / name) for name in names}
     sizes = {name: (folder / name).stat().st_size for name in names}
     manifest = Manifest(FORMAT, VERSION, files=files, sizes=sizes, **manifest_fields)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    temporary = out.with_name(f".{out.name}{process_ownership.owner_suffix()}")
+    temporary = _temporary(out)
     try:
         data = manifest_bytes(manifest)
         _write(folder, names, data, sign(data) if sign else b"", temporary)
@@ -75,6 +75,42 @@ def pack(
     finally:
         temporary.unlink(missing_ok=True)
     return manifest
+
+
+def checked_target(out: Path) -> Path:
+    """Return the path to write a bundle to: `out`, or the target of the link `out`.
+
+    Raises:
+        UsageError: the folder of `out` is missing or cannot be written to, or `out` exists and is not a bundle.
+    """
+    target = resolve_user_path(out)
+    try:
+        if target.is_dir():
+            raise UsageError(f"out: expected the path of a file, found the folder {out}; add a file name")
+        if not target.parent.is_dir():
+            raise UsageError(f"out: {out.parent} is not a folder; create the folder, or name a file in another folder")
+        if os.path.lexists(target) and not _is_bundle(target):
+            raise UsageError(f"out: {out} exists and is not a bundle, so it is not replaced; name another file")
+        temporary = _temporary(target)
+        temporary.touch()
+        temporary.unlink()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"out: {out} cannot be written: {reason}; name another file") from error
+    return target
+
+
+def _temporary(target: Path) -> Path:
+    return target.with_name(f".{target.name}{process_ownership.owner_suffix()}")
+
+
+def _is_bundle(path: Path) -> bool:
+    """Return whether a file is a bundle; the content of the bundle may have been changed."""
+    try:
+        with open_zip(path) as archive:
+            return MANIFEST in archive.namelist() and SEAL.fullmatch(archive.comment) is not None
+    except (zipfile.BadZipFile, UnreadableFile, EOFError, NotImplementedError, OverflowError, ValueError):
+        return False
 
 
 def manifest_bytes(manifest: Manifest) -> bytes:

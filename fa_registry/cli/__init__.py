@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from fa_registry.cli import analyse, audit, compare, inspect, models, train
+from fa_registry.cli import analyse, audit, compare, inspect, maintenance, models, train
 from fa_registry.cli.tables import print_err
 from fa_registry.errors import RegistryError
 from fa_registry.output_streams import outlive_readers
@@ -162,6 +162,6 @@ def main() -> None:
     gc.set_threshold(NEW_OBJECTS_BETWEEN_COLLECTIONS)
 
 
-for commands in (train, models, audit, compare, analyse, inspect):
+for commands in (train, models, audit, compare, analyse, inspect, maintenance):
     for command in commands.COMMANDS:
         main.add_command(command)

@@ -32,7 +32,7 @@ def _named(function: Callable) -> Callable:
 
 @click.command(short_help="Answer one question about many judged runs.")
 @click.argument("name", metavar="NAME", shell_complete=shell_completion.family("analyses"))
-@takes(RunSelector, JudgingOptions, RecomputeOptions, AnalysisOutput, StoreLocation, only=OPTIONS)
+@takes(RunSelector, JudgingOptions, RecomputeOptions, AnalysisOutput, StoreLocation, only=OPTIONS, argument="analyses")
 @JSON
 @examples(
     "analyse all --study digits",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +12,7 @@ import click
 from fa_registry.cli.diff import diffed
 from fa_registry.cli.options import JSON, examples, takes
 from fa_registry.cli.tables import NO_BREAK, SHORT_ID, print_json, print_out, print_page, table
-from fa_registry.errors import IntegrityError
+from fa_registry.errors import IntegrityError, join_names, pluralise
 from fa_registry.workflows import api
 
 if TYPE_CHECKING:
@@ -66,14 +67,18 @@ def verify(report_file: str, as_json: bool, **arguments: Any) -> None:
             for result in results
         ]
         table(["run", "name", "outcome", "details"], rows, "")
-        for result in results:
-            print_out(_files(result))
+        print_out(_answer(results))
     sys.exit(0 if all(result.integrity.state == "verified" for result in results) else IntegrityError.exit_code)
 
 
-def _files(result: Verification) -> str:
-    sizes = ", ".join(f"{name} {size:,}" for name, size in sorted(result.files.items()))
-    return f"{result.name}: {len(result.files)} files checked, bytes of each: {sizes or 'none'}"
+def _answer(results: Sequence[Verification]) -> str:
+    """Return the outcome of all checks on one line, with the size of the checked files."""
+    sizes = [size for result in results for size in result.files.values()]
+    files = f"{pluralise(len(sizes), 'file')} checked, {sum(sizes):,} bytes"
+    failed = [f"{result.name} ({result.integrity.state})" for result in results if result.integrity.state != "verified"]
+    if failed:
+        return f"NOT verified: {len(failed)} of {len(results)}: {join_names(failed)}; {files}"
+    return f"verified: {len(results)} of {len(results)}; {files}"
 
 
 @click.command(short_help="Render the pages of an audit again.")
@@ -124,8 +129,11 @@ def diff(audit_a: str, audit_b: str, as_json: bool) -> None:
 def audited(result: AuditResult, as_json: bool) -> None:
     """Print the result of an audit.
 
-    The output has one row per method and setting, then reproduced values, excluded runs and the path of the report.
+    The output has one row per method and setting, then reproduced values and excluded runs. The last lines are the meaning of
+    the result in at most two sentences, and the address of the report.
     """
+    from fa_registry.reporting.depth_summary import depth_summary  # jinja2, which `--help` does not need
+
     report = result.report
     if as_json:
         pages = [str(page) for page in result.pages]
@@ -155,8 +163,8 @@ def audited(result: AuditResult, as_json: bool) -> None:
         )
     for remark in report.remarks:
         print_out(f"note: {remark}")
-    print_out(f"report: {result.pages[0]}")
     print_page(result.page)
+    print_out(*depth_summary(report), f"report: {Path(result.pages[0]).absolute().as_uri()}")
 
 
 def _judged(report: AuditReport) -> None:
@@ -194,7 +202,7 @@ def _judged(report: AuditReport) -> None:
         print_out(f"replay: {text}: {labels}")
     if report.replay and report.replay.runs:
         print_out(
-            f"replay: {len(report.replay.runs)} runs were trained again completely; "
+            f"replay: {pluralise(len(report.replay.runs), 'run')} trained again completely; "
             f"--nonce {report.replay.nonce} selects the same runs"
         )
     for group in printed:

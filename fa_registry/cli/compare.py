@@ -69,8 +69,23 @@ def compared(result: CompareResult, as_json: bool) -> None:
         print_out(f"not compared: {excluded.name}: {excluded.reason}")
     for remark in context.remarks:
         print_out(f"note: {remark}")
-    print_out(f"page: {result.page}")
     print_page(result.in_mlflow)
+    print_out(
+        f"page: {result.page.absolute().as_uri()}", *(line for part, _ in context.parts for line in _answers(part))
+    )
+
+
+def _answers(part: SettingComparison) -> Iterator[str]:
+    """Yield the verdicts, and one line per pair of columns with the difference of the main metric."""
+    yield f"{part.setting}: " + ", ".join(f"{column.label} {column.verdict.label}" for column in part.columns)
+    if part.why_not:
+        yield part.why_not
+    pairs: set[tuple[str, str]] = set()
+    for row in part.paired:  # the main metric is the first row of each pair
+        if (row.first, row.second) not in pairs:
+            pairs.add((row.first, row.second))
+            difference, metric, mean, interval, seeds, answer = _paired(row)
+            yield f"{difference}, {metric}: {answer}, mean {mean}, 95 % interval {interval}, seeds {seeds}"
 
 
 def _part(part: SettingComparison, edition: str, means_text: str) -> None:
@@ -92,8 +107,6 @@ def _part(part: SettingComparison, edition: str, means_text: str) -> None:
         exact = f"; {EXACT}: {symbol_of('gamma')} = 1 by construction" if has_exact else ""
         by_site = means_in_text(quantity_of(metric.name) for metric in part.sites)
         table(header, rows, f"Site by site, {by_site}{exact}")
-    if part.why_not:
-        print_out(part.why_not)
     if part.fields:
         rows = [[difference.field, *difference.values] for difference in part.fields]
         table(["what differs", *labels], rows, "Specifications")

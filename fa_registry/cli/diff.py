@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from fa_registry.cli.tables import SHORT_ID, print_json, print_out, table
+from fa_registry.errors import pluralise
 
 if TYPE_CHECKING:
     from fa_registry.records import Finding, Reading
@@ -41,14 +42,15 @@ def diffed(difference: AuditDiff, names: tuple[str, str], as_json: bool) -> None
 
 
 def _text(side: DiffSide) -> str:
-    return f"{side.title} ({side.selection}), {side.runs} runs, edition {side.edition}, digest {side.digest[:SHORT_ID]}"
+    runs, digest = pluralise(side.runs, "run"), side.digest[:SHORT_ID]
+    return f"{side.title} ({side.selection}), {runs}, edition {side.edition}, digest {digest}"
 
 
 def _sameness(difference: AuditDiff) -> str:
     if difference.a.digest == difference.b.digest:
-        return f"identical: {difference.matched} runs, every record the same"
+        return f"identical: {pluralise(difference.matched, 'run')}, every record the same"
     retrained = f"{difference.trained_again} of these runs with another run id"
-    return f"the same: {difference.matched} runs, {retrained}; no finding or metric differs"
+    return f"the same: {pluralise(difference.matched, 'run')}, {retrained}; no finding or metric differs"
 
 
 def _section(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -7,21 +7,23 @@ import functools
 import importlib.metadata
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from fa_registry.cli import shell_completion
+from fa_registry.cli.maintenance import state_text
+from fa_registry.cli.name_check import check_card
 from fa_registry.cli.options import JSON, examples, takes
-from fa_registry.cli.tables import SHORT_ID, print_err, print_json, print_out, table, text
+from fa_registry.cli.tables import SHORT_ID, print_json, print_out, table, text
 from fa_registry.errors import IntegrityError, UsageError
 from fa_registry.output_streams import has_reader
 from fa_registry.workflows.options import StoreLocation
 
 if TYPE_CHECKING:
-    from fa_registry.workflows.forget import ForgettableRun
+    from fa_registry.records import RunRecord
     from fa_registry.workflows.inspect_runs import Listing
     from fa_registry.workflows.run_status import RunStatus
 
@@ -201,6 +203,7 @@ def _age(age: datetime.timedelta) -> str:
 @examples("info dfa", "info gamma --family diagnostics --json")
 def info(name: str, family: str, as_json: bool) -> None:
     """Show the card of a method, architecture, data set, diagnostic or task: equations, options, source."""
+    check_card(name, family)
     from fa_registry.workflows.plugin_list import card_of
 
     card = card_of(name, family)
@@ -252,141 +255,35 @@ def show(run_id: str, store: str, as_json: bool) -> None:
     """
     from fa_registry.workflows import inspect_runs
 
-    record = inspect_runs.show(run_id, store)
+    record, verdict = inspect_runs.shown_run(run_id, store)
     if as_json:
         print_json(record)
         return
     sites, scalars = record.measurements.sites, record.measurements.scalars
-    print_out(record.name, f"run {record.run_id} · {record.status} · {record.setting}")
+    table(["field", "value"], [[name, str(value)] for name, value in record.provenance.items()], "provenance")
     count = max((len(row) for row in sites.values()), default=0)
     rows = [[name, *map(text, row)] for name, row in sites.items()]
     table(["metric", *(f"site {site}" for site in range(count))], rows, "by site")
     table(["metric", "value"], [[name, text(reading)] for name, reading in scalars.items()], "scalars")
-    table(["field", "value"], [[name, str(value)] for name, value in record.provenance.items()], "provenance")
+    print_out(f"run {record.run_id} · {record.name} · {record.status}", *_run_answer(record, verdict))
 
 
-@click.command(short_help="Check versions, store and data; clean up after killed runs.")
-@click.option("--repair", is_flag=True, help="Remove stale files of killed processes; files in use are kept.")
-@click.option(
-    "--gone",
-    multiple=True,
-    metavar="MACHINE",
-    help="With --repair: end the runs of a machine or container that no longer exists, if they have no heartbeat; repeatable.",
-)
-@click.option("--out", "pages", default="reports", metavar="FOLDER", help="Folder of pages to check [reports].")
-@STORE
-@JSON
-@examples(
-    "doctor", "doctor --repair", "doctor --repair --gone 3f2a90ab11cd", "doctor --store sqlite:///other.db --json"
-)
-def doctor(repair: bool, gone: tuple[str, ...], pages: str, store: str, as_json: bool) -> None:
-    """Check versions, device, store and data, and find stale files of killed processes.
+def _run_answer(record: RunRecord, verdict: str) -> Iterator[str]:
+    """Yield a line with the main metrics of a run, and a line with its verdict."""
+    from fa_registry.metrics import (
+        HEADLINE_GAMMA,
+        headline_of,
+        quantity_of,
+    )  # imports numpy, which --help does not need
 
-    Exit 0: all checks pass, 1: a check fails.
-    """
-    from fa_registry.workflows.doctor import examine
-
-    rows = examine(store, repair, pages, gone)
-    if as_json:
-        print_json(rows)
-    else:
-        cells = [[row["check"], _state(row), str(row["found"])] for row in rows]
-        table(["check", "", "found"], cells, "")
-    sys.exit(0 if all(row["ok"] for row in rows) else 1)
-
-
-def _state(row: Mapping[str, Any]) -> str:
-    return row.get("state", "ok" if row["ok"] else "NOT OK")
-
-
-@click.command(short_help="Show the runs of a store in MLflow's pages.")
-@click.option("--study", default="", metavar="NAME", help="Study whose runs are compared [the study of the newest run].")
-@click.option("--port", type=click.IntRange(1, 65535), help="Port of the pages on this machine [5000, or a free port].")
-@STORE
-@JSON
-@examples("ui", "ui --study digits", "ui --store sqlite:///other.db --port 5001")
-def ui(study: str, port: int | None, store: str, as_json: bool) -> None:
-    """Start MLflow's pages for a store and print the address that compares the runs.
-
-    The pages can be opened on this machine only. Press Ctrl-C to end the command.
-    """
-    from fa_registry.workflows.ui import served_pages, wait_for_end
-
-    with served_pages(store, study, port or 0) as (address, server):
-        print_json({"address": address}) if as_json else print_out(f"MLflow's pages: {address}")
-        print_err("To enlarge the charts, close the panel MLflow Assistant with its ×. MLflow remembers this.")
-        if server:
-            print_err("To end, press Ctrl-C.")
-            wait_for_end(server)
-
-
-@click.command(short_help="Move failed or mistaken runs to MLflow's bin.")
-@click.argument("run_ids", nargs=-1, required=True, metavar="RUN…")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@STORE
-@JSON
-@examples("forget 4f1c0a2b", "forget 4f1c0a2b 90ab77de --yes --json")
-def forget(run_ids: tuple[str, ...], yes: bool, store: str, as_json: bool) -> None:
-    """Move runs to MLflow's bin after confirmation, and print the command that restores each run.
-
-    RUN is a run id, or the first characters of a run id. A later audit of the same method and setting lists a run in the bin as
-    deleted. `mlflow gc` deletes the runs in the bin permanently.
-
-    The command does not move a run that is still training, an audit, a study run to which training runs belong, or a run whose
-    weights are registered as a model.
-    """
-    from fa_registry.workflows import forget as workflow
-
-    if not yes:
-        if as_json or not _can_answer():
-            raise UsageError("forget asks for confirmation, which is not possible here; add --yes to confirm")
-        _print_forgettable(workflow.forgettable(run_ids, store))
-        click.confirm("Move these runs to MLflow's bin?", abort=True)
-    forgotten = workflow.run_forget(run_ids, store)
-    if as_json:
-        print_json(forgotten)
-        return
-    print_out(*(f"{run.run_id}: moved to MLflow's bin; to restore the run: {run.restore}" for run in forgotten))
-    print_out("audits list the runs in the bin as deleted; `mlflow gc` deletes the runs in the bin permanently")
-
-
-def _can_answer() -> bool:
-    return sys.stdin.isatty()
-
-
-def _print_forgettable(runs: Sequence[ForgettableRun]) -> None:
-    columns = ["run", "what", "method", "setting", "seed", "status", "verdict", "size"]
-    sizes = ["unknown" if run.size is None else f"{run.size / 2**20:.1f} MiB" for run in runs]
-    rows = [
-        [
-            run.run_id[:SHORT_ID],
-            run.kind,
-            run.method,
-            run.setting,
-            run.seed,
-            run.status.replace("_", " "),
-            run.verdict,
-            size,
-        ]
-        for run, size in zip(runs, sizes, strict=True)
-    ]
-    table(columns, rows, "")
-
-
-@click.command("optimize-store", short_help="Speed up queries of a large sqlite store.")
-@STORE
-@JSON
-@examples("optimize-store", "optimize-store --store sqlite:///other.db")
-def optimize_store(store: str, as_json: bool) -> None:
-    """Speed up queries of a large sqlite store with ANALYZE. The content of the store does not change."""
-    from fa_registry.workflows.inspect_runs import run_optimize
-
-    result = run_optimize(store)
-    if as_json:
-        print_json(result)
-    else:
-        rows = [[name, f"{count:,}"] for name, count in result["rows"].items()]
-        table(["table", "rows"], rows, f"analysed {result['store']}")
+    scalars = record.measurements.scalars
+    names = [headline_of(scalars).name, "growth_max", "g_L", HEADLINE_GAMMA]
+    yield " · ".join(f"{quantity_of(name).label} {text(scalars[name])}" for name in names if name in scalars)
+    yield (
+        f"verdict: {verdict}"
+        if verdict
+        else f"not judged yet: `fa-registry audit --run {record.run_id}` judges the run"
+    )
 
 
 class Action(click.Choice):
@@ -450,7 +347,9 @@ def data(action: str, name: str, data_root: str, as_json: bool) -> None:
         _placed(rows)
     elif rows:
         table(
-            ["name", "what", "", "found"], [[row["name"], row["what"], _state(row), row["found"]] for row in rows], ""
+            ["name", "what", "", "found"],
+            [[row["name"], row["what"], state_text(row), row["found"]] for row in rows],
+            "",
         )
     else:
         print_out("nothing to check: no data set has files here; `fa-registry data where` prints the expected paths")
@@ -582,4 +481,4 @@ def _watched_cells(row: RunStatus) -> list[str]:
     ]
 
 
-COMMANDS = (lint, ui, list_, watch, info, show, doctor, forget, optimize_store, data, new)
+COMMANDS = (lint, list_, watch, info, show, data, new)

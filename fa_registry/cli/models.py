@@ -9,6 +9,7 @@ import click
 from fa_registry.cli import shell_completion
 from fa_registry.cli.options import JSON, examples, takes
 from fa_registry.cli.tables import print_json, print_out
+from fa_registry.errors import pluralise
 from fa_registry.option_table import build
 from fa_registry.workflows import api
 from fa_registry.workflows.options import CheckpointOptions, StoreLocation
@@ -93,6 +94,9 @@ def promote(as_json: bool, **arguments: Any) -> None:
     a model version, call fa_registry.load_model("models:/NAME@alias").
 
     A run with verdict FAIL or INCOMPLETE is promoted only with --override-reason.
+
+    Exit 0: the model version exists, 2: the request is invalid, 3: a file or metric of the run differs from what was recorded, 4:
+    the verdict does not allow the promotion.
     """
     from fa_registry.workflows.promote import run_promote
 
@@ -155,7 +159,7 @@ def import_(path: str, as_json: bool, **arguments: Any) -> None:
     if as_json:
         print_json(result)
     else:
-        print_out(f"{len(result.runs)} runs imported, {len(result.present)} were already in the store")
+        print_out(f"{pluralise(len(result.runs), 'run')} imported; already in the store: {len(result.present)}")
 
 
 COMMANDS = (adopt, promote, bundle, import_)

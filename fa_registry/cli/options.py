@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
+from typing import Any
 
 import click
 
+from fa_registry.cli.name_check import check_names
 from fa_registry.cli.shell_completion import completer
 from fa_registry.option_table import MISSING, OptionDeclaration, merged, options_of
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
 
 
-def takes(*sources: Callable | type, only: str = "", without: str = "") -> Callable[[Callable], Callable]:
+def takes(
+    *sources: Callable | type, only: str = "", without: str = "", argument: str = ""
+) -> Callable[[Callable], Callable]:
     """Return a decorator that adds the options of Python functions or of groups to a command.
 
     Args:
         sources: functions of `workflows.api`, or groups of options.
         only: names of the options to add. By default, all options are added.
         without: names of options that only Python has.
+        argument: kind of the names in the argument `name` or `names`, see `name_check.check_names`.
     """
     options = merged(*(getattr(source, "options", None) or options_of(source, only) for source in sources))
 
     def add(command: Callable) -> Callable:
+        @functools.wraps(command)
+        def checked(**values: Any) -> Any:
+            check_names(click.get_current_context().info_name or "", options, values, argument)
+            return command(**values)
+
         for each in reversed(options):  # the decorator that is applied last gives the first option of the help
-            command = command if each.name in without.split() else _click_option(each)(command)
-        return command
+            checked = checked if each.name in without.split() else _click_option(each)(checked)
+        return checked
 
     return add
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 import click
 from click.shell_completion import CompletionItem
 
-from fa_registry import bundled_files
 from fa_registry.errors import PluginError
 from fa_registry.plugin_registry import Catalog
+from fa_registry.studies import study_files
 
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 FAMILIES = (
@@ -41,7 +41,7 @@ def choices(*names: str) -> Complete:
 
 def studies() -> Complete:
     """Return a function that completes the names of built-in studies, or a path."""
-    return _or_path(_offering(lambda: (path.parent.name for path in bundled_files.projects().glob("*/study.toml"))))
+    return _or_path(_offering(study_files.names))
 
 
 def editions() -> Complete:
@@ -63,7 +63,7 @@ def completer(offered: str | tuple[str, ...], is_list: bool = False) -> Complete
     """Return the function that completes the values of an option.
 
     Args:
-        offered: `studies`, `editions`, a plug-in kind, or words.
+        offered: value of `OptionDeclaration.completes`.
         is_list: whether the value is several comma-separated names.
     """
     if not offered:
@@ -105,4 +105,8 @@ def _or_path(complete: Complete) -> Complete:
     return complete_either
 
 
-SPECIAL: dict[str, Callable[[], Complete]] = {"studies": studies, "editions": editions}
+SPECIAL: dict[str, Callable[[], Complete]] = {
+    "studies": studies,
+    "study files": studies,
+    "editions": editions,
+}

@@ -12,6 +12,7 @@ from fa_registry.cli import shell_completion
 from fa_registry.cli.audit import audited
 from fa_registry.cli.options import JSON, examples, takes
 from fa_registry.cli.tables import print_json, print_out, print_page, table
+from fa_registry.errors import pluralise
 from fa_registry.option_table import build
 from fa_registry.workflows import api
 from fa_registry.workflows.options import (
@@ -71,7 +72,7 @@ def train(as_json: bool, **arguments: Any) -> None:
 
 @click.command()
 @click.argument("name", default="digits", shell_complete=shell_completion.studies())
-@takes(api.study)
+@takes(api.study, argument="study files")
 @JSON
 @examples(
     "study digits --jobs 2",
@@ -95,7 +96,7 @@ def study(name: str, as_json: bool, dry_run: bool, **arguments: Any) -> None:
 
 @click.command(short_help="Train the runs of a study that no other worker trains.")
 @click.argument("names", nargs=-1, required=True, metavar="STUDY…", shell_complete=shell_completion.studies())
-@takes(api.work)
+@takes(api.work, argument="study files")
 @JSON
 @examples(
     "worker digits",
@@ -113,7 +114,16 @@ def worker(names: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
 
 @click.command()
 @click.argument("name", default="digits", shell_complete=shell_completion.studies())
-@takes(ExecutorOptions, StudyOverrides, JudgingOptions, TrainingOptions, ReportOutput, StoreLocation, only=RUN)
+@takes(
+    ExecutorOptions,
+    StudyOverrides,
+    JudgingOptions,
+    TrainingOptions,
+    ReportOutput,
+    StoreLocation,
+    only=RUN,
+    argument="study files",
+)
 @JSON
 @examples(
     "run digits",
@@ -140,7 +150,8 @@ def run(name: str, as_json: bool, **arguments: Any) -> None:
     checked_study(selector, training, execution)
     checked_audit(selector, judging, measuring, pages)  # find invalid options before training
     result = run_study(selector, location, training, execution)
-    code = studied(result, as_json=False, quiet=as_json)
+    # without a stop, the audit prints the address of the page again
+    code = studied(result if result.stopped else replace(result, page=""), as_json=False, quiet=as_json)
     if result.stopped:
         sys.exit(code)
     audit = run_audit(selector, judging, measuring, location, pages, adopt=False, early_is_incomplete=False)
@@ -197,10 +208,10 @@ def planned(plan: Plan, as_json: bool) -> int:
     name = " ".join(part for part in ("study", plan.study, plan.twin) if part)
     print_out(f"{name}: {plan.title}")
     print_out(
-        f"{plan.runs} runs ({plan.control_runs} of them controls) in {len(plan.settings)} settings, {plan.complete} complete, "
-        f"{plan.runs - plan.complete} to train; edition {plan.edition}"
+        f"{pluralise(plan.runs, 'run')} (controls: {plan.control_runs}) in {pluralise(len(plan.settings), 'setting')}, "
+        f"{plan.complete} complete, {plan.runs - plan.complete} to train; edition {plan.edition}"
     )
-    print_out(f"{len(plan.methods)} methods: {', '.join(plan.methods)}")
+    print_out(f"{pluralise(len(plan.methods), 'method')}: {', '.join(plan.methods)}")
     header = ["setting", "called", "methods", "seeds", "runs", "controls", "complete", "to train"]
     table(header, [_planned_row(setting) for setting in plan.settings], "")
     for remark in plan.remarks:

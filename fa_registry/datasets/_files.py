@@ -50,10 +50,10 @@ def existing_root(root: Path | None, package: Package | None = None) -> Path:
     folder = data_root(root)
     is_default = folder == Path(DEFAULT).absolute()
     if not folder.is_dir() and not (is_default and package and package.folder.is_dir()):
+        found, advice = ("a file", "") if folder.exists() else ("nothing", "create this folder, or ")
         raise UsageError(
-            f"data root {folder}: expected a folder, found {'a file' if folder.exists() else 'nothing'}; "
-            f"create this folder, or select another folder with --data-root or {VARIABLE}"
-            + (f"; {package.advice}" if package else "")
+            f"data root {folder}: expected a folder, found {found}; "
+            f"{advice}select another folder with --data-root or {VARIABLE}" + (f"; {package.advice}" if package else "")
         )
     return folder
 

@@ -7,16 +7,17 @@ which are runs to compare with, such as runs with frozen blocks. This module als
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice, product
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from fa_registry import bundled_files, jsonio
-from fa_registry.errors import InvalidFields, UnknownName, unknown_name_text
+from fa_registry import jsonio
+from fa_registry.errors import InvalidFields, unknown_name_text
 from fa_registry.records import RunSpec
+from fa_registry.studies.study_files import find
+from fa_registry.studies.study_files import names as names
 from fa_registry.studies.study_variants import StudyVariant, parse_variant
 from fa_registry.text_safety import name_problem
 from fa_registry.training.controls import depth, ladder
@@ -294,7 +295,6 @@ def _depths(spec: RunSpec) -> Iterator[RunSpec]:
         yield dataclasses.replace(spec, control=control, penalty=spec.penalty if depth(control) else 0.0)
 
 
-FILE = "study.toml"
 
 
 @dataclass(frozen=True)
@@ -329,26 +329,6 @@ class Study:
         for spec in self.specs:
             specs_of.setdefault(spec.setting.identity, []).append(spec)
         return specs_of
-
-
-def names() -> list[str]:
-    """Return the names of the built-in studies."""
-    return sorted(path.parent.name for path in bundled_files.projects().glob(f"*/{FILE}"))
-
-
-def find(name: str) -> Path:
-    """Return the path of a study.toml.
-
-    Args:
-        name: name of a built-in study, or path of a study.toml or of its folder.
-
-    Raises:
-        UnknownName: no such study exists.
-    """
-    for path in (bundled_files.projects() / name / FILE, Path(name), Path(name) / FILE):
-        if os.path.isfile(path):  # Path.is_file raises if the name is longer than the file system allows
-            return path
-    raise UnknownName("study", name, names())
 
 
 @dataclass(frozen=True)

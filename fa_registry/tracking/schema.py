@@ -55,6 +55,8 @@ TAG_STOP_ON = "fa.stop_on"  # the rules that could end the run (--stop-on), and 
 TAG_STOPPED_ON = "fa.stopped_on"  # the rules that ended the run, and the epoch
 TAG_CODE = "fa.code"  # digest over the code that trained the run, provenance.json's `code`: an index, no evidence
 TAG_IMPORTED = "fa.imported"  # digest of the manifest of the bundle that contained the run
+TAG_IMPORTED_ID = "fa.imported_id"  # id of the run in that bundle, which the pages of the bundle show
+TAG_IMPORTED_VERDICT = "fa.imported_verdict"  # verdict on the run in that bundle; no audit of this store
 TAG_ADOPTED = "fa.adopted"  # "true" on a run that was trained elsewhere
 TAG_WEIGHTS = (
     "fa.weights"  # digest of the final weights' content, so that a search finds equal weights under another name

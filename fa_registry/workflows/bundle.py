@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from fa_registry import jsonio, process_ownership
-from fa_registry.bundles.archive import Manifest, manifest_bytes, pack, unpack
+from fa_registry.bundles.archive import Manifest, checked_target, manifest_bytes, pack, unpack
 from fa_registry.bundles.contents import RUNS, collect_files, open_bundle
 from fa_registry.bundles.signing import signed, signer
-from fa_registry.errors import IntegrityError, InvalidFields, RegistryError, UsageError
+from fa_registry.errors import IntegrityError, InvalidFields, RegistryError, UsageError, pluralise
 from fa_registry.protocol.integrity import compare
 from fa_registry.records import AuditReport, Integrity, RunAudit, RunRecord
 from fa_registry.tracking import schema
@@ -21,6 +21,7 @@ from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.lease import LeaseHolder, sign
 from fa_registry.tracking.memory import MemoryTracker
 from fa_registry.tracking.reader import NEEDED, check_files, check_seal, read_sealed
+from fa_registry.workflows.audit import verdict_text
 from fa_registry.workflows.audit_proof import check_pages, check_verdicts, is_same_release, outcome_of, rendered_again
 from fa_registry.workflows.options import RemeasureOptions
 from fa_registry.workflows.remeasure import RemeasuredRun, checked_measuring, remeasure_all
@@ -57,6 +58,7 @@ def make_bundle(
     tracker = open_tracker(store, create=False)
     audit, report = newest_report(tracker, study)
     path = Path(out or f"{study}.fa.zip")
+    target = checked_target(path)  # before the files are collected, which may take minutes
     facts = {
         "study": study,
         "audit": audit.run_id,
@@ -65,8 +67,8 @@ def make_bundle(
     }
     with process_ownership.temp_dir("fa_registry-bundle-") as folder:
         collect_files(tracker, report, audit, light, licence, folder)
-        pack(folder, path, facts, partial(signed, key=Path(sign)) if sign else None)
-    return BundleResult(path, jsonio.file_digest(path), len(report.runs), path.stat().st_size, bool(sign))
+        pack(folder, target, facts, partial(signed, key=Path(sign)) if sign else None)
+    return BundleResult(path, jsonio.file_digest(target), len(report.runs), target.stat().st_size, bool(sign))
 
 
 def verify_bundle(path: Path, measuring: RemeasureOptions = RemeasureOptions(), key: str = "") -> list[Verification]:
@@ -199,16 +201,20 @@ def import_into(path: str, experiment: str = "", store: str = "", key: str = "")
                 f"{path}: expected a bundle with weights, found a bundle that was written with --light; bundle the study again "
                 "without --light"
             )
-        source, _, runs = open_bundle(folder)
+        source, audit, runs = open_bundle(folder)
+        report = recorded_report(source, audit.run_id, f"fa-registry audit --study {manifest.study}")
         tracker = open_tracker(store, experiment)
-        origin = jsonio.digest_of(manifest)
+        origin = {schema.TAG_IMPORTED: jsonio.digest_of(manifest)}
+        verdicts = {judged.record.run_id: verdict_text(judged.verdict, report.edition) for judged in report.runs}
         imported, present = {}, {}
         for run in runs:
             existing_id = _present(tracker, run)
             if existing_id:
                 present[run.run_id] = existing_id
             else:
-                imported[run.run_id] = _put(tracker, source, run, origin)
+                imported[run.run_id] = _put(
+                    tracker, source, run, {**origin, schema.TAG_IMPORTED_VERDICT: verdicts.get(run.run_id, "")}
+                )
     return ImportResult(imported, present)
 
 
@@ -221,7 +227,7 @@ def _present(tracker: Tracker, run: StoredRun) -> str:
     return next((stored.run_id for stored in tracker.search(tags) if stored.state == "FINISHED"), "")
 
 
-def _put(tracker: Tracker, source: MemoryTracker, run: StoredRun, origin: str) -> str:
+def _put(tracker: Tracker, source: MemoryTracker, run: StoredRun, origin: Mapping[str, str]) -> str:
     """Import one run; set its final status only after all files are uploaded."""
     recorded = read_sealed({name: source.artifact(run.run_id, name) for name in NEEDED})
     check_seal(source, run, recorded.provenance["digests"])
@@ -235,7 +241,8 @@ def _put(tracker: Tracker, source: MemoryTracker, run: StoredRun, origin: str) -
         **tags,
         schema.TAG_STATUS: "running",
         schema.TAG_PROCESS: process_ownership.process_tag(),
-        schema.TAG_IMPORTED: origin,
+        **origin,
+        schema.TAG_IMPORTED_ID: run.run_id,
         **sign(0, process_ownership.LEASE),
     }
     initial_tags.pop(schema.TAG_ARTIFACTS, None)
@@ -263,5 +270,5 @@ KEPT_TAGS = frozenset(
 
 def bundled_text(bundle: BundleResult) -> Iterator[str]:
     """Yield the lines that the bundle command prints."""
-    yield f"{bundle.path}: {bundle.runs} runs, {bundle.size / 2**20:.1f} MiB, SHA-256 {bundle.sha256}"
+    yield f"{bundle.path}: {pluralise(bundle.runs, 'run')}, {bundle.size / 2**20:.1f} MiB, SHA-256 {bundle.sha256}"
     yield f"next: fa-registry verify {bundle.path}" + ("" if bundle.signed else "; to sign the bundle, add --sign KEY")

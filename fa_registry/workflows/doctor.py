@@ -15,7 +15,7 @@ import torch
 
 from fa_registry import bundled_files, datasets, provenance
 from fa_registry.datasets.text import Text
-from fa_registry.errors import RegistryError, StoreError, UnknownName, UsageError
+from fa_registry.errors import RegistryError, StoreError, UnknownName, UsageError, pluralise
 from fa_registry.safe_files import RECORD
 from fa_registry.studies import study
 from fa_registry.tracking import schema
@@ -211,11 +211,7 @@ def _device() -> str:
 
 def _bf16() -> str:
     gain = bf16_gain()
-    advice = (
-        "`--precision bf16` makes training faster"
-        if gain > WORTH
-        else "`--precision bf16` does not make training faster"
-    )
+    advice = "`train --set precision=bf16` is faster" if gain > WORTH else "`train --set precision=bf16` is not faster"
     return f"bf16 matrix products are {gain:.1f} times as fast as fp32 products: {advice}"
 
 
@@ -261,11 +257,9 @@ def _verdict_tags(store: str) -> dict[str, Any]:
             continue
         count += len(judged)
         differences += [line for run in judged for line in verdict_tag_differences(report, run)]
-    details = differences[:MOST_TAGS] or [f"the tags of {count} runs match their audits"]
+    details = differences[:MOST_TAGS] or [f"the tags of {pluralise(count, 'run')} match their audits"]
     details += [f"{len(differences) - MOST_TAGS} more tags differ"] if len(differences) > MOST_TAGS else []
-    details += (
-        [f"{len(uncompared)} runs were not compared; `fa-registry verify` compares these runs"] if uncompared else []
-    )
+    details += [f"{pluralise(len(uncompared), 'run')} not compared"] if uncompared else []
     return {"ok": not differences, "state": "NOT OK" if differences else "ok", "found": "; ".join(details)}
 
 

@@ -8,7 +8,7 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Any
 
-from fa_registry.errors import RegistryError, StoreError, UsageError, unknown_name_text
+from fa_registry.errors import RegistryError, StoreError, UnknownName, UsageError
 from fa_registry.metrics import ACCURACY
 from fa_registry.records import RunRecord
 from fa_registry.tracking import schema
@@ -21,11 +21,11 @@ SHOWN = 50  # default number of runs in a list
 OPTIONS = f"{schema.PARAM}method_options/"
 
 
-def show(run_id: str, store: str = "") -> RunRecord:
-    """Return the record of a run that finished or stopped early.
+def shown_run(run_id: str, store: str = "") -> tuple[RunRecord, str]:
+    """Return the record of an ended run, and the verdict that the store has for this run.
 
     Args:
-        run_id: Id of the run, or the first characters of the id.
+        run_id: Id of the run, or the first characters of the id. The id that an imported run had in its bundle is also valid.
 
     Raises:
         RegistryError: The run failed or still runs; the error contains the recorded failure.
@@ -40,7 +40,13 @@ def show(run_id: str, store: str = "") -> RunRecord:
         raise RegistryError(
             f"run {run.run_id} ({run.name}) is {run.tags.get(schema.TAG_STATUS, 'not a training run')}: {text}"
         )
-    return read_record(tracker, run)
+    return read_record(tracker, run), logged_verdict(run)
+
+
+def logged_verdict(run: StoredRun) -> str:
+    """Return the verdict of the newest audit, or of the bundle of an imported run, or an empty text."""
+    imported = run.tags.get(schema.TAG_IMPORTED_VERDICT)
+    return run.tags.get(schema.TAG_VERDICT) or (f"{imported} (in the bundle)" if imported else "")
 
 
 @dataclass(frozen=True)
@@ -79,19 +85,30 @@ def listed_runs(store: str = "", study: str = "", method: str = "", status: str 
 
 
 def _why_none(tracker: Tracker, study: str, method: str, status: str) -> str:
-    """Return the reason why no run matches; if a given name is unknown, list the known names."""
+    """Return the reason why no run matches.
+
+    Raises:
+        UnknownName: The study, method or status occurs neither in the store nor in fa_registry.
+    """
+    from fa_registry import methods  # imports torch, which a list of runs does not need
+    from fa_registry.studies import study as studies
+
     runs = tracker.search({schema.TAG_KIND: "run"})
+    filters = {
+        "study": (schema.TAG_STUDY, study, studies.names()),
+        "method": (schema.TAG_METHOD, method, methods.CATALOG.names()),
+        "status": (schema.TAG_STATUS, status, ("running", *schema.ENDED_STATUSES)),
+    }
+    missing = []
+    for field, (tag, name, built_in) in filters.items():
+        stored_names = {run.tags[tag] for run in runs if run.tags.get(tag)}
+        if name and name not in {*stored_names, *built_in}:
+            raise UnknownName(field, name, built_in if field == "status" else stored_names or built_in)
+        missing += [f"of {field} {name}"] if name and name not in stored_names else []
     if not runs:
         return "the store has no runs yet; `fa-registry study` and `fa-registry train` create runs"
-    filters = {
-        "study": (schema.TAG_STUDY, study),
-        "method": (schema.TAG_METHOD, method),
-        "status": (schema.TAG_STATUS, status),
-    }
-    for field, (tag, name) in filters.items():
-        known_names = {run.tags[tag] for run in runs if run.tags.get(tag)}
-        if name and name not in known_names:
-            return f"no such run in {tracker.uri}: {unknown_name_text(field, name, known_names)}"
+    if missing:
+        return f"no run {' or '.join(missing)} in {tracker.uri}"
     return f"no such run in {tracker.uri}: each given value occurs, but no run has all these values"
 
 
@@ -109,7 +126,7 @@ def _listed(run: StoredRun) -> dict[str, Any]:
         "setting": run.tags.get(schema.TAG_SETTING, ""),
         "seed": schema.seed_of(run.params),
         "status": run.tags.get(schema.TAG_STATUS, ""),
-        "verdict": run.tags.get(schema.TAG_VERDICT, ""),
+        "verdict": logged_verdict(run),
         "accuracy": run.metrics.get(schema.SCALAR_METRICS[ACCURACY.name]),
         "headline": headline,
         "value": run.metrics.get(schema.SCALAR_METRICS[headline]),

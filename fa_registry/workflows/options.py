@@ -226,7 +226,7 @@ class RunSelector:
         "Select all runs of a study, according to its current study.toml.",
         python="Select all runs of a study: the name of a built-in study, or the path of a study.toml or of its folder.",
         metavar="NAME",
-        completes="studies",
+        completes="study files",
     )
     experiment: str = option("", "Select all runs of an experiment.")
     run_ids: tuple[str, ...] = option(
@@ -482,7 +482,9 @@ class BundleOptions:
     """Content of a bundle."""
 
     study: str = option(MISSING, "Study whose newest audit is written.", metavar="NAME", completes="studies")
-    out: str = option("", "Path of the bundle [NAME.fa.zip].", metavar="FILE")
+    out: str = option(
+        "", "Path of the bundle. An existing file is replaced only if it is a bundle [NAME.fa.zip].", metavar="FILE"
+    )
     light: bool = option(False, "Omit weights and feedback. Metrics cannot be recomputed from such a bundle.")
     sign: str = option("", "Sign the bundle with the private Ed25519 key in this PEM file.", metavar="KEY")
     licence: str = option("", "Licence of the content, e.g. CC-BY-4.0 [no licence].", metavar="SPDX")

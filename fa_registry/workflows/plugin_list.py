@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fa_registry import analyses, architectures, bundled_files, datasets, diagnostics, jsonio, methods, tasks
-from fa_registry.errors import RegistryError, UnknownName
+from fa_registry.errors import RegistryError, UnknownName, pluralise
 from fa_registry.protocol.builtin_editions import file_of
 from fa_registry.studies import executors
 from fa_registry.studies.executors.base import JobEvent
@@ -86,7 +86,7 @@ def _members(family: str) -> Iterator[tuple[str, str, str | Path]]:
 
         for name in study.names():
             loaded = study.load_study(name)
-            yield name, f"{loaded.title} ({len(loaded.specs)} runs; {loaded.cost})", study.find(name)
+            yield name, f"{loaded.title} ({pluralise(len(loaded.specs), 'run')}; {loaded.cost})", study.find(name)
     elif family == "templates":
         from fa_registry.reporting.render import TEMPLATES, overridable
 

@@ -1,8 +1,8 @@
-"""Progress of many jobs: progress bars on a terminal, and one log line for every run that ends.
+"""Progress of many jobs: progress bars on a terminal, and log lines.
 
-Without a terminal, for example in a log file or pipe, each run also logs a line at its first epoch and then at regular
-intervals. With these lines, a user can distinguish a long epoch from a process that hangs. The command line writes the
-log to standard error.
+A line is logged when a run ends and when a rule fires. Without a terminal, for example in a log file or pipe, a line with
+the epoch is logged if no line was logged for a minute. With these lines, a user can distinguish a long run from a process
+that hangs. The command line writes the log to standard error.
 """
 
 from __future__ import annotations
@@ -24,9 +24,7 @@ from fa_registry.workflows.rule_monitor import fired_text
 LOG = logging.getLogger(__name__)
 
 
-LINES = 10  # approximate number of lines that a training run logs without a terminal
-EPOCHS_APART = 10  # smallest number of epochs between two lines
-SECONDS_APART = 60.0  # if the last line is older, a line is logged at the next epoch
+SECONDS_APART = 60.0  # without a terminal, if the last line is older, a line is logged at the next epoch
 
 
 def duration(seconds: float | None) -> str:
@@ -104,11 +102,10 @@ class Progress:
             disable=not self._drawn,
         )
         self._lines: dict[int, TaskID] = {}
-        self._told: dict[int, float] = {}  # run → time of its last log line
         self._fired: dict[int, set[str]] = {}
         self._finished = 0
         self._left = TimeLeft(len(names))
-        self._started = time.monotonic()
+        self._started = self._last_line = time.monotonic()
 
     def __enter__(self) -> Progress:
         LOG.info(self._title)
@@ -133,11 +130,8 @@ class Progress:
         self._bars.update(self._total, note=self._text_left())
         if event.index in self._lines:
             self._bars.remove_task(self._lines.pop(event.index))
-        seconds = time.monotonic() - self._started
-        count = f"[{self._finished}/{len(self._names)}]"
-        remaining = self._text_left()
-        text = joined(self._ending(event), remaining)
-        LOG.info("%s %5.0f s  %s: %s", count, seconds, self._names[event.index], text)
+        count = f"[{self._finished}/{len(self._names)}] "
+        self._report(event.index, joined(self._ending(event), self._text_left()), count)
 
     def _advance(self, event: JobEvent) -> None:
         epoch, epochs, note, fired = event.value
@@ -145,7 +139,7 @@ class Progress:
         self._bars.update(self._total, note=self._text_left())
         self._report_fires(event.index, fired)
         if not self._drawn:
-            if self._is_due(event.index, epoch, epochs):
+            if epoch < epochs and time.monotonic() - self._last_line >= SECONDS_APART:
                 self._report(event.index, joined(f"epoch {epoch} of {epochs}", note, self._text_left()))
             return
         if event.index not in self._lines:
@@ -160,21 +154,14 @@ class Progress:
         if new_fires:
             self._report(index, fired_text(new_fires))
 
-    def _is_due(self, index: int, epoch: int, epochs: int) -> bool:
-        """Return whether to log a line: at the first epoch, every n-th epoch, or after SECONDS_APART seconds."""
-        now, interval = time.monotonic(), max(EPOCHS_APART, epochs // LINES)
-        is_due = index not in self._told or epoch % interval == 0 or now - self._told[index] >= SECONDS_APART
-        if is_due:
-            self._told[index] = now
-        return is_due and epoch < epochs  # after the last epoch, the end of the run is logged
-
     def _text_left(self) -> str:
         """Return the remaining time as text, or an empty string if it is unknown or less than one second."""
         seconds = self._left.seconds(time.monotonic() - self._started)
         return f"about {duration(seconds)} left" if seconds and seconds >= 1 else ""
 
-    def _report(self, index: int, text: str) -> None:
-        LOG.info("%5.0f s  %s: %s", time.monotonic() - self._started, self._names[index], text)
+    def _report(self, index: int, text: str, count: str = "") -> None:
+        self._last_line = time.monotonic()
+        LOG.info("%s%5.0f s  %s: %s", count, self._last_line - self._started, self._names[index], text)
 
     def _ending(self, event: JobEvent) -> str:
         if event.kind == "failed":

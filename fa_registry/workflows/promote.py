@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fa_registry import jsonio, methods, process_ownership
-from fa_registry.errors import IntegrityError, InvalidFields, UsageError
+from fa_registry.errors import IntegrityError, InvalidFields, PromotionRefused, UsageError
 from fa_registry.metrics import ACCURACY
 from fa_registry.protocol.builtin_editions import DIGEST, FOREIGN, SHIPPED, describe_edition, provenance_of
 from fa_registry.protocol.rules import load_edition
@@ -405,7 +405,8 @@ def check_override(run: StoredRun, opinion: Opinion, reason: str | None, author:
         author: author of the reason. If empty, the user's login name is used.
 
     Raises:
-        UsageError: a reason is necessary but missing, or a reason was given but is not necessary.
+        PromotionRefused: a reason is necessary but missing.
+        UsageError: a reason was given but is not necessary.
     """
     verdict = opinion.verdict
     if reason is None:
@@ -414,7 +415,7 @@ def check_override(run: StoredRun, opinion: Opinion, reason: str | None, author:
             objections = [
                 finding for finding in opinion.findings if finding.gating and finding.outcome in SPEAKS_AGAINST
             ]
-            raise UsageError(
+            raise PromotionRefused(
                 f"run {run.run_id} ({run.name}) has the verdict {verdict.label} by edition {edition} and is not promoted. "
                 'To promote the run nevertheless, give a reason, which is stored with the model: --override-reason "reason"'
                 + "".join(f"\n  - {finding.sentence}" for finding in objections)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fa_registry import diagnostics
 from fa_registry.diagnostics.base import Diagnostic
-from fa_registry.errors import IntegrityError, Interrupted, RegistryError
+from fa_registry.errors import IntegrityError, Interrupted, RegistryError, pluralise
 from fa_registry.parallel import usable_cores
 from fa_registry.plugin_registry import IMPORTED
 from fa_registry.protocol.evidence_rules import MEASURING
@@ -140,8 +140,8 @@ def with_chosen(tracker: Tracker, runs: Sequence[StoredRun], measuring: Remeasur
     selected_ids = chosen_runs(tracker, runs, measuring)
     if selected_ids:
         LOG.info(
-            "%d runs are trained again completely for comparison; to choose the same runs in another audit, use --nonce %s",
-            len(selected_ids),
+            "%s trained again completely for comparison; to choose the same runs in another audit, use --nonce %s",
+            pluralise(len(selected_ids), "run"),
             measuring.nonce,
         )
     return dataclasses.replace(measuring, whole=selected_ids)
@@ -340,7 +340,7 @@ def _run(
 ) -> list[RemeasuredRun]:
     """Recompute the runs in `processes` workers, which `run_all` (e.g. `run_jobs`) starts."""
     results: dict[int, RemeasuredRun] = {}
-    title = f"recomputing {len(runs)} runs" + (f", {processes} at a time" if processes > 1 else "")
+    title = f"recomputing {pluralise(len(runs), 'run')}" + (f", {processes} at a time" if processes > 1 else "")
     with Progress(title, [run.name for run in runs], lambda outcome: outcome.text) as progress:
 
         def receive(event: JobEvent) -> None:
@@ -367,8 +367,8 @@ def replay_remark(results: Sequence[RemeasuredRun]) -> Iterator[str]:
     if replays:
         steps, total = sum(replay.steps for replay in replays), sum(replay.of for replay in replays)
         yield (
-            f"In {len(replays)} runs, training steps were replayed from the specification: {steps} of their {total} steps "
-            f"({100 * steps / total:.1f} %)."
+            f"In {pluralise(len(replays), 'run')}, training steps were replayed from the specification: {steps} of their "
+            f"{total} steps ({100 * steps / total:.1f} %)."
         )
 
 

@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from fa_registry import jsonio
-from fa_registry.errors import IntegrityError, InvalidFields, UsageError
+from fa_registry.errors import IntegrityError, InvalidFields, UnknownName, UsageError, unknown_name_text
 from fa_registry.records import SCHEMA, AuditReport
 from fa_registry.reporting.diff import AuditDiff, audit_diff
 from fa_registry.reporting.render import render_report
 from fa_registry.safe_files import UnreadableFile, resolve_user_path
+from fa_registry.studies.study_files import find
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.workflows.options import ReportOutput, checked_pages
@@ -58,12 +59,28 @@ def newest_report(tracker: Tracker, study: str) -> tuple[StoredRun, AuditReport]
         IntegrityError: the report is missing or was changed.
     """
     audits = [audit for audit in audits_of(tracker, study) if audit.tags.get(schema.TAG_STATUS) == "complete"]
-    command = f"`fa-registry audit --study {shlex.quote(study)}`"
     if not audits:
-        raise UsageError(f"study {study}: no complete audit in {tracker.uri}; {command} audits the study")
+        raise UsageError(f"study {study}: no complete audit in {tracker.uri}; {_next_step(tracker, study)}")
+    command = f"`fa-registry audit --study {shlex.quote(study)}`"
     report = recorded_report(tracker, audits[0].run_id, command)
     _warn_of_changed_pages(tracker, audits[0], command)
     return audits[0], report
+
+
+def _next_step(tracker: Tracker, study: str) -> str:
+    """Return a text with the command that audits a study, or the names of known studies."""
+    has_runs = bool(tracker.search({schema.TAG_KIND: "run", schema.TAG_STUDY: study}, most=1))
+    try:
+        find(study)
+    except UnknownName:
+        if has_runs:
+            return "`fa-registry audit --study PATH` audits the study; PATH is the path of its study.toml"
+        audits = tracker.search({schema.TAG_KIND: "audit"})
+        return unknown_name_text("study", study, {audit.tags.get(schema.TAG_STUDY, "") for audit in audits} - {""})
+    if os.sep in study:
+        return "expected the name of a study, found a path; give the name that its study.toml states"
+    command = "audit --study" if has_runs else "run"
+    return f"`fa-registry {command} {shlex.quote(study)}` {'audits' if has_runs else 'trains and audits'} the study"
 
 
 def _warn_of_changed_pages(tracker: Tracker, audit: StoredRun, command: str) -> None:
@@ -131,12 +148,18 @@ def recorded_report(tracker: Tracker, audit_run_id: str, command: str) -> AuditR
 
 
 def existing(file: str) -> Path:
-    """Return the path of a report; raise UsageError if the file does not exist."""
-    if not os.path.isfile(file):  # Path.is_file raises for a name that is too long
-        raise UsageError(
-            f"{file}: no such file; `fa-registry audit` writes a report; to read the report from the store, use --study NAME"
-        )
-    return Path(file)
+    """Return the path of a report or a bundle; raise UsageError if the file does not exist."""
+    if os.path.isfile(file):  # Path.is_file raises for a name that is too long
+        return Path(file)
+    if os.path.isfile(os.path.join(file, REPORT)):
+        raise UsageError(f"{file}: expected a file, found a folder; name the file {Path(file) / REPORT}")
+    if os.path.lexists(file):
+        raise UsageError(f"{file}: expected an {REPORT} or a bundle (.zip), found no regular file; name another file")
+    if file.endswith(".zip"):
+        raise UsageError(f"{file}: no such file; `fa-registry bundle` writes a bundle")
+    raise UsageError(
+        f"{file}: no such file; `fa-registry audit` writes a report; to read the report from the store, use --study NAME"
+    )
 
 
 def load_report(path: Path) -> AuditReport:

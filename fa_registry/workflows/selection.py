@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fa_registry import jsonio
-from fa_registry.errors import IntegrityError, NothingSelected, RegistryError, UsageError, shortened
+from fa_registry.errors import IntegrityError, NothingSelected, RegistryError, UsageError, pluralise, shortened
 from fa_registry.protocol.grouping import seeds_key
 from fa_registry.protocol.integrity import with_checks
 from fa_registry.protocol.near_settings import NEAR, NearSettings
@@ -72,7 +72,7 @@ def select_runs(tracker: Tracker, selector: RunSelector) -> Selection:
         selection = _sorted_out(tracker, runs, f"all runs of experiment {selector.experiment}")
     else:
         runs = [tracker.get(expand_run_id(tracker, run_id)) for run_id in selector.run_ids]
-        selection = _sorted_out(tracker, runs, f"{len(runs)} runs by id")
+        selection = _sorted_out(tracker, runs, f"{pluralise(len(runs), 'run')} by id")
     if not selection.runs:
         bin_text = tracker.experiment_deleted_message()
         raise NothingSelected(
@@ -86,12 +86,22 @@ def select_runs(tracker: Tracker, selector: RunSelector) -> Selection:
 def expand_run_id(tracker: Tracker, start: str) -> str:
     """Return the full id of the run whose id begins with `start`.
 
+    If no run has such an id, the ids that imported runs had in their bundle are searched.
+
     Raises:
-        UsageError: no run or several runs have an id that begins with `start`.
+        UsageError: `start` is empty, or no run or several runs have an id that begins with `start`.
     """
+    if not start.strip():  # would select the only run of a store, for example if a shell variable is not set
+        raise UsageError(
+            "expected a run id or its first characters, found nothing; `fa-registry list runs` lists all runs"
+        )
     if len(start) >= FULL_ID:
-        return start
-    ids = [run.run_id for run in tracker.search({schema.TAG_KIND: "run"}, start=start)]
+        return next((run.run_id for run in tracker.search({schema.TAG_IMPORTED_ID: start})), start)
+    ids = [run.run_id for run in tracker.search({schema.TAG_KIND: "run"}, start=start)] or [
+        run.run_id
+        for run in tracker.search({schema.TAG_KIND: "run"})
+        if run.tags.get(schema.TAG_IMPORTED_ID, "").startswith(start)
+    ]
     if not ids:
         raise UsageError(
             f"run {shortened(start)!r}: no run id begins with these characters; `fa-registry list runs` lists all runs"
@@ -156,7 +166,7 @@ def _asked(study: Study, overrides: Mapping[str, Any]) -> dict[str, str]:
 def _text(study: Study, requested: Mapping[str, str]) -> str:
     replaced = [f"{name} {value}" for name, value in requested.items() if name not in study.twin.overrides]
     label = ", ".join([" ".join([study.name, study.twin.description]).strip(), *replaced])
-    return f"study {label} ({len(study.specs)} specifications)"
+    return f"study {label} ({pluralise(len(study.specs), 'specification')})"
 
 
 def _as_trained(tracker: Tracker, selector: RunSelector) -> tuple[Study, list[str]]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from fa_registry import datasets, jsonio, process_ownership, tasks
-from fa_registry.errors import Interrupted, InvalidFields, UnknownName
+from fa_registry.errors import Interrupted, InvalidFields, UnknownName, pluralise
 from fa_registry.interrupts import deferred_interrupts
 from fa_registry.metrics import ACCURACY, HEADLINES, Headline
 from fa_registry.parallel import usable_cores
@@ -284,8 +284,8 @@ def _already_there(
 def _nothing_to_train(study: Study, result: StudyResult, tracker: MlflowTracker, launcher_run: str) -> StudyResult:
     early_count = len(result.stopped_early)
     state = f"complete, or stopped early as requested ({early_count})" if early_count else "complete"
-    count = len(study.specs)
-    LOG.info("study %s: all %d runs are %s, nothing to train (--force trains again)", study.name, count, state)
+    subject = f"all {len(study.specs)} runs are" if len(study.specs) > 1 else "the only run is"
+    LOG.info("study %s: %s %s, nothing to train (--force trains again)", study.name, subject, state)
     if launcher_run:
         tracker.log(launcher_run, tags={schema.TAG_STATUS: "complete"})
     elif study.twin.description and not tracker.search(_marks(study)):
@@ -471,7 +471,3 @@ def study_note(study: Study) -> str:
     if study.cost and not study.twin.description:  # the cost in study.toml is that of the unchanged study
         paragraphs.append(f"Cost: {markdown_text(study.cost)}")
     return "\n\n".join(paragraphs)
-
-
-def pluralise(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fa_registry import datasets, jsonio
-from fa_registry.errors import Interrupted, InvalidFields, RegistryError, StoreError
+from fa_registry.errors import Interrupted, InvalidFields, RegistryError, StoreError, pluralise
 from fa_registry.metrics import headline_of, table
 from fa_registry.process_ownership import LEASE
 from fa_registry.records import RunSpec
@@ -551,7 +551,7 @@ def on_gpu(specs: Iterable[RunSpec]) -> bool:
 
 def _run_by(executor: str, job: TrainingJob, resources: JobResources, name: str) -> JobEvent:
     end_events: list[JobEvent] = []
-    title = f"training {job.spec.epochs} epochs on {job.spec.device_class}"
+    title = f"training {pluralise(job.spec.epochs, 'epoch')} on {job.spec.device_class}"
     plugin = executors.CATALOG.get(executor)
     with (
         plugin.opened(resources) as capacity,

@@ -1,4 +1,4 @@
-"""What compare prints: numbers with their interval or why there is none, and pictures in no JSON."""
+"""What commands print last, and what compare prints: numbers with their interval or why there is none, and pictures in no JSON."""
 
 from __future__ import annotations
 
@@ -70,7 +70,10 @@ def test_the_table_has_every_column_rule_and_difference(result, capsys):
         "bp − fa",
     ):
         assert text in printed
-    assert "page: reports/compare.html" in printed
+    page, verdicts, *differences = printed[printed.index("page: ") :].splitlines()
+    assert page == f"page: {Path('reports/compare.html').absolute().as_uri()}"
+    assert "bp PASS" in verdicts and "dfa " in verdicts
+    assert all("accuracy" in line for line in differences) and differences[0].startswith("bp − fa, test accuracy")
 
 
 def test_every_column_has_its_runs_and_exact_credit_is_marked(result, capsys, monkeypatch):

@@ -82,3 +82,21 @@ def test_the_pages_have_commands_of_every_kind():
 )
 def test_a_wrong_command_is_noticed(parts):
     assert refusal(parts)
+
+
+ADVICE = re.compile(r"`(?:fa-registry )?([a-z-]+) ([^`\n]*--[a-z][^`\n]*)`|`(--[a-z][a-z-]*)[^`\n]*`")
+SOURCES = [path for path in (ROOT / "fa_registry").rglob("*.py") if path.parts[-2] != "reference"]
+
+
+def test_the_program_recommends_only_options_that_exist():
+    options = {
+        name: {option for each in command.params for option in each.opts} for name, command in main.commands.items()
+    }
+    wrong = []
+    for path in SOURCES:
+        text = re.sub(r'"\s*\n\s*f?"', "", path.read_text(encoding="utf-8"))  # a text in several lines of code
+        for command, arguments, option in ADVICE.findall(text):
+            known = {"--help"} | (options.get(command, set()) if command else set().union(*options.values()))
+            named = {option} if option else set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", arguments))
+            wrong += [(path.name, sorted(named - known))] if (command in options or option) and named - known else []
+    assert not wrong

@@ -13,7 +13,7 @@ import pytest
 import fa_registry
 from fa_registry import jsonio
 from fa_registry.cli import main
-from fa_registry.studies import study as studies
+from fa_registry.studies import study_files
 from tests.workflows.conftest import STUDY
 
 COMMANDS = ("audit", "compare", "report", "study", "train", "verify")
@@ -134,7 +134,7 @@ def readings(monkeypatch):
 
     def counting(genuine):
         def counted(path, *arguments, **named):
-            if path.name == studies.FILE:
+            if path.name == study_files.FILE:
                 read.append(path)
             return genuine(path, *arguments, **named)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -238,6 +239,11 @@ def test_its_runs_go_into_another_store_once_and_are_verified_there(bundled, emp
     runs = tracker.search({schema.TAG_KIND: "run"})
     assert {run.state for run in runs} == {"FINISHED"} and len(runs) == 4
     assert all(len(run.tags[schema.TAG_IMPORTED]) == 64 for run in runs)
+    (theirs, ours), *_ = put.runs.items()
+    for typed in (theirs, theirs[:8], ours):
+        shown = call("show", typed).stdout.splitlines()
+        assert f"run {ours} " in shown[-3] and shown[-1].endswith(" (in the bundle)"), shown[-3:]
+    assert not any(name.startswith(schema.TAG_VERDICT) for run in runs for name in run.tags)  # no audit here wrote one
     found = fa_registry.verify(run_ids=list(put.runs.values()), jobs=1, device="cpu")
     assert {outcome.integrity.state for outcome in found} == {"verified"}, [
         outcome.integrity.details for outcome in found
@@ -308,6 +314,45 @@ def test_what_cannot_be_bundled_is_a_sentence(bundled_store, workplace, argument
     copy_store(bundled_store, workplace)
     with pytest.raises((UsageError, InvalidFields), match=text):
         fa_registry.bundle(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("out", "text"),
+    [
+        ("study.toml", "study.toml exists and is not a bundle, so it is not replaced"),
+        ("other.zip", "is not a bundle"),
+        ("pipe", "is not a bundle"),
+        ("link.toml", "is not a bundle"),
+        ("folder", "expected the path of a file, found the folder folder"),
+        (".", "found the folder"),
+        ("no/such/a.zip", "no/such is not a folder; create the folder"),
+        ("study.toml/a.zip", "study.toml is not a folder"),
+        ("x" * 300, "cannot be written: File name too long"),
+        ("/proc/a.zip", "/proc/a.zip cannot be written"),
+        ("a\0.zip", "cannot be written: embedded null byte"),
+    ],
+)
+def test_only_a_bundle_is_replaced_and_no_folder_is_made(bundled_store, workplace, out, text):
+    copy_store(bundled_store, workplace)
+    (workplace / "folder").mkdir()
+    os.mkfifo("pipe")
+    with zipfile.ZipFile("other.zip", "w") as other:
+        other.writestr(MANIFEST, b"{}")
+    Path("study.toml").write_text("mine", encoding="utf-8")
+    Path("link.toml").symlink_to("study.toml")
+    before = sorted(workplace.rglob("*"))
+    with pytest.raises(UsageError, match=text):
+        fa_registry.bundle("tiny", out, light=True)
+    assert sorted(workplace.rglob("*")) == before and Path("study.toml").read_text() == "mine"
+
+
+def test_a_link_to_an_older_bundle_remains_a_link(bundled_store, workplace):
+    copy_store(bundled_store, workplace)
+    Path("newest.fa.zip").symlink_to("light.fa.zip")
+    Path("light.fa.zip").write_bytes(Path("tiny.fa.zip").read_bytes())
+    fa_registry.bundle("tiny", "newest.fa.zip", light=True)
+    assert Path("newest.fa.zip").is_symlink()
+    assert Path("light.fa.zip").stat().st_size < Path("tiny.fa.zip").stat().st_size
 
 
 def test_a_changed_run_is_not_bundled(bundled_store, workplace):

@@ -92,7 +92,7 @@ def test_json_holds_all_of_the_plan(registry):
 def test_the_table_names_every_setting(registry):
     result = registry("study", "tiny", "--dry-run", "--device", "cpu")
     assert result.exit_code == 0
-    assert "4 runs (1 of them controls) in 1 settings, 0 complete, 4 to train" in result.stdout
+    assert "4 runs (controls: 1) in 1 setting, 0 complete, 4 to train" in result.stdout
     assert "resmlp-16x2 · digits · 2 epochs" in result.stdout and "time" not in result.stdout
     assert result.stderr == ""
 

@@ -60,11 +60,11 @@ def test_an_audit_says_that_a_forgotten_run_existed(trained, status):
 def test_it_shows_what_a_run_is_asks_and_says_how_it_comes_back(trained, monkeypatch):
     from click.testing import CliRunner
 
-    from fa_registry.cli import inspect, main
+    from fa_registry.cli import main, maintenance
 
     trained(*TRUSTING)
     (run_id,) = ids()
-    monkeypatch.setattr(inspect, "_can_answer", lambda: True)
+    monkeypatch.setattr(maintenance, "_can_answer", lambda: True)
     declined = CliRunner().invoke(main, ["forget", run_id], input="n\n")
     assert declined.exit_code == 1 and not of(run_id).deleted
     for shown in (

@@ -51,6 +51,27 @@ def test_every_line_names_the_time_left(caplog, monkeypatch):
     assert lines[-1].endswith("b: complete")
 
 
+def test_a_short_run_is_one_line_when_it_ends_and_one_when_a_rule_fires(caplog):
+    with caplog.at_level(logging.INFO), Progress("one run", ["a"], str) as shown:
+        for epoch in range(51):
+            shown.show(JobEvent(0, "progress", (epoch, 50, "", {"D1": 30} if epoch >= 30 else {})))
+        shown.show(JobEvent(0, "done", "complete"))
+    assert [line.split("  ")[-1] for line in caplog.messages] == ["one run", "a: D1 fired at epoch 30", "a: complete"]
+
+
+def test_a_silent_minute_ends_with_one_line_for_all_jobs(caplog, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    with caplog.at_level(logging.INFO), Progress("two runs", ["a", "b"], str) as shown:
+        for epoch in range(10):
+            now[0] += 20.0
+            shown.show(JobEvent(0, "progress", (epoch, 10, "", {})))
+            shown.show(JobEvent(1, "progress", (epoch, 10, "", {})))
+    assert [line.split("  ")[-1].split(",")[0] for line in caplog.messages[1:]] == [
+        f"a: epoch {epoch} of 10" for epoch in (2, 5, 8)
+    ]
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"), [(None, "N/A"), (45.0, "45 s"), (720.0, "12 min"), (12_240.0, "3.4 h"), (89.4, "89 s")]
 )

@@ -307,7 +307,7 @@ def test_the_same_record_gives_the_same_bytes():
 
 
 def test_a_fail_without_a_reason(judged):
-    text = judged.refused(judged.run())
+    text = judged.refused(judged.run(), code=4)
     assert (
         "has the verdict FAIL(D3) by edition 2026-05 and is not promoted" in text
         and '--override-reason "reason"' in text

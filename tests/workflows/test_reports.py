@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -37,17 +38,31 @@ def test_a_studys_newest_audit_is_rendered_from_the_store(trained):
 
 
 def test_a_study_that_was_never_audited_says_what_to_do(trained):
-    for name, typed in (("tiny", "tiny"), ("it's; reboot", "'it'\"'\"'s; reboot'")):
+    shutil.copytree("tiny", "it's")
+    run = MlflowTracker().search({schema.TAG_KIND: "run"})[0]
+    MlflowTracker().log(run.run_id, tags={schema.TAG_STUDY: "moved"})
+    for name, advice in (
+        ("tiny", "`fa-registry audit --study tiny` audits the study"),
+        ("digits", "`fa-registry run digits` trains and audits the study"),
+        ("it's", "`fa-registry run 'it'\"'\"'s'` trains and audits the study"),
+        ("moved", "`fa-registry audit --study PATH` audits the study; PATH is the path of its study.toml"),
+        ("tinny", "unknown study 'tinny'; known: none"),
+        ("tiny/study.toml", "expected the name of a study, found a path; give the name that its study.toml states"),
+    ):
         result = trained("report", "--study", name)
         assert result.exit_code == 2
-        assert f"study {name}: no complete audit in" in result.stderr
-        assert f"; `fa-registry audit --study {typed}` audits the study" in result.stderr
+        assert f"study {name}: no complete audit in" in result.stderr and result.stderr.endswith(f"; {advice}\n")
 
 
 def test_a_file_and_a_study_are_one_too_many_and_a_missing_file_is_named(trained):
     assert "expected either REPORT or --study, found both" in trained("report", "a.json", "--study", "tiny").stderr
     missing = trained("report")
     assert missing.exit_code == 2 and "reports/audit.json: no such file" in missing.stderr
+    Path("kept").mkdir()
+    Path("kept/audit.json").write_text("{}", encoding="utf-8")
+    assert "kept: expected a file, found a folder; name the file kept/audit.json" in trained("verify", "kept").stderr
+    assert "tiny: expected an audit.json or a bundle (.zip), found no regular file" in trained("verify", "tiny").stderr
+    assert "a.zip: no such file; `fa-registry bundle` writes a bundle" in trained("verify", "a.zip").stderr
 
 
 def test_a_report_that_was_changed_in_the_store_is_refused(trained):

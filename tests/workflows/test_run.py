@@ -52,6 +52,16 @@ def test_a_folder_that_can_be_written_is_accepted_and_not_made(workplace, out):
     assert problems == [] and sorted(workplace.rglob("*")) == before
 
 
+def test_the_last_lines_are_the_meaning_of_the_result_and_an_address_to_click(registry, workplace):
+    result = registry(*RUN)
+    *_, first, address = result.stdout.splitlines()
+    assert first == (
+        "bp, fa and dfa do not end above their own frozen blocks by the required margin."
+    )
+    assert address == f"report: {(workplace / 'reports' / 'index.html').as_uri()}"
+    assert result.stdout.count("side by side: ") <= 1
+
+
 def test_all_editions_judge_what_one_run_has_trained_in_the_experiment_that_was_named(registry):
     result = registry(*RUN, "--editions", "2026-11,2026-05", "--experiment", "mine", "--json")
     assert result.exit_code == 0, result.output

@@ -36,11 +36,16 @@ def test_runs_are_chosen_in_one_way(given):
         select_runs(None, RunSelector(**given))
 
 
-def test_a_run_is_found_by_the_beginning_of_its_id_and_never_guessed(trained):
+def test_a_run_is_found_by_the_beginning_of_its_id_and_never_guessed(trained, monkeypatch):
     tracker, run = MlflowTracker(), run_of("dfa")
     assert expand_run_id(tracker, run.run_id[:8]) == run.run_id
-    with pytest.raises(UsageError, match="run ids begin with these characters"):
-        expand_run_id(tracker, "")
+    for start in ("", " "):  # not even the only run of a store
+        with pytest.raises(UsageError, match="expected a run id or its first characters, found nothing"):
+            expand_run_id(tracker, start)
+    same_start = [dataclasses.replace(run, run_id=f"a{index}") for index in range(7)]
+    monkeypatch.setattr(MlflowTracker, "search", lambda self, tags, start="": same_start)
+    with pytest.raises(UsageError, match="7 run ids begin with these characters: a0, a1, .*, …; give more characters"):
+        expand_run_id(tracker, "a")
 
 
 def test_what_is_not_finished_is_excluded_with_its_status_and_nothing_else_is_an_error(trained):

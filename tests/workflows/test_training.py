@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import itertools
 import json
 from pathlib import Path
 
@@ -21,7 +20,6 @@ from fa_registry.training import checkpoint, loop
 from fa_registry.training.loop import run_to_completion
 from fa_registry.training.specs import parse_spec
 from fa_registry.training.trainer import Trainer
-from fa_registry.workflows import progress
 from fa_registry.workflows.progress import Progress
 from fa_registry.workflows.training import TrainingJob, TrainingResult, training_steps, training_text
 from tests.helpers.dead_process import killed_tag
@@ -445,41 +443,14 @@ def test_a_rule_is_reported_when_it_fires_once_a_run(caplog):
     ]
 
 
-def logged_epochs(caplog, epochs: int, begun: int = 0) -> list[int]:
-    """The epochs of a run of so many that have a line, where there is no terminal."""
-    events = [JobEvent(0, "progress", (epoch, epochs, "accuracy 0.500", {})) for epoch in range(begun, epochs + 1)]
-    logged_epochs = lines(caplog, events)
-    assert all(line.startswith("one: epoch ") and f" of {epochs}, accuracy 0.500" in line for line in logged_epochs)
-    return [int(line.split()[2]) for line in logged_epochs]
-
-
-@pytest.mark.parametrize(
-    ("epochs", "begun", "expected"),
-    [
-        (3, 0, [0]),
-        (30, 0, [0, 10, 20]),
-        (30, 14, [14, 20]),  # resumed
-        (500, 0, list(range(0, 500, 50))),
-    ],
-)
-def test_a_run_in_a_log_file_has_a_line_when_it_begins_and_now_and_again(caplog, epochs, begun, expected):
-    assert logged_epochs(caplog, epochs, begun) == expected
-
-
-def test_epochs_that_take_long_have_a_line_each(caplog, monkeypatch):
-    clock = itertools.count(0, 70)
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
-    assert logged_epochs(caplog, 4) == [0, 1, 2, 3]
-
-
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_training_into_a_log_file_is_not_silent_and_json_stays_json(registry, jobs):
     result = registry("study", "tiny", "--jobs", jobs, "--device", "cpu", "--json")
     assert len(json.loads(result.stdout)["trained"]) == 4
     for method in ("bp", "fa", "dfa", "frozen"):
-        assert f"  {method} · resmlp-16x2 · digits · 2 epochs · s1: epoch 0 of 2, accuracy " in result.stderr
+        assert f"  {method} · resmlp-16x2 · digits · 2 epochs · s1: complete: accuracy " in result.stderr
     result = registry(*TRAIN, "--json")
-    assert ": epoch 0 of 1, accuracy " in result.stderr and json.loads(result.stdout)["trained"]
+    assert ": complete: accuracy " in result.stderr and json.loads(result.stdout)["trained"]
 
 
 def test_how_a_run_ended(caplog):

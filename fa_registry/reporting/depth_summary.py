@@ -1,0 +1,86 @@
+"""Summary of an audit: which methods end above or below their own frozen blocks."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from fa_registry.errors import join_names
+from fa_registry.protocol.grouping import Group, groups
+from fa_registry.records import AuditReport
+from fa_registry.reporting.claims import claims
+from fa_registry.reporting.claims_depth import DEPTH
+from fa_registry.reporting.claims_reference_gamma import UNDERCUT, finding_with
+
+MOST_METHODS = 6  # names in one clause
+# Result → clause about one method, and about several methods. The first result that occurs is the first sentence.
+CLAUSES = {
+    "below": (
+        "{} ends below its own frozen blocks: training the blocks made the network worse",
+        "{} end below their own frozen blocks: training the blocks made the network worse",
+    ),
+    "at chance": ("{} is not better than chance", "{} are not better than chance"),
+    "not above": (
+        "{} does not end above its own frozen blocks by the required margin",
+        "{} do not end above their own frozen blocks by the required margin",
+    ),
+    "undecided": (
+        "{} is undecided: the runs do not show whether training the blocks made the network better",
+        "{} are undecided: the runs do not show whether training the blocks made the network better",
+    ),
+    "not compared": ("{} was not compared with frozen blocks", "{} were not compared with frozen blocks"),
+    "no claim": (
+        "{} allows no claim about the training of its blocks",
+        "{} allow no claim about the training of their blocks",
+    ),
+    "above": (
+        "{} ends above its own frozen blocks: training the blocks made the network better",
+        "{} end above their own frozen blocks: training the blocks made the network better",
+    ),
+}
+# Key of a claim → result; a group has the first result whose claim it has
+RESULTS = {
+    **dict.fromkeys(("differs from its seal", "method fails", "other code", "diverged", "failed"), "no claim"),
+    **dict.fromkeys(("near backpropagation", "answers looked up", "test in train"), "no claim"),
+    **dict.fromkeys(("not sealed", "adopted"), "no claim"),
+    "at chance": "at chance",
+    **dict.fromkeys(("undercut", "within limit"), "not above"),
+    **dict.fromkeys(("undecided", "provisional", "stated", "last block"), "undecided"),
+    **dict.fromkeys(("trained depth", "trained part", "beats frozen"), "above"),
+}
+
+
+def depth_summary(report: AuditReport) -> tuple[str, ...]:
+    """Return at most two sentences, derived from the findings, on what training the blocks achieved."""
+    methods: dict[str, Counter[str]] = {result: Counter() for result in CLAUSES}
+    settings: Counter[str] = Counter()
+    for group in groups(report):
+        if not group.control:
+            label = group.runs[0].record.spec.label
+            methods[_result(group)][label] += 1
+            settings[label] += 1
+    clauses = [
+        forms[len(methods[result]) > 1].format(
+            _joined([_in_settings(label, count, settings[label]) for label, count in methods[result].items()])
+        )
+        for result, forms in CLAUSES.items()
+        if methods[result]
+    ]
+    return tuple(f"{text}." for text in (*clauses[:1], "; ".join(clauses[1:])) if text)
+
+
+def _result(group: Group) -> str:
+    keys = {claim.key for claim in claims(group.runs)}
+    result = next((result for key, result in RESULTS.items() if key in keys), "not compared")
+    finding = finding_with(group.runs[0], UNDERCUT, quantities=DEPTH) if result == "not above" else None
+    is_worse = finding and finding.interval and finding.interval[1] < 0 and not finding.stated
+    return "below" if is_worse else result
+
+
+def _in_settings(label: str, count: int, total: int) -> str:
+    return label if count == total else f"{label} (in {count} of {total} settings)"
+
+
+def _joined(names: list[str]) -> str:
+    if len(names) > MOST_METHODS:
+        return join_names(names, MOST_METHODS)
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))

@@ -1,0 +1,31 @@
+"""Names and paths of studies, without the large packages that reading a study requires."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from fa_registry import bundled_files
+from fa_registry.errors import UnknownName
+
+FILE = "study.toml"
+
+
+def names() -> list[str]:
+    """Return the names of the built-in studies."""
+    return sorted(path.parent.name for path in bundled_files.projects().glob(f"*/{FILE}"))
+
+
+def find(name: str) -> Path:
+    """Return the path of a study.toml.
+
+    Args:
+        name: name of a built-in study, or path of a study.toml or of its folder.
+
+    Raises:
+        UnknownName: no such study exists.
+    """
+    for path in (bundled_files.projects() / name / FILE, Path(name), Path(name) / FILE):
+        if os.path.isfile(path):  # Path.is_file raises if the name is longer than the file system allows
+            return path
+    raise UnknownName("study", name, names())

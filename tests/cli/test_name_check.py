@@ -1,0 +1,44 @@
+"""Names are looked up before PyTorch and MLflow are imported."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+# The exit code and the large packages that the command has imported.
+TRIED = """
+import sys
+from fa_registry.cli import main
+try:
+    main(sys.argv[1:])
+except SystemExit as ended:
+    print(ended.code, *({"torch", "mlflow"} & sys.modules.keys()))
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ("train --method dfaa --seed 7 --epochs 3", "method: unknown method 'dfaa' (did you mean 'dfa'?)"),
+        ("train --method dfa --seed 7 --edition 2026-13", "edition: unknown edition '2026-13'"),
+        ("study tinny --jobs 2", "name: unknown study 'tinny'"),
+        ("worker digits tinny", "name: unknown study 'tinny'"),
+        ("run digits --replace-dataset digit", "replace-dataset: unknown data set 'digit' (did you mean 'digits'?)"),
+        ("audit --study tinny --exit-zero", "study: unknown study 'tinny'"),
+        ("analyse sensitivty --study digits", "name: unknown analysis 'sensitivty' (did you mean 'sensitivity'?)"),
+        ("info dfaa", "unknown name 'dfaa' (did you mean 'dfa'?)"),
+    ],
+)
+def test_a_mistyped_name_imports_no_large_package(workplace, arguments, text):
+    call = [sys.executable, "-c", TRIED, *arguments.split()]
+    result = subprocess.run(call, capture_output=True, text=True, check=False)
+    assert (result.stdout, text in result.stderr) == ("2\n", True), result
+
+
+def test_all_problems_are_reported_together_if_another_option_may_be_wrong(workplace, monkeypatch):
+    from tests.workflows.conftest import call
+
+    result = call("train", "--method", "dfaa", "--seed", "many")
+    assert result.exit_code == 2 and "'dfaa'" in result.stderr and "'many'" in result.stderr

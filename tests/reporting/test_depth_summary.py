@@ -1,0 +1,78 @@
+"""What the last lines of an audit say: derived from the findings, in two sentences."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from fa_registry.records import AuditReport
+from fa_registry.reporting.depth_summary import CLAUSES, RESULTS, depth_summary
+from tests.reporting.earning import CLEARS, a_run, depth
+from tests.reporting.runs import SEEDS, full, make_record
+from tests.reporting.scenes import make_report
+
+BETTER, WORSE = CLEARS, depth("UNDERCUT", "fail", -5.0, (-7.0, -3.0))
+
+
+def report_of(*groups) -> AuditReport:
+    """A report with these runs: (name of the method, finding, other changes)."""
+    runs = []
+    for method, finding, *changes in groups:
+        run = a_run(finding, verdict="pass" if finding.outcome == "pass" else "fail", **(changes[0] if changes else {}))
+        spec = dataclasses.replace(run.record.spec, method=method)
+        runs.append(dataclasses.replace(run, record=dataclasses.replace(run.record, spec=spec)))
+    return dataclasses.replace(make_report([]), runs=tuple(runs))
+
+
+def test_methods_that_end_below_their_frozen_blocks_come_first():
+    assert depth_summary(report_of(("bp", BETTER), ("fa", WORSE), ("dfa", WORSE))) == (
+        "fa and dfa end below their own frozen blocks: training the blocks made the network worse.",
+        "bp ends above its own frozen blocks: training the blocks made the network better.",
+    )
+    assert depth_summary(report_of(("fa", WORSE)))[0].startswith("fa ends below its own frozen blocks")
+    assert depth_summary(report_of()) == ()
+
+
+@pytest.mark.parametrize(
+    ("finding", "changes", "text"),
+    [
+        (depth("UNDERCUT", "fail", -0.5, (-3.0, 1.5)), {}, "dfa does not end above its own frozen blocks"),
+        (
+            depth("UNDERCUT", "fail", -5.0, (-7.0, -3.0), stated=True),
+            {},
+            "dfa does not end above its own frozen blocks",
+        ),
+        (depth("UNDECIDED", "warn", 1.0, (-3.0, 5.0)), {}, "dfa is undecided: the runs do not show whether"),
+        (depth("PROVISIONAL", "warn", 9.0, None), {}, "dfa is undecided: the runs do not show whether"),
+        (depth("AT CHANCE", "fail", -5.0, (-7.0, -3.0)), {}, "dfa is not better than chance"),
+        (
+            dataclasses.replace(CLEARS, outcome="not_applicable", state="", interval=None),
+            {},
+            "dfa was not compared with frozen blocks",
+        ),
+        (CLEARS, {"status": "diverged"}, "dfa allows no claim"),
+        (CLEARS, {"integrity": "mismatch"}, "dfa allows no claim"),
+    ],
+)
+def test_only_what_the_findings_show_is_stated(finding, changes, text):
+    (sentence,) = depth_summary(report_of(("dfa", finding, changes)))
+    assert sentence.startswith(text)
+    (first, second) = depth_summary(report_of(("dfa", finding, changes), ("fa", WORSE)))
+    assert first.startswith("fa ends below") and second.startswith(text)
+
+
+def test_a_method_that_differs_between_settings_is_named_with_their_number():
+    records = [full(make_record("bp", seed, 0.80, 1.02, 0.4, 0.0, control="frozen")) for seed in SEEDS]
+    records += [full(make_record("dfa", seed, 0.60, 3.0, 0.4, 0.1)) for seed in SEEDS]
+    other = [
+        dataclasses.replace(one, spec=dataclasses.replace(one.spec, epochs=7), run_id=one.run_id[::-1])
+        for one in records[2:]
+    ]
+    first, second = depth_summary(make_report([*records, *other], "2026-12"))
+    assert first.startswith("dfa (in 1 of 2 settings) ends below")
+    assert second == "dfa (in 1 of 2 settings) was not compared with frozen blocks."
+
+
+def test_every_result_has_a_clause():
+    assert set(RESULTS.values()) <= set(CLAUSES)
