@@ -1,4 +1,4 @@
-"""Preparation of images for a network: normalisation, padding, random crops and random flips."""
+"""Preparation of images for a network by normalisation, padding, random crops and random flips."""
 
 from __future__ import annotations
 

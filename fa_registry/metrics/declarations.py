@@ -98,7 +98,7 @@ DECLARED: Known = MappingProxyType(
             Metric(
                 "g_L",
                 "‖g_L‖",
-                "gradient norm of each sample's loss at the last site, median over samples",
+                "gradient norm at the last site for each sample's loss, median over samples",
                 mean=GEOMETRIC,
                 where="epoch",
                 about="g_norm",

@@ -49,7 +49,7 @@ class Condition:
     unit: str
     """unit of the limit, as text"""
     fired: str = ""
-    """state if the condition fires; required for a guard; an alternative may use the state of its rule"""
+    """state if the condition fires; required for a guard. An alternative without this field has the state of its rule"""
     clear: str = ""
     """state if the condition does not fire; required for a condition of `also`"""
 
@@ -95,7 +95,7 @@ class Rule:
     judge: Judge = "limit"
     """how the rule judges: against a limit, over seeds, or by the distribution of credit"""
     reference: str = ""
-    """the frozen control's metric with which the rule compares; required by `below_reference_plus`"""
+    """the frozen control's metric, with which the run is compared. The operator `below_reference_plus` requires this field"""
     without_reference: Literal["not_applicable", "skipped"] = "not_applicable"
     """the outcome if there is no frozen control"""
     outcome: Literal["fail", "warn"] = "fail"
@@ -113,11 +113,11 @@ class Rule:
     guard: Condition | None = None
     """a condition that is judged first; if it fires, the finding is a warning with the guard's state"""
     guard_also: Condition | None = None
-    """a second condition of the guard: both must fire; if one of the two has no value, the other decides"""
+    """second condition of the guard; the guard fires only if both conditions fire. A condition without a value is ignored"""
     chance: bool = False
     """whether the accuracy must also exceed chance, 1 / number of classes; only for the judge `seeds_margin`"""
     far_seed: FarSeed | None = None
-    """criterion for a seed so far from the others that the rule is undecided; only for the judge `seeds_margin`"""
+    """criterion for an outlier among the seeds, which makes the rule undecided; only for the judge `seeds_margin`"""
 
     @property
     def guards(self) -> tuple[Condition, ...]:
@@ -214,7 +214,7 @@ def checked_overrides(
         elif not jsonio.is_finite(value):
             problems.append(f"{key}: expected a finite number, found {jsonio.describe_value(value)}")
         elif limit_key in thresholds:
-            problems.append(f"{key}: two overrides for the same limit")
+            problems.append(f"{key}: expected one override per limit, found two for this limit")
         else:
             thresholds[limit_key] = float(value)
     if problems:
@@ -242,7 +242,7 @@ def _laid_over(table: dict[str, Any], changes: Any, location: str) -> tuple[dict
 
 
 def _tables(value: Any) -> list[dict[str, Any]]:
-    """Return the tables in a list; entries of other types are reported elsewhere."""
+    """Return the tables in a list. Another check reports the entries that are not tables."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
@@ -329,7 +329,7 @@ def _rule_problems(table: dict[str, Any], prefix: str) -> Iterator[str]:
 def _condition_problems(table: Any, required_field: str, prefix: str) -> Iterator[str]:
     """Yield the problems of a condition.
 
-    `required_field` is the name of the field that the condition must have: "clear", "fired" or "" for none.
+    `required_field` names the field that the condition must have, "clear" or "fired". The text is empty if no field is required.
     """
     if not isinstance(table, dict):
         return

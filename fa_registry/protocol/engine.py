@@ -126,7 +126,7 @@ def _audit(case: RunWithControl, group: SeedGroup, edition: Edition, waivers: Se
 
 
 def _not_alone(case: RunWithControl, group: SeedGroup) -> Iterator[Finding]:
-    """Yield a finding if a run has several controls, and one if another run of its seed counts instead."""
+    """Yield a finding if the run has several controls, and a finding if another run counts for its seed."""
     if case.control:
         return
     if case.rivals:

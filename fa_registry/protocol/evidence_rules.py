@@ -108,7 +108,7 @@ def evidence(record: RunRecord) -> Iterator[Finding]:
 def shared_samples(record: RunRecord) -> str:
     """Return a text with the number of test samples that are also training samples.
 
-    Samples are compared bit by bit. Return an empty string if at most the fraction MOST_SHARED of the test set is shared.
+    Samples are compared bit by bit. The text is empty if at most the fraction MOST_SHARED of the test set is shared.
     """
     shared, samples = (record.measurements.conventions.get(name) for name in (SHARED_SAMPLES, "test_samples"))
     if not isinstance(shared, int) or not isinstance(samples, int) or not shared > MOST_SHARED * samples:
@@ -146,10 +146,10 @@ def not_counted(counted_run: RunRecord) -> str:
 
 
 def control_doubt(control: RunRecord, trusts_logged: bool = False) -> str:
-    """Return the reason why a frozen control is not proven, or an empty string.
+    """Return the reason why a frozen control is not proven; empty if it is proven.
 
-    A control is proven by the same checks as a run of a method: its metrics are recomputed, its initial weights are re-initialised
-    from the seed, its first steps are replayed, and its code is known.
+    A control is proven by the same checks as a run of a method: its metrics are recomputed, its initial weights are
+    re-initialised from the seed, its first steps are replayed, and its code is known.
 
     Args:
         trusts_logged: whether the audit trusts logged metrics. In this case, the metrics of the control are not recomputed either.
@@ -180,7 +180,7 @@ def _doubts(control: RunRecord, trusts_logged: bool) -> Iterator[str]:
 
 
 def _is_open(subject: str, checks: Mapping[str, Check]) -> bool:
-    """Return whether a check of this subject exists and does not prove the subject."""
+    """Return whether there is a check of this subject that does not prove the subject."""
     # Another machine configuration may be unable to reproduce the initial weights bit by bit. Replayed first steps that
     # agree prove the initial weights, because the replay starts from these weights.
     check = checks.get(subject)

@@ -17,8 +17,8 @@ SHOWN = 5  # differences that are listed with both values; the others are only c
 def compare(logged: Measurements, recomputed: Measurements) -> Integrity:
     """Compare logged metrics with recomputed metrics.
 
-    Equal configurations must have bitwise equal metrics. For different configurations, each metric has a tolerance. A deviation
-    above the tolerance is inconclusive unless it is larger than any difference of configurations can explain.
+    If the configurations are equal, the metrics must be bitwise equal. Otherwise, each metric has a tolerance. A deviation
+    above the tolerance is inconclusive, unless it is too large to be explained by different configurations.
 
     Returns:
         An Integrity with one of three states. "verified": all recomputed metrics agree. "mismatch": some metrics differ; the

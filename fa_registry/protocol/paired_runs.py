@@ -72,7 +72,7 @@ class RunWithControl:
 
     @property
     def other_set(self) -> str:
-        """Reason why the accuracy is not that of the test set, or an empty string.
+        """Reason why the accuracy cannot be that of the test set; empty if there is none.
 
         The accuracy times the number of test samples must be a whole number.
         """
@@ -83,7 +83,7 @@ class RunWithControl:
 
     @cached_property
     def doubt(self) -> str:
-        """Reason why the metrics and training of the frozen control are not proven, or an empty string.
+        """Reason why the metrics and training of the frozen control are not proven.
 
         If several frozen controls differ, the reason names these controls. The string is empty if the run is a control or has no
         frozen control.
@@ -246,7 +246,7 @@ def shortened(items: Sequence[object], description: str = "") -> list[str]:
 
 
 def _uncounted(case: RunWithControl, headline: Headline, reading: Reading, reference: ControlReference) -> str:
-    """Return the reason why a run does not count, or an empty string."""
+    """Return the reason why a run does not count; empty if the run counts."""
     if not is_intact(case.record):
         return "the metrics of the run do not match its recorded files"
     if case.record.status not in COUNTED:
@@ -269,7 +269,7 @@ def _again(case: RunWithControl, weights: dict[str, int]) -> str:
 
 
 def _stated(headline: Headline, references: Mapping[int, ControlReference]) -> Iterator[str]:
-    """Yield a sentence for the controls' main metrics that this audit did not prove."""
+    """Yield sentences about the main metrics of controls that this audit did not prove."""
     by_reason: dict[str, list[int]] = {}
     for seed, reference in sorted(references.items()):
         if reference.stated:
@@ -339,5 +339,5 @@ def common_chance(records: Iterable[RunRecord]) -> float:
 
 
 def whole(count: float) -> bool:
-    """Return whether a number is whole up to rounding, so it may count samples."""
+    """Return whether a number is whole up to rounding, as a number of samples must be."""
     return abs(count - round(count)) <= WHOLE

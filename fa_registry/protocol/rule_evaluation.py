@@ -230,7 +230,7 @@ OTHER_HEADLINE = "the rule judges the {rule}, but the main metric of this run's 
 
 
 def _headline(rule: Rule) -> Headline:
-    """Return the headline whose margin the operator of a rule with a reference computes."""
+    """Return the headline whose margin the rule's operator computes."""
     return HEADLINES[REFERENCE_METRICS[rule.fires]]
 
 
@@ -354,7 +354,7 @@ def _chance_text(margins: Margins) -> str:
 
 
 def _far_seed(criterion: FarSeed, margins: Margins) -> str:
-    """Return a sentence about the seed that is an outlier, or an empty string."""
+    """Return a sentence about the seed that is an outlier; empty if there is no outlier."""
     index = far_value(list(margins.by_seed.values()), criterion.level, criterion.least)
     if index is None:
         return ""

@@ -30,7 +30,7 @@ class Tolerance:
         return abs(logged - recomputed) <= self.allowed(logged, recomputed)
 
     def is_gross(self, logged: float, recomputed: float) -> bool:
-        """Return whether the deviation is too large for any change of the machine.
+        """Return whether the deviation is too large to be explained by a change of the machine.
 
         Such a deviation means that the files of the run were changed.
         """

@@ -33,7 +33,7 @@ def differing_settings(logged: Mapping[str, Scalar], current: Mapping[str, Scala
 
 
 def described_difference(logged: Mapping[str, Scalar], current: Mapping[str, Scalar]) -> str:
-    """Return a text that describes how two configurations differ, or an empty string.
+    """Return a text that describes how two configurations differ; empty if they are equal.
 
     Example: `trained with AMD EPYC, AVX512, measured with AMD EPYC, AVX2`.
     """

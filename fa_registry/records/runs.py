@@ -320,7 +320,7 @@ class Option:
     """the allowed values; empty if any value is allowed"""
 
     def refusal(self, value: Scalar) -> str:
-        """Return why a value is not allowed, or an empty string if it is allowed.
+        """Return why a value is not allowed; empty if the value is allowed.
 
         The caller must pass a value that has the type of the option.
         """

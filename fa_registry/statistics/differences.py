@@ -305,7 +305,7 @@ def tost(measured: Iterable[float] | Reported, published: Reported | float, marg
 
 
 def _against(sample: Reported, published: Reported | float) -> tuple[float, float, float]:
-    """Return the published mean, and standard error and df of the difference."""
+    """Return the published mean, and the standard error and df of its difference from the measured mean."""
     if isinstance(published, Reported):
         return published.mean, *welch_error(sample, published)
     if isinstance(published, Sequence):

@@ -58,7 +58,7 @@ class OverSeeds:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Both ends of the 95 % t interval of the mean, or None if there is no interval."""
+        """The two ends of the 95 % t interval of the mean, or None if there is no interval."""
         ends = self.low.value, self.high.value
         return None if None in ends else ends
 

@@ -130,10 +130,10 @@ def rounding(*numbers: float) -> float:
 
 
 def steady_error(raw: float, floor: float, n: int) -> tuple[float, str]:
-    """Return the standard error, or the rounding error if it is larger, with a remark.
+    """Return the larger of the standard error and the rounding error, with a remark.
 
-    The remark states that the rounding error was used; otherwise the remark is empty. Without this minimum, 0.1 + 0.2 measured
-    three times would differ significantly from 0.3, and equal values would lead to 0/0.
+    The remark is empty if the standard error is larger. Without this minimum, 0.1 + 0.2 measured three times would differ
+    significantly from 0.3, and equal values would lead to 0/0.
 
     Args:
         raw: standard error.

@@ -86,15 +86,15 @@ class StudyTable:
     cost: str = ""
     """the expected cost, as text"""
     recipe: Mapping[RecipeField, Any] = field(default_factory=dict)
-    """recipe of every grid; a grid may replace its fields"""
+    """recipe of every grid. A grid may replace fields of this recipe"""
     controls: Mapping[Control, bool] = field(default_factory=dict)
     """controls that are trained for every setting; `frozen` is true by default"""
     keep_states: int = 0
-    """number of training states to store per run. From each state, an audit can replay the next epoch on any machine. For results
-    that will be published
+    """number of training states to store per run. From each state, an audit can replay the next epoch on any machine. Set this
+    field for results that will be published
     """
     waivers: str = ""
-    """path of the file with the waivers, relative to this file; the pages of an audit name the file"""
+    """path of the file with the waivers, relative to study.toml; the pages of an audit name this path"""
 
 
 def wrong_fields(raw: Mapping[str, Any]) -> list[str]:
@@ -213,7 +213,7 @@ def _lists(cell: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[tuple[t
 
 
 def _is_a_list(cell: Mapping[str, Any], table_name: str, option: str) -> bool:
-    """Return whether a list is one value of this option, and not several values."""
+    """Return whether a list is a single value of this option instead of several values."""
     plugin_kind = table_name.removesuffix("_options")
     if cell.get(plugin_kind) not in NAMES[plugin_kind].names():
         return False

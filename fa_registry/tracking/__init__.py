@@ -1,4 +1,4 @@
-"""Storage of runs: convert records to stored runs and back.
+"""Storage of runs: conversion of records to stored runs and back.
 
 This package is the only one that uses MLflow.
 """

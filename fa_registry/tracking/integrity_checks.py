@@ -1,7 +1,7 @@
-"""Compare a run's recorded files with each other and with the store's tables.
+"""Comparison of a run's recorded files with each other and with the store's tables.
 
-The tables are an index and no evidence, because every user with access to the database can edit tags, parameters and metrics. The
-recorded files are spec.json, series.parquet, measurements.json and provenance.json. The run contains their digests
+The tables are only an index and prove nothing, because every user with access to the database can edit tags, parameters and
+metrics. The recorded files are spec.json, series.parquet, measurements.json and provenance.json. The run contains their digests
 (docs/decisions/0031).
 """
 
@@ -250,7 +250,7 @@ def _last_values(sealed: SealedRun, metrics: Mapping[str, float]) -> Iterator[st
 
 
 def _is_logged(stored: float | None, exact: float | None) -> bool:
-    """Return whether a stored value equals the exact value or its rounded form."""
+    """Return whether a stored value equals the exact value or the rounded value."""
     return stored == exact or (stored is not None and exact is not None and stored == schema.shown(exact))
 
 

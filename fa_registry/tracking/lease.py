@@ -62,7 +62,7 @@ def initial_tags(lease: int) -> dict[str, str]:
 
 
 class HeartbeatMonitor:
-    """Heartbeats of other runs, with the times at which this process observed them."""
+    """Heartbeats of other runs, each with the time at which this process observed the heartbeat."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic):
         self._clock = clock
@@ -135,7 +135,7 @@ def acquire(
     Args:
         run_id: id of a run that was created with `initial_tags` and without parameters.
         attempts: function that queries the store for all runs of the specification.
-        finished: function that returns a run among the other attempts that makes this run unnecessary, or None.
+        finished: function that returns another attempt that makes this run unnecessary, or None if there is no such attempt.
         monitor: observed heartbeats.
         params: parameters of the run, logged together with the lease state.
 

@@ -362,7 +362,7 @@ class MlflowTracker(Tracker):
         return pages[views[0].key]
 
     def why_no_views(self) -> str:
-        """Return the reason why no views can be published, or an empty string.
+        """Return the reason why no views can be published; empty if views can be published.
 
         Views need a supported MLflow release of the server or, without a server, of the installed package.
         """

@@ -87,7 +87,7 @@ def _check_sizes(run_id: str, spec: RunSpec, measurements: Measurements) -> None
 
 
 def _held_once(value: Any) -> Any:
-    """Return an equal value that is shared in memory between runs."""
+    """Return an equal value that all runs share in memory."""
     return _parsed(json.dumps(value)) if isinstance(value, (dict, list)) else value
 
 
@@ -105,7 +105,7 @@ def table_history(tracker: Tracker, run: StoredRun) -> Check:
 
 
 def read_sealed(files: Mapping[str, Path]) -> SealedRun:
-    """Decode the recorded files of a run without a check of their digests.
+    """Decode the recorded files of a run. Do not check the digests of the files.
 
     Args:
         files: mapping from the names spec.json, measurements.json, provenance.json and series.parquet to paths.
@@ -173,7 +173,7 @@ def read_spec(path: Path) -> RunSpec:
 
 
 def read_provenance(path: Path) -> Mapping[str, Any]:
-    """Read a provenance.json without a check of its digest.
+    """Read a provenance.json. Do not check its digest.
 
     Raises:
         UnreadableFile: the file has fields of a wrong type or lacks the field `digests`.

@@ -137,9 +137,9 @@ def step_checkpoint(step: int) -> str:
 
 
 def sealed_step(names: Iterable[str]) -> int | None:
-    """Return the training step of the step checkpoint among artifact paths.
+    """Return the training step of the first step checkpoint in a list of artifact paths.
 
-    Return the smallest step if there are several step checkpoints, and None if there is none.
+    Return None if the list contains no step checkpoint.
     """
     steps = [int(match[1]) for name in names if (match := STEP.fullmatch(name))]
     return min(steps, default=None)
@@ -266,7 +266,7 @@ def sites_tag(measurements: Measurements, extra_metrics: Sequence[str] = ()) -> 
     if count <= most_sites(extra_metrics):
         return {}
     return {
-        TAG_SITES: f"{', '.join(map(str, shown_sites(count, extra_metrics)))} of 0..{count - 1}; all are in {SERIES}"
+        TAG_SITES: f"{', '.join(map(str, shown_sites(count, extra_metrics)))} of 0..{count - 1}; {SERIES} contains all sites"
     }
 
 

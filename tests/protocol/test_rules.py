@@ -217,7 +217,7 @@ def test_wrong_overrides_are_named_together():
         "D2.gian: unknown limit of D2 'gian' (did you mean 'gain'?); known: fidelity, gain, threshold",
         "D1: expected a finite number, found nan",
         "S: expected a finite number, found '3'",
-        "D3.threshold: two overrides for the same limit",
+        "D3.threshold: expected one override per limit, found two for this limit",
     )
 
 

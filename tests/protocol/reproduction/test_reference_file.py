@@ -217,7 +217,7 @@ def test_a_margin_and_a_setting_are_needed_unless_nothing_is_tested():
         ("value = 1\nrelative = 1\nwhy = 'w'", "found value and relative"),
         ("value = 1", "margin.new.why: missing"),
         ("value = 1\nscale = 'log'\nwhy = 'w'", "margin.new.scale: unknown scale 'log' (did you mean 'log10'?)"),
-        ("of_std = 1\nscale = 'log10'\nwhy = 'w'", "margin.new: expected the field value, in decades"),
+        ("of_std = 1\nscale = 'log10'\nwhy = 'w'", "margin.new: expected the field `value`, in decades"),
     ],
 )
 def test_a_margin_says_its_size_once_and_why(lines, sentence):
