@@ -1,4 +1,4 @@
-"""Safe access to untrusted files: only regular files of limited size, no links.
+"""Safe access to untrusted files: regular files of limited size are opened, and links are refused.
 
 A store that a reviewer receives may contain a link to a private file, a pipe without a writer, or an endless file.
 Therefore the package opens files of a store only through this module.
@@ -55,7 +55,7 @@ def read_file(path: Path, limit: int = RECORD) -> bytes:
 
 
 def open_file(path: Path, limit: int = TENSORS) -> BinaryIO:
-    """Open a regular file for binary reading, also if it is too large for memory.
+    """Open a regular file for binary reading, even if the file is too large for memory.
 
     Args:
         path: path of a file, not of a link.

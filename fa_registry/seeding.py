@@ -1,4 +1,4 @@
-"""Independent random generators, each derived from one integer seed and a name.
+"""Independent random generators, each derived from the seed of the run and a name.
 
 Two methods with the same seed have the same initial weights ("init"), data order and augmentation. Therefore the runs of
 two methods can be compared in pairs.

@@ -64,7 +64,7 @@ class Headline:
 
     @property
     def beats(self) -> str:
-        """Verb for a run whose value is better than a limit: exceed, or fall below."""
+        """Word that states that a value is better than another value: exceed, or fall below."""
         return "exceed" if self.sign > 0 else "fall below"
 
     @property

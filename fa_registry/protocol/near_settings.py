@@ -38,7 +38,8 @@ class NearSettings:
     def near(self, spec: RunSpec) -> list[tuple[RunSpec, Differing]]:
         """Return each judged specification near `spec`, with its differing numbers.
 
-        These are a mapping field → (judged number, number of `spec`)."""
+        These are a mapping field → (judged number, number of `spec`).
+        """
         if spec.seeds not in self._found:
             fields = dict(_fields(spec))
             candidates = self._by_skeleton.get(_skeleton(fields), ())

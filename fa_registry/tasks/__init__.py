@@ -129,7 +129,7 @@ def sample_losses(outputs: Tensor, labels: Tensor) -> Tensor:
 
 
 def target_rows(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Return the labels as rows (N, C) with the dtype of the outputs. The type of the labels determines the task."""
+    """Return the labels as rows (N, C) with the dtype of the outputs, in the task of the labels' type."""
     return task_of(labels).target_rows(outputs, labels)
 
 

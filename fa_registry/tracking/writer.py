@@ -264,8 +264,9 @@ class RunWriter:
         self._tags |= tags
 
     def flush(self) -> None:
-        """Send the points and tags in the buffer to the store. If the server is unreachable, keep the buffer in memory and send
-        it in a later call.
+        """Send the points and tags in the buffer to the store.
+
+        If the server is unreachable, keep the buffer, and send the points and tags in a later call.
         """
         if self._away and time.monotonic() - self._tried < AWAY_SECONDS:
             return
