@@ -192,7 +192,7 @@ def refusal(card: DatasetCard, problems: Mapping[SourceFile, str], advice: str) 
     return "\n".join([f"data set {card.name}: {count}", *(f"  - {problem}" for problem in problems.values()), advice])
 
 
-OPERATORS = ("nms", "qnms")  # torchvision registers both without checking that they exist
+OPERATORS = ("nms", "qnms")  # torchvision registers code for these operators and assumes that the operators exist
 SCHEMA = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 
 

@@ -77,7 +77,7 @@ def judge_credit(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
 def _fired_alternatives(
     conditions: Sequence[Condition], measurements: Measurements
 ) -> Iterator[tuple[Condition, Reading]]:
-    """Yield the conditions that fire, each with the reading that it compares."""
+    """Yield each condition that fires, with the reading that the condition compares."""
     for condition in conditions:
         reading, _ = take(condition.quantity, condition.take, measurements)
         if compare(condition, reading).fires:

@@ -74,7 +74,7 @@ def _integrity(state: str, details: list[str]) -> Integrity:
 
 
 def with_checks(integrity: Integrity, checks: Sequence[Check]) -> Integrity:
-    """Add further checks to an integrity.
+    """Add further checks to an Integrity.
 
     If a check failed, the state becomes "mismatch". If a check is inconclusive because the configurations differ, the state
     "verified" becomes "unverifiable". The problems of the checks come first in the details.

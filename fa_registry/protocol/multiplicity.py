@@ -49,9 +49,8 @@ def compared_methods(runs: Sequence[RunAudit]) -> Iterator[str]:
     if cleared:
         description = _named(clear_by_holm) if clear_by_holm else "none"
         text += (
-            f". Number of methods that clear the limit: {len(cleared)}. Methods that also clear it by Holm's procedure over all "
-            f"{count} methods: "
-            f"{description}"
+            f". Number of methods that clear the limit: {len(cleared)}. Methods that also clear the limit by Holm's procedure "
+            f"over all {count} methods: {description}"
         )
     yield f"{text}."
 

@@ -1,4 +1,4 @@
-"""Combination of runs with their frozen controls and with the other seeds.
+"""Combination of each run with its frozen control and with the other seeds of its group.
 
 Instead of a frozen control, an adopted run may have a frozen accuracy that its author stated.
 """

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from fa_registry.records import Check, Integrity, RunRecord
 
-WHOLE, FIRST = "whole training", "first steps"  # subjects of the checks by training.replay and replay_from_seed
+WHOLE, FIRST = "whole training", "first steps"  # subjects of the checks of training.replay and replay_from_seed
 AS_LOGGED = "as logged; not recomputed"
 
 

@@ -270,7 +270,7 @@ def judge_limit(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
 def _at_most_warned(outcome: str, state: str, stated: bool) -> tuple[str, str]:
     """Turn a pass into a warning; leave other outcomes unchanged.
 
-    The warning means that the reference is only stated, or that the accuracy is not that of the test set.
+    The warning means that the reference is only stated by the author, or that the accuracy is not that of the test set.
     """
     return ("warn", STATED if stated else OTHER_SET) if outcome == "pass" else (outcome, state)
 

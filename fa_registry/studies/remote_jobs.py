@@ -190,7 +190,7 @@ class _Batches:
             return
         if event.kind == UNEQUAL:
             raise UsageError(event.value)
-        if event.index not in batch.open:  # its end could not be read, so the job counts as failed
+        if event.index not in batch.open:  # the end event could not be read, so the job counts as failed
             return
         if event.kind in ENDS:
             job = batch.open.pop(event.index)

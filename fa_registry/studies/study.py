@@ -163,7 +163,7 @@ def cells(raw: Mapping[str, Any], overrides: Mapping[str, Any], variant: StudyVa
     """
     recipe = dict(table(raw, "recipe"))
     if not isinstance(raw.get("recipe", {}), Mapping):
-        recipe["epochs"] = 0  # replaces an invalid table, which is reported; no run of this file is trained
+        recipe["epochs"] = 0  # replaces an invalid table; an error stops the command before any run is trained
     field_overrides = {name: value for name, value in overrides.items() if name not in NO_FIELDS}
     for grid in grids(raw):
         axes = {field: grid[axis] for axis, field in AXES.items() if axis in grid}

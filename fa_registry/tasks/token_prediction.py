@@ -17,7 +17,7 @@ from fa_registry.network_mode import eval_mode
 from fa_registry.records import CLASSES, Reading, Scalar
 from fa_registry.tasks.base import Task, TaskCard
 
-IGNORED = -100  # target of a position that counts nowhere, as in torch
+IGNORED = -100  # target of a position that does not count, as in torch
 TEST_BATCH = 64  # sequences per forward pass of an evaluation
 COUNTED = "counted_positions"
 

@@ -170,7 +170,7 @@ class Tracker(abc.ABC):
 
     @abc.abstractmethod
     def remove(self, run_id: str, path: str) -> None:
-        """Remove an artifact or a folder of artifacts from a run, if it exists."""
+        """Remove an artifact, or a folder of artifacts, from a run. Ignore a missing artifact."""
 
     @abc.abstractmethod
     def finish(self, run_id: str, state: str) -> None:
@@ -236,7 +236,7 @@ class Tracker(abc.ABC):
 
     @abc.abstractmethod
     def artifact(self, run_id: str, path: str) -> Path | None:
-        """Return a local copy of an artifact, or None if it does not exist."""
+        """Return a local copy of an artifact, or None if the artifact does not exist."""
 
     @abc.abstractmethod
     def size(self, run_id: str) -> int:

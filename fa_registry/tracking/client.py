@@ -96,7 +96,7 @@ class Client:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("_"):
-            raise AttributeError(name)  # requested while a copy is being made
+            raise AttributeError(name)  # the module copy requests such attributes
         method = getattr(self._client, name)
         return functools.wraps(method)(lambda *arguments, **keywords: self.ask(lambda: method(*arguments, **keywords)))
 
@@ -141,7 +141,7 @@ def _present(uri: str, query: Callable[[], T], waits: bool) -> T:
         return query()
     refused_since: dict[
         str, float
-    ] = {}  # kind of refusal → time of the first one; a starting server is unreachable, and later may return errors
+    ] = {}  # kind of refusal → time of its first occurrence; a starting server is unreachable, and may later return errors
     reported = False
     while True:
         try:

@@ -34,9 +34,9 @@ TAG_RENDERER = (
     "fa.renderer"  # on an audit's own run: the code that judged and rendered it, see reporting.render.renderer
 )
 TAG_NOT_FINITE = "fa.not_finite"
-TAG_PROCESS = "fa.process"  # the process that writes the run, to detect dead ones: see process_ownership.process_tag
+TAG_PROCESS = "fa.process"  # the process that writes the run, to detect its end: see process_ownership.process_tag
 TAG_CLAIM = "fa.claim"  # choosing | asks | held: which of several attempts trains the specification, see tracking.lease
-TAG_SIGN = "fa.sign_of_life"  # heartbeat: changes while the process is at work
+TAG_SIGN = "fa.sign_of_life"  # heartbeat, which changes while the process works
 TAG_EPOCH = "fa.epoch"  # `17 of 100`: progress, for display only; audits do not use it
 TAG_RESUMED = "fa.resumed_from"  # the epoch after which the run resumed: the run's time does not include earlier epochs
 TAG_STATE = "fa.state"  # the newest resume state that the run's process uploaded: see tracking.resume_upload
@@ -106,7 +106,7 @@ TOKEN_METRICS = ("token_loss", "perplexity", "bits_per_token", "excess_nats")  #
 CHARTS = "charts"  # in provenance.json: the names of the third-party metrics that have charts
 EPOCH_CHAIN = "epoch_chain"  # in provenance.json: the chained digests, see training.epoch_chain
 KEPT_STATES = "kept_states"  # in provenance.json: the epochs after which states were kept
-MOST_CHARTS = 20  # charts of third-party metrics; with more of them, the sites of built-in metrics would have no charts
+MOST_CHARTS = 20  # charts of third-party metrics; with more charts, the sites of built-in metrics would have no charts
 SEED = re.compile("-?[0-9]{1,19}")
 CHARTABLE = re.compile(r"[\w.\- ]{1,200}")  # a name that can be a metric's key unchanged
 

@@ -74,7 +74,7 @@ class Origin:
 
 FLUSH_POINTS = 1000  # MLflow's limit for one call
 FLUSH_SECONDS = 20.0
-AWAY_SECONDS = 20.0  # between two attempts to reach an unreachable server during a run
+AWAY_SECONDS = 20.0  # seconds between two attempts to reach an unreachable server during a run
 
 
 class RunWriter:
