@@ -252,7 +252,7 @@ class Catalog:
         return locations
 
     def _add(self, locations: dict[str, Location], name: str, location: Location) -> None:
-        """Add a third-party plug-in to `locations`, or record an error if its name exists."""
+        """Add a third-party plug-in to `locations`; record an error if the name already exists."""
         existing = locations.setdefault(name, location)
         if (existing.module, existing.attribute) == (location.module, location.attribute):
             return

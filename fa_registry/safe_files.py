@@ -145,7 +145,7 @@ def join_safely(folder: Path, name: str) -> Path:
 
 
 def existing_file_in(folder: Path, name: str) -> Path | None:
-    """Return `folder`/`name` if it is a regular file, or None if it is missing.
+    """Return `folder`/`name` if this path is a regular file, or None if the path does not exist.
 
     Raises:
         UnreadableFile: the path exists but is no regular file, or `join_safely` refuses it.

@@ -60,7 +60,7 @@ def gradient_vectors(gradient: Tensor) -> Tensor:
     """Reduce the gradient of a state to the gradient of its `state_vectors`, (N, D).
 
     The vector is the gradient of the class token for (N, T, D), and the sum over positions for maps (N, C, H, W). The mean of a
-    map moves by δ when every position moves by δ, so its gradient is the sum over positions, not the mean.
+    map moves by δ when every position moves by δ, so the gradient of the mean is the sum over positions.
     tests/diagnostics/test_observe.py compares this sum with e W for a head that reads the mean of the map.
     """
     if gradient.dim() == 2:

@@ -145,7 +145,7 @@ def tensors_digest(*tensors: Tensor) -> str:
 
 
 def unaugmented(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Return the batch unchanged, as the `augment` function of data sets without augmentation."""
+    """Return the batch unchanged. Data sets without augmentation use this function as `augment`."""
     return images
 
 

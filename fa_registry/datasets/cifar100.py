@@ -1,6 +1,6 @@
 """cifar100: 32×32 colour photographs in 100 classes (the fine labels).
 
-Each class has a tenth of the images of a class of cifar10.
+A class of cifar100 has a tenth as many images as a class of cifar10.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class CifarShaped(DatasetFamily):
         """Return the data set with a given number of training samples.
 
         Args:
-            argument: Number of training samples, from 1000 to 50000, or an empty string for 50000. The number of test samples is a
+            argument: Number of training samples, from 1000 to 50000; an empty string means 50000. The number of test samples is a
                 fifth of this number.
 
         Raises:

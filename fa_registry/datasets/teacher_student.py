@@ -53,7 +53,7 @@ class TeacherStudent(DatasetFamily):
         """Return the data set for a value of α.
 
         Args:
-            argument: One of the numbers 0, 0.25, 0.5 and 1 as text, or an empty string for 1.
+            argument: One of the numbers 0, 0.25, 0.5 and 1 as text; an empty string means 1.
 
         Raises:
             UnknownName: If the argument is another value.

@@ -80,7 +80,7 @@ class Headline:
         return self.step or (self.scale / samples if samples else 0.0)
 
     def signed(self, margin: float) -> str:
-        """Return a margin with its sign, in as many decimals as the thresholds of its unit need."""
+        """Return a margin with its sign and with as many decimals as the thresholds in its unit need."""
         return f"{margin:+.{self.digits}f}"
 
     def difference(self, value: float, reference: float) -> float:

@@ -129,7 +129,7 @@ def describe_edition(edition: EditionReference) -> str:
     if provenance_of(edition) == SHIPPED:
         return edition.name
     if provenance_of(edition) == FOREIGN:  # only the name is that of a built-in edition
-        return f"{edition.name} (not the built-in edition: digest {edition.digest[:DIGEST]})"
+        return f"{edition.name} (not the built-in edition; its digest is {edition.digest[:DIGEST]})"
     label = "mine" if edition.name == "mine" else f"{edition.name}, mine"
     if edition.based_on:
         return f"{label} (based on {edition.based_on})"
@@ -161,8 +161,8 @@ def nearest(rules: Sequence[Rule], editions: Iterable[Edition]) -> str:
     If no edition has a rule in common, return an empty string. The criteria are, in this order: most equal rules, most rules that
     differ only in the threshold or in texts, most equal fields, fewest other rules, smallest distance between the limits, newest
     edition. Because of the fourth criterion, an edition that adds rules is not preferred to the edition that was copied. Because of
-    the fifth criterion, a copy with the limit 51 for D1 is based on the edition with the limit 50, not on the newer edition
-    with the limit 20.
+    the fifth criterion, a copy with the limit 51 for D1 is based on the edition with the limit 50. The newer edition has the
+    limit 20.
     """
 
     def shared(edition: Edition) -> tuple[int, int, int, int, float]:

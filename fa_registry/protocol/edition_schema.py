@@ -79,7 +79,7 @@ class Rule:
     title: str
     """title in tables, a few words"""
     quantity: str
-    """metric of the leading condition, which a finding shows"""
+    """metric of the leading condition; findings show this metric"""
     take: Take
     """how the metric is reduced to one number"""
     fires: Fires
@@ -146,7 +146,7 @@ class EditionFile:
     rule: tuple[Rule, ...]
     """the rules, in the order in which pages show them"""
     based_on: str = ""
-    """the built-in edition with which pages compare this edition; by default, the edition that shares most rules"""
+    """the built-in edition with which pages compare this edition; by default, the edition with the most rules in common"""
     strict: bool = False
     """whether a run fails if any gating rule fires, regardless of `fail_if`"""
     labels: Mapping[Label, str] = field(default_factory=dict)
@@ -247,7 +247,7 @@ def _tables(value: Any) -> list[dict[str, Any]]:
 
 
 def _edition_problems(table: dict[str, Any]) -> Iterator[str]:
-    """Yield the problems of an edition, except fields with a wrong type."""
+    """Yield the problems of an edition. Another check reports the fields with a wrong type."""
     yield from _empty(table, ("name", "title", "source", "fail_if", "rule"), "")
     rules = table.get("rule") if isinstance(table.get("rule"), list) else []
     for index, rule in enumerate(rules):
@@ -306,7 +306,7 @@ def _rule_problems(table: dict[str, Any], prefix: str) -> Iterator[str]:
         )
     headline = REFERENCE_METRICS.get(str(table.get("fires")), "accuracy")
     if table.get("judge") == SEEDS and (table.get("quantity"), table.get("reference")) != (headline, headline):
-        yield f"{prefix}quantity: the judge {SEEDS} needs {headline} in `quantity` and in `reference`"
+        yield f"{prefix}quantity: the judge {SEEDS} requires the metric {headline} in `quantity` and in `reference`"
     judge = str(table.get("judge", LIMIT))
     for name in UNREAD.get(judge, ()):
         if table.get(name):
@@ -323,7 +323,7 @@ def _rule_problems(table: dict[str, Any], prefix: str) -> Iterator[str]:
     yield from _condition_problems(table.get("guard"), "fired", f"{prefix}guard.")
     yield from _condition_problems(table.get("guard_also"), "", f"{prefix}guard_also.")
     if table.get("guard_also") and not table.get("guard"):
-        yield f"{prefix}guard: missing; guard_also is only allowed together with guard"
+        yield f"{prefix}guard: missing; the field `guard_also` is only allowed together with `guard`"
 
 
 def _condition_problems(table: Any, required_field: str, prefix: str) -> Iterator[str]:
@@ -336,4 +336,4 @@ def _condition_problems(table: Any, required_field: str, prefix: str) -> Iterato
     yield from _empty({required_field: "", **table}, (*NEEDED, *([required_field] if required_field else [])), prefix)
     operator = OPERATORS.get(str(table.get("fires")))
     if operator and operator.needs_reference:
-        yield f"{prefix}fires: only the leading condition of a rule can be compared with a reference"
+        yield f"{prefix}fires: expected an operator without a reference; only a rule's leading condition can use a reference"

@@ -36,9 +36,9 @@ class NearSettings:
         self._found: dict[str, list[tuple[RunSpec, Differing]]] = {}
 
     def near(self, spec: RunSpec) -> list[tuple[RunSpec, Differing]]:
-        """Return each judged specification near `spec`, with its differing numbers.
+        """Return a pair for each judged specification near `spec`.
 
-        These are a mapping field → (judged number, number of `spec`).
+        A pair contains the judged specification and a mapping field → (judged number, number of `spec`).
         """
         if spec.seeds not in self._found:
             fields = dict(_fields(spec))

@@ -277,7 +277,7 @@ def _stated(headline: Headline, references: Mapping[int, ControlReference]) -> I
     for doubt, seeds in by_reason.items():
         seed_text = ", ".join(shortened(seeds))
         if doubt:
-            yield f"the frozen control of seed {seed_text} is not proven, so its {headline.symbol} counts only as stated: {doubt}"
+            yield f"the frozen control of seed {seed_text} is not proven, so its {headline.symbol} is only stated: {doubt}"
         else:
             yield f"the frozen {headline.symbol} of seed {seed_text} was {BY_HAND}"
 

@@ -291,7 +291,7 @@ def _observed(rule: Rule, readings: Sequence[Reading], reference: ControlReferen
 
 
 def judge_over_seeds(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
-    """Judge the margin over the frozen control by its interval over seeds."""
+    """Judge the margin over the frozen control by the interval of the margin."""
     limits = (
         f"{limit(rule.conditions[0])} for the complete {level_text(look_confidence(group.look))} interval over seeds"
     )

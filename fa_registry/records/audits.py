@@ -100,9 +100,9 @@ class Finding:
     empty in reports of older releases
     """
     guard: GuardReading | None = None
-    """the reading of the rule's guard, if it fired"""
+    """the reading of the rule's guard; null if the guard did not fire"""
     limit: str = ""
-    """the text `required` without the unit; empty if no edition sets a limit, and in reports of older releases. Programs
+    """the text `required` without the unit; empty if the limit is not in an edition, and in reports of older releases. Programs
     should read the other fields, because an edition may choose any label
     """
     basis: str = ""
@@ -315,7 +315,7 @@ class Replay:
     """Selection and outcomes of the runs whose complete training the audit replayed."""
 
     nonce: str
-    """number from which the runs were chosen; `--nonce` with this number repeats the choice"""
+    """random number that determined which runs were chosen; `--nonce` with this number repeats the choice"""
     asked: str
     """auto, all, off, or a number of steps"""
     runs: tuple[ReplayedRun, ...] = ()

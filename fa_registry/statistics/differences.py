@@ -215,7 +215,9 @@ def compare(a: Mapping[int, float], b: Mapping[int, float]) -> Comparison:
         difference = paired_difference(a, b)
     elif min(len(a), len(b)) < 2:
         return Comparison(
-            "provisional", None, f"no interval: a and b have no common seed and only {len(a)} and {len(b)} values"
+            "provisional",
+            None,
+            f"no interval: without a common seed, two values per side are needed; a has {len(a)} and b has {len(b)}",
         )
     else:
         difference = welch(a.values(), b.values())

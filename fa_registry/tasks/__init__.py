@@ -73,8 +73,8 @@ def reported_metrics(task: Task, function: str, *arguments: Any) -> dict[str, Re
         arguments: arguments of the function.
 
     Raises:
-        PluginError: if a third-party task raises an exception, or if it returns something else than metrics. The exception is also
-            raised if `evaluate` does not return the main metric of the card.
+        PluginError: if a third-party task raises an exception or returns a value that is not a metric, or if `evaluate` does
+            not return the main metric of the card.
     """
     subject = f"task {task.card.name!r}: {function}"
     try:
@@ -119,7 +119,7 @@ def _problem(name: object, reading: object) -> str:
 
 
 def is_regression(labels: Tensor) -> bool:
-    """Return whether labels are target values (N, C) rather than class numbers (N,)."""
+    """Return whether the labels are target values (N, C) instead of class numbers (N,)."""
     return labels.is_floating_point()
 
 
@@ -129,7 +129,7 @@ def sample_losses(outputs: Tensor, labels: Tensor) -> Tensor:
 
 
 def target_rows(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Return the labels as rows (N, C) with the dtype of the outputs, in the task of the labels' type."""
+    """Return the labels as rows (N, C) of the outputs' dtype. The type of the labels determines the task."""
     return task_of(labels).target_rows(outputs, labels)
 
 

@@ -32,8 +32,8 @@ class TaskCard:
         loss: formula of the loss ℓ_i of one sample.
         source: reference of the loss.
         headline: name of the main metric, which reporting forms show first; empty if the task has none.
-        positions: `none` if a sample has one target, `sequence` if it has one target per position of a sequence. The rows that
-            metrics compare are samples or positions, respectively.
+        positions: `none` if a sample has one target, `sequence` if it has one target per position of a sequence. Metrics
+            compare samples in the first case, and positions in the second case.
         version: version of a built-in task; the version increases when any number that the task computes changes.
     """
 

@@ -202,7 +202,7 @@ def _moved(uri: str, database: Path) -> tuple[str, str] | None:
 
 
 def rewrite_addresses(database: Path, prefixes: Mapping[str, str]) -> Path:
-    """Replace address prefixes in the database of a moved store, in one transaction.
+    """Replace address prefixes in the database of a moved store in a single transaction.
 
     MLflow's client cannot change an address, and MLflow's pages read only the recorded address.
 

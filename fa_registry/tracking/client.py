@@ -53,7 +53,8 @@ class Client:
 
     Args:
         make: whether to create a missing store.
-        waits: whether the constructor waits for an unreachable server. Later calls always wait, except on a copy from `at_once`.
+        waits: whether the constructor waits for an unreachable server. Later calls always wait, unless the client is a copy
+            from `at_once`.
 
     Attributes:
         address: address with which MLflow opens the store. This address differs from `uri` if the store is read-only.

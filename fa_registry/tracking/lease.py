@@ -73,7 +73,7 @@ class HeartbeatMonitor:
         """Return the seconds without a new heartbeat of the run.
 
         Return 0 on the first call. If two calls are more than 15 seconds apart, only 15 seconds are added, because the store
-        may have been unreachable for the run's process too.
+        may have been unreachable.
         """
         now, text = self._clock(), run.tags.get(schema.TAG_SIGN, "")
         previous_text, silent_seconds, previous_time = self._seen.get(run.run_id, (text, 0.0, now))

@@ -170,7 +170,7 @@ class MlflowTracker(Tracker):
             check_location(locations.get(self.experiment_id, ""), self.uri)
 
     def _location(self) -> str | None:
-        """Return the URI of a new experiment's folder; None if a server chooses it."""
+        """Return the URI of a new experiment's folder; None if a server chooses the folder."""
         if self.uri.startswith("http"):
             return None
         folder = (self._database.parent if self._database else Path.cwd()) / ARTIFACTS / _folder(self._experiment)
@@ -335,7 +335,7 @@ class MlflowTracker(Tracker):
         return compared_address(run_ids, [self._place(run_id).experiment_id for run_id in run_ids])
 
     def publish_views(self, views: Sequence[View]) -> str:
-        """Publish views as Tracker.publish_views does, and a note that links to them.
+        """Publish views as Tracker.publish_views does. Publish a note with links to the views.
 
         Views and note are tags of the experiment.
         """

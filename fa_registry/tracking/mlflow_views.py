@@ -55,7 +55,7 @@ class View:
     Attributes:
         key: name of the view in the page address.
         state: content of the view, in the format of MLflow's pages.
-        charts: whether the view shows charts; otherwise it shows a table.
+        charts: whether the view shows charts; a view without charts shows a table.
     """
 
     key: str

@@ -99,7 +99,7 @@ def _parsed(text: str) -> Any:
 def table_history(tracker: Tracker, run: StoredRun) -> Check:
     """Compare the run's metric tables with its recorded series.
 
-    Call this only for a run that `read_record` accepts.
+    Call this function only for a run that `read_record` accepts.
     """
     return history_check(read_sealed({name: tracker.artifact(run.run_id, name) for name in NEEDED}), tracker, run)
 
@@ -168,7 +168,7 @@ def check_files(
 
 
 def read_spec(path: Path) -> RunSpec:
-    """Decode a spec.json. Raise IntegrityError if it is invalid."""
+    """Decode a spec.json. Raise IntegrityError if the file is invalid."""
     return _read(path, RunSpec)[1]
 
 
@@ -182,7 +182,7 @@ def read_provenance(path: Path) -> Mapping[str, Any]:
 
 
 def _checked(path: Path, name: str, fields: Mapping[str, manifest_checks.Is], needed: str = "") -> Mapping[str, Any]:
-    """Return the contents of a JSON file after a check of the types of its fields."""
+    """Check the types of the fields in a JSON file, and return the contents of the file."""
     content = jsonio.read_json(path)
     try:
         manifest_checks.check(name, fields, content)

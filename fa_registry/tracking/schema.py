@@ -121,8 +121,8 @@ def verdict_tag(edition: EditionReference) -> str:
     Example: `fa.verdict.2026-11.23d1b7cd`.
 
     The name contains the edition's name and the first 8 characters of its digest. Characters that MLflow does not allow in a
-    tag are replaced by `_`. If the user changed thresholds of the edition, the name ends with `.modified`, so this verdict does
-    not replace the verdict of the unmodified edition.
+    tag are replaced by `_`. If the user changed thresholds of the edition, the name ends with `.modified`. The verdict of the
+    modified edition therefore does not replace the verdict of the unmodified edition.
     """
     name = re.sub(r"[^\w\-.: ]", "_", edition.name)[:MAX_EDITION]
     return f"{TAG_VERDICT}.{name}.{edition.digest[:DIGEST]}{'.modified' if edition.overrides else ''}"
@@ -291,7 +291,7 @@ def params(spec: RunSpec) -> dict[str, str]:
 
 
 def seed_of(params: Mapping[str, str]) -> int | None:
-    """Return the seed from a run's parameters, or None if it is missing or invalid."""
+    """Return the seed from a run's parameters, or None if the seed is missing or invalid."""
     seed_text = params.get(f"{PARAM}seed", "")
     seed = int(seed_text) if SEED.fullmatch(seed_text) else None
     return seed if seed is not None and seed.bit_length() < 64 else None

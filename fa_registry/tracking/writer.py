@@ -297,7 +297,7 @@ class RunWriter:
         self._flushed = time.monotonic()
 
     def complete(self, outcome: TrainingOutcome) -> None:
-        """Write the final files of the run and end it with the status of the outcome.
+        """Write the final files of the run, and end the run with the status of the outcome.
 
         The files are the final weights, the series, the measurements and the provenance.
         """

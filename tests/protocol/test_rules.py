@@ -127,7 +127,7 @@ def test_the_error_for_a_wrong_edition_says_what_is_wrong(tmp_path, replacement,
         ),
         (
             ("[rule.guard]", "[rule.guard_also]"),
-            r"rule\[1\].guard: missing; guard_also is only allowed together with guard",
+            r"rule\[1\].guard: missing; the field `guard_also` is only allowed together with `guard`",
         ),
         (
             (

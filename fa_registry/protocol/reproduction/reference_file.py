@@ -297,11 +297,11 @@ def _form(location: str, entry: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _size(location: str, entry: Mapping[str, Any], margin: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the problems that prevent the computation of the margin of a value."""
+    """Yield the problems because of which the margin of a value cannot be computed."""
     if "of_std" in margin and not (_is(entry.get("std"), float) and entry["std"] > 0):
         yield f"{location}.margin: {entry['margin']} is a multiple of std, but there is no std above 0"
     if "relative" in margin and not any(entry.get(name) for name in ("value", "mean")):
-        yield f"{location}.margin: {entry['margin']} is a fraction of value or mean, but there is no value or mean other than 0"
+        yield f"{location}.margin: {entry['margin']} is a fraction of value or mean, but both are missing or 0"
     if margin.get("scale") == "log10":
         if "std" in entry:
             yield f"{location}.std: not allowed on scale log10; use the field `values` or `value` instead"

@@ -167,7 +167,7 @@ def test_a_good_file_has_no_problem():
         ('value = 1, margin = "p"', ".margin: unknown margin 'p'"),
         ('value = 1, setting = "mian"', ".setting: unknown setting 'mian' (did you mean 'main'?)"),
         ('value = 1, margin = "spread"', "is a multiple of std, but there is no std above 0"),
-        ('value = 0, margin = "share"', "is a fraction of value or mean, but there is no value or mean other than 0"),
+        ('value = 0, margin = "share"', "is a fraction of value or mean, but both are missing or 0"),
         ('value = 0, margin = "decades"', "expected numbers above 0 on scale log10, found 0"),
         ('mean = 1, std = 1, n = 3, margin = "decades"', ".std: not allowed on scale log10"),
         ("value = 1, factor = 0", ".factor: expected more than 0, found 0"),
