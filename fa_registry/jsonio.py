@@ -400,7 +400,7 @@ def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def intern_values(value: Any) -> Any:
-    """Return an equal value, with short strings interned to save memory.
+    """Return an equal value. If the value is a short string, intern the string to save memory.
 
     Many runs contain the same short strings, and Python keeps an interned string in memory only once.
     """

@@ -143,10 +143,11 @@ def as_list(names: Any) -> tuple[Any, ...]:
 
 
 def takes_options(positional: str = "", **only: str) -> Callable[[Callable], Callable]:
-    """Return a decorator that replaces each parameter annotated with a group by the options of this group.
+    """Return a decorator that replaces groups of options by single options.
 
-    The decorated function shows the options in its signature and in the section Args of its docstring. Its attribute `options`
-    contains these options. Options are keyword-only.
+    If a parameter is annotated with a group, the options of the group replace this parameter. The decorated function shows the
+    options in its signature and in the section Args of its docstring. Its attribute `options` contains these options. Options
+    are keyword-only.
 
     Args:
         positional: names of options that may also be passed by position.

@@ -24,7 +24,7 @@ class Text(DatasetFamily):
     """Data set of one text file.
 
     Attributes:
-        path: Path of the file as the user wrote it; empty for the family.
+        path: Path of the file as the user wrote it; empty in the object that represents all files.
         sha256: SHA-256 of the file; empty if there is no file at this path.
         windows: Number of windows.
     """

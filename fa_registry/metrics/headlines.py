@@ -73,7 +73,7 @@ class Headline:
         return "above" if self.sign > 0 else "below"
 
     def resolution(self, samples: int) -> float:
-        """Return the smallest difference of two values, in the unit of the margin, or 0 if it is not known.
+        """Return the smallest difference of two values, in the unit of the margin; 0 means unknown.
 
         One test sample changes an accuracy by 1 / `samples`. A loss has no smallest difference, so `step` is returned.
         """
@@ -115,7 +115,7 @@ MARGINS: Mapping[str, Headline] = MappingProxyType({item.margin: item for item i
 
 
 def headline_of(scalars: Mapping[str, Reading]) -> Headline:
-    """Return the headline whose main metric a run recorded; if there is none, return ACCURACY.
+    """Return the headline whose main metric a run recorded; the default is ACCURACY.
 
     Args:
         scalars: the scalar metrics of the run. A main metric that is N/A also counts as recorded.

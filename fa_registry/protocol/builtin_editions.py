@@ -161,8 +161,8 @@ def nearest(rules: Sequence[Rule], editions: Iterable[Edition]) -> str:
     If no edition has a rule in common, return an empty string. The criteria are, in this order: most equal rules, most rules that
     differ only in the threshold or in texts, most equal fields, fewest other rules, smallest distance between the limits, newest
     edition. Because of the fourth criterion, an edition that adds rules is not preferred to the edition that was copied. Because of
-    the fifth criterion, a copy with the limit 51 for D1 is based on the edition with the limit 50. The newer edition has the
-    limit 20.
+    the fifth criterion, a copy with the limit 51 for D1 is based on the edition with the limit 50, although a newer edition has
+    the limit 20.
     """
 
     def shared(edition: Edition) -> tuple[int, int, int, int, float]:

@@ -136,7 +136,7 @@ def _not_alone(case: RunWithControl, group: SeedGroup) -> Iterator[Finding]:
 
 
 def _judge_safely(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
-    """Return the finding of a rule, or an error finding if the rule raises."""
+    """Return the finding of a rule, or an error finding if the rule raises an exception."""
     try:
         return without_control(JUDGES[rule.judge](rule, case, group), case, group)
     except Exception as error:

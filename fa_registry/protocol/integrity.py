@@ -88,7 +88,7 @@ def with_checks(integrity: Integrity, checks: Sequence[Check]) -> Integrity:
 
 
 def merged(logged: Measurements, recomputed: Measurements) -> Measurements:
-    """Add the logged metrics that exist only in training to the recomputed metrics."""
+    """Return the recomputed metrics, together with the logged metrics that exist only in training."""
     training_scalars = {name: logged.scalars[name] for name in ONLY_IN_TRAINING if name in logged.scalars}
     return dataclasses.replace(recomputed, scalars={**training_scalars, **recomputed.scalars})
 

@@ -56,7 +56,7 @@ class RunWithControl:
 
     Args:
         record: the run.
-        frozen: the frozen control of the same setting and seed, or None if there is no control or more than one.
+        frozen: the frozen control of the same setting and seed; None if there is no such control, or if several differ.
         rivals: the frozen controls, if several exist and differ.
         last_block: the control that trains only the last block, see `protocol.last_block`.
     """
@@ -96,7 +96,7 @@ class RunWithControl:
         return control_doubt(self.frozen, self.record.integrity.state != "verified") if self.frozen else ""
 
     def reference(self, quantity: str) -> ControlReference:
-        """Return the better value of the frozen control and the last-block control.
+        """Return the better of two values: that of the frozen control, and that of the last-block control.
 
         The last-block control is used only if the credit of the run at site L equals the gradient.
         """
@@ -130,8 +130,8 @@ class Margins:
         interval: Student's t interval of the differences, or None for fewer than two seeds.
         seeds: the seeds that count.
         notes: notes for the reader, for example which seeds were left out and why.
-        stated: whether the control of any seed is not proven or the author stated its main metric. In this
-            case, the difference is computed without pairing by seed, see `stated_difference`.
+        stated: whether any seed has a control that is not proven or whose main metric the author stated. In this case, the
+            difference is computed without pairing by seed, see `stated_difference`.
         other_set: whether the accuracy of any seed cannot be that of the complete test set.
         confidence: confidence level of the interval.
         by_seed: mapping from a seed to its margin.

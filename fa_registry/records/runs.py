@@ -116,10 +116,10 @@ class RunSpec:
 
     @property
     def method_label(self) -> str:
-        """Label of the method, such as `dfa+pen λ=0.01`, or name of the control.
+        """Label of the method, such as `dfa+pen λ=0.01`, or the name of the control.
 
-        The label of an adopted run, which another program trained, ends with `adopted`. This suffix distinguishes the run from the
-        seeds that were trained here.
+        The label of an adopted run, which another program trained, ends with `adopted`. This suffix distinguishes the run from
+        runs that were trained here.
         """
         base = self.method if self.control == "none" else self.control
         if self.control.startswith("ladder"):  # the method of the run trains a ladder; bp trains the other controls

@@ -217,7 +217,7 @@ def compare(a: Mapping[int, float], b: Mapping[int, float]) -> Comparison:
         return Comparison(
             "provisional",
             None,
-            f"no interval: without a common seed, two values per side are needed; a has {len(a)} and b has {len(b)}",
+            f"no interval: it needs a common seed or two values per side; a has {len(a)}, b has {len(b)}",
         )
     else:
         difference = welch(a.values(), b.values())

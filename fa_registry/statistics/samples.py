@@ -78,10 +78,11 @@ def reported(values: Iterable[float], purpose: str = "a sample with a spread") -
 
 
 def _figures(numbers: tuple[float, ...]) -> Reported:
-    """Compute the exactly summed mean, clipped to the data, and the std.
+    """Compute the mean and the std.
 
-    The mean of equal values is exactly this value, and their std is 0, not 1e-17. hypot scales the deviations before it squares
-    them; therefore deviations of 1e-170 have a std > 0, although the sum of their squares would be 0.
+    The sum is exact, and the mean is clipped to the range of the values. The mean of equal values is exactly this value, and
+    their std is 0, not 1e-17. hypot scales the deviations before it squares them; therefore deviations of 1e-170 have a std >
+    0, although the sum of their squares would be 0.
     """
     mean = min(max(math.fsum(numbers) / len(numbers), min(numbers)), max(numbers))
     std = math.hypot(*(number - mean for number in numbers)) / math.sqrt(len(numbers) - 1)

@@ -245,7 +245,7 @@ class Worker:
 
     @property
     def _lives(self) -> bool:
-        """Whether the process is running; correct even if the fork server has died."""
+        """Whether the process is running. The result is correct even if the fork server has died."""
         if self.process.exitcode != UNKNOWN:
             return self.process.exitcode is None
         try:

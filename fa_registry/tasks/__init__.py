@@ -70,7 +70,6 @@ def reported_metrics(task: Task, function: str, *arguments: Any) -> dict[str, Re
 
     Args:
         function: `evaluate` or `train_metrics`.
-        arguments: arguments of the function.
 
     Raises:
         PluginError: if a third-party task raises an exception or returns a value that is not a metric, or if `evaluate` does
