@@ -67,7 +67,6 @@ def create_temp_dir(prefix: str, parent: Path | None = None) -> Path:
     """Create a temporary folder whose name contains the mark of this process.
 
     Args:
-        prefix: start of the folder name.
         parent: parent folder, by default the temporary folder of the system.
     """
     return Path(tempfile.mkdtemp(prefix=f"{prefix}{owner_suffix()}", dir=parent))

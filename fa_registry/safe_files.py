@@ -72,10 +72,6 @@ def check_file(path: Path, limit: int = TENSORS) -> Path:
 
     Use this check before a library opens the file by its name.
 
-    Args:
-        path: path of a file, not of a link.
-        limit: maximum size of the file in bytes.
-
     Raises:
         UnreadableFile: see `read_file`.
     """

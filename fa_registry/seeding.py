@@ -33,9 +33,7 @@ def generator(seed: int, stream: str, device: str | torch.device = "cpu") -> tor
     Weights and feedback are drawn on the CPU, so they are equal on all devices.
 
     Args:
-        seed: seed of the run.
         stream: one of STREAMS.
-        device: device of the generator.
 
     Raises:
         ValueError: the stream is not in STREAMS.

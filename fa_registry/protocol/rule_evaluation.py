@@ -166,7 +166,6 @@ def finding(
     Args:
         text: text of the observed value in the finding's sentence.
         limits: text of the requirement; by default, the limits of the rule's conditions.
-        other_fields: other fields of the Finding.
     """
     limits = limits or required(rule)
     reference = case.reference(rule.reference) if rule.reference else None

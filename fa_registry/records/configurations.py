@@ -56,10 +56,8 @@ def undecidable(subject: str, difference: str, observation: str, **counts: int) 
     """Return a Check that is inconclusive because the configurations differ.
 
     Args:
-        subject: what was checked.
         difference: result of `described_difference`.
         observation: what the check observed.
-        counts: further fields of the Check.
     """
     return Check(subject, "not possible", f"{UNDECIDABLE}: {difference}; {observation}", elsewhere=True, **counts)
 

@@ -98,12 +98,7 @@ def check_store(uri: str, known_revisions: set[str], make: bool = True) -> str:
 
 
 def check_revision(uri: str, current_revision: str | None, known_revisions: set[str]) -> None:
-    """Raise StoreError if a newer MLflow created the database schema.
-
-    Args:
-        current_revision: schema revision of the database.
-        known_revisions: schema revisions that the installed MLflow can read.
-    """
+    """Raise StoreError if a newer MLflow created the database schema."""
     if current_revision and current_revision not in known_revisions:
         raise StoreError(
             f"store {uri}: the installed MLflow cannot read the schema {current_revision!r}, because a newer MLflow created it. "

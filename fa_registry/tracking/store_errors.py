@@ -99,7 +99,6 @@ def refused(subject: str, *kinds: type[Exception]) -> Iterator[None]:
 
     Args:
         subject: first words of the message, such as `store sqlite:///…`.
-        kinds: further exception types to convert.
     """
     try:
         yield
