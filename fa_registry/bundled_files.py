@@ -1,7 +1,7 @@
 """Folders of the files that are distributed with the package.
 
-These files are the editions, the templates and the studies. In a source checkout, templates and studies are at the top
-level. In an installed wheel, templates and studies are inside the package.
+These files are the editions, the templates and the studies. Templates and studies are at the top level of a source checkout,
+and inside the package in an installed wheel.
 """
 
 from __future__ import annotations

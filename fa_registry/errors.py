@@ -24,7 +24,7 @@ from itertools import islice
 class EvidenceWarning(UserWarning):
     """Warning that a result is based on less evidence than required.
 
-    The package issues this warning with `warnings.warn` and never raises it as an exception.
+    The package reports this warning with `warnings.warn` and never raises it as an exception.
     """
 
 
@@ -46,7 +46,7 @@ class UsageError(RegistryError):
 
 
 class UnknownName(UsageError):
-    """Error for a name that a plug-in kind or another list does not contain.
+    """Error for a name that is missing in a list of known names, such as the plug-ins of a kind.
 
     The message lists the known names.
 
@@ -118,7 +118,7 @@ def unknown_name_text(family: str, name: object, known_names: Iterable[str]) -> 
 
 
 def unknown_field_text(prefix: str, kind: str, name: str, known_names: Iterable[str]) -> str:
-    """Return the line of an InvalidFields error for an undeclared field.
+    """Return the line with which an InvalidFields error reports an undeclared field.
 
     Args:
         prefix: prefix of the field's name, for example `rule[0].`.

@@ -102,7 +102,7 @@ def decode(hint: Any, value: Any, subject: str = "record") -> Any:
 
 
 def try_decode(hint: Any, value: Any) -> tuple[Any, list[str]]:
-    """Convert plain values like `decode`, but return the problems instead of raising.
+    """Convert plain values as `decode` does, but return the problems instead of raising an error.
 
     Returns:
         (object, []) if the value is valid, else (None, problems). The caller can add further problems to the list.
@@ -197,7 +197,7 @@ def _strictly(schema: Any, thorough: bool) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Return a JSON value unchanged; raise ValueError if JSON cannot represent it."""
+    """Return a value unchanged; raise ValueError if JSON cannot represent the value."""
     try:
         encode(value)
     except RecursionError:
@@ -268,7 +268,7 @@ def _without_none(hint: Any) -> Any:
 
 
 def is_finite(value: Any) -> bool:
-    """Return whether a value is a number that is finite and fits in a float.
+    """Return whether a value is a finite number that fits in a float.
 
     The result is false for text and for booleans.
     """
@@ -400,7 +400,7 @@ def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def intern_values(value: Any) -> Any:
-    """Return an equal value, with short strings interned to save memory.
+    """Return an equal value. If the value is a short string, intern the string to save memory.
 
     Many runs contain the same short strings, and Python keeps an interned string in memory only once.
     """
@@ -409,7 +409,7 @@ def intern_values(value: Any) -> Any:
 
 
 def read_by(convert: Callable[[Any], Any], name: str, json_schema: Any = None) -> Any:
-    """Return the pydantic schema of a type that implements its own JSON conversion.
+    """Return the pydantic schema of a type with a custom JSON conversion.
 
     Args:
         convert: function that converts a plain JSON value to the type. If the value is wrong, the function raises ValueError
@@ -431,7 +431,7 @@ def canonical(value: Any) -> str:
 
 
 def pretty(value: Any) -> str:
-    """Return indented, deterministic JSON text with unsorted keys and a newline at the end."""
+    """Return indented, deterministic JSON text. Keys keep their order, and the text ends with a newline."""
     return json.dumps(encode(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Switch a network to eval mode for the length of a measurement."""
+"""Eval mode of a network during a measurement."""
 
 from __future__ import annotations
 

@@ -61,7 +61,10 @@ class OptionDeclaration:
         return self.default not in ("", (), None, MISSING) and self.default is not False and "[" not in self.help
 
     def value(self, typed: Any) -> Any:
-        """Return the value that the group stores: a tuple for a list, an empty mapping instead of None."""
+        """Convert the typed value to the value that the group stores.
+
+        A list becomes a tuple. For an option with pairs, None becomes an empty mapping.
+        """
         if self.is_list:
             return as_list(typed)
         return {} if self.pairs and typed is None else typed
@@ -76,18 +79,19 @@ def option(default: Any, help_text: str, flag: str = "", **properties: Any) -> A
 
 
 def nested(group: type, convert: Callable[[Any], Any] | None = None) -> Any:
-    """Return a dataclass field for another group, whose options are also options of this group.
+    """Return a dataclass field for a nested group, whose options become options of the outer group.
 
     Args:
-        group: the other group.
-        convert: function of the group object that returns the value of the field. By default, the value is the group object.
+        group: the nested group.
+        convert: function that converts the nested group object to the value of the field. By default, the value is the group
+            object.
     """
     make = functools.partial(_made, group, convert, {})
     return dataclasses.field(default_factory=make, metadata={NESTED: (group, convert)})
 
 
 def options_of(group: type, only: str = "") -> Iterator[OptionDeclaration]:
-    """Yield the options of a group, or only those whose names the text `only` contains."""
+    """Yield the options of a group. If `only` lists names, yield only the options with these names."""
     for field in dataclasses.fields(group):
         if NESTED in field.metadata:
             yield from options_of(field.metadata[NESTED][0], only)
@@ -103,7 +107,7 @@ def options_of(group: type, only: str = "") -> Iterator[OptionDeclaration]:
 
 
 def merged(*groups: Iterable[OptionDeclaration]) -> tuple[OptionDeclaration, ...]:
-    """Return the options of several groups; if options have the same name, only the first of them."""
+    """Return the options of several groups. Of options with the same name, return only the first."""
     by_name: dict[str, OptionDeclaration] = {}
     for group in groups:
         for each in group:
@@ -140,10 +144,11 @@ def as_list(names: Any) -> tuple[Any, ...]:
 
 
 def takes_options(positional: str = "", **only: str) -> Callable[[Callable], Callable]:
-    """Return a decorator that replaces each parameter annotated with a group by the options of this group.
+    """Return a decorator that replaces groups of options by single options.
 
-    The decorated function shows the options in its signature and in the section Args of its docstring. Its attribute `options`
-    contains these options. Options are keyword-only.
+    If a parameter is annotated with a group, the options of the group replace this parameter. The decorated function shows the
+    options in its signature and in the section Args of its docstring. Its attribute `options` contains these options. Options
+    are keyword-only.
 
     Args:
         positional: names of options that may also be passed by position.
@@ -151,7 +156,7 @@ def takes_options(positional: str = "", **only: str) -> Callable[[Callable], Cal
     """
 
     def decorate(function: Callable) -> Callable:
-        """Return the function with flat options instead of groups."""
+        """Return a function whose parameters are the single options instead of groups."""
         own = inspect.signature(function)
         hints = {name: function.__globals__.get(parameter.annotation) for name, parameter in own.parameters.items()}
         groups = {name: hint for name, hint in hints.items() if dataclasses.is_dataclass(hint)}
@@ -191,7 +196,7 @@ def _parameters(options: Iterable[OptionDeclaration], positional: Iterable[str])
 
 
 def documented(doc: str | None, options: Iterable[OptionDeclaration]) -> str | None:
-    """Return a docstring with the options in its section Args; None under `python -OO`."""
+    """Return a docstring with the options in its section Args; None if `doc` is None."""
     if doc is None:
         return None
     lines = [_line(each) for each in options]

@@ -18,8 +18,7 @@ from typing import TextIO
 def outlive_readers() -> None:
     """Make stdout and stderr continue after the reader has closed the pipe.
 
-    After the reader has closed the pipe, the streams write to the null device. A stream that a test or a notebook has
-    replaced stays unchanged.
+    The streams then write to the null device. A stream that a test or a notebook has replaced stays unchanged.
     """
     for name, descriptor in (("stdout", 1), ("stderr", 2)):
         stream = getattr(sys, name)
@@ -64,7 +63,7 @@ def _is_abandoned(error: OSError, descriptor: int) -> bool:
 
 
 def _raw(stream: TextIO | None) -> object:
-    """Return the unbuffered file of a text stream, also if PYTHONUNBUFFERED is set."""
+    """Return the unbuffered file of a text stream, even if PYTHONUNBUFFERED is set."""
     buffer = getattr(stream, "buffer", None)
     return getattr(buffer, "raw", buffer)
 

@@ -1,4 +1,4 @@
-"""Number of usable CPU cores, and a parallel loop over copies of the process."""
+"""Number of usable CPU cores, and a loop that runs in parallel in copies of the process."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Catalogs that find and import the plug-ins of each kind by name.
+"""Catalogs of plug-ins, one per plug-in kind: a catalog finds and imports plug-ins by name.
 
 A built-in plug-in is one file in the folder of its kind. The file binds `PLUGIN`, and the file name is the plug-in's
 name. A third-party plug-in is an entry point in the group `fa_registry.<family>`, where `<family>` is the plug-in kind,
-such as `methods`. A plug-in is imported on first use. A plug-in that fails to import affects only the code that uses it,
-and the import has a time limit.
+such as `methods`. A plug-in is imported on first use, with a time limit. If the import of a plug-in fails, only the code that
+uses the plug-in is affected.
 
 Every run records the version of its plug-ins' code. For a built-in plug-in this record is the version on its card. The
 author must raise this version if the plug-in's results change (tests/golden.json checks this). For a third-party plug-in
@@ -113,7 +113,7 @@ class Catalog:
         return sorted(path.stem for path in self._files())
 
     def third_party(self) -> list[str]:
-        """Return the sorted names of the third-party plug-ins without importing them."""
+        """Return the sorted names of the third-party plug-ins. Import no plug-in."""
         return [name for name in self.names() if not self._locations[name].is_builtin]
 
     def built_in(self) -> dict[str, Any]:
@@ -252,7 +252,7 @@ class Catalog:
         return locations
 
     def _add(self, locations: dict[str, Location], name: str, location: Location) -> None:
-        """Add a third-party plug-in to `locations`, or record an error if its name exists."""
+        """Add a third-party plug-in to `locations`; record an error if the name already exists."""
         existing = locations.setdefault(name, location)
         if (existing.module, existing.attribute) == (location.module, location.attribute):
             return
@@ -272,7 +272,7 @@ def _unlike(value: object, expected_type: type) -> str:
 
 
 def _location(entry_point: importlib.metadata.EntryPoint) -> Location:
-    """Return the location of an entry point, even if the entry point is faulty."""
+    """Return the location to which an entry point refers, even if the entry point is faulty."""
     try:
         module, attribute = entry_point.module, entry_point.attr
     except AttributeError:  # the entry point does not have the form module:attribute
@@ -286,13 +286,13 @@ def _location(entry_point: importlib.metadata.EntryPoint) -> Location:
 
 
 def _file_of(module: str) -> str:
-    """Return the file of a module without importing it, or the module name if unknown."""
+    """Return the file of a module without an import; if the file is unknown, return the module name."""
     specification = _specification(module)
     return (specification and specification.origin) or module
 
 
 def _specification(module: str) -> importlib.machinery.ModuleSpec | None:
-    """Return a module's spec like importlib.util.find_spec, without importing parents."""
+    """Return a module's spec as importlib.util.find_spec does, but import no parent package."""
     top, *submodules = module.split(".")
     try:
         specification = importlib.util.find_spec(top)
@@ -351,8 +351,8 @@ def source_digest(module: str, all_files: bool = False) -> str:
     not in a package, the digest includes only the module's file.
 
     Args:
-        all_files: include every file instead of only .py files, because a JSON file or a compiled module may also
-            influence results. For a link, only the path of its target is included.
+        all_files: whether to include every file, because a JSON file or a compiled module may also influence results. For a
+            link, only the path of its target is included. By default, only .py files are included.
     """
     digest = hashlib.sha256()
     for name, path in sorted(_source_files(module, all_files)):

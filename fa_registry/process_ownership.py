@@ -34,7 +34,7 @@ def process_tag() -> str:
 
 
 def is_here(tag: str) -> bool:
-    """Return whether a tag belongs to a process on this machine, in this container."""
+    """Return whether a tag belongs to a process on this machine and in this container."""
     host, _, _, namespace = (*tag.split(":"), "", "", "")[:4]  # tags of older releases end after the pid
     return host == platform.node() and namespace in ("", _namespace())
 
@@ -67,7 +67,6 @@ def create_temp_dir(prefix: str, parent: Path | None = None) -> Path:
     """Create a temporary folder whose name contains the mark of this process.
 
     Args:
-        prefix: start of the folder name.
         parent: parent folder, by default the temporary folder of the system.
     """
     return Path(tempfile.mkdtemp(prefix=f"{prefix}{owner_suffix()}", dir=parent))
@@ -75,7 +74,7 @@ def create_temp_dir(prefix: str, parent: Path | None = None) -> Path:
 
 @contextmanager
 def temp_dir(prefix: str, parent: Path | None = None) -> Iterator[Path]:
-    """Create a folder like `create_temp_dir`, and remove it after the `with` block."""
+    """Create a folder in the same way as `create_temp_dir` does; remove the folder after the `with` block."""
     folder = create_temp_dir(prefix, parent)
     try:
         yield folder
@@ -125,7 +124,7 @@ def _host() -> str:
 
 @functools.cache
 def _namespace() -> str:
-    """Return the pid namespace of this process, or an empty string without /proc."""
+    """Return the pid namespace of this process; empty if the system has no /proc."""
     with suppress(OSError):  # not every system has /proc
         return os.readlink("/proc/self/ns/pid").strip("pid:[]")
     return ""

@@ -1,4 +1,4 @@
-"""Provenance of a result: code version, package versions, hardware."""
+"""Provenance of a result: code version, package versions and hardware."""
 
 from __future__ import annotations
 

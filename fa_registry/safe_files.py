@@ -1,4 +1,4 @@
-"""Safe access to untrusted files: only regular files of limited size, no links.
+"""Safe access to untrusted files: regular files of limited size are opened, and links are refused.
 
 A store that a reviewer receives may contain a link to a private file, a pipe without a writer, or an endless file.
 Therefore the package opens files of a store only through this module.
@@ -55,7 +55,7 @@ def read_file(path: Path, limit: int = RECORD) -> bytes:
 
 
 def open_file(path: Path, limit: int = TENSORS) -> BinaryIO:
-    """Open a regular file for binary reading, also if it is too large for memory.
+    """Open a regular file for binary reading, even if the file is too large for memory.
 
     Args:
         path: path of a file, not of a link.
@@ -71,10 +71,6 @@ def check_file(path: Path, limit: int = TENSORS) -> Path:
     """Return `path` after checking that it is a readable regular file.
 
     Use this check before a library opens the file by its name.
-
-    Args:
-        path: path of a file, not of a link.
-        limit: maximum size of the file in bytes.
 
     Raises:
         UnreadableFile: see `read_file`.
@@ -145,7 +141,7 @@ def join_safely(folder: Path, name: str) -> Path:
 
 
 def existing_file_in(folder: Path, name: str) -> Path | None:
-    """Return `folder`/`name` if it is a regular file, or None if it is missing.
+    """Return `folder`/`name` if this path is a regular file, or None if the path does not exist.
 
     Raises:
         UnreadableFile: the path exists but is no regular file, or `join_safely` refuses it.

@@ -1,4 +1,4 @@
-"""Independent random generators, each derived from one integer seed and a name.
+"""Independent random generators, each derived from the seed of the run and a name.
 
 Two methods with the same seed have the same initial weights ("init"), data order and augmentation. Therefore the runs of
 two methods can be compared in pairs.
@@ -33,9 +33,7 @@ def generator(seed: int, stream: str, device: str | torch.device = "cpu") -> tor
     Weights and feedback are drawn on the CPU, so they are equal on all devices.
 
     Args:
-        seed: seed of the run.
         stream: one of STREAMS.
-        device: device of the generator.
 
     Raises:
         ValueError: the stream is not in STREAMS.

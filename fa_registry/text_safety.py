@@ -43,12 +43,12 @@ def escape_control(text: str) -> str:
 
 
 def escape_to_one_line(text: str) -> str:
-    """Return the text like `escape_control`, with spaces for line ends and tabs."""
+    """Escape a text in the same way as `escape_control` does; replace line ends and tabs by spaces."""
     return re.sub(r"[\t\n]+", " ", escape_control(text))
 
 
 def escape_message(text: str) -> str:
-    """Return a text of several lines like `escape_control`, for a log or terminal.
+    """Escape a text of several lines, for a log or a terminal, in the same way as `escape_control` does.
 
     All lines after the first line are indented, so these lines cannot imitate a new message.
     """
@@ -77,7 +77,7 @@ def json_without_password(text: str) -> str:
 
 
 def name_problem(name: str) -> str:
-    """Return why a new object must not have this name, or an empty string."""
+    """Return why a new object must not have this name; empty if the name is allowed."""
     if len(name) > LONGEST:
         return f"expected a name of at most {LONGEST} characters, found {len(name):,}"
     if not name.strip() or escape_to_one_line(name) != name:

@@ -1,6 +1,6 @@
 """Means, sums and broadcasts over the positions of a state.
 
-A state consists of vectors (N, D) without positions, tokens (N, T, D), or maps (N, D, H, W). For a state with P
+A state is vectors (N, D) without positions, tokens (N, T, D), or maps (N, D, H, W). For a state with P
 positions, a method may return one credit vector c per sample, (N, D). This vector is the credit of the mean over
 positions (credit.md §2). Every position then receives c/P. Therefore the inner product of c with the mean equals the
 inner product of c/P with the complete state.
@@ -26,7 +26,7 @@ def mean_over_positions(state: Tensor) -> Tensor:
 
 
 def sum_over_positions(gradient: Tensor) -> Tensor:
-    """Sum the gradient of a state over its positions, (N, D).
+    """Return the sum of a state's gradient over its positions, (N, D).
 
     The sum is the gradient of the mean over positions, because the mean moves by δ if every position moves by δ.
     """
@@ -34,7 +34,7 @@ def sum_over_positions(gradient: Tensor) -> Tensor:
 
 
 def broadcast_over_positions(credit: Tensor, state: Tensor) -> Tensor:
-    """Return c/P at every one of the P positions of `state`.
+    """Return c/P at each of the P positions of `state`.
 
     A credit c that already has positions is returned unchanged.
     """
@@ -60,7 +60,7 @@ def gradient_vectors(gradient: Tensor) -> Tensor:
     """Reduce the gradient of a state to the gradient of its `state_vectors`, (N, D).
 
     The vector is the gradient of the class token for (N, T, D), and the sum over positions for maps (N, C, H, W). The mean of a
-    map moves by δ when every position moves by δ, so its gradient is the sum over positions, not the mean.
+    map moves by δ when every position moves by δ, so the gradient of the mean is the sum over positions.
     tests/diagnostics/test_observe.py compares this sum with e W for a head that reads the mean of the map.
     """
     if gradient.dim() == 2:

@@ -156,7 +156,7 @@ def file_fault(path: Path, md5: str, unpacked_md5: str = "") -> str:
             this MD5 agrees.
 
     Returns:
-        The problem with the expected and the found MD5, or an empty string if the file is intact.
+        The problem with the expected and the found MD5. The text is empty if the file is intact.
     """
     if not path.is_file():
         return f"expected a file with MD5 {md5}, found no file"
@@ -175,7 +175,7 @@ def _md5(file: BinaryIO) -> str:
 
 
 def _content_md5(path: Path) -> str:
-    """Return the MD5 of the content of a .gz file, or an empty string if the file cannot be unpacked."""
+    """Return the MD5 of the content of a .gz file; empty if the file cannot be unpacked."""
     try:
         with gzip.open(path) as content:
             return _md5(content)
@@ -192,7 +192,7 @@ def refusal(card: DatasetCard, problems: Mapping[SourceFile, str], advice: str) 
     return "\n".join([f"data set {card.name}: {count}", *(f"  - {problem}" for problem in problems.values()), advice])
 
 
-OPERATORS = ("nms", "qnms")  # torchvision registers both without checking that they exist
+OPERATORS = ("nms", "qnms")  # torchvision registers code for these operators and assumes that the operators exist
 SCHEMA = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 
 
@@ -222,7 +222,7 @@ def torchvision_datasets() -> ModuleType:
 
 
 def torchvision() -> ModuleType:
-    """Import and return the package torchvision, for use in your data sets and transforms.
+    """Import and return the package torchvision, for use in user-supplied data sets.
 
     A plain `import torchvision` may fail if torch is a CPU build. After the first call of this function, the plain import works.
 
@@ -238,7 +238,7 @@ class FileFormat(Protocol):
 
     @property
     def packed(self) -> str:
-        """File name of an archive in the data root that `download` unpacks, or an empty string."""
+        """File name of an archive in the data root that `download` unpacks; empty if there is no archive."""
 
     @property
     def packed_md5(self) -> str: ...

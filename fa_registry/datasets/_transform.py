@@ -1,4 +1,4 @@
-"""Preparation of images for a network: normalisation, padding, random crops and random flips."""
+"""Preparation of images for a network by normalisation, padding, random crops and random flips."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def random_crop_and_flip(images: Tensor, generator: torch.Generator, size: int) 
 
 
 def _corners(images: Tensor, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Return the row and the column of the upper left corner of each window, each of shape (batch,)."""
+    """Return two tensors (batch,): rows and columns of the upper left corners of the windows."""
     batch, _, height, width = images.shape
     top = torch.randint(height - size + 1, (batch,), generator=generator, device=images.device)
     left = torch.randint(width - size + 1, (batch,), generator=generator, device=images.device)
@@ -76,7 +76,7 @@ class Transform:
         mean, std: Mean and standard deviation of each channel, for pixels from 0 to 1. If empty, both are computed from the
             training images.
         padding: Width in pixels of a black frame around each training image. In training, a window of the size of the image is
-            cropped at random and flipped with probability ½. With 0 there is no augmentation.
+            cropped at random and flipped with probability ½. If the width is 0, there is no augmentation.
     """
 
     mean: tuple[float, ...] = ()

@@ -46,7 +46,7 @@ class DatasetCard:
         sha256: Digest of the source arrays after reading. Arrays with another digest raise IntegrityError. Empty for synthetic data
             sets, and for data sets with `files`, because each file has an MD5.
         files: Source files.
-        bibtex: BibTeX entry of the publication, or an empty string.
+        bibtex: BibTeX entry of the publication; empty if there is none.
         version: Version of a built-in data set. The version increases when any number of the data set changes.
         task: Name of the task. If the name is empty, integer labels mean classification and floating-point labels regression.
     """
@@ -113,9 +113,9 @@ class Dataset(abc.ABC):
         """
 
     def absent(self) -> str:
-        """Return the reason why `load` cannot find the samples, or an empty string.
+        """Return the reason why `load` cannot find the samples; empty if no reason is known.
 
-        The method reads no samples, so an empty string is no proof that `load` succeeds.
+        The method reads no samples, so an empty string does not prove that `load` succeeds.
         """
         return ""
 
@@ -128,7 +128,7 @@ class DatasetFamily(Dataset):
         """Return the data set for an argument.
 
         Args:
-            argument: Text after the colon of the name, or an empty string if the name has no colon.
+            argument: Text after the colon of the name; empty if the name has no colon.
 
         Raises:
             UnknownName: If the argument is not valid. The message lists the choices.
@@ -145,7 +145,7 @@ def tensors_digest(*tensors: Tensor) -> str:
 
 
 def unaugmented(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Return the batch unchanged, as the `augment` function of data sets without augmentation."""
+    """Return the batch unchanged. Data sets without augmentation use this function as `augment`."""
     return images
 
 

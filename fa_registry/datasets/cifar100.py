@@ -1,6 +1,6 @@
 """cifar100: 32×32 colour photographs in 100 classes (the fine labels).
 
-Each class has a tenth of the images of a class of cifar10.
+A class of cifar100 has a tenth as many images as a class of cifar10.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ CARD = DatasetCard(
     line="CIFAR-100, 60,000 colour photographs of 32×32 pixels in 100 classes; needs files",
     source="Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009; the Python version, read by torchvision",
     licence="no licence is stated; the web page of the data set asks for a citation",
-    splits="as published: 50,000 train, 10,000 test",
+    splits="as published: 50,000 training and 10,000 test images",
     normalisation="mean (.5071, .4867, .4408) and standard deviation (.2675, .2565, .2761) of the channels, as in arXiv 2606.21126",
     augmentation="train: frame of 4 black pixels, random 32×32 window, flipped with probability ½; test: none",
     image_shape=(3, 32, 32),

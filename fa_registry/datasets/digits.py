@@ -25,7 +25,7 @@ BIBTEX = """@misc{alpaydin1998optical,
   howpublished={UCI Machine Learning Repository}, doi={10.24432/C50P49}
 }"""
 LICENCE = "CC BY 4.0 (UCI Machine Learning Repository)"
-SPLITS = "80/20 with a fixed permutation: 1,437 train, 360 test"
+SPLITS = "80/20 with a fixed permutation: 1,437 training and 360 test images"
 SHA256 = "3152ef2996538b92288af433bb13050ff86f1b19c0c342ed87d149470d398e77"
 
 
@@ -101,7 +101,7 @@ class Digits(Dataset):
 
 
 def place(padded: Tensor, generator: torch.Generator) -> Tensor:
-    """Shift each digit by up to ±2 pixels, as the augmentation in training.
+    """Shift each digit by up to ±2 pixels, in the same way as the augmentation in training does.
 
     Args:
         padded: Padded scans (batch, 1, 16, 16).

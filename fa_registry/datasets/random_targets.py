@@ -1,8 +1,8 @@
 """random_targets:NAME: the data set NAME with permuted labels.
 
-The images therefore do not predict the labels. A network can fit this data set only by memorising the training samples. The test
-labels are permuted too, because all metrics are measured on test samples, and true test labels would give the gradients of another
-task. The expected test accuracy is that of random guesses.
+The images therefore do not predict the labels. A network can fit this data set only by memorising the training samples. The
+test labels are permuted too, because all metrics are measured on test samples. True test labels would give the gradients of
+another task. The expected test accuracy is that of random guesses.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ class Text(DatasetFamily):
     """Data set of one text file.
 
     Attributes:
-        path: Path of the file as the user wrote it, or an empty string for the family.
-        sha256: SHA-256 of the file, or an empty string if there is no file at this path.
+        path: Path of the file as the user wrote it; empty in the object that represents all files.
+        sha256: SHA-256 of the file; empty if there is no file at this path.
         windows: Number of windows.
     """
 
@@ -43,8 +43,8 @@ class Text(DatasetFamily):
             line=f"bytes of the text file {self.path}" if self.path else "bytes of a UTF-8 text file (`text:PATH`)",
             source=self._source,
             licence="licence of the user's file; unknown to this package",
-            splits=f"{train:,} train, {max(self.windows - train - 1, 0):,} test; windows of {LENGTH} bytes without overlap, the "
-            f"first {TRAIN_SHARE:.0%} of the file for training",
+            splits=f"{train:,} training and {max(self.windows - train - 1, 0):,} test samples: windows of "
+            f"{LENGTH} bytes that do not overlap. The training samples are the first {TRAIN_SHARE:.0%} of the file",
             normalisation="none: inputs are bytes",
             augmentation="none",
             image_shape=(LENGTH,),

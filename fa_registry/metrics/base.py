@@ -27,7 +27,7 @@ COMPARED_WITH_CONTROL = (
     "margin_pp",
     "frozen_token_loss",
     "margin_nats",
-)  # a control is not compared with itself
+)  # frozen controls lack these metrics, because a control is not compared with itself
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,7 @@ DECLARED: Known = MappingProxyType(
             Metric(
                 "g_L",
                 "‖g_L‖",
-                "gradient norm of each sample's loss at the last site, median over samples",
+                "gradient norm at the last site for each sample's loss, median over samples",
                 mean=GEOMETRIC,
                 where="epoch",
                 about="g_norm",
@@ -249,7 +249,7 @@ DECLARED: Known = MappingProxyType(
             Metric(
                 "nudge_bp",
                 "nudge(bp)",
-                "control: change of the loss after a step along the gradient instead of the credit; must be negative",
+                "check: change of the loss after a step along the gradient instead of the credit; must be negative",
                 where="site",
             ),
             Metric(
@@ -288,19 +288,19 @@ DECLARED: Known = MappingProxyType(
                 "cos",
                 where="site",
             ),
-            Metric("rho_bp", "ρ(bp)", "control: ρ of the gradient, must be near 1", "cos", where="site"),
+            Metric("rho_bp", "ρ(bp)", "check: ρ of the gradient; must be near 1", "cos", where="site"),
             Metric(
                 "rho_bp_samples",
                 "ρ(bp) per sample",
-                "control: mean over samples of ρ for the gradient, must be near 1",
+                "check: mean over samples of ρ for the gradient; must be near 1",
                 "cos",
                 where="site",
             ),
-            Metric("rho_random", "ρ(random)", "control: ρ of a random credit, must be near 0", "cos", where="site"),
+            Metric("rho_random", "ρ(random)", "check: ρ of a random credit; must be near 0", "cos", where="site"),
             Metric(
                 "rho_random_samples",
                 "ρ(random) per sample",
-                "control: mean over samples of ρ for a random credit, must be near 0",
+                "check: mean over samples of ρ for a random credit; must be near 0",
                 "cos",
                 where="site",
             ),

@@ -1,6 +1,6 @@
 """The headline of a task: its main metric, and the metrics that compare a run with its frozen control.
 
-A run records the headline of its task as a scalar metric. So the record of a run shows which headline it has.
+A run records the main metric of its task as a scalar metric. Therefore the record of a run shows the headline of its task.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Headline:
 
     @property
     def names(self) -> tuple[str, str, str]:
-        """Main metric, main metric of the control, and margin."""
+        """Return the names of three metrics: main metric, main metric of the control, and margin."""
         return self.name, self.frozen, self.margin
 
     @property
@@ -64,23 +64,23 @@ class Headline:
 
     @property
     def beats(self) -> str:
-        """Word for a value that is better than another: exceed, or fall below."""
+        """Word that states that a value is better than another value: exceed, or fall below."""
         return "exceed" if self.sign > 0 else "fall below"
 
     @property
     def better_side(self) -> str:
-        """Position of a better value: above, or below."""
+        """Position of a better value relative to another value: above, or below."""
         return "above" if self.sign > 0 else "below"
 
     def resolution(self, samples: int) -> float:
-        """Return the smallest difference of two values, in the unit of the margin, or 0 if it is not known.
+        """Return the smallest difference of two values, in the unit of the margin; 0 means unknown.
 
         One test sample changes an accuracy by 1 / `samples`. A loss has no smallest difference, so `step` is returned.
         """
         return self.step or (self.scale / samples if samples else 0.0)
 
     def signed(self, margin: float) -> str:
-        """Return a margin with its sign, in as many decimals as the thresholds of its unit need."""
+        """Return a margin with its sign and with as many decimals as the thresholds in its unit need."""
         return f"{margin:+.{self.digits}f}"
 
     def difference(self, value: float, reference: float) -> float:
@@ -115,7 +115,7 @@ MARGINS: Mapping[str, Headline] = MappingProxyType({item.margin: item for item i
 
 
 def headline_of(scalars: Mapping[str, Reading]) -> Headline:
-    """Return the headline whose main metric a run recorded; without one, return ACCURACY.
+    """Return the headline whose main metric a run recorded; the default is ACCURACY.
 
     Args:
         scalars: the scalar metrics of the run. A main metric that is N/A also counts as recorded.
@@ -126,6 +126,6 @@ def headline_of(scalars: Mapping[str, Reading]) -> Headline:
 def headlines_of(records: Iterable[RunRecord]) -> tuple[Headline, ...]:
     """Return the headlines of several runs, without repeats.
 
-    The order is that of the runs. Without a run, the result is ACCURACY.
+    The order is that of the runs. If there are no runs, the only headline is ACCURACY.
     """
     return tuple(dict.fromkeys(headline_of(record.measurements.scalars) for record in records)) or (ACCURACY,)

@@ -1,7 +1,7 @@
 """The tables: which metrics each page, file, chart and command shows.
 
-A table is a tuple of metric names. The function `table` replaces HEADLINE by the main metric of the task, FROZEN by that of the
-frozen control, and MARGIN by the margin between the two.
+A table is a tuple of metric names. The function `table` replaces three placeholders: HEADLINE by the main metric of the task,
+FROZEN by the main metric of the frozen control, and MARGIN by the margin between the two.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Recognition of built-in editions by digest, and descriptions of other editions.
 
-The name in a report, a tag or a file is no proof. Therefore, whenever an edition is loaded or a report is shown, its digest is
-compared with the digests of this installation's files. An edition that is based on a built-in edition is compared with the
-built-in edition rule by rule and field by field.
+The name of an edition in a report, a tag or a file does not prove which rules the edition contains. Therefore, when an edition
+is loaded or a report is shown, this module compares the edition's digest with the digests of the installed files. If an edition
+is based on a built-in edition, this module compares the two editions rule by rule and field by field.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ DIGITS = str.maketrans({letter: digit for digit, letters in LOOK_LIKE.items() fo
 
 @functools.cache
 def digests() -> Mapping[str, str]:
-    """Return a mapping edition name → SHA-256 of its file, for all built-in editions.
+    """Return a mapping from the name of each built-in edition to the SHA-256 of its file.
 
-    After each edition, the mapping contains the variants of this edition with the same digest, because they are in the same file.
+    Each edition is followed by its variants. A variant in the file of the edition has the digest of the edition.
     """
     digest_of: dict[str, str] = {}
     for path in sorted(bundled_files.editions().glob("*.toml")):
@@ -63,19 +63,20 @@ def _name_of(path: Path) -> str:
 
 
 def file_of(name: str) -> Path:
-    """Return the file of a built-in edition or variant.
+    """Return the path of the file of a built-in edition or variant.
 
-    The file does not exist if there is no such edition.
+    No file exists at this path if `name` is not built in.
     """
     folder, own_file = bundled_files.editions(), f"{name.replace(':', '_')}.toml"
     return folder / (own_file if ":" in name and (folder / own_file).is_file() else f"{name.partition(':')[0]}.toml")
 
 
 def claimed(name: str) -> str:
-    """Return the built-in edition with which a reader may confuse `name`.
+    """Return the name of the built-in edition that a reader may confuse with `name`.
 
-    Return an empty string if there is no such edition. The comparison ignores the variant after a colon, case, blanks, invisible
-    characters, kinds of hyphens, and letters that look like digits. For example, the result for 2026-12-token is 2026-12:token.
+    Return an empty string if there is no such edition. The comparison ignores the variant after a colon, case, blanks,
+    invisible characters, kinds of hyphens, and letters that look like digits. For example, the result for 2026-12-token is
+    2026-12:token.
     """
     normalized = unicodedata.normalize("NFKD", name).translate(COLONS).partition(":")[0]
     names = {_skeleton(edition_name): edition_name for edition_name in digests()}
@@ -90,7 +91,7 @@ def _skeleton(text: str) -> str:
 
 
 def name_conflict(name: str, digest: str) -> str:
-    """Return an error text if another file uses the name of a built-in edition.
+    """Return an error text if a user-supplied file uses the name of a built-in edition.
 
     Otherwise, return an empty string.
 
@@ -120,15 +121,15 @@ def provenance_of(edition: EditionReference) -> str:
 
 
 def describe_edition(edition: EditionReference) -> str:
-    """Return the text for an edition on pages, such as `mine (based on 2026-11)`.
+    """Return the text that names an edition on pages, such as `mine (based on 2026-11)`.
 
-    The word `mine` marks a user-supplied edition. If such an edition has another name, the text starts with this name:
+    The word `mine` marks a user-supplied edition. If the edition has a name other than `mine`, the text starts with this name:
     `lenient, mine (own rules)`.
     """
     if provenance_of(edition) == SHIPPED:
         return edition.name
     if provenance_of(edition) == FOREIGN:  # only the name is that of a built-in edition
-        return f"{edition.name} (not the built-in edition: digest {edition.digest[:DIGEST]})"
+        return f"{edition.name} (not the built-in edition; its digest is {edition.digest[:DIGEST]})"
     label = "mine" if edition.name == "mine" else f"{edition.name}, mine"
     if edition.based_on:
         return f"{label} (based on {edition.based_on})"
@@ -155,16 +156,17 @@ LIMIT = ("quantity", "take", "fires")
 
 
 def nearest(rules: Sequence[Rule], editions: Iterable[Edition]) -> str:
-    """Return the name of the edition that has most rules in common with `rules`.
+    """Return the name of the edition that has the most rules in common with `rules`.
 
     If no edition has a rule in common, return an empty string. The criteria are, in this order: most equal rules, most rules that
     differ only in the threshold or in texts, most equal fields, fewest other rules, smallest distance between the limits, newest
     edition. Because of the fourth criterion, an edition that adds rules is not preferred to the edition that was copied. Because of
-    the fifth criterion, a copy with the limit 51 for D1 is based on the edition with the limit 50, not on the newer one with 20.
+    the fifth criterion, a copy with the limit 51 for D1 is based on the edition with the limit 50, although a newer edition has
+    the limit 20.
     """
 
     def shared(edition: Edition) -> tuple[int, int, int, int, float]:
-        """Return how similar the edition is: counts of equal rules, limits and fields, most important first."""
+        """Return the criteria of `nearest` for an edition, most important first. Larger is more similar."""
         builtin_rules = {rule.code: rule for rule in edition.rules}
         pairs = [(rule, builtin_rules[rule.code]) for rule in rules if rule.code in builtin_rules]
         fields = [_equal_fields(user_rule, builtin_rule) for user_rule, builtin_rule in pairs]
@@ -220,7 +222,7 @@ def _differing(
 
 
 def _fields_of_edition(edition: Edition) -> dict[str, Scalar]:
-    """Return the fields of an edition that, besides its rules, determine a verdict."""
+    """Return the fields that determine a verdict in addition to the rules."""
     groups = (" and ".join(group) for group in edition.fail_if)
     label_fields = {f"labels.{outcome}": label for outcome, label in edition.labels.items()}
     return {"fail_if": " or ".join(f"({group})" for group in groups), "strict": edition.strict, **label_fields}

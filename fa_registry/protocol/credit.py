@@ -1,7 +1,7 @@
 """Rule on the distribution of credit over sites.
 
-The rule compares Γ with its null distribution at every site. Its guard is a further condition, which checks how much the mean of
-Γ changes if the first or the last site is left out.
+The rule compares Γ with its null distribution at every site. The rule's guard is a further condition. The guard checks how much
+the mean of Γ changes if the first or the last site is left out.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ def is_exact(card: Mapping[str, Any]) -> bool:
 def judge_credit(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
     """Judge the distribution of credit over sites.
 
-    The leading condition uses p-values of the null distribution of Γ, and the guard uses Γ. A site counts if it has both values. A
-    site at which the credit is exact by construction has no null distribution, and a run without its feedback state has no Γ. The
-    sentence of the finding states how many sites count, because a mean over few sites and a mean over all sites are different
-    metrics.
+    The leading condition uses p-values of the null distribution of Γ, and the guard uses Γ. A site counts if it has a p-value
+    and a value of Γ. A site at which the credit is exact by construction has no null distribution, and a run without its
+    feedback state has no Γ. The sentence of the finding states how many sites count, because a mean over few sites and a mean
+    over all sites are different metrics.
     """
     if case.control:
         return skipped_control(rule, case, Reading(None, "the credit of a control is not judged"), limits=_limits(rule))
@@ -77,7 +77,7 @@ def judge_credit(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
 def _fired_alternatives(
     conditions: Sequence[Condition], measurements: Measurements
 ) -> Iterator[tuple[Condition, Reading]]:
-    """Yield the conditions that fire, each with the reading that it compares."""
+    """Yield each condition that fires, with the reading that the condition compares."""
     for condition in conditions:
         reading, _ = take(condition.quantity, condition.take, measurements)
         if compare(condition, reading).fires:
@@ -90,7 +90,7 @@ def _limits(rule: Rule) -> str:
 
 
 def carried_text(guard: GuardReading) -> str:
-    """Return a text about the guard's reading.
+    """Return a sentence about the reading of the guard.
 
     An example is `without site 0, the mean gamma over all counted sites, +0.2000, changes by 80% of its value`.
     """
@@ -110,7 +110,7 @@ def guard_of(finding: Finding, measurements: Measurements) -> GuardReading | Non
 
 
 def _guard(guard: Condition, masked: Measurements) -> GuardReading | None:
-    """Return the guard's reading if the guard fires, or None."""
+    """Return the guard's reading if the guard fires, otherwise None."""
     share, site = take(guard.quantity, guard.take, masked)
     if not compare(guard, share).fires:
         return None
@@ -119,7 +119,7 @@ def _guard(guard: Condition, masked: Measurements) -> GuardReading | None:
 
 
 def _counted(names: Sequence[str], measurements: Measurements) -> tuple[list[int], Measurements]:
-    """Return the sites with a value of every named metric, and masked measurements.
+    """Return the sites that have every named metric, and measurements masked to these sites.
 
     The masked measurements contain only the named metrics and have no value at the other sites.
     """

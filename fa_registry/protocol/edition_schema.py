@@ -49,7 +49,7 @@ class Condition:
     unit: str
     """unit of the limit, as text"""
     fired: str = ""
-    """state if the condition fires; required for a guard; an alternative may use the state of its rule"""
+    """state if the condition fires; required for a guard. An alternative without this field has the state of its rule"""
     clear: str = ""
     """state if the condition does not fire; required for a condition of `also`"""
 
@@ -79,7 +79,7 @@ class Rule:
     title: str
     """title in tables, a few words"""
     quantity: str
-    """metric of the leading condition, which a finding shows"""
+    """metric of the leading condition; findings show this metric"""
     take: Take
     """how the metric is reduced to one number"""
     fires: Fires
@@ -95,7 +95,7 @@ class Rule:
     judge: Judge = "limit"
     """how the rule judges: against a limit, over seeds, or by the distribution of credit"""
     reference: str = ""
-    """the frozen control's metric with which the rule compares; required by `below_reference_plus`"""
+    """the frozen control's metric, with which the run is compared. The operator `below_reference_plus` requires this field"""
     without_reference: Literal["not_applicable", "skipped"] = "not_applicable"
     """the outcome if there is no frozen control"""
     outcome: Literal["fail", "warn"] = "fail"
@@ -113,11 +113,11 @@ class Rule:
     guard: Condition | None = None
     """a condition that is judged first; if it fires, the finding is a warning with the guard's state"""
     guard_also: Condition | None = None
-    """a second condition of the guard: both must fire; if one of the two has no value, the other decides"""
+    """second condition of the guard; the guard fires only if both conditions fire. A condition without a value is ignored"""
     chance: bool = False
     """whether the accuracy must also exceed chance, 1 / number of classes; only for the judge `seeds_margin`"""
     far_seed: FarSeed | None = None
-    """criterion for a seed so far from the others that the rule is undecided; only for the judge `seeds_margin`"""
+    """criterion for an outlier among the seeds, which makes the rule undecided; only for the judge `seeds_margin`"""
 
     @property
     def guards(self) -> tuple[Condition, ...]:
@@ -146,7 +146,7 @@ class EditionFile:
     rule: tuple[Rule, ...]
     """the rules, in the order in which pages show them"""
     based_on: str = ""
-    """the built-in edition with which pages compare this edition; by default, the edition that shares most rules"""
+    """the built-in edition with which pages compare this edition; by default, the edition with the most rules in common"""
     strict: bool = False
     """whether a run fails if any gating rule fires, regardless of `fail_if`"""
     labels: Mapping[Label, str] = field(default_factory=dict)
@@ -214,7 +214,7 @@ def checked_overrides(
         elif not jsonio.is_finite(value):
             problems.append(f"{key}: expected a finite number, found {jsonio.describe_value(value)}")
         elif limit_key in thresholds:
-            problems.append(f"{key}: two overrides for the same limit")
+            problems.append(f"{key}: expected one override per limit, found two for this limit")
         else:
             thresholds[limit_key] = float(value)
     if problems:
@@ -242,12 +242,12 @@ def _laid_over(table: dict[str, Any], changes: Any, location: str) -> tuple[dict
 
 
 def _tables(value: Any) -> list[dict[str, Any]]:
-    """Return the tables in a list; entries of other types are reported elsewhere."""
+    """Return the tables in a list. Another check reports the entries that are not tables."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _edition_problems(table: dict[str, Any]) -> Iterator[str]:
-    """Yield the problems of an edition, except fields with a wrong type."""
+    """Yield the problems of an edition. Another check reports the fields with a wrong type."""
     yield from _empty(table, ("name", "title", "source", "fail_if", "rule"), "")
     rules = table.get("rule") if isinstance(table.get("rule"), list) else []
     for index, rule in enumerate(rules):
@@ -306,7 +306,7 @@ def _rule_problems(table: dict[str, Any], prefix: str) -> Iterator[str]:
         )
     headline = REFERENCE_METRICS.get(str(table.get("fires")), "accuracy")
     if table.get("judge") == SEEDS and (table.get("quantity"), table.get("reference")) != (headline, headline):
-        yield f"{prefix}quantity: the judge {SEEDS} needs {headline} in `quantity` and in `reference`"
+        yield f"{prefix}quantity: the judge {SEEDS} requires the metric {headline} in `quantity` and in `reference`"
     judge = str(table.get("judge", LIMIT))
     for name in UNREAD.get(judge, ()):
         if table.get(name):
@@ -323,17 +323,17 @@ def _rule_problems(table: dict[str, Any], prefix: str) -> Iterator[str]:
     yield from _condition_problems(table.get("guard"), "fired", f"{prefix}guard.")
     yield from _condition_problems(table.get("guard_also"), "", f"{prefix}guard_also.")
     if table.get("guard_also") and not table.get("guard"):
-        yield f"{prefix}guard: missing; guard_also is only allowed together with guard"
+        yield f"{prefix}guard: missing; the field `guard_also` is only allowed together with `guard`"
 
 
 def _condition_problems(table: Any, required_field: str, prefix: str) -> Iterator[str]:
     """Yield the problems of a condition.
 
-    `required_field` is the name of the field that the condition must have: "clear", "fired" or "" for none.
+    `required_field` names the field that the condition must have, "clear" or "fired". The text is empty if no field is required.
     """
     if not isinstance(table, dict):
         return
     yield from _empty({required_field: "", **table}, (*NEEDED, *([required_field] if required_field else [])), prefix)
     operator = OPERATORS.get(str(table.get("fires")))
     if operator and operator.needs_reference:
-        yield f"{prefix}fires: only the leading condition of a rule can be compared with a reference"
+        yield f"{prefix}fires: expected an operator without a reference; only a rule's leading condition can use a reference"

@@ -36,7 +36,6 @@ def judge(record: RunRecord, frozen: RunRecord | None, edition: Edition) -> RunA
 
     Args:
         frozen: the frozen control of the run, or None.
-        edition: the edition whose rules judge the run.
     """
     # no other run is known here, so a ladder_1 control cannot be required
     case = RunWithControl(record, frozen, last_block=frozen)
@@ -53,7 +52,6 @@ def judge_all(
 
     Args:
         records: runs, oldest first. If a seed was trained several times, the newest complete run counts.
-        edition: the edition whose rules judge the runs.
         waivers: a waiver that has not expired turns a failed or warned finding into a waived finding.
         interim_analyses: mapping from `grouping.seeds_key` of a group to the number of the current interim analysis, where 1 is
             the first audit of the group's seeds. Default: 1 for every group.
@@ -74,7 +72,6 @@ def second_opinions(
 
     Args:
         records: see `judge_all`.
-        editions: the additional editions.
         waivers: see `judge_all`. A waiver applies to every edition that contains its rule.
         interim_analyses: see `judge_all`.
 
@@ -126,7 +123,7 @@ def _audit(case: RunWithControl, group: SeedGroup, edition: Edition, waivers: Se
 
 
 def _not_alone(case: RunWithControl, group: SeedGroup) -> Iterator[Finding]:
-    """Yield a finding if a run has several controls, and one if another run of its seed counts instead."""
+    """Yield a finding if the run has several controls, and a finding if another run counts for its seed."""
     if case.control:
         return
     if case.rivals:
@@ -136,7 +133,7 @@ def _not_alone(case: RunWithControl, group: SeedGroup) -> Iterator[Finding]:
 
 
 def _judge_safely(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
-    """Return the finding of a rule, or an error finding if the rule raises."""
+    """Return the finding of a rule, or an error finding if the rule raises an exception."""
     try:
         return without_control(JUDGES[rule.judge](rule, case, group), case, group)
     except Exception as error:

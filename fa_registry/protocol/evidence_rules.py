@@ -1,4 +1,4 @@
-"""Findings about the evidence of a run; an audit adds them under every edition.
+"""Findings about the evidence of a run, which an audit adds for every edition.
 
 An edition judges metrics. The findings of this module state whether the metrics may be judged: does the method match its card, and
 did the same code train the run and recompute its metrics? No waiver applies to these findings.
@@ -24,7 +24,7 @@ from fa_registry.records.manifest_checks import OWN_LOOP
 METHOD, CODE, SEAL, MEASURING = "method", "code", "seal", "measuring"  # each is the code of a rule
 ADOPTED, CONTROLS, DUPLICATE = "adopted", "controls", "duplicate"
 CREDIT, NETWORK, DATA, TASK = "credit rule", "network", "data", "task"
-CONFORMANCE = "conformance"  # the metric of METHOD
+CONFORMANCE = "conformance"  # name of the metric that the rule METHOD judges
 FAILED = "FAILED CONFORMANCE"
 TITLES = {
     METHOD: "conformance of the method",
@@ -44,7 +44,7 @@ INITIAL, STEPS = "initial weights", "first steps"
 PROVING = (INITIAL, STEPS, CODE)  # subjects of the checks that must agree for a frozen control
 # Subject of a check → finding (rule, state, requirement) if the check was not possible. Such a run cannot pass.
 WARNED = {
-    # a warning, because an author can write `cuda` into any specification
+    # only a warning, because an author can write `cuda` into any specification
     MEASURING: (MEASURING, "NOT MEASURED AGAIN", "every metric is recomputed from the recorded weights"),
     CREDIT_CHECK: (CREDIT, "NOT TOLD APART", "at the final weights, the credit differs from that of backpropagation"),
     TASK_CHECK: (TASK, "THIRD-PARTY TASK", "a built-in task computes the losses and the main metric"),
@@ -60,7 +60,7 @@ def evidence(record: RunRecord) -> Iterator[Finding]:
     """
     if record.conformance and record.conformance.state != "own":
         yield _of_method(record)
-    checks = record.integrity.checks if record.integrity.state != "trusted" else ()  # trusted: metrics as logged
+    checks = record.integrity.checks if record.integrity.state != "trusted" else ()  # trusted: nothing was recomputed
     unsealed = [check for check in checks if not check.sealed]
     if unsealed:  # a forged run can claim that an older release recorded nothing: a warning, never a pass
         text = "; ".join(f"{check.subject}: {check.detail}" for check in unsealed)
@@ -108,7 +108,7 @@ def evidence(record: RunRecord) -> Iterator[Finding]:
 def shared_samples(record: RunRecord) -> str:
     """Return a text with the number of test samples that are also training samples.
 
-    Samples are compared bit by bit. Return an empty string if at most the fraction MOST_SHARED of the test set is shared.
+    Samples are compared bit by bit. The text is empty if at most the fraction MOST_SHARED of the test set is shared.
     """
     shared, samples = (record.measurements.conventions.get(name) for name in (SHARED_SAMPLES, "test_samples"))
     if not isinstance(shared, int) or not isinstance(samples, int) or not shared > MOST_SHARED * samples:
@@ -146,10 +146,10 @@ def not_counted(counted_run: RunRecord) -> str:
 
 
 def control_doubt(control: RunRecord, trusts_logged: bool = False) -> str:
-    """Return the reason why a frozen control is not proven, or an empty string.
+    """Return the reason why a frozen control is not proven; empty if it is proven.
 
-    A control is proven by the same checks as a run of a method: its metrics are recomputed, its initial weights are re-initialised
-    from the seed, its first steps are replayed, and its code is known.
+    A control is proven by the same checks as a run of a method: its metrics are recomputed, its initial weights are
+    re-initialised from the seed, its first steps are replayed, and its code is known.
 
     Args:
         trusts_logged: whether the audit trusts logged metrics. In this case, the metrics of the control are not recomputed either.
@@ -180,7 +180,7 @@ def _doubts(control: RunRecord, trusts_logged: bool) -> Iterator[str]:
 
 
 def _is_open(subject: str, checks: Mapping[str, Check]) -> bool:
-    """Return whether a check of this subject exists and does not prove the subject."""
+    """Return whether there is a check of this subject that does not prove the subject."""
     # Another machine configuration may be unable to reproduce the initial weights bit by bit. Replayed first steps that
     # agree prove the initial weights, because the replay starts from these weights.
     check = checks.get(subject)

@@ -55,7 +55,7 @@ def frozen_controls(records: Iterable[RunRecord]) -> dict[tuple[str, int], tuple
 
 
 def is_repetition(run: RunRecord, other: RunRecord) -> bool:
-    """Return whether two runs have equal final weights and an equal main metric, such as the accuracy.
+    """Return whether two runs have the same final weights and the same main metric.
 
     If neither run has a digest of its weights, because an older release recorded the runs, all metrics must be equal.
     """
@@ -70,8 +70,9 @@ def is_repetition(run: RunRecord, other: RunRecord) -> bool:
 def one_a_seed(items: Iterable[Item], record_of: Callable[[Item], RunRecord]) -> dict[int, Item]:
     """Return a mapping from each seed to the item that counts.
 
-    The newest complete run counts. Without a complete run, the newest diverged run counts, and otherwise the newest run. A run
-    whose recomputed metrics differ from its logged metrics counts only if this is the case for every run of the seed.
+    The newest complete run counts. If no run is complete, the newest diverged run counts. If no run diverged either, the newest
+    run counts. A run whose recomputed metrics differ from its logged metrics counts only if this is the case for every run of
+    the seed.
 
     Args:
         items: runs, or objects with a run, oldest first.

@@ -17,8 +17,8 @@ SHOWN = 5  # differences that are listed with both values; the others are only c
 def compare(logged: Measurements, recomputed: Measurements) -> Integrity:
     """Compare logged metrics with recomputed metrics.
 
-    Equal configurations must have bitwise equal metrics. For different configurations, each metric has a tolerance. A deviation
-    above the tolerance is inconclusive unless it is larger than any difference of configurations can explain.
+    If the configurations are equal, the metrics must be bitwise equal. Otherwise, each metric has a tolerance. A deviation
+    above the tolerance is inconclusive, unless it is too large to be explained by different configurations.
 
     Returns:
         An Integrity with one of three states. "verified": all recomputed metrics agree. "mismatch": some metrics differ; the
@@ -74,7 +74,7 @@ def _integrity(state: str, details: list[str]) -> Integrity:
 
 
 def with_checks(integrity: Integrity, checks: Sequence[Check]) -> Integrity:
-    """Add further checks to an integrity.
+    """Add further checks to an Integrity.
 
     If a check failed, the state becomes "mismatch". If a check is inconclusive because the configurations differ, the state
     "verified" becomes "unverifiable". The problems of the checks come first in the details.
@@ -88,7 +88,7 @@ def with_checks(integrity: Integrity, checks: Sequence[Check]) -> Integrity:
 
 
 def merged(logged: Measurements, recomputed: Measurements) -> Measurements:
-    """Add the logged metrics that exist only in training to the recomputed metrics."""
+    """Return the recomputed metrics, together with the logged metrics that exist only in training."""
     training_scalars = {name: logged.scalars[name] for name in ONLY_IN_TRAINING if name in logged.scalars}
     return dataclasses.replace(recomputed, scalars={**training_scalars, **recomputed.scalars})
 

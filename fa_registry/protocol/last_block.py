@@ -1,8 +1,8 @@
 """Second control for methods whose last block learns from the exact gradient.
 
-If a deep last block can do all the work, a margin over the frozen control, whose blocks are not trained, does not show that the
-method's rule works. Therefore, the margin is computed over the better of two controls: frozen, and ladder_1, in which bp trains
-only the last block. Without the control ladder_1, such a method cannot pass D3, the rule on the margin.
+A deep last block may solve the task alone. The margin over the frozen control, whose blocks are not trained, then does not show
+that the method's rule works. Therefore, the margin is computed over the better of two controls: frozen, and ladder_1, in which
+bp trains only the last block. Without the control ladder_1, such a method cannot pass D3, the rule on the margin.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def is_exact_on_top(record: RunRecord) -> bool:
 def better(frozen: Reading, case: RunWithControl, metric: str) -> Reading | None:
     """Return the reading of the ladder_1 control if it replaces the frozen control.
 
-    This is the case if `metric` is better for the ladder_1 control than `frozen`, the reading of the frozen control,
-    and if the credit of the run at site L equals the gradient. Otherwise return None.
+    The ladder_1 control replaces the frozen control under two conditions: its `metric` is better than `frozen`, the reading of
+    the frozen control, and the credit of the run at site L equals the gradient. Otherwise, return None.
     """
     if case.last_block is None or not is_exact_on_top(case.record):
         return None
@@ -89,7 +89,7 @@ def without_control(finding: Finding, case: RunWithControl, group: SeedGroup) ->
 
 
 def remarks(seeds: Sequence[int], headline: Headline) -> Iterator[str]:
-    """Yield a remark that lists the seeds with a margin over the ladder_1 control."""
+    """Yield a remark that lists the seeds whose margin is computed over the ladder_1 control."""
     if seeds:
         relation = "exceeds" if headline.sign > 0 else "is below"
         seed_text = ", ".join(map(str, sorted(set(seeds))[:SHOWN]))
@@ -104,7 +104,7 @@ def _doubt(control: RunRecord) -> str:
 
 
 def _score(record: RunRecord) -> float:
-    """Return the main metric with the sign that makes a higher value better."""
+    """Return the main metric, negated if a lower value is better."""
     headline = headline_of(record.measurements.scalars)
     reading = record.measurements.scalars.get(headline.name)
     return -math.inf if reading is None or reading.value is None else headline.sign * reading.value

@@ -1,4 +1,4 @@
-"""Remark on multiple comparisons: how many methods an audit compares.
+"""Remark on multiple comparisons, with the number of methods that an audit compares.
 
 The remark also states which methods pass the rule on the margin after a correction for multiple comparisons.
 """
@@ -22,8 +22,8 @@ def compared_methods(runs: Sequence[RunAudit]) -> Iterator[str]:
 
     The remark also lists the methods that pass the rule on the margin by Holm's procedure. There is no remark if fewer than two
     margins have an interval. With every comparison, it becomes more likely that some method passes by chance: with 18 methods
-    exactly at the limit, at least one passes in 37 % of audits. Verdicts are not corrected, because the verdict of a method would
-    then depend on the other methods in the audit.
+    exactly at the limit, at least one passes in 37 % of audits. Verdicts are not corrected, because a correction would make the
+    verdict of a method depend on the other methods in the audit.
 
     Args:
         runs: runs judged by the same edition.
@@ -49,9 +49,8 @@ def compared_methods(runs: Sequence[RunAudit]) -> Iterator[str]:
     if cleared:
         description = _named(clear_by_holm) if clear_by_holm else "none"
         text += (
-            f". Number of methods that clear the limit: {len(cleared)}. Methods that also clear it by Holm's procedure over all "
-            f"{count} methods: "
-            f"{description}"
+            f". Number of methods that clear the limit: {len(cleared)}. Methods that also clear the limit by Holm's procedure "
+            f"over all {count} methods: {description}"
         )
     yield f"{text}."
 

@@ -17,7 +17,7 @@ Differing = dict[str, tuple[float, float]]  # field → its two numbers
 
 
 class NearSettings:
-    """Index of judged specifications, by which specifications with nearly equal numbers are found.
+    """Index that finds judged specifications whose numbers are nearly equal to given numbers.
 
     Specifications that differ only in the seed count once.
 
@@ -36,7 +36,10 @@ class NearSettings:
         self._found: dict[str, list[tuple[RunSpec, Differing]]] = {}
 
     def near(self, spec: RunSpec) -> list[tuple[RunSpec, Differing]]:
-        """Return the judged specifications near `spec`, each with field → (judged number, number of `spec`)."""
+        """Return a pair for each judged specification near `spec`.
+
+        A pair contains the judged specification and a mapping field → (judged number, number of `spec`).
+        """
         if spec.seeds not in self._found:
             fields = dict(_fields(spec))
             candidates = self._by_skeleton.get(_skeleton(fields), ())

@@ -38,9 +38,10 @@ class Operator:
 def above(observed: Reading, threshold: float, reference: Reading | None = None) -> LimitCheck:
     """Fire if observed > threshold.
 
-    Both values are in the unit of the metric. Without an observed value, the result is None. A value that is not finite fires.
+    Both values are in the unit of the metric. Without an observed value, the result is None. The operator fires if the value is
+    not finite.
     """
-    if observed.not_finite:  # such a value counts as above every limit
+    if observed.not_finite:  # inf and nan count as above every limit
         return LimitCheck(True)
     if observed.value is None:
         return LimitCheck(None, observed.reason)

@@ -1,4 +1,4 @@
-"""Combination of runs with their frozen controls and with the other seeds.
+"""Combination of each run with its frozen control and with the other seeds of its group.
 
 Instead of a frozen control, an adopted run may have a frozen accuracy that its author stated.
 """
@@ -56,7 +56,7 @@ class RunWithControl:
 
     Args:
         record: the run.
-        frozen: the frozen control of the same setting and seed, or None if there is no control or more than one.
+        frozen: the frozen control of the same setting and seed; None if there is no such control, or if several differ.
         rivals: the frozen controls, if several exist and differ.
         last_block: the control that trains only the last block, see `protocol.last_block`.
     """
@@ -72,7 +72,7 @@ class RunWithControl:
 
     @property
     def other_set(self) -> str:
-        """Reason why the accuracy is not that of the test set, or an empty string.
+        """Reason why the accuracy cannot be that of the test set; empty if there is none.
 
         The accuracy times the number of test samples must be a whole number.
         """
@@ -83,7 +83,7 @@ class RunWithControl:
 
     @cached_property
     def doubt(self) -> str:
-        """Reason why the metrics and training of the frozen control are not proven, or an empty string.
+        """Reason why the metrics and training of the frozen control are not proven.
 
         If several frozen controls differ, the reason names these controls. The string is empty if the run is a control or has no
         frozen control.
@@ -96,7 +96,7 @@ class RunWithControl:
         return control_doubt(self.frozen, self.record.integrity.state != "verified") if self.frozen else ""
 
     def reference(self, quantity: str) -> ControlReference:
-        """Return the better value of the frozen control and the last-block control.
+        """Return the better of two values: that of the frozen control, and that of the last-block control.
 
         The last-block control is used only if the credit of the run at site L equals the gradient.
         """
@@ -130,8 +130,8 @@ class Margins:
         interval: Student's t interval of the differences, or None for fewer than two seeds.
         seeds: the seeds that count.
         notes: notes for the reader, for example which seeds were left out and why.
-        stated: whether the control of any seed is not proven or the author stated its main metric. In this
-            case, the difference is computed without pairing by seed, see `stated_difference`.
+        stated: whether any seed has a control that is not proven or whose main metric the author stated. In this case, the
+            difference is computed without pairing by seed, see `stated_difference`.
         other_set: whether the accuracy of any seed cannot be that of the complete test set.
         confidence: confidence level of the interval.
         by_seed: mapping from a seed to its margin.
@@ -246,7 +246,7 @@ def shortened(items: Sequence[object], description: str = "") -> list[str]:
 
 
 def _uncounted(case: RunWithControl, headline: Headline, reading: Reading, reference: ControlReference) -> str:
-    """Return the reason why a run does not count, or an empty string."""
+    """Return the reason why a run does not count; empty if the run counts."""
     if not is_intact(case.record):
         return "the metrics of the run do not match its recorded files"
     if case.record.status not in COUNTED:
@@ -269,7 +269,7 @@ def _again(case: RunWithControl, weights: dict[str, int]) -> str:
 
 
 def _stated(headline: Headline, references: Mapping[int, ControlReference]) -> Iterator[str]:
-    """Yield a sentence for the controls' main metrics that this audit did not prove."""
+    """Yield sentences about the main metrics of controls that this audit did not prove."""
     by_reason: dict[str, list[int]] = {}
     for seed, reference in sorted(references.items()):
         if reference.stated:
@@ -277,7 +277,7 @@ def _stated(headline: Headline, references: Mapping[int, ControlReference]) -> I
     for doubt, seeds in by_reason.items():
         seed_text = ", ".join(shortened(seeds))
         if doubt:
-            yield f"the frozen control of seed {seed_text} is not proven, so its {headline.symbol} counts only as stated: {doubt}"
+            yield f"the frozen control of seed {seed_text} is not proven, so its {headline.symbol} is only stated: {doubt}"
         else:
             yield f"the frozen {headline.symbol} of seed {seed_text} was {BY_HAND}"
 
@@ -339,5 +339,5 @@ def common_chance(records: Iterable[RunRecord]) -> float:
 
 
 def whole(count: float) -> bool:
-    """Return whether a number is whole up to rounding, so it may count samples."""
+    """Return whether a number is whole up to rounding, as a number of samples must be."""
     return abs(count - round(count)) <= WHOLE

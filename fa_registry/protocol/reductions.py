@@ -73,8 +73,8 @@ def end_share(row: Sequence[Reading]) -> SiteReading:
 
     The result, 0 to ∞, is the larger of the two changes, together with the site that was left out. If the mean changes its
     sign, the change is larger than 1. Only sites with a value are used, so the first and the last of these sites need not be 0 and
-    L. For fa and dfa of the paper, the results are .996 at site 3 and 1.005 at site 0, numbered from the first block
-    (tests/protocol/test_reductions.py).
+    L. For fa and dfa of the paper, the results are .996 at site 3 and 1.005 at site 0 (tests/protocol/test_reductions.py). The
+    paper numbers sites from the first block.
     """
     site_values = [(site, reading.value) for site, reading in enumerate(row) if reading.value is not None]
     if len(site_values) < 2:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from fa_registry.records import Check, Integrity, RunRecord
 
-WHOLE, FIRST = "whole training", "first steps"  # subjects of the checks by training.replay and replay_from_seed
+WHOLE, FIRST = "whole training", "first steps"  # subjects of the checks of training.replay and replay_from_seed
 AS_LOGGED = "as logged; not recomputed"
 
 
@@ -49,11 +49,11 @@ def series_label(integrities: Sequence[Integrity]) -> str:
         return AS_LOGGED
     partly_recomputed = sum(bool(check and check.rows) for check in checks)
     runs = f"{partly_recomputed} of {len(checks)} runs"
-    return f"{AS_LOGGED}, except the last epoch of each run and, by replay, {rows} epochs (in {runs})"
+    return f"{AS_LOGGED}, except the last epoch of each run and {rows} replayed epochs (in {runs})"
 
 
 def series_sentence(integrities: Sequence[Integrity]) -> str:
-    """Return `series_label` as a sentence for a caption, or an empty string."""
+    """Return `series_label` as a sentence for a caption; empty if the label is empty."""
     label = series_label(integrities)
     return f" Values by epoch are {label}." if label else ""
 

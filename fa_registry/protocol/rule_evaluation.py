@@ -166,7 +166,6 @@ def finding(
     Args:
         text: text of the observed value in the finding's sentence.
         limits: text of the requirement; by default, the limits of the rule's conditions.
-        other_fields: other fields of the Finding.
     """
     limits = limits or required(rule)
     reference = case.reference(rule.reference) if rule.reference else None
@@ -230,7 +229,7 @@ OTHER_HEADLINE = "the rule judges the {rule}, but the main metric of this run's 
 
 
 def _headline(rule: Rule) -> Headline:
-    """Return the headline whose margin the operator of a rule with a reference computes."""
+    """Return the headline whose margin the rule's operator computes."""
     return HEADLINES[REFERENCE_METRICS[rule.fires]]
 
 
@@ -270,7 +269,7 @@ def judge_limit(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
 def _at_most_warned(outcome: str, state: str, stated: bool) -> tuple[str, str]:
     """Turn a pass into a warning; leave other outcomes unchanged.
 
-    The warning means that the reference is only stated, or that the accuracy is not that of the test set.
+    The warning means that the reference is only stated by the author, or that the accuracy is not that of the test set.
     """
     return ("warn", STATED if stated else OTHER_SET) if outcome == "pass" else (outcome, state)
 
@@ -291,7 +290,7 @@ def _observed(rule: Rule, readings: Sequence[Reading], reference: ControlReferen
 
 
 def judge_over_seeds(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
-    """Judge the margin over the frozen control by its interval over seeds."""
+    """Judge the margin over the frozen control by the interval of the margin."""
     limits = (
         f"{limit(rule.conditions[0])} for the complete {level_text(look_confidence(group.look))} interval over seeds"
     )
@@ -354,7 +353,7 @@ def _chance_text(margins: Margins) -> str:
 
 
 def _far_seed(criterion: FarSeed, margins: Margins) -> str:
-    """Return a sentence about the seed that is an outlier, or an empty string."""
+    """Return a sentence about the seed that is an outlier; empty if there is no outlier."""
     index = far_value(list(margins.by_seed.values()), criterion.level, criterion.least)
     if index is None:
         return ""

@@ -36,7 +36,7 @@ class Edition:
         labels: outcome of a verdict → label, for outcomes whose label differs from the default in verdict.TEXT.
         overrides: thresholds that differ from the file (`D1.threshold` → value).
         based_on: the built-in edition on which a user-supplied edition is based. If the file does not name this edition, it is the
-            built-in edition with the most rules in common. Empty if no rule is in common, and for a built-in edition.
+            built-in edition with the most rules in common. The name is empty for a built-in edition, and if no rule is in common.
     """
 
     name: str

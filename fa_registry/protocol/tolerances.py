@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 SAFETY = 10.0  # factor on the largest deviation of docs/measured/configurations.json
 GROSS_SHARE = 0.1  # no configuration deviates by more than this share of the metric's own size
-GROSS, MOST_GROSS = 1000.0, 0.1  # near zero: factor on the absolute tolerance, and upper limit of the product
+GROSS, MOST_GROSS = 1000.0, 0.1  # for values near zero: factor on the absolute tolerance, and upper limit of the result
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Tolerance:
         return abs(logged - recomputed) <= self.allowed(logged, recomputed)
 
     def is_gross(self, logged: float, recomputed: float) -> bool:
-        """Return whether the deviation is too large for any change of the machine.
+        """Return whether the deviation is too large to be explained by a change of the machine.
 
         Such a deviation means that the files of the run were changed.
         """

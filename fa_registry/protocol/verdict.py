@@ -22,8 +22,8 @@ def verdict(record: RunRecord, findings: Sequence[Finding], edition: Edition) ->
     """Compute the verdict of one run from its findings.
 
     Only gating findings count. The label of the verdict is CONTROL, DIVERGED, FAIL, INCOMPLETE, WARN or PASS, unless the edition
-    defines another label. A control has the outcome control. For any other run, the outcome is the first of these that applies,
-    otherwise pass:
+    defines another label. A control has the outcome control. For any other run, the outcome is the first of the following
+    outcomes whose condition is met, or pass:
 
     - fail: training diverged; all rules of one `fail_if` list fire (in a strict edition: any rule); or the method does not match
       its card.
@@ -57,9 +57,9 @@ def verdict(record: RunRecord, findings: Sequence[Finding], edition: Edition) ->
 
 
 def is_intact(record: RunRecord) -> bool:
-    """Return whether no check found a run to differ from its recorded files.
+    """Return whether no check found a difference between a run and its recorded files.
 
-    Only such a run is used as evidence.
+    Only a run without such a difference is used as evidence.
     """
     return record.integrity.state != "mismatch"
 

@@ -42,7 +42,7 @@ class GuardReading:
     site: int | None = None
     """the site, 0..L; null if the metric is not measured by site"""
     mean: float | None = None
-    """mean of the metric over the sites that count, if `observed` is a share of this mean; else null"""
+    """mean of the metric over the sites that count; null if `observed` is not a share of this mean"""
 
 
 @dataclass(frozen=True)
@@ -100,13 +100,13 @@ class Finding:
     empty in reports of older releases
     """
     guard: GuardReading | None = None
-    """the reading of the rule's guard, if it fired"""
+    """the reading of the rule's guard; null if the guard did not fire"""
     limit: str = ""
-    """the text `required` without the unit; empty if no edition sets a limit, and in reports of older releases. Programs
+    """the text `required` without the unit; empty if the limit is not in an edition, and in reports of older releases. Programs
     should read the other fields, because an edition may choose any label
     """
     basis: str = ""
-    """the assumption of the interval over seeds; empty if there is none, and in reports of older releases"""
+    """the assumption on which the interval over seeds is based; empty without an interval, and in reports of older releases"""
 
     @property
     def quantities(self) -> tuple[str, ...]:
@@ -255,7 +255,7 @@ class SelectionSummary:
     superseded: int = 0
     """number of older finished runs of the audited specifications, which the newest run replaces"""
     unaudited: tuple[OtherRun, ...] | None = None
-    """all other runs in the store of a judged method and setting; null in older reports, which do not list these runs"""
+    """all other stored runs of the judged methods and settings; null in older reports, which do not list these runs"""
     beside: tuple[OtherRun, ...] | None = None
     """all runs in the store, including judged runs, whose specification differs from that of a judged run only in numbers,
     each by at most 1 %; null in older reports, which do not list these runs
@@ -315,7 +315,7 @@ class Replay:
     """Selection and outcomes of the runs whose complete training the audit replayed."""
 
     nonce: str
-    """number from which the runs were chosen; `--nonce` with this number repeats the choice"""
+    """random number that determined which runs were chosen; `--nonce` with this number repeats the choice"""
     asked: str
     """auto, all, off, or a number of steps"""
     runs: tuple[ReplayedRun, ...] = ()
@@ -346,11 +346,11 @@ class AuditReport(NotebookRepr):
     opinions: tuple[SecondOpinion, ...] = ()
     """judgements of the same runs by further editions"""
     waivers: tuple[Waiver, ...] = ()
-    """all waivers, in force or expired, applied or not"""
+    """all waivers, including expired waivers and waivers without effect"""
     reproduction: Reproduction | None = None
     """the study's published values compared with these runs; null if the study has no reference.toml"""
     choice: SelectionSummary | None = None
-    """how the runs were chosen; null in reports of older releases, in some of them only if no study was selected"""
+    """how the runs were chosen; null in old reports, some of which contain this field only for a selected study"""
     replay: Replay | None = None
     """the runs that were replayed completely; null if logged values were trusted, and in reports of older releases"""
     schema: Literal[SCHEMA] = SCHEMA

@@ -33,7 +33,7 @@ def differing_settings(logged: Mapping[str, Scalar], current: Mapping[str, Scala
 
 
 def described_difference(logged: Mapping[str, Scalar], current: Mapping[str, Scalar]) -> str:
-    """Return a text that describes how two configurations differ, or an empty string.
+    """Return a text that describes how two configurations differ; empty if they are equal.
 
     Example: `trained with AMD EPYC, AVX512, measured with AMD EPYC, AVX2`.
     """
@@ -56,10 +56,8 @@ def undecidable(subject: str, difference: str, observation: str, **counts: int) 
     """Return a Check that is inconclusive because the configurations differ.
 
     Args:
-        subject: what was checked.
         difference: result of `described_difference`.
         observation: what the check observed.
-        counts: further fields of the Check.
     """
     return Check(subject, "not possible", f"{UNDECIDABLE}: {difference}; {observation}", elsewhere=True, **counts)
 

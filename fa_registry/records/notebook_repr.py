@@ -17,10 +17,10 @@ WRITERS: dict[type, Writer] = {}  # filled by reporting.notebook, which formats 
 
 
 class NotebookRepr:
-    """Base class of records with a form for `print` and for notebooks.
+    """Base class of records that `print` and notebooks show in a readable form.
 
-    These forms are available only if the module reporting.notebook was imported. The modules for audits and comparisons import
-    that module. Without that import, `str` returns the line of `repr`.
+    The readable form is available only if the module reporting.notebook was imported. The modules for audits and comparisons
+    import that module. Without that import, `str` returns the line of `repr`.
     """
 
     def _repr_html_(self) -> str | None:

@@ -18,7 +18,8 @@ REPRODUCTION_OUTCOMES = get_args(ReproductionOutcome)
 class Published:
     """Published result of exactly one kind.
 
-    The kinds are: a number; mean, std and n; one value per seed; a range; an upper or a lower bound; that a rule never fires.
+    The kinds are: a number; mean, std and n; one value per seed; a range; an upper or a lower bound; the statement that a rule
+    never fires.
     """
 
     value: float | None = None
@@ -171,8 +172,8 @@ class FigureVerdict:
     interval_90: tuple[float, float] | None = None
     """90 % interval (low, high) of `difference`; null if nothing was tested"""
     margin: float = 0.0
-    """limit below which |`difference`| counts as equal, including half the width of a published range; for `never`, a share of
-    runs; 0 if nothing was tested
+    """limit below which |`difference`| counts as equal. For a published range, the limit includes half the width of the range.
+    For `never`, the limit is a share of runs. 0 if nothing was tested
     """
 
     @property

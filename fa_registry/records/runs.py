@@ -15,7 +15,7 @@ from fa_registry.records import manifest_checks
 from fa_registry.records.notebook_repr import NotebookRepr
 from fa_registry.records.readings import NOT_CHECKED, NOT_ITS_GRADIENT, Reading, Series
 
-SCHEMA = 2  # since 2: several editions per report, series as rows of numbers, failures of diagnostics
+SCHEMA = 2  # version 2 added several editions per report, series as rows of numbers, and failures of diagnostics
 
 Scalar = str | int | float | bool
 STRUCTURE = "structure"  # the only option of a user-supplied network in a specification: a digest of its weights' names and shapes
@@ -122,10 +122,10 @@ class RunSpec:
 
     @property
     def method_label(self) -> str:
-        """Label of the method, such as `dfa+pen λ=0.01`, or name of the control.
+        """Label of the method, such as `dfa+pen λ=0.01`, or the name of the control.
 
-        The label of an adopted run, which another program trained, ends with `adopted`. This suffix distinguishes the run from the
-        seeds that were trained here.
+        The label of an adopted run, which another program trained, ends with `adopted`. This suffix distinguishes the run from
+        runs that were trained here.
         """
         base = self.method if self.control == "none" else self.control
         if self.control.startswith("ladder"):  # the method of the run trains a ladder; bp trains the other controls
@@ -326,7 +326,7 @@ class Option:
     """the allowed values; empty if any value is allowed"""
 
     def refusal(self, value: Scalar) -> str:
-        """Return why a value is not allowed, or an empty string if it is allowed.
+        """Return why a value is not allowed; empty if the value is allowed.
 
         The caller must pass a value that has the type of the option.
         """

@@ -2,8 +2,7 @@
 
 All standard deviations use ddof = 1. No function returns NaN. If an input permits no result, the function raises a ValueError
 that states what was expected, what was found and what to do. If a result is defined but weak (one seed, no spread), the result
-contains a remark, and None instead of values that would be guesses. Tests in tests/statistics simulate the coverage of every
-interval.
+contains a remark. Values that would be guesses are None. Tests in tests/statistics simulate the coverage of every interval.
 """
 
 from fa_registry.statistics.differences import (

@@ -215,7 +215,9 @@ def compare(a: Mapping[int, float], b: Mapping[int, float]) -> Comparison:
         difference = paired_difference(a, b)
     elif min(len(a), len(b)) < 2:
         return Comparison(
-            "provisional", None, f"no interval: a and b have no common seed and only {len(a)} and {len(b)} values"
+            "provisional",
+            None,
+            f"no interval: it needs a common seed or two values per side; a has {len(a)}, b has {len(b)}",
         )
     else:
         difference = welch(a.values(), b.values())
@@ -305,7 +307,7 @@ def tost(measured: Iterable[float] | Reported, published: Reported | float, marg
 
 
 def _against(sample: Reported, published: Reported | float) -> tuple[float, float, float]:
-    """Return the published mean, and standard error and df of the difference."""
+    """Return the published mean, and the standard error and df of its difference from the measured mean."""
     if isinstance(published, Reported):
         return published.mean, *welch_error(sample, published)
     if isinstance(published, Sequence):

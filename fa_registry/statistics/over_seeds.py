@@ -58,7 +58,7 @@ class OverSeeds:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Both ends of the 95 % t interval of the mean, or None if there is no interval."""
+        """The two ends of the 95 % t interval of the mean, or None if there is no interval."""
         ends = self.low.value, self.high.value
         return None if None in ends else ends
 
@@ -113,7 +113,7 @@ def mean_over(readings: Iterable[tuple[int, Reading]], average: str) -> OverSeed
 
 
 def seed_values(readings: Iterable[tuple[int, Reading]], average: str) -> dict[int, float]:
-    """Return a mapping from seed to value, without the seeds that have no value.
+    """Return a mapping from seed to value. Leave out seeds without a value.
 
     Several runs with the same seed are averaged.
     """

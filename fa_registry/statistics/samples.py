@@ -78,10 +78,11 @@ def reported(values: Iterable[float], purpose: str = "a sample with a spread") -
 
 
 def _figures(numbers: tuple[float, ...]) -> Reported:
-    """Compute the exactly summed mean, clipped to the data, and the std.
+    """Compute the mean and the std.
 
-    The mean of equal values is exactly this value, and their std is 0, not 1e-17. hypot scales the deviations before it squares
-    them; therefore deviations of 1e-170 have a std > 0, whereas their sum of squares would be 0.
+    The sum is exact, and the mean is clipped to the range of the values. The mean of equal values is exactly this value, and
+    their std is 0, not 1e-17. hypot scales the deviations before it squares them; therefore deviations of 1e-170 have a std >
+    0, although the sum of their squares would be 0.
     """
     mean = min(max(math.fsum(numbers) / len(numbers), min(numbers)), max(numbers))
     std = math.hypot(*(number - mean for number in numbers)) / math.sqrt(len(numbers) - 1)
@@ -130,10 +131,10 @@ def rounding(*numbers: float) -> float:
 
 
 def steady_error(raw: float, floor: float, n: int) -> tuple[float, str]:
-    """Return the standard error, or the rounding error if it is larger, with a remark.
+    """Return the larger of the standard error and the rounding error, with a remark.
 
-    The remark states that the rounding error was used; otherwise the remark is empty. Without this minimum, 0.1 + 0.2 measured
-    three times would differ significantly from 0.3, and equal values would lead to 0/0.
+    The remark is empty if the standard error is larger. Without the rounding error as lower limit, 0.1 + 0.2 measured three
+    times would differ significantly from 0.3, and equal values would lead to 0/0.
 
     Args:
         raw: standard error.
@@ -159,9 +160,8 @@ def upper_tail(t: float, df: float) -> float:
 def rank_p_value(observed: float, null: Iterable[float]) -> float:
     """Compute the one-sided rank p-value (1 + #{null ≥ observed}) / (n + 1).
 
-    The p-value is small for a large `observed`, but at least 1/(n + 1) and never 0, because the observed value is one of the n + 1
-    draws (Phipson & Smyth 2010, Stat. Appl. Genet. Mol. Biol. 9(1), 39). With n = 20 draws, the smallest p is 1/21 =
-    0.048.
+    The p-value is small for a large `observed`. It is at least 1/(n + 1), because the observed value is one of the n + 1 draws
+    (Phipson & Smyth 2010, Stat. Appl. Genet. Mol. Biol. 9(1), 39). With n = 20 draws, the smallest p is 1/21 = 0.048.
 
     Raises:
         ValueError: `null` is empty, or a number is not finite.
@@ -173,10 +173,10 @@ def rank_p_value(observed: float, null: Iterable[float]) -> float:
 def holm(p_values: Iterable[float]) -> tuple[float, ...]:
     """Compute Holm's adjusted p-values, in the order of `p_values`.
 
-    All hypotheses whose adjusted p-value is at most α may be rejected together at level α, for any dependence. The i-th smallest of
-    m p-values is multiplied by m − i + 1. The products, limited to 1, are then increased where necessary, so they have the same
-    order as the p-values (Holm 1979, Scand. J. Statist. 6, 65). The products are rounded to 12 digits; otherwise 3 × 1/60 would
-    exceed .05.
+    All hypotheses whose adjusted p-value is at most α may be rejected together at level α, for any dependence between the
+    p-values. The i-th smallest of m p-values is multiplied by m − i + 1. The products, limited to 1, are then increased where
+    necessary, so they have the same order as the p-values (Holm 1979, Scand. J. Statist. 6, 65). The products are rounded to 12
+    digits; otherwise 3 × 1/60 would exceed .05.
 
     Raises:
         ValueError: a p-value is outside 0..1.

@@ -53,7 +53,8 @@ def scatter_text(values: Sequence[float]) -> str:
     if n < TESTED:
         return (
             f"{assumed}; {n} seeds are too few to test this. The interval of three seeds contains the true mean in 95 % of studies "
-            "for a normal distribution and in 84 % for a log-normal distribution. If one seed in five collapses, this share is 48 %"
+            "for a normal distribution and in 84 % for a log-normal distribution. If one seed in five "
+            "collapses, the interval contains the true mean in 48 % of studies"
         )
     if min(values) == max(values):
         return f"{assumed}; all {n} values are equal"

@@ -58,7 +58,7 @@ class RemoteProcess(ABC):
         """Release the process after all its jobs have ended.
 
         Args:
-            more: whether another batch is waiting, for which the process can be reused. Otherwise end the process.
+            more: whether another batch waits that can use the process. If not, end the process.
         """
 
     @abstractmethod
@@ -148,7 +148,7 @@ class _Batches:
                 batch.placed.ask_to_stop()
 
     def _begin(self) -> None:
-        """Start a batch. Limit its number of jobs, so that waiting jobs use all GPUs."""
+        """Start a batch. Limit its number of jobs, because waiting jobs must be able to use all GPUs."""
         share = math.ceil(len(self._waiting) / (self._processes - len(self._batches)))
         size = min(share, self._resources.in_turns, self._resources.at_once, len(self._waiting))
         jobs = dict(self._waiting.popleft() for _ in range(size))
@@ -190,7 +190,7 @@ class _Batches:
             return
         if event.kind == UNEQUAL:
             raise UsageError(event.value)
-        if event.index not in batch.open:  # its end could not be read, so the job counts as failed
+        if event.index not in batch.open:  # the end event could not be read, so the job counts as failed
             return
         if event.kind in ENDS:
             job = batch.open.pop(event.index)

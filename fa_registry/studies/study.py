@@ -87,15 +87,15 @@ class StudyTable:
     cost: str = ""
     """the expected cost, as text"""
     recipe: Mapping[RecipeField, Any] = field(default_factory=dict)
-    """recipe of every grid; a grid may replace its fields; a list of values makes one setting per value"""
+    """recipe of every grid. A grid may replace fields of this recipe. A list of values makes one setting per value"""
     controls: Mapping[Control, bool] = field(default_factory=dict)
     """controls that are trained for every setting; `frozen` is true by default"""
     keep_states: int = 0
-    """number of training states to store per run. From each state, an audit can replay the next epoch on any machine. For results
-    that will be published
+    """number of training states to store per run. From each state, an audit can replay the next epoch on any machine. Set this
+    field for results that will be published
     """
     waivers: str = ""
-    """path of the file with the waivers, relative to this file; the pages of an audit name the file"""
+    """path of the file with the waivers, relative to study.toml; the pages of an audit name this path"""
 
 
 def wrong_fields(raw: Mapping[str, Any]) -> list[str]:
@@ -177,7 +177,7 @@ def cells(raw: Mapping[str, Any], overrides: Mapping[str, Any], variant: StudyVa
     """
     recipe = dict(table(raw, "recipe"))
     if not isinstance(raw.get("recipe", {}), Mapping):
-        recipe["epochs"] = 0  # replaces an invalid table, which is reported; no run of this file is trained
+        recipe["epochs"] = 0  # replaces an invalid table; an error stops the command before any run is trained
     field_overrides = {name: value for name, value in overrides.items() if name not in NO_FIELDS}
     for grid in grids(raw):
         axes = {field: grid[axis] for axis, field in AXES.items() if axis in grid}
@@ -251,7 +251,7 @@ def _lists(cell: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[tuple[t
 
 
 def _is_a_list(cell: Mapping[str, Any], table_name: str, option: str) -> bool:
-    """Return whether a list is one value of this option, and not several values."""
+    """Return whether a list is a single value of this option instead of several values."""
     plugin_kind = table_name.removesuffix("_options")
     if cell.get(plugin_kind) not in NAMES[plugin_kind].names():
         return False
@@ -268,7 +268,7 @@ def _of_variant(fields: dict[str, Any], variant: StudyVariant) -> dict[str, Any]
 
 
 def controls_of(spec: RunSpec, controls: tuple[str, ...]) -> Iterator[RunSpec]:
-    """Yield the specifications of the controls of one trained specification.
+    """Yield the specifications of the controls that belong to a trained specification.
 
     The ladder controls train the same method. All other controls train backpropagation without a penalty.
 

@@ -245,7 +245,7 @@ class Worker:
 
     @property
     def _lives(self) -> bool:
-        """Whether the process is running; correct even if the fork server has died."""
+        """Whether the process is running. The result is correct even if the fork server has died."""
         if self.process.exitcode != UNKNOWN:
             return self.process.exitcode is None
         try:
@@ -416,7 +416,7 @@ def _ensure_forkserver(context: BaseContext) -> None:
 
 
 def _is_preloaded(module: str) -> bool:
-    """Return whether the fork server imports this module in advance.
+    """Return whether the fork server imports a module in advance.
 
     Adapters are left out, because the import of an adapter's framework may raise an exception, which would end the server.
     """
@@ -443,7 +443,7 @@ def _variables(**changes: str) -> Iterator[None]:
 
 @contextmanager
 def _main_hidden(unless: bool) -> Iterator[None]:
-    """Prevent new processes from importing the main script, unless `unless` is True.
+    """Prevent new processes from importing the main script; do nothing if `unless` is True.
 
     The script may lack the guard `if __name__ == "__main__"`.
     """

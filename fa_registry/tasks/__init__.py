@@ -70,11 +70,10 @@ def reported_metrics(task: Task, function: str, *arguments: Any) -> dict[str, Re
 
     Args:
         function: `evaluate` or `train_metrics`.
-        arguments: arguments of the function.
 
     Raises:
-        PluginError: if a third-party task raises an exception, or if it returns something else than metrics. The exception is also
-            raised if `evaluate` does not return the main metric of the card.
+        PluginError: if a third-party task raises an exception or returns a value that is not a metric, or if `evaluate` does
+            not return the main metric of the card.
     """
     subject = f"task {task.card.name!r}: {function}"
     try:
@@ -97,7 +96,7 @@ def reported_metrics(task: Task, function: str, *arguments: Any) -> dict[str, Re
 
 
 def _problem(name: object, reading: object) -> str:
-    """Return why a task must not report this metric, or an empty string."""
+    """Return why a task must not report this metric; empty if the task may report it."""
     if not isinstance(name, str) or not name:
         return f"expected the name of a metric as text, found {name!r}"
     if name in DECLARED and name not in RANGES:
@@ -119,22 +118,22 @@ def _problem(name: object, reading: object) -> str:
 
 
 def is_regression(labels: Tensor) -> bool:
-    """Return whether labels are target values (N, C) rather than class numbers (N,)."""
+    """Return whether the labels are target values (N, C) instead of class numbers (N,)."""
     return labels.is_floating_point()
 
 
 def sample_losses(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Return ℓ_i, (N,), of outputs z (N, C), for the built-in task of the labels' type."""
+    """Return the losses ℓ_i (N,) of the outputs (N, C). The type of the labels determines the task."""
     return task_of(labels).sample_losses(outputs, labels)
 
 
 def target_rows(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Return the labels as rows (N, C) in the outputs' type, for the built-in task of the labels' type."""
+    """Return the labels as rows (N, C) of the outputs' dtype. The type of the labels determines the task."""
     return task_of(labels).target_rows(outputs, labels)
 
 
 def output_error(outputs: Tensor, labels: Tensor, targets: Tensor | None = None) -> Tensor:
-    """Return e = ∂ℓ_i/∂z_i, (N, C), for the built-in task of the labels' type.
+    """Return e = ∂ℓ_i/∂z_i, (N, C). The type of the labels determines the built-in task.
 
     Args:
         outputs: z (N, C).

@@ -32,8 +32,8 @@ class TaskCard:
         loss: formula of the loss ℓ_i of one sample.
         source: reference of the loss.
         headline: name of the main metric, which reporting forms show first; empty if the task has none.
-        positions: `none` if a sample has one target, `sequence` if it has one target per position of a sequence. The rows that
-            metrics compare are samples or positions, respectively.
+        positions: `none` if a sample has one target, `sequence` if it has one target per position of a sequence. Metrics
+            compare samples in the first case, and positions in the second case.
         version: version of a built-in task; the version increases when any number that the task computes changes.
     """
 
@@ -61,7 +61,7 @@ class TaskCard:
 
 
 class Task(abc.ABC):
-    """A task: the loss, the error at the outputs and the main metric of a training.
+    """Task of a training, which defines the loss, the error at the outputs and the main metric.
 
     The loss of a sample with several positions is the sum over its counted positions. N is the number of samples and C the number
     of outputs. Losses and errors refer to the sum over the samples, without the factor 1/N.
@@ -71,7 +71,7 @@ class Task(abc.ABC):
 
     @property
     def by_position(self) -> bool:
-        """Whether a sample has one target per position; if so, metrics and credit norms are per position."""
+        """Whether a sample has one target per position. Metrics and credit norms are then per position."""
         return self.card.positions == "sequence"
 
     @abc.abstractmethod
@@ -146,7 +146,7 @@ class Task(abc.ABC):
         """
 
     def counted(self, targets: Tensor) -> int:
-        """Return the number of targets that count, N by default.
+        """Return the number of targets that count; by default N.
 
         A reported mean loss is a sum of losses divided by this number.
         """

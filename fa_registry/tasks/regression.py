@@ -54,7 +54,7 @@ class Regression(Task):
         return {"accuracy_train": Reading(None, NO_CLASSES)}
 
     def evaluate(self, network: nn.Module, inputs: Tensor, targets: Tensor) -> Mapping[str, Reading]:
-        """Return the accuracy as N/A: reports of a regression state why they show no accuracy."""
+        """Return the accuracy as N/A with a reason, which the reports of a regression show."""
         return {ACCURACY.name: Reading(None, NO_CLASSES)}
 
 

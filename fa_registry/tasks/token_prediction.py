@@ -17,7 +17,7 @@ from fa_registry.network_mode import eval_mode
 from fa_registry.records import CLASSES, Reading, Scalar
 from fa_registry.tasks.base import Task, TaskCard
 
-IGNORED = -100  # target of a position that counts nowhere, as in torch
+IGNORED = -100  # target of a position that does not count, as in torch
 TEST_BATCH = 64  # sequences per forward pass of an evaluation
 COUNTED = "counted_positions"
 
@@ -70,7 +70,7 @@ class TokenPrediction(Task):
             )
 
     def target_rows(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return one-hot rows (N, T, V); the row of a position that does not count is zero."""
+        """Return one-hot rows (N, T, V). The row of a position that does not count is zero."""
         self.check_shapes(outputs, targets)
         counts = (targets != IGNORED).to(outputs.dtype).unsqueeze(2)
         return torch.zeros_like(outputs).scatter_(2, targets.clamp(min=0).unsqueeze(2), counts)
@@ -83,7 +83,7 @@ class TokenPrediction(Task):
         return losses.view(targets.shape).sum(dim=1)
 
     def output_error(self, outputs: Tensor, targets: Tensor, rows: Tensor | None = None) -> Tensor:
-        """Return e = softmax(z) − onehot(y), (N, T, V); it is zero at a position that does not count."""
+        """Return e = softmax(z) − onehot(y), (N, T, V). e is zero at a position that does not count."""
         rows = self.target_rows(outputs, targets) if rows is None else rows
         return (outputs.softmax(dim=2) - rows).masked_fill((targets == IGNORED).unsqueeze(2), 0.0)
 
@@ -116,7 +116,7 @@ class TokenPrediction(Task):
         return int((targets != IGNORED).sum())
 
     def state_rows(self, state: Tensor, targets: Tensor) -> Tensor:
-        """Return the states (N, T, D) of the counted positions, (rows, D)."""
+        """Return the rows (rows, D) of a state (N, T, D) at the counted positions."""
         if state.dim() != 3 or state.shape[:2] != targets.shape:
             raise UsageError(
                 f"task {self.card.name}: expected a state (N, T, D) with one position per target {tuple(targets.shape)}, "
@@ -126,7 +126,7 @@ class TokenPrediction(Task):
         return state.flatten(0, 1) if counts.all() else state[counts]
 
     def gradient_rows(self, gradient: Tensor, targets: Tensor) -> Tensor:
-        """Return the gradients or credits (N, T, D) of the counted positions, (rows, D)."""
+        """Return the rows (rows, D) of a gradient or credit (N, T, D) at the counted positions."""
         return self.state_rows(gradient, targets)
 
     def error_rows(self, error: Tensor, targets: Tensor) -> Tensor:

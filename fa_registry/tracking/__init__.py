@@ -1,6 +1,6 @@
-"""Storage of runs: convert records to stored runs and back.
+"""Storage of runs: conversion of records to stored runs and back.
 
-This package is the only one that uses MLflow.
+Only this package uses MLflow.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Find the folder of a run's files, also after the store was moved.
+"""Location of the folder with a run's files, even after the store was moved.
 
 A store keeps the files of its runs next to its database.
 """
@@ -160,7 +160,7 @@ class ArtifactLocations:
 
     Attributes:
         moved: mapping from an address prefix in the database to the current address prefix of the same files.
-        lacking: mapping from the id of each run whose artifact folder is missing to a text that names the expected folder.
+        lacking: mapping run id → text that names the expected folder, for runs whose artifact folder is missing.
         count: number of runs with recorded files.
     """
 
@@ -202,7 +202,7 @@ def _moved(uri: str, database: Path) -> tuple[str, str] | None:
 
 
 def rewrite_addresses(database: Path, prefixes: Mapping[str, str]) -> Path:
-    """Replace address prefixes in the database of a moved store, in one transaction.
+    """Replace address prefixes in the database of a moved store in a single transaction.
 
     MLflow's client cannot change an address, and MLflow's pages read only the recorded address.
 

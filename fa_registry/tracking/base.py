@@ -22,7 +22,7 @@ MOST_POINTS = 30  # points per metric in a store's tables: enough for a chart, a
 class RetentionOptions:
     """Options that select which optional data of a run are stored.
 
-    The initial weights can also be computed from the specification; see trainer_state.kept_epochs for the training states.
+    trainer_state.kept_epochs chooses the epochs of the stored training states.
     """
 
     checkpoint_every: int = option(
@@ -33,7 +33,7 @@ class RetentionOptions:
     )
     keep_states: int = option(
         0,
-        "Also store K training states per run, so an audit can replay K epochs [the study's keep_states, else 0].",
+        "Also store K training states per run. An audit can then replay K epochs [the study's keep_states, else 0].",
         bounds=(0, None),
         metavar="K",
     )
@@ -170,7 +170,7 @@ class Tracker(abc.ABC):
 
     @abc.abstractmethod
     def remove(self, run_id: str, path: str) -> None:
-        """Remove an artifact or a folder of artifacts from a run, if it exists."""
+        """Remove an artifact, or a folder of artifacts, from a run. Ignore a missing artifact."""
 
     @abc.abstractmethod
     def finish(self, run_id: str, state: str) -> None:
@@ -211,7 +211,7 @@ class Tracker(abc.ABC):
 
     @abc.abstractmethod
     def link(self, run_id: str, path: str) -> str:
-        """Return the address of an artifact in the web interface, or an empty string."""
+        """Return the address of an artifact in the web interface; empty if there is none."""
 
     @abc.abstractmethod
     def experiment_deleted_message(self) -> str:
@@ -222,7 +222,7 @@ class Tracker(abc.ABC):
 
     @abc.abstractmethod
     def comparison(self, run_ids: Sequence[str]) -> str:
-        """Return the address of the web page that compares these runs, or an empty string."""
+        """Return the address of the web page that compares these runs; empty if there is none."""
 
     @abc.abstractmethod
     def publish_views(self, views: Sequence[View]) -> str:
@@ -236,7 +236,7 @@ class Tracker(abc.ABC):
 
     @abc.abstractmethod
     def artifact(self, run_id: str, path: str) -> Path | None:
-        """Return a local copy of an artifact, or None if it does not exist."""
+        """Return a local copy of an artifact, or None if the artifact does not exist."""
 
     @abc.abstractmethod
     def size(self, run_id: str) -> int:

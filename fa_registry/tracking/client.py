@@ -1,6 +1,6 @@
 """MLflow client that opens or creates a store.
 
-Only one process creates a store. An interrupted creation leaves no store.
+Only one process creates a store. An interrupted creation leaves no incomplete store.
 """
 
 from __future__ import annotations
@@ -47,13 +47,14 @@ MAKING = ".making"
 
 
 class Client:
-    """Wrapper of MLflow's client that provides all methods of MLflow's client.
+    """Wrapper of MLflow's client, with the same methods.
 
     Each method waits while another process locks an sqlite database. A method raises StoreRefusal if the store reports an error.
 
     Args:
         make: whether to create a missing store.
-        waits: whether the constructor waits for an unreachable server. Later calls always wait, except on a copy from `at_once`.
+        waits: whether the constructor waits for an unreachable server. Later calls always wait, unless the client is a copy
+            from `at_once`.
 
     Attributes:
         address: address with which MLflow opens the store. This address differs from `uri` if the store is read-only.
@@ -74,7 +75,7 @@ class Client:
         return client
 
     def experiments(self, refresh: bool = False) -> list[Experiment]:
-        """Return all experiments that are not deleted.
+        """Return all experiments except deleted experiments.
 
         The list is at most 60 seconds old.
 
@@ -96,7 +97,7 @@ class Client:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("_"):
-            raise AttributeError(name)  # requested while a copy is being made
+            raise AttributeError(name)  # the module copy requests such attributes
         method = getattr(self._client, name)
         return functools.wraps(method)(lambda *arguments, **keywords: self.ask(lambda: method(*arguments, **keywords)))
 
@@ -136,12 +137,12 @@ def _all_experiments(client: MlflowClient) -> list[Experiment]:
 
 
 def _present(uri: str, query: Callable[[], T], waits: bool) -> T:
-    """Call `query`, which must be idempotent; repeat it while no server is reachable."""
+    """Call the idempotent function `query`; repeat the call while no server is reachable."""
     if sqlite_path(uri):
         return query()
     refused_since: dict[
         str, float
-    ] = {}  # kind of refusal → time of the first one; a starting server is unreachable, and later may return errors
+    ] = {}  # kind of refusal → time of its first occurrence; a starting server is unreachable, and may later return errors
     reported = False
     while True:
         try:
@@ -162,10 +163,10 @@ def _present(uri: str, query: Callable[[], T], waits: bool) -> T:
 
 @contextlib.contextmanager
 def _of_mlflow(waits: bool) -> Iterator[None]:
-    """Set environment variables that limit MLflow to two requests within the context.
+    """Limit MLflow to two requests per call within the context.
 
-    By default, MLflow repeats a failed request for minutes. Variables that the user has set do not change. If two threads use the
-    context at the same time, the variables may stay set, which does no harm.
+    The function sets environment variables. By default, MLflow repeats a failed request for minutes. Variables that the user
+    has set do not change. If two threads use the context at the same time, the variables may stay set, which does no harm.
     """
     settings = {
         "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
@@ -208,7 +209,7 @@ def _patiently(uri: str, query: Callable[[], T]) -> T:
 
 
 def _wait(attempt: Callable[[], bool], subject: str, holder: Callable[[], str]) -> None:
-    """Call `attempt` until it returns True. Raise StoreError after 120 seconds."""
+    """Call `attempt` until the result is True. Raise StoreError after 120 seconds."""
     start, reported = time.monotonic(), False
     while not attempt():
         waited = time.monotonic() - start

@@ -1,7 +1,7 @@
-"""Compare a run's recorded files with each other and with the store's tables.
+"""Comparison of a run's recorded files with each other and with the store's tables.
 
-The tables are an index and no evidence, because every user with access to the database can edit tags, parameters and metrics. The
-recorded files are spec.json, series.parquet, measurements.json and provenance.json. The run contains their digests
+The tables are only an index and prove nothing, because every user with access to the database can edit tags, parameters and
+metrics. The recorded files are spec.json, series.parquet, measurements.json and provenance.json. The run contains their digests
 (docs/decisions/0031).
 """
 
@@ -24,7 +24,7 @@ from fa_registry.training.specs import setting_label
 FILES, TABLES = "files", "tables"  # subjects of a Check
 SHOWN = 5  # differences listed in a message; the others are counted
 WATCHED = ("loss_train", "penalty", "h_norm", "g_norm")  # metrics that training.loop.has_diverged checks
-OF_TAGS = {  # tag → the field of provenance.json that it repeats
+OF_TAGS = {  # tag → the field of provenance.json whose value the tag repeats
     schema.TAG_METHOD: "method",
     schema.TAG_SETTING: "setting",
     schema.TAG_STUDY: "study",
@@ -190,7 +190,7 @@ def _among_files(sealed: SealedRun) -> Iterator[str]:
         is_explained = metric == REFERENCE_CHECK or (is_withdrawn and final == (None,))
         if final is not None and final[0] != value and not is_explained:
             label = f"{metric}[{site}]" if site >= 0 else metric
-            yield f"{schema.MEASUREMENTS} contains {label} = {final[0]!r}, but {schema.SERIES} {value!r} at its last epoch"
+            yield f"{schema.MEASUREMENTS} contains {label} = {final[0]!r}, but {schema.SERIES} ends with {value!r}"
 
 
 def _how_it_ended(sealed: SealedRun) -> str:
@@ -250,7 +250,7 @@ def _last_values(sealed: SealedRun, metrics: Mapping[str, float]) -> Iterator[st
 
 
 def _is_logged(stored: float | None, exact: float | None) -> bool:
-    """Return whether a stored value equals the exact value or its rounded form."""
+    """Return whether a stored value equals the exact value or the rounded value."""
     return stored == exact or (stored is not None and exact is not None and stored == schema.shown(exact))
 
 

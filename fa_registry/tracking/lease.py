@@ -62,7 +62,7 @@ def initial_tags(lease: int) -> dict[str, str]:
 
 
 class HeartbeatMonitor:
-    """Heartbeats of other runs, with the times at which this process observed them."""
+    """Heartbeats of other runs, each with the time at which this process observed the heartbeat."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic):
         self._clock = clock
@@ -73,7 +73,7 @@ class HeartbeatMonitor:
         """Return the seconds without a new heartbeat of the run.
 
         Return 0 on the first call. If two calls are more than 15 seconds apart, only 15 seconds are added, because the store
-        may have been unreachable for the run's process too.
+        may have been unreachable.
         """
         now, text = self._clock(), run.tags.get(schema.TAG_SIGN, "")
         previous_text, silent_seconds, previous_time = self._seen.get(run.run_id, (text, 0.0, now))
@@ -135,7 +135,7 @@ def acquire(
     Args:
         run_id: id of a run that was created with `initial_tags` and without parameters.
         attempts: function that queries the store for all runs of the specification.
-        finished: function that returns a run among the other attempts that makes this run unnecessary, or None.
+        finished: function that returns another attempt that makes this run unnecessary, or None if there is no such attempt.
         monitor: observed heartbeats.
         params: parameters of the run, logged together with the lease state.
 

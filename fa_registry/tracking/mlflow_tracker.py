@@ -73,14 +73,14 @@ from fa_registry.tracking.store import ARTIFACTS, check_writable, resolve_uri, s
 from fa_registry.tracking.store_errors import StoreRefusal
 
 LOG = logging.getLogger(__name__)
-VERSION_SECONDS = 10  # a view is not worth a longer wait for the server
+VERSION_SECONDS = 10  # maximum time to wait for the server's version, which only views need
 BATCH = 1000  # MLflow's limit for one log_batch call: points, tags and parameters together
 BATCH_NAMES = 100  # MLflow's limit for the tags of one log_batch call, and also for the parameters
 LATEST = 9_000_000_000_000  # ms since 1970 (the year 2255): pandas' timestamps end a few years later
 PAGE = 250  # runs per response: MLflow needs 100 KiB per run, and queries its tables again for every page
 EXPERIMENT_TAGS = {
     "mlflow.experimentKind": "custom_model_development"
-}  # so that MLflow's pages open on training runs, not on chats
+}  # with this tag, MLflow's pages open on training runs instead of chats
 NO_SUCH_RUN = (ErrorCode.Name(RESOURCE_DOES_NOT_EXIST), ErrorCode.Name(INVALID_PARAMETER_VALUE))  # second: no id
 DIGEST_LENGTH = 16  # the store allows 36 characters; the full digest is in the profile and in provenance.json
 
@@ -170,7 +170,7 @@ class MlflowTracker(Tracker):
             check_location(locations.get(self.experiment_id, ""), self.uri)
 
     def _location(self) -> str | None:
-        """Return the URI of a new experiment's folder; None if a server chooses it."""
+        """Return the URI of a new experiment's folder; None if a server chooses the folder."""
         if self.uri.startswith("http"):
             return None
         folder = (self._database.parent if self._database else Path.cwd()) / ARTIFACTS / _folder(self._experiment)
@@ -339,7 +339,7 @@ class MlflowTracker(Tracker):
         return compared_address(run_ids, [self._place(run_id).experiment_id for run_id in run_ids])
 
     def publish_views(self, views: Sequence[View]) -> str:
-        """Publish views as Tracker.publish_views does, and a note that links to them.
+        """Publish views as Tracker.publish_views does. Publish a note with links to the views.
 
         Views and note are tags of the experiment.
         """
@@ -366,7 +366,7 @@ class MlflowTracker(Tracker):
         return pages[views[0].key]
 
     def why_no_views(self) -> str:
-        """Return the reason why no views can be published, or an empty string.
+        """Return the reason why no views can be published; empty if views can be published.
 
         Views need a supported MLflow release of the server or, without a server, of the installed package.
         """

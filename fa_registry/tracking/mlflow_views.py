@@ -55,7 +55,7 @@ class View:
     Attributes:
         key: name of the view in the page address.
         state: content of the view, in the format of MLflow's pages.
-        charts: whether the view shows charts; otherwise it shows a table.
+        charts: whether the view shows charts; a view without charts shows a table.
     """
 
     key: str
@@ -71,7 +71,7 @@ class View:
 
     @property
     def text(self) -> str:
-        """Value of the experiment tag: the compressed state, which includes its digest."""
+        """Value of the experiment tag: the compressed state and its digest."""
         signed = {**self.state, MADE_BY: jsonio.digest_of(self.state)}
         return COMPRESSED + base64.b64encode(zlib.compress(json.dumps(signed).encode(), 9)).decode()
 
@@ -83,7 +83,7 @@ def compared_address(run_ids: Sequence[str], experiment_ids: Sequence[str]) -> s
 
 
 def term(field: str, value: str) -> str:
-    """Return a condition in MLflow's query language that `field` has this value.
+    """Return the condition `field` = `value` in MLflow's query language.
 
     The language cannot express quotes and backslashes in a text. For a value with such characters, the condition also matches
     values with other characters at the same positions.

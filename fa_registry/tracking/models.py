@@ -65,7 +65,7 @@ def promotion_key(card: ModelCard) -> str:
 
 
 def verdict_tags(card: ModelCard) -> dict[str, str]:
-    """Return the tags with the verdicts on a model, one per edition that judged it."""
+    """Return the tags with the verdicts on a model, one tag per edition that judged the model."""
     return {schema.verdict_tag(opinion.edition): opinion.verdict.label for opinion in card.opinions}
 
 
@@ -83,10 +83,10 @@ def folder_name(key: str, card_digest: str) -> str:
 
 
 def check_version(tracker: Tracker, version: RegisteredVersion, card: ModelCard) -> None:
-    """Raise IntegrityError if card or weights of a version are not the promoted ones.
+    """Raise IntegrityError if the card or the weights of a version differ from the promoted files.
 
-    The tags of the version are untrusted. The card is compared with the folder name in the version's source, and the digests of the
-    weights with the digests that the run recorded.
+    The tags of the version are untrusted. The card is compared with the folder name in the version's source. The digests of the
+    weights are compared with the digests that the run recorded.
     """
     key, folder = promotion_key(card), version.source.rstrip("/").rpartition("/")[2]
     # older releases named the folder by the key alone, without the digest of the card
@@ -158,7 +158,7 @@ class ModelRegistry:
         return [_registered(version, aliases.get(str(version.version), ())) for version in newest_first]
 
     def versions_of(self, run_id: str) -> list[RegisteredVersion]:
-        """Return all model versions that were created from a run, without their aliases."""
+        """Return all model versions that were created from a run. Do not read the aliases of the versions."""
         return [_registered(version, ()) for version in self._matching(f"run_id = '{run_id}'")]
 
     def _matching(self, query: str) -> list[ModelVersion]:

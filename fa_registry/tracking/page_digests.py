@@ -1,8 +1,8 @@
 """Digests of the pages that an audit wrote into the store.
 
-An export compares the pages with these digests. An audit's own run has the file digests.json with the SHA-256 of each page; a
-tag of this run contains the SHA-256 of that file. Each audited run has two pages of its newest audit, and a tag contains their
-SHA-256. Older releases recorded no digests.
+An export compares the pages with these digests. An audit's own run has the file digests.json with the SHA-256 of each page. A
+tag of the audit's own run contains the SHA-256 of digests.json. Each audited run has two pages of its newest audit, and a tag
+contains their SHA-256. Older releases recorded no digests.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def _check_sizes(run_id: str, spec: RunSpec, measurements: Measurements) -> None
 
 
 def _held_once(value: Any) -> Any:
-    """Return an equal value that is shared in memory between runs."""
+    """Return an equal value that all runs share in memory."""
     return _parsed(json.dumps(value)) if isinstance(value, (dict, list)) else value
 
 
@@ -99,13 +99,13 @@ def _parsed(text: str) -> Any:
 def table_history(tracker: Tracker, run: StoredRun) -> Check:
     """Compare the run's metric tables with its recorded series.
 
-    Call this only for a run that `read_record` accepts.
+    Call this function only for a run that `read_record` accepts.
     """
     return history_check(read_sealed({name: tracker.artifact(run.run_id, name) for name in NEEDED}), tracker, run)
 
 
 def read_sealed(files: Mapping[str, Path]) -> SealedRun:
-    """Decode the recorded files of a run without a check of their digests.
+    """Decode the recorded files of a run. Do not check the digests of the files.
 
     Args:
         files: mapping from the names spec.json, measurements.json, provenance.json and series.parquet to paths.
@@ -168,12 +168,12 @@ def check_files(
 
 
 def read_spec(path: Path) -> RunSpec:
-    """Decode a spec.json. Raise IntegrityError if it is invalid."""
+    """Decode a spec.json. Raise IntegrityError if the file is invalid."""
     return _read(path, RunSpec)[1]
 
 
 def read_provenance(path: Path) -> Mapping[str, Any]:
-    """Read a provenance.json without a check of its digest.
+    """Read a provenance.json. Do not check its digest.
 
     Raises:
         UnreadableFile: the file has fields of a wrong type or lacks the field `digests`.
@@ -182,7 +182,7 @@ def read_provenance(path: Path) -> Mapping[str, Any]:
 
 
 def _checked(path: Path, name: str, fields: Mapping[str, manifest_checks.Is], needed: str = "") -> Mapping[str, Any]:
-    """Return the contents of a JSON file after a check of the types of its fields."""
+    """Check the types of the fields in a JSON file, and return the contents of the file."""
     content = jsonio.read_json(path)
     try:
         manifest_checks.check(name, fields, content)

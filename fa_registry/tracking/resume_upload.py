@@ -1,4 +1,4 @@
-"""Upload of resume states, with which another machine can continue a run.
+"""Upload of resume states, from which another machine can continue a run.
 
 With an sqlite store nothing is uploaded, because every process that can write to the store can also read the local resume file.
 Uploads alternate between two paths, and a tag names the path of the newest state. If the process is killed during an upload, the

@@ -34,9 +34,9 @@ TAG_RENDERER = (
     "fa.renderer"  # on an audit's own run: the code that judged and rendered it, see reporting.render.renderer
 )
 TAG_NOT_FINITE = "fa.not_finite"
-TAG_PROCESS = "fa.process"  # the process that writes the run, to detect dead ones: see process_ownership.process_tag
+TAG_PROCESS = "fa.process"  # the process that writes the run, to detect its end: see process_ownership.process_tag
 TAG_CLAIM = "fa.claim"  # choosing | asks | held: which of several attempts trains the specification, see tracking.lease
-TAG_SIGN = "fa.sign_of_life"  # heartbeat: changes while the process is at work
+TAG_SIGN = "fa.sign_of_life"  # heartbeat, which changes while the process works
 TAG_EPOCH = "fa.epoch"  # `17 of 100`: progress, for display only; audits do not use it
 TAG_RESUMED = "fa.resumed_from"  # the epoch after which the run resumed: the run's time does not include earlier epochs
 TAG_STATE = "fa.state"  # the newest resume state that the run's process uploaded: see tracking.resume_upload
@@ -108,7 +108,7 @@ TOKEN_METRICS = ("token_loss", "perplexity", "bits_per_token", "excess_nats")  #
 CHARTS = "charts"  # in provenance.json: the names of the third-party metrics that have charts
 EPOCH_CHAIN = "epoch_chain"  # in provenance.json: the chained digests, see training.epoch_chain
 KEPT_STATES = "kept_states"  # in provenance.json: the epochs after which states were kept
-MOST_CHARTS = 20  # charts of third-party metrics; with more of them, the sites of built-in metrics would have no charts
+MOST_CHARTS = 20  # charts of third-party metrics; with more charts, the sites of built-in metrics would have no charts
 SEED = re.compile("-?[0-9]{1,19}")
 CHARTABLE = re.compile(r"[\w.\- ]{1,200}")  # a name that can be a metric's key unchanged
 
@@ -123,8 +123,8 @@ def verdict_tag(edition: EditionReference) -> str:
     Example: `fa.verdict.2026-11.23d1b7cd`.
 
     The name contains the edition's name and the first 8 characters of its digest. Characters that MLflow does not allow in a
-    tag are replaced by `_`. If the user changed thresholds of the edition, the name ends with `.modified`, so this verdict does
-    not replace the verdict of the unmodified edition.
+    tag are replaced by `_`. If the user changed thresholds of the edition, the name ends with `.modified`. The verdict of the
+    modified edition therefore does not replace the verdict of the unmodified edition.
     """
     name = re.sub(r"[^\w\-.: ]", "_", edition.name)[:MAX_EDITION]
     return f"{TAG_VERDICT}.{name}.{edition.digest[:DIGEST]}{'.modified' if edition.overrides else ''}"
@@ -139,9 +139,9 @@ def step_checkpoint(step: int) -> str:
 
 
 def sealed_step(names: Iterable[str]) -> int | None:
-    """Return the training step of the step checkpoint among artifact paths.
+    """Return the training step of the first step checkpoint in a list of artifact paths.
 
-    Return the smallest step if there are several step checkpoints, and None if there is none.
+    Return None if the list contains no step checkpoint.
     """
     steps = [int(match[1]) for name in names if (match := STEP.fullmatch(name))]
     return min(steps, default=None)
@@ -268,7 +268,7 @@ def sites_tag(measurements: Measurements, extra_metrics: Sequence[str] = ()) -> 
     if count <= most_sites(extra_metrics):
         return {}
     return {
-        TAG_SITES: f"{', '.join(map(str, shown_sites(count, extra_metrics)))} of 0..{count - 1}; all are in {SERIES}"
+        TAG_SITES: f"{', '.join(map(str, shown_sites(count, extra_metrics)))} of 0..{count - 1}; {SERIES} contains all sites"
     }
 
 
@@ -293,7 +293,7 @@ def params(spec: RunSpec) -> dict[str, str]:
 
 
 def seed_of(params: Mapping[str, str]) -> int | None:
-    """Return the seed from a run's parameters, or None if it is missing or invalid."""
+    """Return the seed from a run's parameters, or None if the seed is missing or invalid."""
     seed_text = params.get(f"{PARAM}seed", "")
     seed = int(seed_text) if SEED.fullmatch(seed_text) else None
     return seed if seed is not None and seed.bit_length() < 64 else None

@@ -71,7 +71,7 @@ def read_series(path: Path) -> tuple[Mapping[str, Series], Mapping[str, SiteSeri
 
 
 def read_rows(path: Path) -> list[SeriesRow]:
-    """Return the rows of the file. Raise UnreadableFile if the contents are invalid."""
+    """Return all rows of the file. Raise UnreadableFile if the contents are invalid."""
     data = read_file(path)  # not memory-mapped: a damaged mapped file may end this process
     try:
         with pq.ParquetFile(pa.BufferReader(data), read_dictionary=TEXTS) as file:

@@ -53,7 +53,7 @@ def sqlite_path(uri: str) -> Path | None:
 
 
 def _reading(path: Path) -> str:
-    """Return a read-only address of a database, with which sqlite writes no files.
+    """Return the address with which sqlite only reads a database and writes no files.
 
     The address contains the driver name, because MLflow creates folders for addresses that start with `sqlite:///`. The path is
     quoted twice: once for sqlite and once for SQLAlchemy.
@@ -98,12 +98,7 @@ def check_store(uri: str, known_revisions: set[str], make: bool = True) -> str:
 
 
 def check_revision(uri: str, current_revision: str | None, known_revisions: set[str]) -> None:
-    """Raise StoreError if a newer MLflow created the database schema.
-
-    Args:
-        current_revision: schema revision of the database.
-        known_revisions: schema revisions that the installed MLflow can read.
-    """
+    """Raise StoreError if a newer MLflow created the database schema."""
     if current_revision and current_revision not in known_revisions:
         raise StoreError(
             f"store {uri}: the installed MLflow cannot read the schema {current_revision!r}, because a newer MLflow created it. "
@@ -122,7 +117,7 @@ def check_writable(uri: str) -> None:
 
 
 def _obstacle(path: Path) -> str:
-    """Return why a database or its artifacts cannot be written, or an empty string."""
+    """Return why a database or its artifacts cannot be written; empty if both can be written."""
     artifacts = path.parent / ARTIFACTS
     if artifacts.exists() and not artifacts.is_dir():
         return f"{artifacts} is not a folder"

@@ -82,7 +82,7 @@ class StoreRefusal(StoreError):
     """Error that a store reported, with advice for the user.
 
     Attributes:
-        kind: kind of the error, a key of TO_DO, or an empty string.
+        kind: kind of the error, a key of TO_DO; empty if the kind is unknown.
         code: MLflow's error code, such as RESOURCE_DOES_NOT_EXIST.
     """
 
@@ -99,7 +99,6 @@ def refused(subject: str, *kinds: type[Exception]) -> Iterator[None]:
 
     Args:
         subject: first words of the message, such as `store sqlite:///…`.
-        kinds: further exception types to convert.
     """
     try:
         yield
@@ -129,7 +128,7 @@ def _root(error: BaseException) -> tuple[BaseException, str]:
 
 
 def _of_server(error: BaseException) -> str:
-    """Return the kind of a server's error, or an empty string.
+    """Return the kind of a server's error; empty if the kind is unknown.
 
     The kind is AWAY if the server cannot be reached.
     """

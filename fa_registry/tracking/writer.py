@@ -41,7 +41,7 @@ class Origin:
     Attributes:
         weights: file name of the weights.
         weights_sha256: SHA-256 of the weights file.
-        feedback: file name of the feedback, or an empty string if the user gave none.
+        feedback: file name of the feedback; empty if the user gave no feedback.
         feedback_sha256: SHA-256 of the feedback file.
     """
 
@@ -74,7 +74,7 @@ class Origin:
 
 FLUSH_POINTS = 1000  # MLflow's limit for one call
 FLUSH_SECONDS = 20.0
-AWAY_SECONDS = 20.0  # between two attempts to reach an unreachable server during a run
+AWAY_SECONDS = 20.0  # seconds between two attempts to reach an unreachable server during a run
 
 
 class RunWriter:
@@ -239,7 +239,7 @@ class RunWriter:
         self._tags |= {schema.TAG_RESUMED: str(self._resumed_from)} if rows else {}
 
     def write_series(self, row: EpochRow) -> None:
-        """Record the measurements of an epoch, and buffer its metric points."""
+        """Record the measurements of an epoch, and keep its metric points in a buffer."""
         self.rows.append(row)
         for key, reading in schema.metrics(row.measurements, self._charts):
             if reading.not_finite:  # SQL stores replace inf by a number, so the series and a tag contain such a value
@@ -259,14 +259,14 @@ class RunWriter:
         self._points += points
 
     def tag(self, tags: Mapping[str, str]) -> None:
-        """Buffer tags, which are set together with the next points."""
+        """Keep tags in a buffer, and set them together with the next points."""
         self._stop_on = tags.get(schema.TAG_STOP_ON, self._stop_on)
         self._tags |= tags
 
     def flush(self) -> None:
-        """Send buffered points and tags to the store.
+        """Send the points and tags in the buffer to the store.
 
-        If the server is unreachable, keep the buffer in memory and send it in a later call.
+        If the server is unreachable, keep the buffer, and send the points and tags in a later call.
         """
         if self._away and time.monotonic() - self._tried < AWAY_SECONDS:
             return
@@ -297,7 +297,7 @@ class RunWriter:
         self._flushed = time.monotonic()
 
     def complete(self, outcome: TrainingOutcome) -> None:
-        """Write the final files of the run and end it with the status of the outcome.
+        """Write the final files of the run, and end the run with the status of the outcome.
 
         The files are the final weights, the series, the measurements and the provenance.
         """
@@ -376,7 +376,7 @@ class RunWriter:
             process_ownership.remove_quietly(self._folder)
 
     def _left(self, tracker: Tracker, state: str, kind: str) -> str:
-        """Try to end a run whose last files could not be written; describe its state."""
+        """Try to end a run whose last files could not be written. Return a sentence about the run's state."""
         with suppress(RegistryError):
             if kind != AWAY:
                 tracker.finish(self.run_id, state)
@@ -439,7 +439,7 @@ def parameter_count(network: nn.Module) -> int:
 
 
 def folder_digests(folder: Path) -> dict[str, str]:
-    """Return a mapping from the relative path of every file in `folder` to SHA-256.
+    """Return a mapping from the relative path of every file in `folder` to its SHA-256.
 
     Files in subfolders are included.
     """

@@ -87,7 +87,7 @@ def test_the_card_names_the_file_and_its_digest(tmp_path):
     assert (card.task, card.classes, card.image_shape) == ("token_prediction", BYTES, (LENGTH,))
     splits = datasets.get(f"text:{path}").load(CPU)
     assert card.train_samples == len(splits.train_images)
-    assert card.splits.startswith(f"{len(splits.train_images)} train, {len(splits.test_images)} test;")
+    assert card.splits.startswith(f"{len(splits.train_images)} training and {len(splits.test_images)} test samples:")
 
 
 def test_another_content_is_another_digest_and_the_seed_changes_nothing(tmp_path):

@@ -148,7 +148,7 @@ def test_a_reference_is_what_its_digest_says_whatever_it_calls_itself():
     for name in ("2026-11", "2026\u201111", " 2026-11", "2026-11:strict"):
         forged = dataclasses.replace(real, name=name, digest="1a2b3c4d" * 8)
         assert provenance_of(forged) == "foreign" and verdict_mark(forged) == "not shipped 1a2b3c4d"
-        assert describe_edition(forged) == f"{name} (not the built-in edition: digest 1a2b3c4d)"
+        assert describe_edition(forged) == f"{name} (not the built-in edition; its digest is 1a2b3c4d)"
     named = dataclasses.replace(real, name="mine", shipped=True)  # with the digest of a shipped file
     assert provenance_of(named) == "own"
     old = EditionReference("ours", "t", "s", "0" * 64, {"D1.threshold": 1.0})

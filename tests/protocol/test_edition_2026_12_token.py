@@ -275,7 +275,7 @@ def test_a_margin_over_seeds_needs_the_operator_of_its_metric(tmp_path, quantity
         assert load_edition(str(path)).rules[0].fires == fires
         return
     needed = {"below_reference_plus": "accuracy", "above_reference_minus": "token_loss"}[fires]
-    with pytest.raises(InvalidFields, match=f"the judge seeds_margin needs {needed} in `quantity` and in `reference`"):
+    with pytest.raises(InvalidFields, match=f"seeds_margin requires the metric {needed} in `quantity` and in `reference`"):
         load_edition(str(path))
 
 
@@ -284,7 +284,7 @@ def test_quantity_and_reference_are_the_same_metric(tmp_path, quantity, referenc
     path = tmp_path / "mine.toml"
     text = OWN.format(quantity=quantity, reference=reference, fires="above_reference_minus")
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(InvalidFields, match="needs token_loss in `quantity` and in `reference`"):
+    with pytest.raises(InvalidFields, match="requires the metric token_loss in `quantity` and in `reference`"):
         load_edition(str(path))
 
 

@@ -45,7 +45,7 @@ def test_holm_names_those_that_clear_over_all_methods():
     assert list(compared_methods(alone)) == []
     remarks = remark(bp=CLEAR, dfa=NEAR, fa=UNDER, ep=UNDER)
     assert (
-        "Number of methods that clear the limit: 2. Methods that also clear it by Holm's procedure over all 4 methods: bp."
+        "Number of methods that clear the limit: 2. Methods that also clear the limit by Holm's procedure over all 4 methods: bp."
         in remarks
     )
     assert "over all 2 methods: bp, dfa." in remark(bp=CLEAR, dfa=NEAR)
@@ -72,4 +72,4 @@ def test_a_margin_that_a_far_seed_leaves_undecided_clears_by_no_procedure():
     runs += [frozen(f"f{seed}", seed=seed) for seed in range(10)]
     (remarks,) = compared_methods(judge_all(runs, EDITION))
     assert "Number of methods that clear the limit: 1." in remarks
-    assert remarks.endswith("Methods that also clear it by Holm's procedure over all 2 methods: bp.")
+    assert remarks.endswith("Methods that also clear the limit by Holm's procedure over all 2 methods: bp.")

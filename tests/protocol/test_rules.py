@@ -116,7 +116,7 @@ def test_the_error_for_a_wrong_edition_says_what_is_wrong(tmp_path, replacement,
                 'quantity = "gain"\ntake = "last_site"\nfires = "below"',
                 'quantity = "gain"\ntake = "last_site"\nfires = "below_reference_plus"',
             ),
-            r"also\[0\].fires: only the leading condition of a rule",
+            r"also\[0\].fires: expected an operator without a reference",
         ),
         (('judge = "seeds_margin"', 'judge = "seeds_margin"\nalso = [{}]'), r"rule\[2\].also: the judge seeds_margin"),
         (('reference = "accuracy"', 'reference = "accuracy"\nguard = 3'), r"rule\[2\].guard: the judge seeds_margin"),
@@ -127,7 +127,7 @@ def test_the_error_for_a_wrong_edition_says_what_is_wrong(tmp_path, replacement,
         ),
         (
             ("[rule.guard]", "[rule.guard_also]"),
-            r"rule\[1\].guard: missing; guard_also is only allowed together with guard",
+            r"rule\[1\].guard: missing; the field `guard_also` is only allowed together with `guard`",
         ),
         (
             (
@@ -217,7 +217,7 @@ def test_wrong_overrides_are_named_together():
         "D2.gian: unknown limit of D2 'gian' (did you mean 'gain'?); known: fidelity, gain, threshold",
         "D1: expected a finite number, found nan",
         "S: expected a finite number, found '3'",
-        "D3.threshold: two overrides for the same limit",
+        "D3.threshold: expected one override per limit, found two for this limit",
     )
 
 

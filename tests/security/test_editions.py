@@ -163,7 +163,7 @@ def test_a_report_that_was_changed_in_the_store_is_no_shipped_editions(store, au
     assert f"of the run used 2026-11 {file_digest(path)[:8]} (not the built-in edition)" in refused.output
     assert call("report", "--study", "tiny", "--out", "again").exit_code == 0
     page = (store.folder / "again" / "index.html").read_text(encoding="utf-8")
-    assert f"2026-11 (not the built-in edition: digest {file_digest(path)[:8]})" in page
+    assert f"2026-11 (not the built-in edition; its digest is {file_digest(path)[:8]})" in page
     assert "<b>2026-11</b>" not in page
 
     forge(store, lambda report: report["edition"].update(digest=real))

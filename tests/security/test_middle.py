@@ -237,7 +237,7 @@ def test_curves_that_were_not_recomputed_are_labelled_everywhere(store, audit, i
     run = next(run for run in report.runs if run.record.run_id == invented_curves)
     assert run.record.integrity.state == "verified" and run.record.trajectory["accuracy"][1].value == 0.97
     form = form_of(report, invented_curves)
-    recomputed = "the last epoch of each run and, by replay, 5 epochs (in 1 of 3 runs)"
+    recomputed = "the last epoch of each run and 5 replayed epochs (in 1 of 3 runs)"
     assert f"Curves, first fires and training values: {AS_LOGGED}, except {recomputed}" in form
     assert f"Values by epoch and training values: {AS_LOGGED}." in store.tags(invented_curves)[schema.TAG_NOTE]
     assert "epoch 0, as logged" in form and "first fires at epoch 0, as logged" in form

@@ -164,7 +164,7 @@ def test_a_deep_network_has_few_charts_and_a_whole_series(tmp_path):
     sites = spread(40, len(shown))
     assert 10 < len(sites) < 41 and shown == [f"h_norm/site_{site:02d}" for site in sites]
     tag = tracker.get(writer.run_id).tags[schema.TAG_SITES]
-    assert tag == f"{', '.join(map(str, sites))} of 0..40; all are in series.parquet"
+    assert tag == f"{', '.join(map(str, sites))} of 0..40; series.parquet contains all sites"
     series = pq.read_table(tracker.artifact(writer.run_id, schema.SERIES)).to_pylist()
     stored = [row["value"] for row in series if (row["quantity"], row["epoch"]) == ("h_norm", 1)]
     assert stored == [reading.value for reading in outcome.final.sites["h_norm"]] and len(stored) == 41

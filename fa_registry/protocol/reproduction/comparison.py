@@ -105,9 +105,9 @@ Cards = Mapping[str, Mapping[str, Any]]
 def nearest(entry: PublishedFigure, groups: Iterable[Group], cards: Cards) -> tuple[Group, tuple[str, ...]] | None:
     """Return the group of runs that differs least from a published experiment.
 
-    A group is a candidate if it has the method, penalty, control and architecture of the published value. Of several groups with
-    the same number of differences, runs trained by this package are preferred to adopted runs, then larger groups to smaller
-    groups.
+    A group is a candidate if it has the method, penalty, control and architecture of the published value. If several groups
+    have the same number of differences, groups trained by this package are preferred to groups of adopted runs. If several
+    groups are still equal, the largest group is preferred.
 
     Returns:
         The group and its differences from the published experiment, or None if there is no candidate.

@@ -22,7 +22,7 @@ PASSED_ON = ("quantity", "method", "penalty", "control", "method_options", "epoc
 def load_reference(folder: Path) -> Reference:
     """Read the published values of a study, including studies in the field `also`.
 
-    Of equal values, for example in two files, only one is included.
+    A value that occurs several times, for example in two files, is included once.
 
     Args:
         folder: folder of the study. The studies in `also` are in neighbouring folders.
@@ -232,7 +232,7 @@ def _margin_problems(location: str, table: Any) -> Iterator[str]:
         yield f"{location}.{size_fields[0]}: expected more than 0, found {table[size_fields[0]]:g}"
     yield from _choice(location, "scale", table, SCALES)
     if table.get("scale") == "log10" and "value" not in table:
-        yield f"{location}: expected the field value, in decades, because the scale is log10"
+        yield f"{location}: expected the field `value`, in decades, because the scale is log10"
 
 
 def _figure_problems(location: str, raw_entry: Any, table: Mapping[str, Any], raw: Mapping[str, Any]) -> Iterator[str]:
@@ -291,20 +291,20 @@ def _form(location: str, entry: Mapping[str, Any]) -> Iterator[str]:
     if "std" in form_fields and _is(entry["std"], float) and entry["std"] < 0:
         yield f"{location}.std: expected at least 0, found {entry['std']:g}"
     if "n" in form_fields and _is(entry["n"], int) and entry["n"] < 2:
-        yield f"{location}.n: expected at least 2, found {entry['n']}; for the result of one run, use the field value"
+        yield f"{location}.n: expected at least 2, found {entry['n']}; for the result of one run, use the field `value`"
     if form_fields == {"never"} and entry["never"] is not True:
         yield f"{location}.never: expected true, found {jsonio.describe_value(entry['never'])}"
 
 
 def _size(location: str, entry: Mapping[str, Any], margin: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the problems that prevent the computation of the margin of a value."""
+    """Yield the problems because of which the margin of a value cannot be computed."""
     if "of_std" in margin and not (_is(entry.get("std"), float) and entry["std"] > 0):
         yield f"{location}.margin: {entry['margin']} is a multiple of std, but there is no std above 0"
     if "relative" in margin and not any(entry.get(name) for name in ("value", "mean")):
-        yield f"{location}.margin: {entry['margin']} is a fraction of value or mean, but there is no value or mean other than 0"
+        yield f"{location}.margin: {entry['margin']} is a fraction of value or mean, but both are missing or 0"
     if margin.get("scale") == "log10":
         if "std" in entry:
-            yield f"{location}.std: not allowed on scale log10; use the field values or value instead"
+            yield f"{location}.std: not allowed on scale log10; use the field `values` or `value` instead"
         numbers = [entry.get(name) for name in ("value", "low", "high", *BOUNDS)] + _list(entry.get("values"))
         nonpositive = [number for number in numbers if _is(number, float) and number <= 0]
         yield from (f"{location}: expected numbers above 0 on scale log10, found {number:g}" for number in nonpositive)

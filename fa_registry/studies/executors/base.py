@@ -73,7 +73,7 @@ class JobResources:
         device: cpu or cuda, for all jobs.
         threads: number of CPU threads per job.
         silence: seconds without a message after which a job counts as hung and its process is ended; 0 means never.
-        address: address of the cluster. This field and the following ones are only for cluster executors.
+        address: address of the cluster. This field and the following fields are only for cluster executors.
         cpus: number of CPUs per job.
         gpus: share of one GPU per job; 0 means one eighth if the device is a GPU.
         memory: memory per job in bytes.
@@ -121,9 +121,9 @@ class Executor(ABC):
     """
 
     def problems(self, resources: JobResources) -> list[str]:
-        """Return the reasons why jobs cannot run with these resources, or an empty list.
+        """Return the reasons why jobs cannot run with these resources; empty if jobs can run.
 
-        Only checks that need little time are made.
+        Only fast checks are made.
         """
         defaults = JobResources()
         cluster_options = {"address": resources.address, "memory": resources.memory, "gpus_per_run": resources.gpus}
@@ -164,7 +164,7 @@ class Executor(ABC):
 
 
 def of_a_cluster(package: str, resources: JobResources) -> list[str]:
-    """Return the reasons why a cluster executor cannot run jobs with these resources.
+    """Return the reasons why a cluster executor cannot run jobs with given resources.
 
     Args:
         package: name of the Python package that the executor needs.

@@ -48,8 +48,8 @@ def _whole(work: JobFunction, threads: int, job: Any, stop: StopCheck, report: C
 def run_jobs(jobs: Sequence[Any], task: Task, processes: int, stop: StopCheck, send: EventSink) -> None:
     """Call `task(job, stop, report)` for every job, in several processes if possible.
 
-    If `processes` is 1, or if there is only one job, the jobs run in this process. Therefore call this function only for jobs whose
-    code cannot end the process.
+    If `processes` is 1, or if there is only one job, the jobs run in this process. Therefore do not use this function for jobs
+    whose code may end the process.
 
     Args:
         task: function that runs one job, picklable.

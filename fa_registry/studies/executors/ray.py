@@ -1,10 +1,10 @@
 """Ray executor: runs jobs in processes of a Ray cluster.
 
 The store determines what is trained; Ray determines only the machine. Each process is a Ray actor. An actor runs its jobs in a
-thread and returns their messages on request. Therefore no job waits for a result of Ray. This is necessary because Ray would give
-the CPU of a waiting job to another job. An actor can run several batches one after another, so it imports torch only once. When
-the process that started the actors ends, Ray ends the actors. The leases of their runs then expire, the runs are closed, and the
-user resumes the runs by repeating the command (docs/many-machines.md).
+thread and returns their messages on request. Therefore no job waits for a result of Ray. Ray would give the CPU of a waiting
+job to another job. An actor can run several batches one after another, so it imports torch only once. When the process that
+started the actors ends, Ray ends the actors. The leases of their runs then expire, the runs are closed, and the user resumes
+the runs by repeating the command (docs/many-machines.md).
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class Ray(Executor):
     """
 
     def problems(self, resources: JobResources) -> list[str]:
-        """Return the reasons why Ray cannot run the jobs, or an empty list.
+        """Return the reasons why Ray cannot run the jobs; empty if Ray can run the jobs.
 
-        Reasons are a missing package, a wrong address, or no Ray server at the address.
+        Possible reasons are a missing package, a wrong address, or no Ray server at the address.
         """
         address = _address(resources)
         problems = of_a_cluster("ray", resources)
@@ -96,7 +96,7 @@ class Ray(Executor):
     def run(
         self, jobs: Sequence[Any], work: JobFunction, resources: JobResources, stop: StopCheck, tell: EventSink
     ) -> None:
-        """Run each batch in an actor as soon as the cluster has enough capacity."""
+        """Run each batch of jobs in an actor as soon as the cluster has enough capacity."""
         with _connected(_address(resources)):
             import ray
 
@@ -113,7 +113,7 @@ def _address(resources: JobResources) -> str:
 
 
 def _unanswered(host: str, port: int) -> str:
-    """Return the reason why no Ray server can be reached, or an empty string."""
+    """Return the reason why no Ray server can be reached; empty if a server responds."""
     try:
         with socket.create_connection((host, port), ANSWERS) as connection:
             if os.environ.get("RAY_USE_TLS", "0") not in ("", "0"):
@@ -216,7 +216,7 @@ def check_versions(nodes: Sequence[Mapping[str, Any]], local_versions: Mapping[s
             problems.append(f"{host} did not report its versions within {LOOKS:.0f} s")
         except ray.exceptions.RayError as error:
             problems.append(
-                f"{host} cannot import fa_registry ({_text(error)}); install the same packages there as on this machine"
+                f"{host} cannot import fa_registry ({_text(error)}); install the packages of this machine on {host}"
             )
     if failures := [problem for problem in problems if problem]:
         raise UsageError(f"executor ray: {'; '.join(failures)}")

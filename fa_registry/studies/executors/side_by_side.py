@@ -26,7 +26,7 @@ AT_WORK = object()
 
 
 class SideBySide(Executor):
-    """Executor with `at_once` jobs in turns, all in this process."""
+    """Executor that runs `at_once` jobs in turns in this process."""
 
     def run(
         self, jobs: Sequence[Any], work: JobFunction, resources: JobResources, stop: StopCheck, tell: EventSink

@@ -1,8 +1,9 @@
 """Executor for submitit: runs jobs in a batch system, mainly Slurm.
 
-The store determines what is trained; Slurm determines only where and when. All machines share the folder `.fa_registry` in the
-current folder. A process writes the messages of its jobs to a file in that folder, and checks that folder for a stop request.
-When this process ends, running jobs continue. If the user repeats the command, the complete runs are not trained again.
+The store determines what is trained; Slurm determines only the machine and the time. All machines share the folder
+`.fa_registry` in the current folder. A process writes the messages of its jobs to a file in that folder, and checks that folder
+for a stop request. When this process ends, running jobs continue. If the user repeats the command, the complete runs are not
+trained again.
 """
 
 from __future__ import annotations
@@ -52,9 +53,9 @@ class Submitit(Executor):
     """
 
     def problems(self, resources: JobResources) -> list[str]:
-        """Return the reasons why submitit cannot run the jobs, or an empty list.
+        """Return the reasons why submitit cannot run the jobs; empty if submitit can run the jobs.
 
-        Reasons are a missing package, or an unknown or unavailable batch system.
+        Possible reasons are a missing package, or an unknown or unavailable batch system.
         """
         problems = of_a_cluster("submitit", resources)
         if _cluster(resources) not in (SLURM, HERE):
@@ -169,7 +170,7 @@ def _work(folder: str, message: bytes) -> None:
 
 
 class _Asked:
-    """Stop check of a batch: true after a signal, or if a stop file exists."""
+    """Stop check of a batch, which is true after a signal or if a stop file exists."""
 
     def __init__(self, file: Path, stop_requested: StopCheck):
         self._file, self._asked, self._next = file, stop_requested, 0.0

@@ -167,7 +167,7 @@ def test_a_good_file_has_no_problem():
         ('value = 1, margin = "p"', ".margin: unknown margin 'p'"),
         ('value = 1, setting = "mian"', ".setting: unknown setting 'mian' (did you mean 'main'?)"),
         ('value = 1, margin = "spread"', "is a multiple of std, but there is no std above 0"),
-        ('value = 0, margin = "share"', "is a fraction of value or mean, but there is no value or mean other than 0"),
+        ('value = 0, margin = "share"', "is a fraction of value or mean, but both are missing or 0"),
         ('value = 0, margin = "decades"', "expected numbers above 0 on scale log10, found 0"),
         ('mean = 1, std = 1, n = 3, margin = "decades"', ".std: not allowed on scale log10"),
         ("value = 1, factor = 0", ".factor: expected more than 0, found 0"),
@@ -217,7 +217,7 @@ def test_a_margin_and_a_setting_are_needed_unless_nothing_is_tested():
         ("value = 1\nrelative = 1\nwhy = 'w'", "found value and relative"),
         ("value = 1", "margin.new.why: missing"),
         ("value = 1\nscale = 'log'\nwhy = 'w'", "margin.new.scale: unknown scale 'log' (did you mean 'log10'?)"),
-        ("of_std = 1\nscale = 'log10'\nwhy = 'w'", "margin.new: expected the field value, in decades"),
+        ("of_std = 1\nscale = 'log10'\nwhy = 'w'", "margin.new: expected the field `value`, in decades"),
     ],
 )
 def test_a_margin_says_its_size_once_and_why(lines, sentence):
