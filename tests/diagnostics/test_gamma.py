@@ -190,9 +190,9 @@ def test_reasons_without_credits_meaning_or_blocks():
         GAMMA_BLOCK_INPUT.measure(observation(no_credits="no file")).scalars["gamma_block_input_mean"].reason
         == "no file"
     )
-    meaningless = seen([SAME] * 2, [SAME] * 2, no_gamma="according to its card, Γ has no meaning for x")
+    meaningless = seen([SAME] * 2, [SAME] * 2, no_gamma="according to the card of x, Γ has no meaning for this method")
     assert {reading.reason for reading in GAMMA_BLOCK_INPUT.measure(meaningless).sites["gamma_block_input"]} == {
-        "according to its card, Γ has no meaning for x"
+        "according to the card of x, Γ has no meaning for this method"
     }
     shallow = seen([SAME], [SAME])
     assert GAMMA_BLOCK_INPUT.measure(shallow).scalars["gamma_block_input_mean"].reason == "the network has no block"
@@ -319,7 +319,7 @@ def test_only_fixed_random_feedback_has_a_null():
     shape = network_shape(task.network, task.eval_batch[0][:1], 10)
     learned = dataclasses.replace(task, method=Learned(), feedback=Learned().feedback(shape, {}, torch.Generator()))
     found = {reading.reason for reading in readings(measure(learned, moments=("final",)))}
-    assert found == {"the method's feedback is learned, so newly drawn feedback would be an untrained network"}
+    assert found == {"the method trains its feedback, so newly drawn feedback would be an untrained network"}
 
 
 def test_where_gamma_is_refused_so_is_its_null():

@@ -271,7 +271,7 @@ def test_parameters_are_recognised_by_their_memory_and_those_used_elsewhere_too_
         pass
     warning, info = caplog.records
     assert warning.levelname == "WARNING" and warning.getMessage().endswith(": masked, shared.weight")
-    assert info.getMessage().endswith(" for " + ", ".join(inside))
+    assert info.getMessage().endswith(" frozen: " + ", ".join(inside))
 
 
 def test_a_cast_that_autocast_keeps_hides_no_use(batch):
@@ -429,7 +429,8 @@ def test_the_error_for_a_loop_without_a_graph_says_what_to_write(batch):
     with pytest.raises(RuntimeError) as failed, frozen_control(model, ["W"]):
         F.linear(batch[0].new_ones(2, WIDTH), model.W).backward(torch.ones(2, WIDTH))
     assert failed.value.__notes__ == [
-        "frozen_control: frozen weights require no gradient; call blocks on h.detach().requires_grad_()"
+        "frozen_control: expected a tensor that requires a gradient, but frozen weights require none; call each block on "
+        "h.detach().requires_grad_()"
     ]
     assert model.W.requires_grad and frozen_blocks(model) == ()
 
