@@ -157,8 +157,8 @@ def test_a_block_that_changes_the_width_has_none():
     wide, narrow = torch.ones(3, 4, dtype=torch.float64), torch.ones(3, 2, dtype=torch.float64)
     measured = GAMMA_BLOCK_INPUT.measure(seen([wide, narrow, narrow], [wide, narrow, narrow]))
     reason = (
-        "the block changes the width of the state, so the credit and the gradient before the block "
-        "(2 and 4 features) have no cosine"
+        "the block changes the width of the state, so the cosine of the credit and the gradient before the block "
+        "is not defined (2 and 4 features)"
     )
     assert measured.sites["gamma_block_input"][1].reason == reason
     assert measured.sites["gamma_block_input"][2].value == pytest.approx(1.0)

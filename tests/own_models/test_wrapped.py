@@ -342,7 +342,7 @@ def test_a_module_called_twice_names_its_calls(gradient):
 
 @BOTH
 def test_sites_in_the_wrong_order_are_refused(gradient):
-    with pytest.raises(UsageError, match="expected the sites in the order of the forward pass, which is b, c"):
+    with pytest.raises(UsageError, match="expected the sites in the order in which the forward pass calls them: b, c"):
         measure(Net(), gradient, ["c", "b"])
 
 
