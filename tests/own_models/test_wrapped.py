@@ -422,7 +422,7 @@ class Parallel(Net):
 
 
 def test_an_input_that_is_read_before_the_first_site_is_refused_and_not_called_wrong():
-    sentence = "before the first site runs; choose as the first site a module"
+    sentence = "before the first site runs; choose a first site whose input"
     assert_withdrawn(measure(Parallel(), sites=["b"]), sentence)
     with pytest.raises(UsageError, match=sentence):
         measure(Parallel(), "forward", ["b"])

@@ -112,7 +112,7 @@ def test_a_credit_that_fits_no_state_is_refused_while_measuring():
 
     task = tiny_task()
     misfit = RunSetup(task.spec, CPU, task.card, task.splits, task.network, Misfit(), task.feedback)
-    with pytest.raises(PluginError, match=r"site 0: credit of shape \(128, 3\), expected \(128, 16\)"):
+    with pytest.raises(PluginError, match=r"site 0: expected a credit of shape \(128, 16\), found \(128, 3\)"):
         measure(misfit)
 
 
