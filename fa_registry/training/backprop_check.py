@@ -33,7 +33,7 @@ DECLARED = "the method's card declares that its credit may reach that of backpro
 # Limits of the cosine at every counted site. At some counted site, every built-in method whose card does not declare
 # backpropagation is below the first limit. The second is the conformance suite's limit at initialisation (credit.md §5.2).
 NEAR, NEAR_UNDER_FRESH_FEEDBACK = 0.99, 0.9
-SHOWN = 8  # greatest number of sites that a message lists; for further sites only the count is shown
+SHOWN = 8  # greatest number of sites that a message lists; the other sites are only counted
 
 Cosines = Mapping[int, float]  # by site
 

@@ -19,7 +19,7 @@ from torch import nn
 from fa_registry.architectures.base import Network
 
 NAMES = ("none", "frozen", "shallow")
-DEPTH = re.compile(r"ladder_(0|[1-9]\d*)")  # one spelling for each K: ladder_02 would be another run than ladder_2
+DEPTH = re.compile(r"ladder_(0|[1-9]\d*)")  # one spelling per K, because ladder_02 and ladder_2 would be different runs
 
 
 def depth(control: str) -> int | None:

@@ -39,7 +39,7 @@ from fa_registry.training.step import OutputError, couples_samples, local_credit
 # Largest allowed error of a part's gradient, relative to the gradient's norm. Both gradients are the same float32 sums in another
 # order. The error is below 3e-6 for built-in methods on every architecture, and about 1 for a different credit.
 SAME_CREDIT = 1e-3
-NEARLY_BP = 1 - 1e-6  # cosine with the gradient: approximations of BP stay below; BP itself, under any name, does not
+NEARLY_BP = 1 - 1e-6  # cosine with the gradient; approximations of BP are below this limit, BP under any name is above
 OTHERWISE = "the credit in training differs from the measured credit"
 DISGUISED = "the method's updates are those of backpropagation, although its card does not declare this"
 
@@ -112,7 +112,7 @@ def changed_weights(network_before: nn.Module, network_after: nn.Module) -> str:
         network_after: the network after the call.
     """
     pairs = zip(network_before.named_parameters(), network_after.parameters(), strict=True)
-    # a diverged run's weights are nan, which is no change
+    # the weights of a diverged run are nan before and after, so they are unchanged
     changed = [
         name for (name, weight), new_weight in pairs if not torch.equal(weight.nan_to_num(), new_weight.nan_to_num())
     ]
@@ -165,7 +165,7 @@ def objection(trial: Trial, images: Tensor, labels: Tensor, trained: Gradients, 
     method = trial.method
     inputs, credits, learning_states = measured_credits(trial, images, labels)
     if not all(credit.isfinite().all() for credit in credits):
-        return ""  # a diverged run: nothing can be compared, and its metrics show it
+        return ""  # the run diverged, as its metrics show, so nothing can be compared
     full_credits = [trial.network.spread(*pair) for pair in zip(credits, inputs.hidden, strict=True)]
     if method.end_to_end:
         worst = _worst(

@@ -199,7 +199,9 @@ def with_conventions(
         members: the diagnostics by name, or None for all installed diagnostics.
     """
     conventions: dict[str, Scalar] = {
-        **setup.task.conventions(setup.card.classes),  # first: a third-party task cannot replace the other entries
+        **setup.task.conventions(
+            setup.card.classes
+        ),  # listed first, so a third-party task cannot replace the other entries
         "eval_samples": len(setup.eval_batch[1]),
         "eval_digest": eval_digest(setup),
         "test_samples": len(setup.splits.test_labels),

@@ -260,7 +260,7 @@ def _check_control(values: dict[str, Any], blocks: int | None) -> list[str]:
 
 
 SEPARATOR = " · "
-USUAL_EPOCHS = 100  # epochs in the paper, and the default of `train`; names omit this number
+USUAL_EPOCHS = 100  # number of epochs in the paper and default of `train`, which names omit
 MAX_NAME = 200  # characters; a run's name in MLflow's database ends at 250
 DIGITS = 6  # digits of a digest that distinguishes two names
 
