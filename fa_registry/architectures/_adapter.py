@@ -1,7 +1,7 @@
 """adapt: observe a third-party model with forward hooks, without changing its forward pass.
 
-Each forward pass checks the declared position of the skip. The published code had no such check, and therefore measured
-gradients of a wrong network for ViT and ResNet.
+Each forward pass checks the declared position of the skip. The published code had no such check, and therefore measured gradients
+of a wrong network for ViT and ResNet.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class ModelIO:
     Attributes:
         inputs: Function from x to the arguments of the model. A mapping is passed as keyword arguments.
         output: Function from the return value of the model to the logits.
-        state: Function from the return value of a block to one tensor in it: the state, or the residual branch if the model
-            adds the skip outside the block.
+        state: Function from the return value of a block to one tensor in it: the state, or the residual branch if the model adds
+            the skip outside the block.
     """
 
     inputs: Callable[[Tensor], Any] | None = None
@@ -77,9 +77,8 @@ class AdaptedNetwork(nn.Module):
     ) -> Tensor | tuple[Tensor, list[Tensor], list[Tensor]]:
         """Return the logits. With return_hidden, also return the states h_0..h_L and their root tensors.
 
-        The loss is differentiated with respect to the root tensors. If the model adds the skip outside a block, no hook
-        receives the tensor h_l. The root tensor of h_l is then the block's output f_l, because ∂ℓ/∂f_l = ∂ℓ/∂h_l for h_l =
-        h_{l-1} + f_l.
+        The loss is differentiated with respect to the root tensors. If the model adds the skip outside a block, no hook receives
+        the tensor h_l. The root tensor of h_l is then the block's output f_l, because ∂ℓ/∂f_l = ∂ℓ/∂h_l for h_l = h_{l-1} + f_l.
 
         Args:
             x: Inputs (batch, …).
@@ -145,9 +144,9 @@ class AdaptedNetwork(nn.Module):
 class _Flow:
     """Tensors of one forward pass at the sites: copies of the states, and root tensors for gradients.
 
-    The blocks receive clones, so in-place operations of the model do not change the recorded tensors. If the skip is not
-    "inside" (`bypassed`), the model may also use h_0 outside block 1. The root tensor of h_0 is then the model's tensor and not
-    a clone, and its version counter shows whether the model changed it in place.
+    The blocks receive clones, so in-place operations of the model do not change the recorded tensors. If the skip is not "inside"
+    (`bypassed`), the model may also use h_0 outside block 1. The root tensor of h_0 is then the model's tensor and not a clone,
+    and its version counter shows whether the model changed it in place.
     """
 
     def __init__(
@@ -251,8 +250,8 @@ class _Flow:
     ) -> tuple[Any, dict[str, Any]]:
         """Record the state that a site receives, and pass a clone of the state to the site.
 
-        The state is the first floating-point tensor of the positional arguments. If they contain none, it is that of the
-        keyword arguments.
+        The state is the first floating-point tensor of the positional arguments. If they contain none, it is that of the keyword
+        arguments.
         """
         self.calls[name] = self.calls.get(name, 0) + 1
         site = self._site(name)
@@ -427,24 +426,23 @@ def adapt(
         sites: Paths of the modules whose outputs are h_1..h_L, in the order in which the modules run. The path `layer#2` is the
             second call of `layer` in a forward pass. The state h_0 is the first floating-point tensor among the arguments of the
             first site. Function calls between the modules are allowed. By default, the sites are the modules in `model.blocks`.
-        skip: "outside": the outputs are residual branches that the model adds to the stream, so h_l = h_{l−1} + output.
-            "inside": the outputs are the states, and the only input of a site is the state of the previous site. "none": the
-            outputs are the states of modules at any position. Every pass checks "outside" and "inside". The default is
-            "outside" if `sites` is empty. Otherwise the default is "outside" if the first pass shows residual branches, and
-            "none" if not.
-        readout: Path of the module that receives h_L. The input of this module is compared with the output of the last block.
-            The default is `out_ln`, `out_head`, or the module that runs after the last site.
+        skip: "outside": the outputs are residual branches that the model adds to the stream, so h_l = h_{l−1} + output. "inside":
+            the outputs are the states, and the only input of a site is the state of the previous site. "none": the outputs are the
+            states of modules at any position. Every pass checks "outside" and "inside". The default is "outside" if `sites` is
+            empty. Otherwise the default is "outside" if the first pass shows residual branches, and "none" if not.
+        readout: Path of the module that receives h_L. The input of this module is compared with the output of the last block. The
+            default is `out_ln`, `out_head`, or the module that runs after the last site.
         inputs: Function from x to the argument of the model. A dict is passed as keywords: `lambda x: {"input_ids": x}`.
         output: Function from the return value of the model to the logits, such as `lambda out: out.logits`.
         state: Function from the return value of a site to the tensor that is the state or branch, such as `lambda out: out[0]`.
         gradient: "backward" computes the reference gradient with the backward pass of the model, and checks it against finite
-            differences of the loss. "forward" uses only the forward pass. Choose "forward" if layers have a custom backward
-            pass or if the model detaches states.
+            differences of the loss. "forward" uses only the forward pass. Choose "forward" if layers have a custom backward pass
+            or if the model detaches states.
 
     Raises:
         InvalidFields: If a name or value is wrong. The message lists all wrong values.
-        UsageError: In the first forward pass: if `skip` is wrong, if a site does not run exactly once, or if the model changes
-            the stream in place.
+        UsageError: In the first forward pass: if `skip` is wrong, if a site does not run exactly once, or if the model changes the
+            stream in place.
     """
     model, wrappers = unwrapped(model)
     sites, readout = [_inside(name, wrappers) for name in sites], _inside(readout, wrappers)

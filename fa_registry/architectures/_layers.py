@@ -1,8 +1,8 @@
 """Layers whose initial weights are distributed as in PyTorch, but come from a given generator.
 
-The constructors of torch use the global generator, so the weights of a run would depend on earlier random numbers in the
-process. On a CPU with AVX-512, Linear uses oneDNN for float32 matrix products. In the backward pass, Linear and Conv may use
-another matrix than the weight.
+The constructors of torch use the global generator, so the weights of a run would depend on earlier random numbers in the process.
+On a CPU with AVX-512, Linear uses oneDNN for float32 matrix products. In the backward pass, Linear and Conv may use another matrix
+than the weight.
 """
 
 from __future__ import annotations

@@ -35,8 +35,8 @@ class ArchitectureCard:
         options: Options of the architecture, by name.
         source: Publication of the architecture.
         version: Version of a built-in architecture. The version increases when the initial weights or the forward pass change.
-        credit_options: Names of the options that change only how a credit is distributed over positions. End-to-end methods do
-            not use these options, so two of their runs have equal weights if only these options differ.
+        credit_options: Names of the options that change only how a credit is distributed over positions. End-to-end methods do not
+            use these options, so two of their runs have equal weights if only these options differ.
         inputs: `values` for images and other numbers with one target per sample, `tokens` for token ids (N, T) with one target per
             position.
     """
@@ -59,8 +59,8 @@ class Network(nn.Module):
     """Network with the parts embed, blocks, out_ln and out_head, named as in the published code.
 
     Args:
-        embed: Module that computes h_0, or None if a subclass defines a method `embed`. A subclass needs this method if
-            published checkpoints contain the layers of the embedding at their top level.
+        embed: Module that computes h_0, or None if a subclass defines a method `embed`. A subclass needs this method if published
+            checkpoints contain the layers of the embedding at their top level.
         blocks: Modules that compute the branches f_1..f_L.
         out_ln: Normalisation before the head, or None.
         out_head: Module that computes the logits.

@@ -20,8 +20,8 @@ from fa_registry.token_axes import mean_over_positions
 class BasicBlock(nn.Module):
     """Branch f(h) = block(h) − h, where block(h) = ReLU(h + BN(conv(ReLU(BN(conv(h)))))).
 
-    The ReLU follows the skip, so the block's layers compute no branch that is added to h. The branch f is therefore defined as
-    a difference. ∂ℓ/∂f_l = ∂ℓ/∂h_l is valid for f, as it is for any branch.
+    The ReLU follows the skip, so the block's layers compute no branch that is added to h. The branch f is therefore defined as a
+    difference. ∂ℓ/∂f_l = ∂ℓ/∂h_l is valid for f, as it is for any branch.
     """
 
     def __init__(self, width: int, generator: torch.Generator):

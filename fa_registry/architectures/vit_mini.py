@@ -1,7 +1,7 @@
 """vit_mini: a small vision transformer with tokens (N, 1 + patches, D) as states.
 
-Names and initial distributions are those of the published code. Attention is initialised as in nn.MultiheadAttention. Every
-other layer has torch's default initialisation.
+Names and initial distributions are those of the published code. Attention is initialised as in nn.MultiheadAttention. Every other
+layer has torch's default initialisation.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ class TransformerBranch(nn.Module):
 class VisionTransformer(Network):
     """Vision transformer whose embedding has the parts cls_token, patch_embed and pos_embed.
 
-    h_0 is the sum of pos_embed and the tokens, which are cls_token and the outputs of patch_embed. The three names are at the
-    top level of the state dict, as in the published code.
+    h_0 is the sum of pos_embed and the tokens, which are cls_token and the outputs of patch_embed. The three names are at the top
+    level of the state dict, as in the published code.
 
     Args:
         patch_embed: Convolution that maps each patch to a token.

@@ -116,19 +116,19 @@ def run_forward_backward(
 ) -> ForwardBackward:
     """Run the network forward and backward over one batch in eval mode.
 
-    The attribute `gradient` of an adapted model selects how the gradients are computed: "backward" by the backward pass,
-    "forward" by tracing the forward pass, and "differences" by finite differences of the loss. In each pass, an adapted model
-    draws its random numbers from a fixed seed.
+    The attribute `gradient` of an adapted model selects how the gradients are computed: "backward" by the backward pass, "forward"
+    by tracing the forward pass, and "differences" by finite differences of the loss. In each pass, an adapted model draws its
+    random numbers from a fixed seed.
 
     Args:
         network: a network whose forward(x, return_hidden=True) returns (logits, [h_0..h_L]) on one autograd graph. An adapted
             model also returns a list of root tensors. The loss is then differentiated with respect to the root tensors.
         images: (N, …), floating or integer (token ids).
         labels: class numbers (N,), target values (N, C) or tokens (N, T).
-        double: whether to run a second pass in float64. This pass is skipped if an adapted model does not support float64. It
-            is also skipped if the model draws random numbers, because these would differ between the passes.
-        directions: function that maps the states to one direction (N, D_l) per site, usually the credit. Along its direction,
-            an estimated gradient is exact.
+        double: whether to run a second pass in float64. This pass is skipped if an adapted model does not support float64. It is
+            also skipped if the model draws random numbers, because these would differ between the passes.
+        directions: function that maps the states to one direction (N, D_l) per site, usually the credit. Along its direction, an
+            estimated gradient is exact.
         task: the task that defines the loss, or None for the built-in task of the labels' dtype.
     """
     task = task or task_of(labels)
@@ -307,8 +307,8 @@ def site_gradients(logits: Tensor, hidden: Sequence[Tensor], labels: Tensor, tas
 def _pass(network: nn.Module, images: Tensor, labels: Tensor, precision: torch.dtype, task: Task) -> BatchPass:
     """Run a forward and a backward pass with the weights cast to `precision`.
 
-    The input requires grad, so autograd records a graph with all states. The weights do not require grad, because their
-    gradients are not needed. Only if the input is integer (token ids), the weights require grad instead of the input.
+    The input requires grad, so autograd records a graph with all states. The weights do not require grad, because their gradients
+    are not needed. Only if the input is integer (token ids), the weights require grad instead of the input.
     """
     inputs, tensors = as_precision(images, precision), cast(network, precision)
     if inputs.is_floating_point():

@@ -1,9 +1,9 @@
 """Gradients computed from the forward pass, without the network's backward pass.
 
-The backward pass of some networks does not return the gradient of the loss. For example, a layer with a custom backward pass
-may return another signal, and `detach` stops the gradient. For these networks, the forward pass is traced to plain operations,
-each `detach` is removed, and the trace is differentiated. If tracing fails, the gradient is estimated by finite differences of
-the loss.
+The backward pass of some networks does not return the gradient of the loss. For example, a layer with a custom backward pass may
+return another signal, and `detach` stops the gradient. For these networks, the forward pass is traced to plain operations, each
+`detach` is removed, and the trace is differentiated. If tracing fails, the gradient is estimated by finite differences of the
+loss.
 """
 
 from __future__ import annotations
@@ -256,11 +256,11 @@ def differenced_gradients(
 ) -> tuple[list[Tensor], list[float]]:
     """Estimate the gradients by central differences of the loss.
 
-    The function estimates one gradient g with D entries per sample (see `state_vectors`). Each pair of forward passes shifts
-    all samples along one direction. If D ≤ WIDEST, there are D directions, and the gradient is exact except for rounding.
-    Otherwise the gradient is projected on K = WIDEST random directions and multiplied by √(D/K). Its component along the credit
-    is replaced by the exact component. For the projection Pg, ‖Pg‖²/‖g‖² has the distribution Beta(K/2, (D−K)/2) with the
-    relative standard deviation √(2(D−K)/(K(D+2))). The relative standard deviation of the norm is half of this value.
+    The function estimates one gradient g with D entries per sample (see `state_vectors`). Each pair of forward passes shifts all
+    samples along one direction. If D ≤ WIDEST, there are D directions, and the gradient is exact except for rounding. Otherwise
+    the gradient is projected on K = WIDEST random directions and multiplied by √(D/K). Its component along the credit is replaced
+    by the exact component. For the projection Pg, ‖Pg‖²/‖g‖² has the distribution Beta(K/2, (D−K)/2) with the relative standard
+    deviation √(2(D−K)/(K(D+2))). The relative standard deviation of the norm is half of this value.
 
     Args:
         losses: function from L+1 shifts to the losses in float64, see `shifted_losses`. Samples must not depend on each other.

@@ -1,8 +1,8 @@
 """Probe context for diagnostics that need more than one pass of the network.
 
-In other modules, the probe context is called `bench`. States, gradients, losses and credits are in float64. States, gradients
-and credits contain all tokens or pixels, because a perturbation moves the complete state. If a run cannot provide a field, the
-field is an `Unavailable` with the reason. The metrics that need the field are N/A, with this reason.
+In other modules, the probe context is called `bench`. States, gradients, losses and credits are in float64. States, gradients and
+credits contain all tokens or pixels, because a perturbation moves the complete state. If a run cannot provide a field, the field
+is an `Unavailable` with the reason. The metrics that need the field are N/A, with this reason.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class ProbeContext:
         generator: function name → new CPU generator. The generator depends only on the name and the seed of the run.
         credits: credits of the method, L+1 tensors (N, …).
         batch_gradients: function () → L+1 tensors (K, D_l), which contain the mean gradients of K disjoint batches.
-        fresh_credits: function index → L+1 tensors (rows, D_l), which contain the method's credits with the newly drawn
-            feedback state number `index`.
+        fresh_credits: function index → L+1 tensors (rows, D_l), which contain the method's credits with the newly drawn feedback
+            state number `index`.
         weights: mapping from parameter name to tensor. The names of block l begin with blocks.{l−1}.
         initial_weights: the same mapping at initialisation.
         bridge_residuals: function () → V_φ − softmin V̄ for credit_bridge's value network V_φ, one tensor (N,) per site.

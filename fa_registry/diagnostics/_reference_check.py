@@ -30,9 +30,9 @@ class ReferenceCheck:
     """Result of checking a gradient by finite differences of the loss.
 
     Attributes:
-        deviations: one Reading per site: ‖differences − ⟨g, v⟩‖ / ‖differences‖ over the samples and rounds of the site.
-            Samples with a kink of the loss and differences below the rounding of the loss are excluded. If nothing remains, the
-            Reading has no value, or is 0 if the gradient is zero.
+        deviations: one Reading per site: ‖differences − ⟨g, v⟩‖ / ‖differences‖ over the samples and rounds of the site. Samples
+            with a kink of the loss and differences below the rounding of the loss are excluded. If nothing remains, the Reading
+            has no value, or is 0 if the gradient is zero.
         objection: description of the deviation at the worst site, or an empty string if every site is within the tolerance.
         wrong: numbers of the sites with a deviation above the tolerance, and of the sites that cannot be compared because of
             kinks.
@@ -53,10 +53,10 @@ def check_reference(
     """Compare ⟨g_l, v⟩ with central differences of the loss along v, at every site.
 
     In each round, every sample is shifted at one site only; the next round uses another site. If there are at least as many
-    samples as sites, one pair of forward passes per round therefore covers all sites. The directions v are Gaussian, except in
-    the first round, which uses the credits, if there are any. In float32, there are half as many rounds of four passes, and the
-    differences for two step sizes are extrapolated (Richardson). If a site seems wrong and the samples depend on each other,
-    all samples are shifted at one site, and the sum of the losses is compared.
+    samples as sites, one pair of forward passes per round therefore covers all sites. The directions v are Gaussian, except in the
+    first round, which uses the credits, if there are any. In float32, there are half as many rounds of four passes, and the
+    differences for two step sizes are extrapolated (Richardson). If a site seems wrong and the samples depend on each other, all
+    samples are shifted at one site, and the sum of the losses is compared.
 
     Args:
         losses: function from L+1 shifts to the losses of the samples, (N,), see `shifted_losses`.
@@ -134,8 +134,8 @@ def _direction(
 ) -> Tensor:
     """Return one direction per sample, in the shape of the state and with a root mean square near 1.
 
-    In rounds 0, 2, 4, …, the direction is zero at every entry where the state is exactly zero, for example after a ReLU. A
-    later pooling or ReLU has a kink at zero, so the loss may have no derivative there.
+    In rounds 0, 2, 4, …, the direction is zero at every entry where the state is exactly zero, for example after a ReLU. A later
+    pooling or ReLU has a kink at zero, so the loss may have no derivative there.
     """
     direction = torch.randn(state.shape, dtype=torch.float64, generator=generator).to(state.device)
     if credits is not None and round_index == 0 and credits[site].isfinite().all():
@@ -226,8 +226,8 @@ def _whole_batch(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Compute finite differences of the batch's summed loss at one site.
 
-    The function is for networks whose samples depend on each other. It runs 2 · ROUNDS / (number of sites) forward passes, but
-    at least four.
+    The function is for networks whose samples depend on each other. It runs 2 · ROUNDS / (number of sites) forward passes, but at
+    least four.
 
     Returns:
         Differences, directional derivatives ⟨g, v⟩, roundings and the mask of kinks. Each has one entry per round.

@@ -28,10 +28,8 @@ class Aggregates(Diagnostic):
     card = DiagnosticCard(
         name="aggregates",
         symbol="Γ̄",
-        line=(
-            "cos(c_l, g_l): mean or median over samples, then mean or median over sites; deep: over sites 1..L; all: over "
-            "sites 0..L, without site 0 if no parameter learns from its credit"
-        ),
+        line="cos(c_l, g_l): mean or median over samples, then mean or median over sites; deep: over sites 1..L; all: over "
+        "sites 0..L, without site 0 if no parameter learns from its credit",
         quantities=QUANTITIES,
         unit="cosine",
         range="−1 to 1; spread 0 to 2",

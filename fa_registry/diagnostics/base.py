@@ -1,7 +1,7 @@
 """Interface of diagnostics. A diagnostic computes metrics from one Observation.
 
-An Observation contains the states, exact gradients, credits and output errors of one evaluation batch. The gradients are those
-of the *sum* of the samples' losses. Therefore, row i is the gradient of sample i's loss and does not depend on other samples.
+An Observation contains the states, exact gradients, credits and output errors of one evaluation batch. The gradients are those of
+the *sum* of the samples' losses. Therefore, row i is the gradient of sample i's loss and does not depend on other samples.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ NO_INITIAL = "the states at initialisation are not known"
 class DiagnosticCard:
     """Description of a diagnostic and of its metrics.
 
-    `quantities` contains the metrics that the diagnostic measures, as Metric objects or as names. If metrics.DECLARED contains
-    the name, it refers to that metric. A metric with any other name gets the defaults of `described`. A name `name/*` declares
-    one metric per parameter of the network.
+    `quantities` contains the metrics that the diagnostic measures, as Metric objects or as names. If metrics.DECLARED contains the
+    name, it refers to that metric. A metric with any other name gets the defaults of `described`. A name `name/*` declares one
+    metric per parameter of the network.
 
     Args:
         cannot_tell: conclusions that a reader must not draw from the metrics.
@@ -94,8 +94,8 @@ class DiagnosticCard:
     def described(self) -> tuple[Metric, ...]:
         """The diagnostic's metrics with symbols, descriptions and units.
 
-        If a metric has no description or unit, those of the card are used. If a metric has no symbol, its symbol is its name,
-        or the card's symbol if the card has only one metric.
+        If a metric has no description or unit, those of the card are used. If a metric has no symbol, its symbol is its name, or
+        the card's symbol if the card has only one metric.
         """
         return tuple(map(self._described, self.quantities))
 
@@ -148,9 +148,9 @@ class Diagnostic(abc.ABC):
     def measure(self, observation: Observation) -> Measured:
         """Compute the metrics that the card declares, in the units of the card.
 
-        A metric per site has L+1 readings, one for each of the sites 0..L. A scalar metric has one reading. If a value cannot
-        be measured, return a Reading with the reason, never 0 or a shorter list. Do not raise an exception for values that a
-        run may contain, including inf and nan.
+        A metric per site has L+1 readings, one for each of the sites 0..L. A scalar metric has one reading. If a value cannot be
+        measured, return a Reading with the reason, never 0 or a shorter list. Do not raise an exception for values that a run may
+        contain, including inf and nan.
 
         If `measure` raises an exception, only this diagnostic fails, and the verdict on the run is incomplete. The exception
         PluginError, however, ends the measurement of all diagnostics, because it means that the run's method violated its
@@ -171,8 +171,8 @@ class Observation:
         no_credits: the reason why credits is None.
         exact: for every site, whether the credit equals the gradient by construction.
         no_gamma: the reason why Γ has no meaning according to the method's card. It is empty if Γ has a meaning.
-        bench: probe context, with which a diagnostic runs the network again. It is None if only one forward and backward pass
-            is available.
+        bench: probe context, with which a diagnostic runs the network again. It is None if only one forward and backward pass is
+            available.
         first_credited: the first site whose credit trains a parameter. It is 1 if site 0 is the input.
         least_error: the fidelity includes only samples whose ‖e‖ is larger than this value.
         initial_norms: h_norm of every site at initialisation, (L+1,), or None.
@@ -276,9 +276,9 @@ def sample_norms(rows: Tensor) -> Tensor:
 def sample_cosines(left: Tensor, right: Tensor) -> Tensor:
     """Compute the cosine of every pair of rows in float64: (N, D), (N, D) → (N,).
 
-    A cosine is nan if a row is zero. The formula has no eps. torch's cosine_similarity clamps norms at 1e-8, so its result is
-    100 times too small for a gradient of norm 1e-10. tests/diagnostics/test_base.py checks that the cosine does not depend on
-    the norm of a vector.
+    A cosine is nan if a row is zero. The formula has no eps. torch's cosine_similarity clamps norms at 1e-8, so its result is 100
+    times too small for a gradient of norm 1e-10. tests/diagnostics/test_base.py checks that the cosine does not depend on the norm
+    of a vector.
     """
     return sample_products(left, right) / (sample_norms(left) * sample_norms(right))
 

@@ -40,9 +40,9 @@ class CostateCosine(Diagnostic):
     def measure(self, observation: Observation) -> Measured:
         """Compute the mean over samples of cos(c_l, λ_l) at every site.
 
-        λ_l is the exact costate for the summed loss. The metric is N/A if the costate has no known closed form. Credit and
-        costate have the shape of the complete state (N, …) and are not averaged over tokens or pixels. λ_l has the sign of the
-        gradient, so +1 means a perfect credit (tests/architectures/test_base.py).
+        λ_l is the exact costate for the summed loss. The metric is N/A if the costate has no known closed form. Credit and costate
+        have the shape of the complete state (N, …) and are not averaged over tokens or pixels. λ_l has the sign of the gradient,
+        so +1 means a perfect credit (tests/architectures/test_base.py).
         """
         if reason := absence(observation, "costates", "credits"):
             return _measured(missing(observation.sites, reason), Reading(None, reason))

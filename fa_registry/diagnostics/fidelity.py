@@ -28,10 +28,10 @@ class Fidelity(Diagnostic):
     def measure(self, observation: Observation) -> Measured:
         """Compute the cosine between g_l in float32 and g_l in float64.
 
-        The metrics per site are the mean over samples, and the cosine of all samples as one vector. A gradient of norm 1e-12
-        has fidelity 1 if it is accurate to seven digits (tests/diagnostics/test_fidelity.py). If the output error of a sample
-        is below the resolution of float32, the gradient of this sample has no defined direction in float32. Such samples are
-        excluded from the mean. The scalar metrics are the smallest of the means and the number of excluded samples.
+        The metrics per site are the mean over samples, and the cosine of all samples as one vector. A gradient of norm 1e-12 has
+        fidelity 1 if it is accurate to seven digits (tests/diagnostics/test_fidelity.py). If the output error of a sample is below
+        the resolution of float32, the gradient of this sample has no defined direction in float32. Such samples are excluded from
+        the mean. The scalar metrics are the smallest of the means and the number of excluded samples.
         """
         if observation.fidelities is None:
             absent = missing(observation.sites, "the network was not run in float64")

@@ -91,9 +91,9 @@ class Gamma(Diagnostic):
     def measure(self, observation: Observation) -> Measured:
         """Compute mean and quartiles over samples of cos(c_l, g_l), at every site.
 
-        Further metrics are gamma_samples, the number of samples with a defined cosine, and gamma_batch, the cosine of all
-        samples as one vector. Cosines are computed in float64. If Γ is not valid at a site, the readings contain the reason
-        instead of values.
+        Further metrics are gamma_samples, the number of samples with a defined cosine, and gamma_batch, the cosine of all samples
+        as one vector. Cosines are computed in float64. If Γ is not valid at a site, the readings contain the reason instead of
+        values.
         """
         if reason := no_gamma(observation):
             return Measured(sites={name: missing(observation.sites, reason) for name in self.card.quantities})

@@ -1,9 +1,8 @@
 """Diagnostic gamma_block_input: Γ with the gradient at the block's input.
 
-This metric is the Γ of the published code, which compares the credit at site l with the gradient at site l−1. The metric is
-used only in reproduction tables. A method whose credit is exact at one site can appear to be aligned with the gradient at
-another site. For example, FA's credit at the last site is g_L, and in a residual network the cosine between g_L and g_{L−1} is
-.997.
+This metric is the Γ of the published code, which compares the credit at site l with the gradient at site l−1. The metric is used
+only in reproduction tables. A method whose credit is exact at one site can appear to be aligned with the gradient at another site.
+For example, FA's credit at the last site is g_L, and in a residual network the cosine between g_L and g_{L−1} is .997.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ class GammaBlockInput(Diagnostic):
         """Compute the mean over samples of cos(c_l, g_{l−1}) at sites 1..L.
 
         The scalar metric is the mean over blocks. The metric per site is N/A at site 0, and at sites where c_l and g_{l−1} have
-        different widths. The index l−1 is not an error: the published code uses it. tests/diagnostics/test_gamma.py checks
-        which sites are compared, and that the values differ from those of `gamma`.
+        different widths. The index l−1 is not an error: the published code uses it. tests/diagnostics/test_gamma.py checks which
+        sites are compared, and that the values differ from those of `gamma`.
         """
         if reason := no_gamma(observation):
             return _measured(missing(observation.sites, reason), Reading(None, reason))

@@ -30,10 +30,8 @@ class GammaNull(Diagnostic):
         quantities=NAMES,
         unit="cosine; _p: probability",
         range=f"−1 to 1; _p: {1 / (CHEAP_DRAWS + 1):.3f} to 1, or {1 / (COSTLY_DRAWS + 1):.3f} to 1 with {COSTLY_DRAWS} draws",
-        cannot_tell=(
-            "p-values below 1/(draws + 1); whether an alignment is useful (a small p-value only shows that training aligned "
-            "the network with its feedback)"
-        ),
+        cannot_tell="p-values below 1/(draws + 1); whether an alignment is useful (a small p-value only shows that training "
+        "aligned the network with its feedback)",
         source="arXiv 2606.21126, fresh-B null; the p-value of Phipson & Smyth 2010",
         when="final",
         needs_credit=NAMES,

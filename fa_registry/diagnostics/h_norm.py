@@ -35,10 +35,8 @@ class HiddenNorm(Diagnostic):
         quantities=("h_norm", "growth", "growth_init", "h_L", "growth_max", "growth_init_max"),
         unit="h_norm: unit of the state; growth, growth_init: ratio",
         range="0 to infinity",
-        cannot_tell=(
-            "whether a large scale of the states worsens the main metric: with a LayerNorm before the head, the loss does "
-            "not depend on that scale"
-        ),
+        cannot_tell="whether a large scale of the states worsens the main metric: with a LayerNorm before the head, the loss "
+        "does not depend on that scale",
         source="arXiv 2606.21126, D1 (scale stability); growth since initialisation: this project",
     )
 
@@ -46,8 +44,8 @@ class HiddenNorm(Diagnostic):
         """Compute the median over samples of ‖h_l‖, and the growth of this median (protocol.md §1).
 
         Returns:
-            Three metrics per site: h_norm is the median; growth is h_norm divided by h_norm at the previous site, so it starts
-            at site 1; growth_init is h_norm divided by h_norm at initialisation. Three scalar metrics: h_L is h_norm at site L;
+            Three metrics per site: h_norm is the median; growth is h_norm divided by h_norm at the previous site, so it starts at
+            site 1; growth_init is h_norm divided by h_norm at initialisation. Three scalar metrics: h_L is h_norm at site L;
             growth_max and growth_init_max are the maxima over sites.
         """
         norms = median_norms(observation.hidden_norms)

@@ -26,10 +26,8 @@ class Nudge(Diagnostic):
     card = DiagnosticCard(
         name="nudge",
         symbol="Δℓ_l",
-        line=(
-            f"mean over samples of ℓ(h_l − η ‖h_l‖ c_l/‖c_l‖) − ℓ(h_l), η = {STEP:g}; _bp: with the exact gradient in place "
-            "of c_l; _rms: the paper's ℓ(h_l − η c_l/(rms(c_l) + 1e-6)) − ℓ(h_l)"
-        ),
+        line=f"mean over samples of ℓ(h_l − η ‖h_l‖ c_l/‖c_l‖) − ℓ(h_l), η = {STEP:g}; _bp: with the exact gradient in place of "
+        "c_l; _rms: the paper's ℓ(h_l − η c_l/(rms(c_l) + 1e-6)) − ℓ(h_l)",
         quantities=(*OF_CREDIT, "nudge_bp"),
         unit="nats of cross entropy",
         range="any sign; a negative value is good; _bp shows the value of the best direction, the exact gradient",
@@ -43,9 +41,9 @@ class Nudge(Diagnostic):
     def measure(self, observation: Observation) -> Measured:
         """Compute the mean change of the loss after one step *against* the credit.
 
-        A negative change is good. At every site, the state of each sample moves from h_l to h_l − η‖h_l‖c_l/‖c_l‖, where the
-        norms are those of the sample. tests/diagnostics/test_nudge.py compares the metric with closed forms. The closed forms
-        would detect the opposite sign, or norms of the batch.
+        A negative change is good. At every site, the state of each sample moves from h_l to h_l − η‖h_l‖c_l/‖c_l‖, where the norms
+        are those of the sample. tests/diagnostics/test_nudge.py compares the metric with closed forms. The closed forms would
+        detect the opposite sign, or norms of the batch.
         """
         if reason := absence(observation):
             return Measured(sites={name: missing(observation.sites, reason) for name in self.card.quantities})

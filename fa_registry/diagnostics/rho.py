@@ -1,8 +1,8 @@
 """Diagnostic rho: does the credit predict how perturbations change the loss?
 
 The states are perturbed in random directions, in float64. The metric is the correlation between the predicted and the actual
-change of the loss. The credit gives the prediction. In two controls, the exact gradient or a random credit replaces the
-method's credit.
+change of the loss. The credit gives the prediction. In two controls, the exact gradient or a random credit replaces the method's
+credit.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def push(
 ) -> list[tuple[Tensor, Tensor]]:
     """Shift every state along V = DIRECTIONS random unit directions v, and measure the loss.
 
-    The directions of a sample depend only on its index in the batch, not on the number of samples. Sites with states of the
-    same shape share their directions, because drawing directions takes a tenth of the time.
+    The directions of a sample depend only on its index in the batch, not on the number of samples. Sites with states of the same
+    shape share their directions, because drawing directions takes a tenth of the time.
 
     Args:
         bench: probe context with the samples to perturb.
@@ -126,11 +126,9 @@ class PerturbationCorrelation(Diagnostic):
     card = DiagnosticCard(
         name="rho",
         symbol="ρ_l",
-        line=(
-            "Pearson correlation of ⟨c_l, εv⟩ with ℓ(h_l + εv) − ℓ(h_l) over random unit directions v of the complete "
-            "state, pooled over samples and directions; _samples: mean of the samples' correlations; rho_defined: number of "
-            "samples that have a correlation"
-        ),
+        line="Pearson correlation of ⟨c_l, εv⟩ with ℓ(h_l + εv) − ℓ(h_l) over random unit directions v of the complete state, "
+        "pooled over samples and directions; _samples: mean of the samples' correlations; rho_defined: number of samples that "
+        "have a correlation",
         quantities=(*OF_CREDIT, *CONTROLS),
         unit="correlation; rho_defined: samples",
         range="−1 to 1; _bp (the exact gradient) is near 1, _random (a random unit credit) near 0",
@@ -170,8 +168,8 @@ def typical_norm(state: Tensor) -> float:
 def _candidates(bench: ProbeContext, site: int) -> Tensor:
     """Return the exact gradient, a random unit credit and the method's credit, (N, features, 3).
 
-    If the method has no credit, the third candidate is zero. Without it, matrix products would be rounded differently, and the
-    two controls would change.
+    If the method has no credit, the third candidate is zero. Without it, matrix products would be rounded differently, and the two
+    controls would change.
     """
     exact = flat(bench.gradients[site])
     gaussian = torch.randn(exact.shape, generator=bench.generator(f"rho/random/{site}"), dtype=torch.float64)
@@ -205,8 +203,8 @@ def correlations(
 ) -> tuple[Reading, Reading, Reading]:
     """Correlate the predicted with the actual changes of the loss.
 
-    All three readings are N/A with the same reason if `refusal` is given, or if no sample has a correlation (for example, if
-    the credit is zero).
+    All three readings are N/A with the same reason if `refusal` is given, or if no sample has a correlation (for example, if the
+    credit is zero).
 
     Args:
         predicted: predictions ⟨c, v⟩, (N, V).
@@ -216,8 +214,8 @@ def correlations(
         refusal: a known reason why there is no correlation, such as a step of zero. It is empty if no reason is known.
 
     Returns:
-        Three readings: the correlation pooled over samples and directions, the mean of the samples' correlations, and the
-        number of samples in that mean.
+        Three readings: the correlation pooled over samples and directions, the mean of the samples' correlations, and the number
+        of samples in that mean.
     """
     reason = refusal or _refusal(predicted, changes)
     rows = pearson(predicted, changes)  # (N,)

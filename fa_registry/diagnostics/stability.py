@@ -17,10 +17,8 @@ class Stability(Diagnostic):
     card = DiagnosticCard(
         name="stability",
         symbol="S_l",
-        line=(
-            f"cosine between the mean gradients of two of {BATCHES} disjoint batches of {BATCH}, mean over all pairs; _mid: "
-            "at site ⌊L/2⌋"
-        ),
+        line=f"cosine between the mean gradients of two of {BATCHES} disjoint batches of {BATCH}, mean over all pairs; _mid: at "
+        "site ⌊L/2⌋",
         quantities=("stability", "stability_mid"),
         unit="cosine",
         range="−1/7 to 1; a high value means that the gradients of all batches have nearly the same direction",
@@ -32,8 +30,8 @@ class Stability(Diagnostic):
     def measure(self, observation: Observation) -> Measured:
         """Compute the cosine between the mean gradients of two batches, and its mean over all pairs.
 
-        The metrics are the value at every site and the value at site ⌊L/2⌋. For an odd L, this site is the lower of the two
-        middle sites, as published (tests/diagnostics/test_fidelity.py).
+        The metrics are the value at every site and the value at site ⌊L/2⌋. For an odd L, this site is the lower of the two middle
+        sites, as published (tests/diagnostics/test_fidelity.py).
         """
         reason = absence(observation, "batch_gradients")
         row = (

@@ -44,8 +44,8 @@ def backward_through(network: NetworkView, matrices: Mapping[str, Tensor]) -> It
 def replaced_credits(inputs: CreditInputs, matrices: Mapping[str, Tensor]) -> list[Tensor]:
     """Compute the credits at sites 0..L with `matrices` in the backward pass.
 
-    The credits refer to the summed loss Σ_i ℓ_i and have the shapes of the states. The weight of the head is replaced too, so
-    c_L is not exact either. A training step computes the same credits in its backward pass (tests/methods/test_weight_fa.py).
+    The credits refer to the summed loss Σ_i ℓ_i and have the shapes of the states. The weight of the head is replaced too, so c_L
+    is not exact either. A training step computes the same credits in its backward pass (tests/methods/test_weight_fa.py).
     """
     network = inputs.network
     with torch.enable_grad(), backward_through(network, matrices):
@@ -96,8 +96,7 @@ def gaussian(shape: NetworkShape, generator: torch.Generator) -> dict[str, Tenso
 def backward_std(size: Sequence[int]) -> float:
     """Return the standard deviation 1/√n of a matrix B.
 
-    n is the number of outputs that depend on one input. `size` is the shape of the weight, (out, in) or (out, in, height,
-    width).
+    n is the number of outputs that depend on one input. `size` is the shape of the weight, (out, in) or (out, in, height, width).
     """
     return (size[0] * math.prod(size[2:])) ** -0.5
 

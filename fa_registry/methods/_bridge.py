@@ -1,7 +1,7 @@
 """Networks and functions that both state_bridge and credit_bridge use.
 
-Each bridge has one small network for all sites. The network receives the state h_l, the site as the time t_l = l/L, and a
-signal s of the sample.
+Each bridge has one small network for all sites. The network receives the state h_l, the site as the time t_l = l/L, and a signal s
+of the sample.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ The weights are fixed. The states move by gradient descent on the energy
     E = ½‖ε_0‖² + ½ Σ_l ‖ε_l‖² + β Σ_i ℓ_i(readout(h_L)),   ε_0 = h_0 − embed(x),   ε_l = h_l − F_l(h_{l-1})
 
 F_l is the map of block l. In the forward pass, every ε_l is 0, so the forward states h_l^0 are the minimum of the energy at β =
-0. The code stores the shifts δ_l = h_l − h_l^0 and computes ε_l = δ_l − (F_l(h_{l-1}^0 + δ_{l-1}) − F_l(h_{l-1}^0)). In a
-trained network, the shifts are so small that float32 rounding would remove them from the sum h_l^0 + δ_l.
+0. The code stores the shifts δ_l = h_l − h_l^0 and computes ε_l = δ_l − (F_l(h_{l-1}^0 + δ_{l-1}) − F_l(h_{l-1}^0)). In a trained
+  network, the shifts are so small that float32 rounding would remove them from the sum h_l^0 + δ_l.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def _energy_gradient(
 def quiet(network: NetworkView) -> Iterator[None]:
     """Context manager: turn off the process noise of the blocks.
 
-    A prediction error is the difference of two block outputs. Noise would not cancel in this difference, because each output
-    has different noise.
+    A prediction error is the difference of two block outputs. Noise would not cancel in this difference, because each output has
+    different noise.
     """
     noise_sources = [(module, module.noise) for module in network.modules() if isinstance(module, Noisy)]
     for module, _ in noise_sources:

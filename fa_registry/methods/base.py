@@ -13,9 +13,9 @@ Sign, scale and site are easy to confuse, so tests check each of them. Sign: the
 (tests/training/test_step.py). Site: with B_2 = I, the credit c_1 of fa is g_2, and Γ is 1 at site 2 but not at site 1
 (tests/diagnostics/test_gamma.py).
 
-A method declares special behaviour with small base classes. LearnsFeedbackByLoss: the feedback learns by a loss.
-HasFeedbackRule: the feedback changes by another rule. UsesBackwardWeights: the backward pass uses other matrices than the
-weights. HasOwnStates: the blocks learn at other states than those of the forward pass.
+A method declares special behaviour with small base classes. LearnsFeedbackByLoss: the feedback learns by a loss. HasFeedbackRule:
+the feedback changes by another rule. UsesBackwardWeights: the backward pass uses other matrices than the weights. HasOwnStates:
+the blocks learn at other states than those of the forward pass.
 """
 
 from __future__ import annotations
@@ -56,17 +56,16 @@ class MethodCard:
         exact_sites: sites at which the credit equals the gradient by construction: "none", "last" (site L) or "all".
         feedback: description of the distribution of the feedback state.
         unsupported: sentence that explains why the method does not support other architectures.
-        learned: whether the feedback learns. If so, Γ has no null distribution, because newly drawn feedback would be
-            untrained.
-        credit_scale: "sum" if the source normalises the credit of the summed loss (an error e without 1/N), "mean" if the
-            source normalises the credit of the mean loss. In this package, credits always belong to the summed loss.
-            credit_scale only determines ε in norm(c), which is 1e-6 for "sum" and N·1e-6 for "mean".
+        learned: whether the feedback learns. If so, Γ has no null distribution, because newly drawn feedback would be untrained.
+        credit_scale: "sum" if the source normalises the credit of the summed loss (an error e without 1/N), "mean" if the source
+            normalises the credit of the mean loss. In this package, credits always belong to the summed loss. credit_scale only
+            determines ε in norm(c), which is 1e-6 for "sum" and N·1e-6 for "mean".
         credit_scale_source: reference for credit_scale.
         version: version of a built-in method, increased whenever the method's results change.
-        needs_autograd: whether credits() differentiates through `inputs.network`. Reporting forms show this value. If false,
-            the method receives a network that returns values without gradients (fa_registry.training.detached_network).
-        may_reach_bp: whether the credit may become equal to the gradient while the feedback learns. For any other method, an
-            audit warns if the credit becomes equal to the gradient.
+        needs_autograd: whether credits() differentiates through `inputs.network`. Reporting forms show this value. If false, the
+            method receives a network that returns values without gradients (fa_registry.training.detached_network).
+        may_reach_bp: whether the credit may become equal to the gradient while the feedback learns. For any other method, an audit
+            warns if the credit becomes equal to the gradient.
         tasks: names of the tasks that the method trains. The method also trains any task whose card has the same `positions` as
             that of a listed task.
     """
@@ -226,8 +225,8 @@ class CreditInputs:
         labels: (N,).
         losses: ℓ_i, (N,).
         network: see NetworkView.
-        progress: completed fraction of the training, 0 to 1, as a number or a scalar tensor. It changes between the replays of
-            a captured step, so use it only in tensor operations.
+        progress: completed fraction of the training, 0 to 1, as a number or a scalar tensor. It changes between the replays of a
+            captured step, so use it only in tensor operations.
         task: the task of the labels. The default is the built-in task that fits their type.
     """
 
@@ -297,16 +296,16 @@ class Method(abc.ABC):
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
         """Compute the credits c_0..c_L of the summed loss, with the sign of a gradient.
 
-        The docstring of the module defines sign, scale and shape of a credit. `credits` is called without grad mode. A rule
-        that differentiates must enable grad mode itself.
+        The docstring of the module defines sign, scale and shape of a credit. `credits` is called without grad mode. A rule that
+        differentiates must enable grad mode itself.
 
         Args:
             feedback: the module that `feedback` created, in its current state. `credits` must not change it.
             inputs: one batch of N samples, detached.
 
         Returns:
-            One credit per site, with the shape of the state or (N, D_l). For a state with P positions, (N, D_l) is the credit
-            of the average over positions, and each position receives c/P. `check_credits` raises an error for any other shape.
+            One credit per site, with the shape of the state or (N, D_l). For a state with P positions, (N, D_l) is the credit of
+            the average over positions, and each position receives c/P. `check_credits` raises an error for any other shape.
 
         Raises:
             UsageError: the data set does not provide something that the rule needs.
@@ -324,10 +323,9 @@ class LearnsFeedbackByLoss(abc.ABC):
     def feedback_loss(self, feedback: nn.Module, inputs: CreditInputs) -> Tensor:
         """Compute the loss of the feedback, a scalar tensor in the unit of the source.
 
-        Of all parameters, the graph of the loss must contain only those of the feedback. The engine calls `feedback_loss` once
-        per step with grad mode on, after the network's gradients are computed and before any update. The recipe's optimiser
-        minimises the loss without rescaling. With sgd, feedback therefore learns N times as fast from a sum over samples as
-        from a mean.
+        Of all parameters, the graph of the loss must contain only those of the feedback. The engine calls `feedback_loss` once per
+        step with grad mode on, after the network's gradients are computed and before any update. The recipe's optimiser minimises
+        the loss without rescaling. With sgd, feedback therefore learns N times as fast from a sum over samples as from a mean.
         """
 
 
@@ -356,8 +354,8 @@ class UsesBackwardWeights(abc.ABC):
 
         The backward pass computes dx = dy B instead of dx = dy W. Each matrix has the shape of its weight, (out, in) or, for a
         kernel, (out, in, 3, 3). It is not transposed. With B = W, the method is backpropagation
-        (tests/architectures/test_layers.py, and the conformance check transposed_weights_give_bp). Source: Lillicrap et al.
-        2016, whose B replaces Wᵀ.
+        (tests/architectures/test_layers.py, and the conformance check transposed_weights_give_bp). Source: Lillicrap et al. 2016,
+        whose B replaces Wᵀ.
         """
 
 
@@ -365,16 +363,16 @@ class HasOwnStates(abc.ABC):
     """Base class of a method that computes the states s_0..s_L at which its blocks learn.
 
     The objective of block l is J_l = mean_i <f_l(s_{l-1})_i, norm(c_l)_i>. Everything else uses the states of the forward pass:
-    the embedding, the penalty, the head, and the g_l with which credits are compared. The engine runs each block a second time,
-    at s_{l-1}. The class cannot be combined with UsesBackwardWeights.
+    the embedding, the penalty, the head, and the g_l with which credits are compared. The engine runs each block a second time, at
+    s_{l-1}. The class cannot be combined with UsesBackwardWeights.
     """
 
     @abc.abstractmethod
     def credits_and_states(self, feedback: nn.Module, inputs: CreditInputs) -> tuple[list[Tensor], Sequence[Tensor]]:
         """Compute the credits c_0..c_L, as `credits` does, and the states s_0..s_L.
 
-        Each s_l has the shape of h_l. If the blocks learn at the states of the forward pass, return the list `inputs.hidden`,
-        not a copy.
+        Each s_l has the shape of h_l. If the blocks learn at the states of the forward pass, return the list `inputs.hidden`, not
+        a copy.
         """
 
 
@@ -388,8 +386,8 @@ class Bridge(abc.ABC):
     def bridge_residuals(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
         """Compute the residuals of the recursion at sites 0..L, (N,) each.
 
-        The residuals are V_φ(h_l) − softmin_k V̄(h_{l+1} + σξ_k) for l < L, and V_φ(h_L) − ℓ at site L, in the unit of the
-        loss. The residuals have a sign and are not averaged over samples. ξ is drawn from inputs.generator.
+        The residuals are V_φ(h_l) − softmin_k V̄(h_{l+1} + σξ_k) for l < L, and V_φ(h_L) − ℓ at site L, in the unit of the loss.
+        The residuals have a sign and are not averaged over samples. ξ is drawn from inputs.generator.
         """
 
 

@@ -96,9 +96,8 @@ class CreditBridge(Method, LearnsFeedbackByLoss, HasFeedbackRule, Bridge):
         properties=("feedback_learns",),
         learned=True,
         may_reach_bp=True,
-        credit_scale_source=(
-            "arXiv 2606.21126's equation: V_φ predicts the loss ℓ of one sample, so the credit belongs to one sample's loss"
-        ),
+        credit_scale_source="arXiv 2606.21126's equation: V_φ predicts the loss ℓ of one sample, so the credit belongs to one "
+        "sample's loss",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
@@ -107,8 +106,8 @@ class CreditBridge(Method, LearnsFeedbackByLoss, HasFeedbackRule, Bridge):
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
         """Compute c_l = ∂V_φ(h_l, t_l, s)/∂h_l, (N, D_l).
 
-        During the warm-up, the credit is that of dfa. V_φ predicts the loss, so its gradient has the sign of a credit. If V_φ
-        is exact, the method is backpropagation (tests/methods/test_credit_bridge.py).
+        During the warm-up, the credit is that of dfa. V_φ predicts the loss, so its gradient has the sign of a credit. If V_φ is
+        exact, the method is backpropagation (tests/methods/test_credit_bridge.py).
         """
         states, times, signal = all_sites(inputs, feedback.value.conditioning_signal(inputs))
         with torch.enable_grad():

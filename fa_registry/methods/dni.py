@@ -72,9 +72,7 @@ class DecoupledNeuralInterfaces(Method, LearnsFeedbackByLoss):
         unsupported="M_l maps a row of features to a row of features, so states must have the shape (samples, features)",
         gamma_reference="bp",
         exact_sites="last",
-        feedback=(
-            "M_0..M_{L-1}: initial weights and biases are U(±1/√fan_in), and 0.01 times as large in the last layer; learned"
-        ),
+        feedback="M_0..M_{L-1}: initial weights and biases are U(±1/√fan_in), and 0.01 times as large in the last layer; learned",
         properties=("feedback_learns",),
         learned=True,
         options={
@@ -92,9 +90,8 @@ class DecoupledNeuralInterfaces(Method, LearnsFeedbackByLoss):
             ),
         },
         may_reach_bp=True,
-        credit_scale_source=(
-            "Jaderberg et al. 2017 predict the gradient of the loss and do not normalise it; this method does the same"
-        ),
+        credit_scale_source="Jaderberg et al. 2017 predict the gradient of the loss and do not normalise it; this method does "
+        "the same",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:

@@ -1,7 +1,7 @@
 """Method ep: equilibrium propagation on a predictive-coding energy.
 
-The method compares two phases: a free phase, and a phase in which the loss nudges the states weakly. The option `contrast`
-selects what is compared: the energy's parameter gradients, as in the source, or the states.
+The method compares two phases: a free phase, and a phase in which the loss nudges the states weakly. The option `contrast` selects
+what is compared: the energy's parameter gradients, as in the source, or the states.
 """
 
 from __future__ import annotations
@@ -85,9 +85,8 @@ class EquilibriumPropagation(Method, HasOwnStates):
             "step_size": Option(0.1, "step size of the descent on the energy", "unpublished; chosen here", above=0),
         },
         needs_autograd=True,
-        credit_scale_source=(
-            "Scellier & Bengio 2017: the energy is that of one sample, so the shift of a state contains no factor 1/N"
-        ),
+        credit_scale_source="Scellier & Bengio 2017: the energy is that of one sample, so the shift of a state contains no "
+        "factor 1/N",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
@@ -99,9 +98,8 @@ class EquilibriumPropagation(Method, HasOwnStates):
     def credits_and_states(self, feedback: nn.Module, inputs: CreditInputs) -> tuple[list[Tensor], Sequence[Tensor]]:
         """Compute the credits and the states at which the blocks learn.
 
-        With contrast=parameter, c_l = −ε_l/β, and the blocks learn at the nudged states h_l^β. With contrast=state, c_l =
-        −(h_l^β − h_l^0)/β, and the blocks learn at the states h_l^0 of the forward pass. Each credit has the shape of its
-        state.
+        With contrast=parameter, c_l = −ε_l/β, and the blocks learn at the nudged states h_l^β. With contrast=state, c_l = −(h_l^β
+        − h_l^0)/β, and the blocks learn at the states h_l^0 of the forward pass. Each credit has the shape of its state.
         """
         # The states relax *down* the loss, so the shift points against the gradient, and the minus sign reverses the shift. As
         # β → 0, the parameter contrast is g_l, and a step is the contrast of the energy's gradients (tests/methods/test_ep.py).

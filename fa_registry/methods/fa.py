@@ -46,9 +46,8 @@ class BlockFeedbackAlignment(Method):
         credit_scale="mean",
         # version 2: ε has the scale of the source; version 3: for maps, c_L is the gradient of their average, one row per sample
         version=3,
-        credit_scale_source=(
-            "the code of arXiv 2606.21126 computes g_L from the mean cross entropy, and then normalises the credits"
-        ),
+        credit_scale_source="the code of arXiv 2606.21126 computes g_L from the mean cross entropy, and then normalises the "
+        "credits",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
@@ -63,8 +62,8 @@ class BlockFeedbackAlignment(Method):
         """Compute c_L = g_L and, for lower sites, c_{l−1} = c_l B_l, (N, D_{l−1}).
 
         For maps (N, D, H, W), c_L is the gradient of the average over positions, (N, D). The head of small_resnet reads the
-        average over P positions, so the gradient at each position is 1/P of the gradient of the average. A c_L in the shape of
-        the map would have a root mean square that is P times smaller, and ε in norm(c) would be P times too large.
+        average over P positions, so the gradient at each position is 1/P of the gradient of the average. A c_L in the shape of the
+        map would have a root mean square that is P times smaller, and ε in norm(c) would be P times too large.
         """
         # B_l maps the credit at the output of block l to the credit at its input: iteration `block` computes the site below.
         # With an index error of one, the credit would differ from dfa with the composed matrices (tests/methods/test_fa.py).

@@ -27,10 +27,8 @@ def states_of(network: NetworkView, images: Tensor) -> list[Tensor]:
 class ForwardForward(Method):
     card = MethodCard(
         name="forward_forward",
-        rule=(
-            "c_l is the gradient of a local loss, which trains the goodness of block l to be high for the true label and "
-            "low for a wrong label"
-        ),
+        rule="c_l is the gradient of a local loss, which trains the goodness of block l to be high for the true label and low "
+        "for a wrong label",
         citation="Hinton 2022",
         bibtex="""@article{hinton2022forward,
   title={The forward-forward algorithm: some preliminary investigations},

@@ -57,9 +57,8 @@ class KolenPollack(Method, UsesBackwardWeights, LearnsFeedbackByLoss):
         learned=True,
         needs_autograd=True,
         may_reach_bp=True,
-        credit_scale_source=(
-            "the code of Akrout et al. 2019: the error p − y is not divided by N; only the update is divided by the batch size"
-        ),
+        credit_scale_source="the code of Akrout et al. 2019: the error p − y is not divided by N; only the update is divided by "
+        "the batch size",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:

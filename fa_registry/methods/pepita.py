@@ -52,10 +52,8 @@ class ErrorDrivenInputModulation(Method):
             "set's card describes",
         ),
         architectures=("resmlp", "mlp", "student_net"),
-        unsupported=(
-            "the source modulates images before fully connected or convolutional layers and does not describe attention; a "
-            "block with process noise would have different noise in the second pass"
-        ),
+        unsupported="the source modulates images before fully connected or convolutional layers and does not describe "
+        "attention; a block with process noise would have different noise in the second pass",
         gamma_reference="bp",
         exact_sites="none",
         feedback="F (inputs, C) with independent entries U(±0.05·√(6/inputs)), fixed",
@@ -68,9 +66,8 @@ class ErrorDrivenInputModulation(Method):
                 above=0,
             )
         },
-        credit_scale_source=(
-            "Dellaferrera & Kreiman 2022: the difference of two passes of one sample; the error is not divided by N"
-        ),
+        credit_scale_source="Dellaferrera & Kreiman 2022: the difference of two passes of one sample; the error is not divided "
+        "by N",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:

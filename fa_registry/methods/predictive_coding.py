@@ -28,10 +28,8 @@ class Inference(nn.Module):
 class PredictiveCoding(Method):
     card = MethodCard(
         name="predictive_coding",
-        rule=(
-            "c_l = −ε_l, where ε_l is the prediction error that remains after the states have minimised an energy that "
-            "contains the loss"
-        ),
+        rule="c_l = −ε_l, where ε_l is the prediction error that remains after the states have minimised an energy that "
+        "contains the loss",
         citation="Whittington & Bogacz 2017; fixed prediction: Millidge, Tschantz & Buckley 2022",
         bibtex="""@article{whittington2017approximation,
   title={An approximation of the error backpropagation algorithm in a predictive coding network with local Hebbian

@@ -43,10 +43,8 @@ class WeightFeedbackAlignment(Method, UsesBackwardWeights):
         feedback="B (out, in) of every layer with independent entries N(0, 1/out), fixed",
         properties=("feedback_fixed", "transposed_weights_give_bp"),
         needs_autograd=True,
-        credit_scale_source=(
-            "Lillicrap et al. 2016 use the error of one sample; in the code of Akrout et al. 2019, the error p − y is not "
-            "divided by N"
-        ),
+        credit_scale_source="Lillicrap et al. 2016 use the error of one sample; in the code of Akrout et al. 2019, the error p "
+        "− y is not divided by N",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:

@@ -45,10 +45,8 @@ class Mirrors(LayerMatrices):
 class WeightMirror(Method, UsesBackwardWeights, HasFeedbackRule):
     card = MethodCard(
         name="weight_mirror",
-        rule=(
-            "backpropagation through B instead of W, where B is an average of the correlation between noise before W and "
-            "the same noise after W"
-        ),
+        rule="backpropagation through B instead of W, where B is an average of the correlation between noise before W and the "
+        "same noise after W",
         citation="Akrout, Wilson, Humphreys, Lillicrap & Tweed 2019",
         bibtex=AKROUT_2019,
         equations="backward dx = dy B; ξ (n, in) ~ N(0, 1), y = ξ Wᵀ, B ← (1 − d) B + d yᵀξ/n, and E[yᵀξ/n] = W",
@@ -61,10 +59,8 @@ class WeightMirror(Method, UsesBackwardWeights, HasFeedbackRule):
         ),
         architectures=("resmlp", "mlp", "student_net", "vit_mini", "causal_transformer"),
         tasks=ALL_TASKS,
-        unsupported=(
-            "noise vectors are sent through each weight matrix; the source describes no method for a kernel, which many "
-            "positions share, and only the Linear layer of fa_registry can use another matrix in the backward pass"
-        ),
+        unsupported="noise vectors are sent through each weight matrix; the source describes no method for a kernel, which many "
+        "positions share, and only the Linear layer of fa_registry can use another matrix in the backward pass",
         gamma_reference="bp",
         exact_sites="none",
         feedback="B (out, in) of every layer, initially independent entries N(0, 1/out); learned",
@@ -80,9 +76,8 @@ class WeightMirror(Method, UsesBackwardWeights, HasFeedbackRule):
         learned=True,
         needs_autograd=True,
         may_reach_bp=True,
-        credit_scale_source=(
-            "the code of Akrout et al. 2019: the error p − y is not divided by N; only the update is divided by the batch size"
-        ),
+        credit_scale_source="the code of Akrout et al. 2019: the error p − y is not divided by N; only the update is divided by "
+        "the batch size",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:

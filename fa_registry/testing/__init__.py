@@ -5,11 +5,10 @@
     python -m fa_registry.testing dfa  # prints a table
 
 The credit is the vector that a method uses in place of the gradient. A method whose credit has the wrong sign violates its
-equation. Training cannot show this, because a random feedback matrix B and −B have the same distribution and train equally
-well. Therefore some properties test the sign. The property `exact_sites_are_exact` tests the sites that the card declares
-exact. For lower sites, `block_jacobian_gives_bp` and `output_jacobian_gives_bp` use a linear network. For a linear network,
-theory gives the feedback with which the rule equals backpropagation. These two properties therefore test sign, order and
-transposition.
+equation. Training cannot show this, because a random feedback matrix B and −B have the same distribution and train equally well.
+Therefore some properties test the sign. The property `exact_sites_are_exact` tests the sites that the card declares exact. For
+lower sites, `block_jacobian_gives_bp` and `output_jacobian_gives_bp` use a linear network. For a linear network, theory gives the
+feedback with which the rule equals backpropagation. These two properties therefore test sign, order and transposition.
 """
 
 from fa_registry.deprecated_names import aliases

@@ -151,8 +151,8 @@ def not_secretly_bp(setting: Setting) -> CheckOutcome:
     """Check that credits and updates differ from those of backpropagation.
 
     Sites whose credit is exact according to the card are left out. At every other site, the cosine with backpropagation must be
-    below 0.9. If the card declares approaches_bp, the limit is 1 − 1e-6, because other properties test how close the credit is
-    to the gradient.
+    below 0.9. If the card declares approaches_bp, the limit is 1 − 1e-6, because other properties test how close the credit is to
+    the gradient.
     """
     if setting.method.card.exact_sites == "all":
         return inapplicable("the card declares the credit exact at every site")

@@ -211,8 +211,8 @@ def block_jacobian_gives_bp(setting: Setting) -> CheckOutcome:
 def output_jacobian_gives_bp(setting: Setting) -> CheckOutcome:
     """Check that the credits are exact in a linear network if B_l is the Jacobian of the logits.
 
-    B_l = (∂z/∂h_l)ᵀ has the shape (D_l, C). The feedback state contains the matrices B_01, B_02, …, one per site 0..L or one
-    per block. If there is one matrix per block, the embedding uses the matrix of block 1, and site 0 is not checked.
+    B_l = (∂z/∂h_l)ᵀ has the shape (D_l, C). The feedback state contains the matrices B_01, B_02, …, one per site 0..L or one per
+    block. If there is one matrix per block, the embedding uses the matrix of block 1, and site 0 is not checked.
     """
     case, jacobians, outputs = linear_case(setting)
     matrices = [output.T for output in outputs]
@@ -271,9 +271,9 @@ def prediction_errors_give_bp(setting: Setting) -> CheckOutcome:
     """Check that −ε_l/β of the relaxed states converges to g_l at every site for β → 0.
 
     The loss with weight β nudges the states of the network. ε_l is the prediction error of the nudged states: the s_l that the
-    method returns, or h_l − β c_l if the method returns no states. If the method returns states, c_l must converge to g_l too.
-    The check applies to methods whose credit is a displacement of the states. It detects a wrong sign, a wrong factor and a
-    wrong site.
+    method returns, or h_l − β c_l if the method returns no states. If the method returns states, c_l must converge to g_l too. The
+    check applies to methods whose credit is a displacement of the states. It detects a wrong sign, a wrong factor and a wrong
+    site.
     """
     gentle = _gentle(setting)
     if gentle is None:

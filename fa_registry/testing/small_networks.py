@@ -92,8 +92,7 @@ class NetworkCase:
     def forward(self, images: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Return the logits and the states h_0..h_L in one autograd graph.
 
-        Images require grad, because an embedding may have no weights (mlp). Tokens do not, because integers cannot require
-        grad.
+        Images require grad, because an embedding may have no weights (mlp). Tokens do not, because integers cannot require grad.
         """
         images = images.detach().clone()
         return self.network(images.requires_grad_(images.is_floating_point()), return_hidden=True)
@@ -227,8 +226,8 @@ def input_shape(architecture: Architecture) -> tuple[int, ...]:
 def batch(seed: int, samples: int = SAMPLES, shape: tuple[int, ...] = IMAGE_SHAPE) -> tuple[Tensor, Tensor]:
     """Return a random batch.
 
-    Images are float64 numbers with a standard normal distribution, and labels are uniformly distributed. If `shape` is the
-    shape of a sequence, inputs and labels are uniformly distributed tokens (samples, *shape).
+    Images are float64 numbers with a standard normal distribution, and labels are uniformly distributed. If `shape` is the shape
+    of a sequence, inputs and labels are uniformly distributed tokens (samples, *shape).
     """
     stream = torch.Generator().manual_seed(derive(seed, "conformance batch"))
     if shape == SEQUENCE_SHAPE:

@@ -1,14 +1,13 @@
 """Check that a method is not backpropagation unless its card declares backpropagation.
 
 The conformance suite measures small networks. A method could recognise these networks and behave differently on them. Therefore
-this check uses the run's final weights and feedback state. The check runs on the run's eval batch and on a batch of training
-data.
+this check uses the run's final weights and feedback state. The check runs on the run's eval batch and on a batch of training data.
 
 At each site, the check computes two cosines over the whole batch. The first cosine compares the credit with the gradient. The
-second cosine concerns the weights of the block below the site. It compares the update that the credit causes with the update
-that the gradient causes. The check uses the larger cosine. The counted sites are the sites 1..L whose block has weights and
-whose credit is not exact by construction. If fewer than two sites are counted and the embedding has weights, site 0 is counted
-too, unless its credit is exact.
+second cosine concerns the weights of the block below the site. It compares the update that the credit causes with the update that
+the gradient causes. The check uses the larger cosine. The counted sites are the sites 1..L whose block has weights and whose
+credit is not exact by construction. If fewer than two sites are counted and the embedding has weights, site 0 is counted too,
+unless its credit is exact.
 """
 
 from __future__ import annotations
@@ -46,8 +45,8 @@ def backprop_check(setup: RunSetup, no_feedback: str = "") -> Check | None:
         no_feedback: the reason why the feedback state is missing, or an empty string.
 
     Returns:
-        The result. It is None for a control and for a method whose credit is exact at all sites. The outcome is "not possible"
-        if the method cannot be distinguished from backpropagation or if the feedback state is missing.
+        The result. It is None for a control and for a method whose credit is exact at all sites. The outcome is "not possible" if
+        the method cannot be distinguished from backpropagation or if the feedback state is missing.
     """
     card = setup.method.card
     if setup.spec.control != "none" or card.exact_sites == "all":

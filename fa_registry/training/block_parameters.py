@@ -53,8 +53,8 @@ def parameters_between(call: Callable[[], Any], model: nn.Module, first: str, la
         The names of the parameters.
 
     Raises:
-        UsageError: if a site is unknown or the pass never calls it; if a site is called more than once and its name has no
-            `#k`; if `last` ends before `first` begins; or if the pass reads no parameter in the interval.
+        UsageError: if a site is unknown or the pass never calls it; if a site is called more than once and its name has no `#k`;
+            if `last` ends before `first` begins; or if the pass reads no parameter in the interval.
     """
     begin, end = _Site.named(model, first), _Site.named(model, last)
     reads = _ParameterReads(model)

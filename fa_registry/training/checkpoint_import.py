@@ -284,9 +284,9 @@ def feedback_tensors(content: Any, names: list[str]) -> dict[str, Any]:
     """Return the feedback tensors of a file under the names of the feedback state.
 
     Args:
-        content: content of the file, usually tensors with the names `names`. If these names are B_01, B_02, …, two other forms
-            are allowed: a list B_1..B_L, and tensors whose names contain one running number (`B.0`, `feedback.1`). Numbered
-            tensors are assigned in the order of their numbers.
+        content: content of the file, usually tensors with the names `names`. If these names are B_01, B_02, …, two other forms are
+            allowed: a list B_1..B_L, and tensors whose names contain one running number (`B.0`, `feedback.1`). Numbered tensors
+            are assigned in the order of their numbers.
         names: names of the tensors in the method's feedback state.
 
     Raises:

@@ -1,8 +1,8 @@
 """Record the version or the source digest of the code that trains a run.
 
-The fingerprint contains the version of each built-in plug-in and a digest of the source of each third-party plug-in. If an
-author edits a method, the specification and the identity of its runs do not change. Only the fingerprint shows whether a run
-used the old code or the new code.
+The fingerprint contains the version of each built-in plug-in and a digest of the source of each third-party plug-in. If an author
+edits a method, the specification and the identity of its runs do not change. Only the fingerprint shows whether a run used the old
+code or the new code.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ def fingerprint(spec: RunSpec) -> dict[str, dict[str, Any]]:
     """Return the fingerprint of the code that trains `spec`.
 
     Returns:
-        Mapping from `methods/NAME`, `architectures/NAME`, `datasets/NAME` and `diagnostics/NAME` to version or source digest.
-        It contains the method, architecture and data set of `spec` and every installed diagnostic. `tasks/NAME` is included
-        only for a third-party task. The runs of older releases have no such entry, because these releases had no tasks. For the
-        same reason, the data set that `random_targets` permutes is included only if it is third-party.
+        Mapping from `methods/NAME`, `architectures/NAME`, `datasets/NAME` and `diagnostics/NAME` to version or source digest. It
+        contains the method, architecture and data set of `spec` and every installed diagnostic. `tasks/NAME` is included only for
+        a third-party task. The runs of older releases have no such entry, because these releases had no tasks. For the same
+        reason, the data set that `random_targets` permutes is included only if it is third-party.
 
     Raises:
         UnknownName: if one of these plug-ins is not installed.
@@ -98,8 +98,8 @@ def runs_others_code(spec: RunSpec) -> bool:
 def packages_of(spec: RunSpec) -> frozenset[str]:
     """Return the third-party packages of the method, architecture, data set and task.
 
-    The function does not import these packages, but without an import, the task of a third-party data set is unknown. For such
-    a data set, the packages of all third-party tasks are included.
+    The function does not import these packages, but without an import, the task of a third-party data set is unknown. For such a
+    data set, the packages of all third-party tasks are included.
 
     Raises:
         UnknownName: if the method, the architecture or the data set is not installed.

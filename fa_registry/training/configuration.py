@@ -1,7 +1,7 @@
 """Record the settings that decide how a process rounds float32 results.
 
-These settings are the instruction set and the settings of mathematical libraries, not the program. A digest of computed results
-is recorded too. If two processes have equal settings but round differently, their digests differ.
+These settings are the instruction set and the settings of mathematical libraries, not the program. A digest of computed results is
+recorded too. If two processes have equal settings but round differently, their digests differ.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ A control has the initial weights and the data order of its setting.
 
 frozen: the blocks keep their random initial weights. Backpropagation trains the embedding, out_ln and the head.
 shallow: the network has no blocks.
-ladder_K: the run's method trains only the last K of the L blocks. ladder_0 with the method bp is equal to frozen. ladder_L is
-not a control, because it trains all blocks.
+ladder_K: the run's method trains only the last K of the L blocks. ladder_0 with the method bp is equal to frozen. ladder_L is not
+a control, because it trains all blocks.
 
 A frozen block does not change at all. Its BatchNorm stays in eval mode with the initial statistics.
 """

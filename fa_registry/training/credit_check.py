@@ -189,8 +189,8 @@ def measured_credits(
     network stays in train mode, because eval mode would change the trained network.
 
     Returns:
-        The inputs of the method, its credits, and the states at which the blocks learn. The states are None if the blocks learn
-        at the states of the forward pass.
+        The inputs of the method, its credits, and the states at which the blocks learn. The states are None if the blocks learn at
+        the states of the forward pass.
     """
     with _as_in_training(trial) as run:
         with torch.enable_grad():

@@ -1,10 +1,10 @@
 """Capture of a training step in a CUDA graph.
 
-With a graph, a step needs one kernel launch instead of about a hundred. CUDA requires some warm-up steps before a capture.
-These warm-up steps are ordinary training steps on the first batches. The last warm-up step also detects whether the step waits
-for the GPU. A step that waits is never captured, because torch cannot recover from an interrupted capture. After an interrupted
-capture, the allocator still counts the capture as active (github.com/pytorch/pytorch/pull/180395), so no other capture can
-begin. Up to torch 2.12, the random generators also count an interrupted capture as active.
+With a graph, a step needs one kernel launch instead of about a hundred. CUDA requires some warm-up steps before a capture. These
+warm-up steps are ordinary training steps on the first batches. The last warm-up step also detects whether the step waits for the
+GPU. A step that waits is never captured, because torch cannot recover from an interrupted capture. After an interrupted capture,
+the allocator still counts the capture as active (github.com/pytorch/pytorch/pull/180395), so no other capture can begin. Up to
+torch 2.12, the random generators also count an interrupted capture as active.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ class CapturedStep:
         """Run one step. Use the graph of this batch size if it exists.
 
         Args:
-            advance: function that trains on the samples of a batch. The function must be the same at every call. The function
-                may read and write only tensors whose address does not change. CapturedStep does not store the function. The
-                trainer owns the function and refers to CapturedStep, so a stored function would create a reference cycle, which
-                occupies GPU memory until Python's garbage collection.
+            advance: function that trains on the samples of a batch. The function must be the same at every call. The function may
+                read and write only tensors whose address does not change. CapturedStep does not store the function. The trainer
+                owns the function and refers to CapturedStep, so a stored function would create a reference cycle, which occupies
+                GPU memory until Python's garbage collection.
             batch: indices of the samples, (batch,).
         """
         if self.refused:

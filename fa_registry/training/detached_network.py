@@ -1,7 +1,7 @@
 """A network without gradients, for methods whose card does not declare `needs_autograd`.
 
-This network raises an error if the method calls autograd, but it is not a sandbox. Python code can reach the original network
-in other ways, or build a second network from the values. fa_registry.training.backprop_check measures the credits of such code.
+This network raises an error if the method calls autograd, but it is not a sandbox. Python code can reach the original network in
+other ways, or build a second network from the values. fa_registry.training.backprop_check measures the credits of such code.
 """
 
 from __future__ import annotations

@@ -106,8 +106,8 @@ Run = Callable[..., Tensor]
 def products(precision: str) -> Iterator[None]:
     """Context manager: set the precision of CUDA's float32 matrix products.
 
-    For the precision "tf32", the matrix products use TF32. For any other precision, they use full float32. The previous setting
-    is restored on exit.
+    For the precision "tf32", the matrix products use TF32. For any other precision, they use full float32. The previous setting is
+    restored on exit.
     """
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     switches = (matmul, cudnn.conv, cudnn.rnn)

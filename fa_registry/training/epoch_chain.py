@@ -9,8 +9,8 @@ digest of a state is a SHA-256 of each tensor's name, type, shape and 128-bit GM
 SHA-256 of all bytes would process 1.8 GB/s and take 2.5 % of the training time on digits.
 
 The digest detects every accidental change. A person who reads the key in this module can construct two states with the same
-digest. Such states do not help a dishonest author, because an audit computes the states itself and compares their digests with
-the recorded digests.
+digest. Such states do not help a dishonest author, because an audit computes the states itself and compares their digests with the
+recorded digests.
 """
 
 from __future__ import annotations

@@ -46,9 +46,9 @@ def frozen_control(
         x: a batch for one call of the model, which is required if `sites` is given. A mapping is passed as keyword arguments.
 
     Raises:
-        UsageError: on entry, if a name is unknown, no parameter is found, or the model is already frozen. On exit, if any bit
-            of a frozen weight has changed. A frozen weight changes if the loop writes .grad or weights directly, or if its
-            optimiser applies weight decay to weights without a gradient.
+        UsageError: on entry, if a name is unknown, no parameter is found, or the model is already frozen. On exit, if any bit of a
+            frozen weight has changed. A frozen weight changes if the loop writes .grad or weights directly, or if its optimiser
+            applies weight decay to weights without a gradient.
 
     Source: arXiv 2606.21126, D3.
     """

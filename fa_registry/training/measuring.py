@@ -166,8 +166,8 @@ def with_final(
     """Return a run's measurements after its last epoch, with those of the moment "final".
 
     The diagnostics of the moment "final" are the more expensive diagnostics. The result also contains the conventions, i.e. the
-    parameters of the metrics. `remeasure` later computes the same metrics from the run's files, with one forward/backward pass
-    for both moments.
+    parameters of the metrics. `remeasure` later computes the same metrics from the run's files, with one forward/backward pass for
+    both moments.
 
     Args:
         measured: measurements after the last epoch.

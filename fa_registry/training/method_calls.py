@@ -21,9 +21,8 @@ from fa_registry.training.detached_network import DetachedModule
 def frozen_weights(network: nn.Module) -> Iterator[None]:
     """Context manager: set requires_grad to False for the network's weights.
 
-    Inside the context, a method can differentiate through the network, but no gradient reaches the weights. Do not
-    differentiate through a graph that was built before the context, because autograd reads requires_grad during the backward
-    pass.
+    Inside the context, a method can differentiate through the network, but no gradient reaches the weights. Do not differentiate
+    through a graph that was built before the context, because autograd reads requires_grad during the backward pass.
     """
     trainable = [parameter for parameter in network.parameters() if parameter.requires_grad]
     for parameter in trainable:
@@ -45,9 +44,9 @@ def credits_and_states_of(
 ) -> tuple[list[Tensor], Sequence[Tensor]]:
     """Return the credits c_0..c_L and the states at which the blocks learn.
 
-    The states are `inputs.hidden`, unless the method computes states itself (HasOwnStates). Training and measuring both call
-    this function, so both compute credits in the same way. If the card does not declare `needs_autograd`, the method receives a
-    network without gradients (DetachedModule).
+    The states are `inputs.hidden`, unless the method computes states itself (HasOwnStates). Training and measuring both call this
+    function, so both compute credits in the same way. If the card does not declare `needs_autograd`, the method receives a network
+    without gradients (DetachedModule).
     """
     with torch.no_grad(), frozen_weights(inputs.network):
         if not method.card.needs_autograd:

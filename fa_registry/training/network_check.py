@@ -1,8 +1,8 @@
 """Check that a third-party network computes its outputs from the images.
 
-A network could contain the test set and look up the labels. Such a network could recognise a sample in three ways: by the
-content of the image, by the position in a batch or in the test set, or by earlier inputs. Each probe removes the information
-that one of these ways needs. A classifier needs none of the removed information.
+A network could contain the test set and look up the labels. Such a network could recognise a sample in three ways: by the content
+of the image, by the position in a batch or in the test set, or by earlier inputs. Each probe removes the information that one of
+these ways needs. A classifier needs none of the removed information.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ def network_check(setup: RunSetup, measured: Measurements) -> Check | None:
         measured: the run's recomputed measurements, which contain the accuracy on the whole test set.
 
     Returns:
-        The result. It is None for a built-in architecture and for a data set that has neither classes nor tokens. The outcome
-        is "not possible" if a probe raises an exception, or shows that the network looks up stored answers.
+        The result. It is None for a built-in architecture and for a data set that has neither classes nor tokens. The outcome is
+        "not possible" if a probe raises an exception, or shows that the network looks up stored answers.
     """
     full_accuracy = measured.scalars.get(ACCURACY.name, Reading(None, NO_CLASSES)).value
     if architectures.CATALOG.location(setup.spec.architecture).is_builtin or (
@@ -206,8 +206,8 @@ def _mean_loss(setup: RunSetup, inputs: Tensor, targets: Tensor) -> float:
 def task_check(setup: RunSetup) -> Check | None:
     """Return the check of a third-party task, or None for a built-in task.
 
-    The check never confirms the results of a third-party task. Such a task may compute any loss and any main metric, for
-    example a metric that depends on the weights.
+    The check never confirms the results of a third-party task. Such a task may compute any loss and any main metric, for example a
+    metric that depends on the weights.
     """
     name = setup.task.card.name
     location = tasks.CATALOG.location(name)

@@ -221,10 +221,10 @@ def _fresh_credits(setup: RunSetup, forward_backward: ForwardBackward) -> Callab
 def null_draws(setup: RunSetup) -> int:
     """Return the number of newly drawn feedback states for the null distribution of Γ.
 
-    The number is larger if a draw is cheap. The cost is counted in operations, not timed. If the feedback is one fixed matrix
-    per site, a draw needs one multiplication per site and takes at most 3 ms on any built-in architecture. Any other feedback
-    needs a pass through the network: 3 ms on mlp, 10 ms on resmlp (2e8 operations), and 0.3 s on small_resnet. With the larger
-    number, the final measurement on small_resnet would take twice as long.
+    The number is larger if a draw is cheap. The cost is counted in operations, not timed. If the feedback is one fixed matrix per
+    site, a draw needs one multiplication per site and takes at most 3 ms on any built-in architecture. Any other feedback needs a
+    pass through the network: 3 ms on mlp, 10 ms on resmlp (2e8 operations), and 0.3 s on small_resnet. With the larger number, the
+    final measurement on small_resnet would take twice as long.
     """
     if isinstance(setup.feedback, FixedMatrices):
         return CHEAP_DRAWS
@@ -316,8 +316,8 @@ def _check(subject: str, tensors: Sequence[Tensor], shapes: Sequence[tuple[int, 
 def bench_conventions(setup: RunSetup, conventions: Conventions | None = None) -> dict[str, Scalar]:
     """Return a mapping of the parameters of Γ's null distribution, fidelity and gradient stability.
 
-    The parameters are recorded with a run as a part of its conventions. If `conventions` is None, the values are the defaults
-    of the installed version.
+    The parameters are recorded with a run as a part of its conventions. If `conventions` is None, the values are the defaults of
+    the installed version.
     """
     used_conventions = conventions or conventions_of_setup(setup)
     reported = {
@@ -354,8 +354,8 @@ def disjoint_batches(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield the first BATCHES batches of a split, as images and labels.
 
-    The images have the shape (BATCH, …) and the labels (BATCH,). The samples are not shuffled. Each batch of `train` is
-    augmented once.
+    The images have the shape (BATCH, …) and the labels (BATCH,). The samples are not shuffled. Each batch of `train` is augmented
+    once.
 
     Args:
         split: `test` or `train`.

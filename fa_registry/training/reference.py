@@ -83,8 +83,8 @@ def checked(
 ) -> tuple[ForwardBackward, ReferenceCheck | None]:
     """Check the gradients of a forward/backward pass against finite differences of the loss.
 
-    If the gradient of a traced forward pass is wrong, the function estimates the gradient by finite differences of the loss.
-    The network then uses finite differences in all later passes.
+    If the gradient of a traced forward pass is wrong, the function estimates the gradient by finite differences of the loss. The
+    network then uses finite differences in all later passes.
 
     Args:
         network: a Network or an AdaptedNetwork.
@@ -206,8 +206,8 @@ def without_reference(measurements: Measurements, blind_measurements: Measuremen
 
     Args:
         measurements: measurements with the reference gradient.
-        blind_measurements: the same measurements without the reference gradient. A value depends on the reference gradient if
-            it differs from the value in `measurements`.
+        blind_measurements: the same measurements without the reference gradient. A value depends on the reference gradient if it
+            differs from the value in `measurements`.
         reason: the reason why the reference gradient is wrong, which becomes the reason of every N/A.
     """
 

@@ -1,8 +1,8 @@
 """Compare the epochs of a replayed training with a run's record.
 
 The comparison requires equal bits, so it needs the configuration that trained the run. On another configuration, results are
-rounded differently. A replay of several epochs then differs from the record, even if the record is correct. A replay of only
-one epoch, from a stored training state, gives nearly the same result on every configuration.
+rounded differently. A replay of several epochs then differs from the record, even if the record is correct. A replay of only one
+epoch, from a stored training state, gives nearly the same result on every configuration.
 """
 
 from __future__ import annotations

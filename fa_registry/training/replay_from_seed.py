@@ -1,8 +1,8 @@
 """Re-initialise a run from its seed, replay its first steps and compare the files.
 
 The seed determines the initial weights and the feedback, so an audit can compute both again and compare them with the recorded
-files. The comparison detects, for example, a feedback matrix that was fitted to the gradients after the training. The audit
-also compares the state after the first steps, which initial weights, feedback and training data determine.
+files. The comparison detects, for example, a feedback matrix that was fitted to the gradients after the training. The audit also
+compares the state after the first steps, which initial weights, feedback and training data determine.
 """
 
 from __future__ import annotations
@@ -482,8 +482,8 @@ class _Replay:
     def _off_the_way(self, recorded: Mapping[str, Tensor], replayed: Mapping[str, Tensor]) -> str:
         """Return the difference between two states as a text. The text is empty if the states agree.
 
-        There are two errors, one of the network and one of the feedback. An error is divided by the distance between start and
-        end of the replay. If that distance is 0, the error is divided by the largest entry of a tensor.
+        There are two errors, one of the network and one of the feedback. An error is divided by the distance between start and end
+        of the replay. If that distance is 0, the error is divided by the largest entry of a tensor.
         """
         differing = [name for name, tensor in replayed.items() if not _same(recorded[name], tensor.cpu())]
         problems, is_explained = [], True

@@ -1,9 +1,9 @@
 """Save the state of a training, so an interrupted training can be resumed.
 
-A training that resumes from this file ends with the same weights as a training without interruption, because the file contains
-the optimiser's moments and all generators. The file has three parts: the SHA-256 of the other two parts, a line of JSON, and
-the tensors as safetensors. A run never resumes from an altered file. Otherwise one wrong bit in the optimiser's moments would
-change all later metrics without an error.
+A training that resumes from this file ends with the same weights as a training without interruption, because the file contains the
+optimiser's moments and all generators. The file has three parts: the SHA-256 of the other two parts, a line of JSON, and the
+tensors as safetensors. A run never resumes from an altered file. Otherwise one wrong bit in the optimiser's moments would change
+all later metrics without an error.
 """
 
 from __future__ import annotations

@@ -276,8 +276,8 @@ def setting_label(spec: RunSpec) -> str:
 def run_name(spec: RunSpec) -> str:
     """Return a short name of the run: method, setting and seed.
 
-    Different specifications get different names. Default options, the values of the paper's recipe and 100 epochs are omitted.
-    A long name is cut and ends with six digits of the specification's identity.
+    Different specifications get different names. Default options, the values of the paper's recipe and 100 epochs are omitted. A
+    long name is cut and ends with six digits of the specification's identity.
     """
     epochs = [f"{spec.epochs} epochs"] if spec.epochs != USUAL_EPOCHS else []
     name = SEPARATOR.join([_method(spec), *_setting(spec, epochs), f"s{spec.seed}"])

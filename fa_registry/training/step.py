@@ -5,10 +5,10 @@ A local rule cuts the graph at every site. Its objective is
     J_l = mean_i <f_l(sg(h_{l-1}))_i, norm(c_l)_i> + λ mean_i ||f_l||²,    J_0 = mean_i <h_0_i, norm(c_0)_i>,
 
 where sg stops the gradient. Except for the penalty, J_l is linear in f_l. Therefore the code never computes the loss J_l. It
-passes the gradient of J_l at f_l, norm(c_l)/N + 2λ f_l/N, directly to autograd. The head is always trained by the exact
-gradient of the task's mean loss (for classes, the cross entropy), which is e/N at the logits. tests/training/test_step.py
-compares the step with autograd of J. The tests cover the penalty, the norm, and states with several positions. If a method
-computes states s_l itself (methods.base.HasOwnStates), f_l in the first term of J_l is f_l(s_{l-1}).
+passes the gradient of J_l at f_l, norm(c_l)/N + 2λ f_l/N, directly to autograd. The head is always trained by the exact gradient
+of the task's mean loss (for classes, the cross entropy), which is e/N at the logits. tests/training/test_step.py compares the step
+with autograd of J. The tests cover the penalty, the norm, and states with several positions. If a method computes states s_l
+itself (methods.base.HasOwnStates), f_l in the first term of J_l is f_l(s_{l-1}).
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def chained_backward(
 ) -> None:
     """Fill the .grad of every block and of the embedding, from the last block to the embedding.
 
-    The gradients are those of the objectives J_l in the module's docstring. The credit c_{l−1} is c_l propagated backward
-    through the branch f_l. In a residual network, c_l is added to the result.
+    The gradients are those of the objectives J_l in the module's docstring. The credit c_{l−1} is c_l propagated backward through
+    the branch f_l. In a residual network, c_l is added to the result.
 
     Args:
         states: h_0..h_{L−1} (N, …), leaves that require grad.
@@ -106,8 +106,8 @@ NORM_EPS = 1e-6  # the paper's recipe: c / (rms over features + 1e-6)
 def norm_eps(credit_scale: str, count: int) -> float:
     """Return the ε of the recipe, converted to the scale of the summed loss.
 
-    A rule that was published for the credit of the mean loss divides c/N by rms(c/N) + ε. This equals c divided by rms(c) +
-    N·ε. With ε instead of N·ε, the growth of fa on digits is about twice as large (docs/differences.md).
+    A rule that was published for the credit of the mean loss divides c/N by rms(c/N) + ε. This equals c divided by rms(c) + N·ε.
+    With ε instead of N·ε, the growth of fa on digits is about twice as large (docs/differences.md).
     tests/methods/test_published.py trains fa and dfa with this code and with the published loop. The results are equal with the
     `credit_scale` of the method's card, and differ with the other `credit_scale`. The returned number depends only on the batch
     size, so it is constant in a captured step.

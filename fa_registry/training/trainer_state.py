@@ -72,9 +72,9 @@ def under(tensors: Tensors, prefix: str) -> Tensors:
 def kept_epochs(states: int, epochs: int) -> tuple[int, ...]:
     """Return the epochs after which the training state is kept.
 
-    The epochs are spread evenly over 1..epochs − 1. If `states` is larger than epochs − 1, all epochs 1..epochs − 1 are
-    returned. The initial state is not kept, because the seed determines it. The state after the last epoch is not kept, because
-    no epoch follows.
+    The epochs are spread evenly over 1..epochs − 1. If `states` is larger than epochs − 1, all epochs 1..epochs − 1 are returned.
+    The initial state is not kept, because the seed determines it. The state after the last epoch is not kept, because no epoch
+    follows.
 
     Args:
         states: number of states to keep.

@@ -174,17 +174,17 @@ def measured(
 ) -> tuple[Measurements, ReferenceSource]:
     """Run diagnostics on one batch and check the reference gradient.
 
-    At a site without a credit, the metrics that need a credit are N/A with the reason that no credit was given. If the check
-    finds that the gradient is wrong, comparisons with the gradient are N/A. If a diagnostic raises an exception, the traceback
-    is added to the failures, as in built-in training.
+    At a site without a credit, the metrics that need a credit are N/A with the reason that no credit was given. If the check finds
+    that the gradient is wrong, comparisons with the gradient are N/A. If a diagnostic raises an exception, the traceback is added
+    to the failures, as in built-in training.
 
     Args:
         network, x, y: network with observable sites, input (N, …) and labels (N,).
         least_error: as for an Observation.
         objection: the result of an earlier check, or None to check the gradient now.
         samples: as for reference.checked.
-        initial_norms: h_norm of every site at initialisation, or None if it is unknown. An empty sequence means that the model
-            is at initialisation now.
+        initial_norms: h_norm of every site at initialisation, or None if it is unknown. An empty sequence means that the model is
+            at initialisation now.
 
     Returns:
         The measurements, and the source of the reference gradient.

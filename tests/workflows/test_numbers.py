@@ -59,7 +59,7 @@ def test_a_batch_that_has_no_room_is_refused_before_a_run_is_written(registry, m
     monkeypatch.setattr(run_setup, "memory", lambda device: 100_000)  # enough for its weights
     result = registry(*TRAIN, "--set", "batch_size=1437")
     refused(result, TRAIN)
-    assert "batch_size: the states of 1,437 samples need 0.0 GiB; this machine has 0.0 GiB" in result.stderr
+    assert "batch_size: the states of 1,437 samples need 0.0 GiB of memory; this machine has 0.0 GiB" in result.stderr
     assert not open_tracker().search({})
 
 
