@@ -30,9 +30,7 @@ class ArchitectureCard:
     """Description of an architecture.
 
     Attributes:
-        name: Name of the architecture.
         line: Description in one line.
-        options: Options of the architecture, by name.
         source: Publication of the architecture.
         version: Version of a built-in architecture. The version increases when the initial weights or the forward pass change.
         credit_options: Names of the options that change only how a credit is distributed over positions. End-to-end methods do not
@@ -152,9 +150,6 @@ def part_of(name: str) -> str:
     """Return the part of a Network that contains a module or tensor: "blocks.N", "readout" or "embed".
 
     All names outside the blocks and the readout belong to "embed".
-
-    Args:
-        name: Name of a module or tensor in the network.
     """
     first, *rest = name.split(".")
     if first == "blocks":
@@ -228,12 +223,7 @@ class Architecture(abc.ABC):
         """
 
     def check(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...]) -> list[str]:
-        """Return the problems of the options for images of this shape; by default an empty list.
-
-        Args:
-            options: Values of all options.
-            image_shape: Shape of one input.
-        """
+        """Return the problems of the options for images of this shape; by default an empty list."""
         return []
 
     def parameters(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int) -> int:
@@ -245,11 +235,7 @@ class Architecture(abc.ABC):
         return 0
 
     def trains(self, options: Mapping[str, Scalar]) -> bool:
-        """Return whether training may change a weight of the network.
-
-        Args:
-            options: Values of all options.
-        """
+        """Return whether training may change a weight of the network."""
         return True
 
     def resolve(self, options: Mapping[str, Scalar]) -> dict[str, Scalar]:

@@ -60,8 +60,8 @@ class CausalTransformer(Architecture):
             "heads": Option(4, "number of attention heads in each block", least=1),
             "tied": Option(
                 False,
-                "whether the weight of the token embedding is also the weight of the head; if so, feedback that replaces the "
-                "head's weight replaces a matrix that also embeds tokens",
+                "whether the weight of the token embedding is also the weight of the head; if so, the B of dfa replaces a "
+                "matrix that also embeds tokens",
             ),
         },
         source="a pre-LN decoder as in Radford et al. 2019; block as in vit_mini, and torch's default initialisation of every "

@@ -73,7 +73,6 @@ def _aggregate(
     """Compute one aggregate of Γ.
 
     Args:
-        name: name of the aggregate, as in NAMES.
         reduced: for each counted site with a valid Γ, the mean and the median over samples.
         counted_sites: the sites whose credit is not exact by construction. If Γ is not valid at one of these sites, the aggregate
             is N/A.

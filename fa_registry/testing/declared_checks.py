@@ -154,7 +154,6 @@ def _squares(tensors: dict[str, Tensor]) -> dict[str, float]:
 
 
 def _square(tensor: Tensor) -> float:
-    """Return the squared Frobenius norm."""
     return tensor.square().sum().item()
 
 

@@ -129,7 +129,6 @@ def _mean_inner(value: Tensor, credit: Tensor) -> Tensor:
 
 
 def _mean_square(branch: Tensor) -> Tensor:
-    """Return mean_i ||f_i||²."""
     return branch.pow(2).flatten(1).sum(dim=1).mean()
 
 

@@ -75,7 +75,6 @@ def linked(previous_links: Sequence[str], digest: bytes) -> str:
 
     Args:
         previous_links: the earlier digests of the chain, in hexadecimal.
-        digest: the digest of the new state.
     """
     last = bytes.fromhex(previous_links[-1]) if previous_links else b""
     return hashlib.sha256(last + digest).hexdigest()

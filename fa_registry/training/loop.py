@@ -121,7 +121,6 @@ def run_to_completion(steps: Generator[None, None, T]) -> T:
 
 
 def _status(row: EpochRow, spec: RunSpec) -> str:
-    """Return the status of a run that ended after `row`."""
     if has_diverged(row.measurements):
         return "diverged"
     return "complete" if row.epoch == spec.epochs else "stopped_early"

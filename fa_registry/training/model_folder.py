@@ -65,7 +65,6 @@ class ModelCard:
         despite: the reason and the author of a promotion that disregards the verdict, or None.
         feedback: description of the feedback state, copied from the run's record.
         provenance: origin of the run, such as code and machine, copied from its record.
-        citation, bibtex: citation of the method.
     """
 
     method: str

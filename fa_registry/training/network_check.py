@@ -176,9 +176,6 @@ def _positions_looking_ahead(setup: RunSetup, inputs: Tensor, random: torch.Gene
 
     Every cut is used for at least ROWS // MOST_CUTS sequences. A sequence stays in the same row of the batch, because a matrix
     product may round each row differently.
-
-    Args:
-        inputs: token ids, (N, T).
     """
     length, all_cuts = inputs.shape[1], cuts(inputs.shape[1])
     changes = torch.zeros(length, dtype=torch.bool, device=inputs.device)

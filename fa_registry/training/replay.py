@@ -199,5 +199,4 @@ def epochs_text(epochs: Sequence[int]) -> str:
 
 
 def _is_finite(trainer: Trainer) -> bool:
-    """Return whether all tensors of the trainer's state are finite."""
     return all(tensor.isfinite().all() for tensor in trainer.training_state().values() if tensor.is_floating_point())

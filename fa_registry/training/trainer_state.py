@@ -75,10 +75,6 @@ def kept_epochs(states: int, epochs: int) -> tuple[int, ...]:
     The epochs are spread evenly over 1..epochs − 1. If `states` is larger than epochs − 1, all epochs 1..epochs − 1 are returned.
     The initial state is not kept, because the seed determines it. The state after the last epoch is not kept, because no epoch
     follows.
-
-    Args:
-        states: number of states to keep.
-        epochs: number of epochs of the run.
     """
     count = min(states, max(epochs - 1, 0))
     return tuple(index * epochs // (count + 1) for index in range(1, count + 1))
