@@ -380,7 +380,7 @@ def test_exact_everywhere_is_na():
 
 def test_only_site_zero_left_means_no_deep_aggregate():
     scalars = AGGREGATES.measure(look_at_cosines(*ROWS[:2], exact=(False, True))).scalars
-    assert scalars["gamma_deep_mean"].reason.startswith("no site remains")
+    assert scalars["gamma_deep_mean"].reason.startswith("the credit of every site that")
     assert scalars["gamma_all_mean_mean"].value == pytest.approx(0.6)
 
 
