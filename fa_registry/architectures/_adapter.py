@@ -1,7 +1,7 @@
 """adapt: observe a third-party model with forward hooks, without changing its forward pass.
 
-The declared position of the skip is checked with the tensors of each forward pass. The published code did not check the position,
-and therefore measured gradients of a wrong network for ViT and ResNet.
+Each forward pass checks the declared position of the skip. The published code had no such check, and therefore measured gradients
+of a wrong network for ViT and ResNet.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ ROUNDINGS = 16
 class ModelIO:
     """Functions that convert the inputs and outputs of a third-party model.
 
-    None means that no conversion is needed, because the model, or a block, receives or returns a single tensor.
+    If a function is None, the tensor that the model or the block receives or returns is used unchanged.
 
     Attributes:
         inputs: Function from x to the arguments of the model. A mapping is passed as keyword arguments.
         output: Function from the return value of the model to the logits.
-        state: Function from the return value of a block to one of its tensors: the state, or the residual branch if the model adds
+        state: Function from the return value of a block to one tensor in it: the state, or the residual branch if the model adds
             the skip outside the block.
     """
 
@@ -44,11 +44,11 @@ class ModelIO:
 
 
 class AdaptedNetwork(nn.Module):
-    """Third-party model with a chain of blocks that is observed at sites 0..L. Create it with `adapt`.
+    """Third-party model whose chain of blocks is observed at sites 0..L; created by `adapt`.
 
     Args:
         sites: Paths of the modules whose outputs are h_1..h_L.
-        skip: "outside", "inside" or "none". An empty string means "none", and the first pass may change it to "outside".
+        skip: "outside", "inside" or "none". An empty string becomes "none" or "outside" in the first pass.
         readout: Path of the module that receives h_L, or an empty string.
         reads: Functions that convert inputs and outputs.
         gradient: Source of the reference gradient, "backward" or "forward".
@@ -78,8 +78,7 @@ class AdaptedNetwork(nn.Module):
         """Return the logits. With return_hidden, also return the states h_0..h_L and their root tensors.
 
         The loss is differentiated with respect to the root tensors. If the model adds the skip outside a block, no hook receives
-        the tensor h_l. In this case the root tensor of h_l is the output f_l of the block, because h_l = h_{l-1} + f_l gives
-        ∂ℓ/∂f_l = ∂ℓ/∂h_l.
+        the tensor h_l. The root tensor of h_l is then the block's output f_l, because ∂ℓ/∂f_l = ∂ℓ/∂h_l for h_l = h_{l-1} + f_l.
 
         Args:
             x: Inputs (batch, …).
@@ -102,7 +101,7 @@ class AdaptedNetwork(nn.Module):
         return logits, states, [flow.entry, *(flow.roots[name] for name in self.sites)]
 
     def _resolve(self, flow: _Flow) -> None:
-        """Set the skip to "outside" if the first pass shows residual branches; later passes do not change it."""
+        """Set the skip to "outside" if the first pass shows residual branches."""
         if self.is_skip_open:
             fits_skip = {skip: self._misfit(flow, skip) is None for skip in ("outside", "inside")}
             if fits_skip["outside"] and not fits_skip["inside"] and (len(self.sites) > 1 or flow.readout is not None):
@@ -118,13 +117,13 @@ class AdaptedNetwork(nn.Module):
         return self.reads.output(returned) if self.reads.output else returned
 
     def _check(self, flow: _Flow, states: Sequence[Tensor]) -> None:
-        """Raise UsageError if block l+1 or the readout receives another tensor than the declared h_l."""
+        """Raise UsageError if block l+1 or the readout does not receive the declared h_l."""
         if self.skip == "none":
             return
         if len(self.sites) == 1 and not _seen_at_readout(flow, states[-1]):
             raise UsageError(
-                f"adapt: with one site, skip={self.skip!r} can be checked only at the readout: expected `readout` to "
-                f"name the module that receives h_1, found {self.readout or 'none'!r}"
+                f"adapt: expected `readout` to name the module that receives h_1, found {self.readout or 'none'!r}; with one "
+                f"site, skip={self.skip!r} can only be checked at the readout"
             )
         misfit = self._misfit(flow, self.skip)
         if misfit is None:
@@ -146,8 +145,8 @@ class _Flow:
     """Tensors of one forward pass at the sites: copies of the states, and root tensors for gradients.
 
     The blocks receive clones, so in-place operations of the model do not change the recorded tensors. If the skip is not "inside"
-    (`bypassed`), the model may also use h_0 outside block 1. The root tensor of h_0 is then the model's tensor and not a clone.
-    The version counter of this tensor shows whether the model changed the tensor in place.
+    (`bypassed`), the model may also use h_0 outside block 1. The root tensor of h_0 is then the model's tensor and not a clone,
+    and its version counter shows whether the model changed it in place.
     """
 
     def __init__(
@@ -176,7 +175,7 @@ class _Flow:
 
     @contextmanager
     def watching(self, model: nn.Module, readout: str) -> Iterator[None]:
-        """Record the input and output of every site in a forward pass of `model` (context manager).
+        """Context manager: record the input and output of every site in a forward pass of `model`.
 
         The forward hooks are removed on exit.
 
@@ -222,16 +221,17 @@ class _Flow:
         if self.order != list(self.sites):
             actual_order = ", ".join(self.order)
             raise UsageError(
-                f"adapt: sites: expected the sites in the order of the forward pass, which is {actual_order}; change the order"
+                f"adapt: sites: expected the sites in the order in which the forward pass calls them: {actual_order}; change "
+                "the order"
             )
 
     def check_in_place(self) -> None:
-        """Check that the model did not change the stream in place at a tensor that could not be cloned.
+        """Check that the model did not change in place a tensor of the stream that is not cloned.
 
         Raises:
             UsageError: If the model changed such a tensor.
         """
-        advice = "write h = h + block(h) instead of h += block(h), and avoid in-place operations on the stream"
+        advice = "write h = h + block(h) instead of h += block(h), and avoid other in-place operations on this tensor"
         if not self.bypassed:
             return
         if self.entry._version != self.entry_version:
@@ -242,7 +242,7 @@ class _Flow:
             if passed_tensor._version != version:
                 chain = ", or declare skip='inside' if only the block uses this tensor" if self.skip == "none" else ""
                 raise UsageError(
-                    f"adapt: {name} changes its input in place and so also changes the tensor of the skip; {advice}{chain}"
+                    f"adapt: {name} changes its input in place, and the skip uses the same tensor; {advice}{chain}"
                 )
 
     def _before(
@@ -250,7 +250,8 @@ class _Flow:
     ) -> tuple[Any, dict[str, Any]]:
         """Record the state that a site receives, and pass a clone of the state to the site.
 
-        The state is the first floating-point tensor among the positional arguments, and then among the keyword arguments.
+        The state is the first floating-point tensor of the positional arguments. If they contain none, it is that of the keyword
+        arguments.
         """
         self.calls[name] = self.calls.get(name, 0) + 1
         site = self._site(name)
@@ -292,7 +293,7 @@ class _Flow:
                 step == 0 and size > 1 for step, size in zip(state.stride(), state.shape, strict=True)
             ):
                 raise UsageError(
-                    f"adapt: {site}: expected its input h_0 as a tensor without shared memory, found an expanded tensor; write "
+                    f"adapt: {site}: expected an input h_0 whose entries do not share memory, found an expanded tensor; write "
                     ".clone() after .expand() in the model"
                 )
             is_cut = self.entry.is_leaf and self.entry.requires_grad  # torch allows no in-place change of such a state
@@ -308,7 +309,9 @@ class _Flow:
             return output
         state = self.state(output) if self.state and not isinstance(output, Tensor) else output
         if not isinstance(state, Tensor):
-            hint = "" if self.state else f"; select the tensor that is the state, such as with {_suggested(output)}"
+            hint = (
+                "" if self.state else f"; to select the tensor that is the state, pass for example {_suggested(output)}"
+            )
             raise UsageError(f"adapt: {name}: expected a tensor as output, found {_kind(state)}{hint}")
         if not state.is_floating_point():
             raise UsageError(
@@ -323,15 +326,14 @@ class _Flow:
         return _with(output, state, shifted.clone())
 
     def _at_readout(self, name: str, _: nn.Module, args: tuple[Any, ...]) -> None:
-        """Record the input of the readout, which by default is the first module after the last site."""
+        """Record the input of the readout. By default, the readout is the first module after the last site."""
         if self.readout is None and args and isinstance(args[0], Tensor) and self.is_past_the_sites(name):
             self.readout, self.readout_name = args[0].detach().clone(), name
 
     def is_past_the_sites(self, name: str) -> bool:
         """Return whether a module may be the readout.
 
-        If a readout is declared, only the declared module is the readout. If not, any module after the last site may be the
-        readout.
+        If a readout is declared, only the declared module may be. Otherwise, any module after the last site may be.
         """
         return self.declared == name or (not self.declared and self.runs[self.sites[-1]] > 0)
 
@@ -343,7 +345,7 @@ def _require_gradient(state: Tensor) -> None:
 
 @contextmanager
 def running_eagerly(model: nn.Module) -> Iterator[None]:
-    """Run `model` without the code of torch.compile, which would skip the hooks (context manager)."""
+    """Context manager: run `model` without the compiled code of torch.compile, which skips hooks."""
     compiled = any(hasattr(module, "_orig_mod") or module._compiled_call_impl is not None for module in model.modules())
     if not compiled:
         yield
@@ -366,7 +368,7 @@ def unwrapped(model: Any) -> tuple[Any, tuple[str, ...]]:
 
 
 def _suggested(output: Any, parameter: str = "state") -> str:
-    """Return source code for a function that reads the first tensor of an output."""
+    """Return source code of a function that reads the first tensor of an output."""
     if isinstance(output, Mapping):  # also an output of transformers, whose fields are attributes too
         key = next((key for key, value in output.items() if isinstance(value, Tensor)), "…")
         return f"{parameter}=lambda out: out[{key!r}]"
@@ -397,9 +399,9 @@ def _with(output: Any, tensor: Tensor, replacement: Tensor) -> Any:
 
 
 def path_and_call(site: str) -> tuple[str, int]:
-    """Split a site into its module path and its call number.
+    """Split the name of a site into the path of a module and the number of a call.
 
-    The call number is 2 in `layer#2`, and 0 in `layer`.
+    `layer#2` gives ("layer", 2), and `layer` gives ("layer", 0).
     """
     path, _, call = site.rpartition("#")
     return (path, int(call)) if path and call.isdecimal() else (site, 0)
@@ -416,30 +418,31 @@ def adapt(
     *,
     gradient: str = "backward",
 ) -> AdaptedNetwork:
-    """Make a model observable at the modules that are named by `sites`.
+    """Return the model as a network that can be observed at the modules in `sites`.
 
     Args:
-        model: The model. Wrappers of torch.compile and data parallelism are removed. The weights are shared with your model.
+        model: The model. Wrappers of torch.compile and data parallelism are removed. The result uses the weights of your model,
+            not copies.
         sites: Paths of the modules whose outputs are h_1..h_L, in the order in which the modules run. The path `layer#2` is the
             second call of `layer` in a forward pass. The state h_0 is the first floating-point tensor among the arguments of the
             first site. Function calls between the modules are allowed. By default, the sites are the modules in `model.blocks`.
-        skip: "outside" if the outputs are residual branches that the model adds to the stream, so h_l = h_{l−1} + output. "inside"
-            if the only input of every site is the state of the previous site. "none" for modules at any position, whose outputs are
-            the states. "outside" and "inside" are checked at every pass. The default is "outside" if `sites` is empty. Otherwise
-            the default is "none", or "outside" if the first pass shows residual branches.
-        readout: Path of the module that receives h_L. The output of the last block is checked with the input of this module. The
+        skip: "outside": the outputs are residual branches that the model adds to the stream, so h_l = h_{l−1} + output. "inside":
+            the outputs are the states, and the only input of a site is the state of the previous site. "none": the outputs are the
+            states of modules at any position. Every pass checks "outside" and "inside". The default is "outside" if `sites` is
+            empty. Otherwise the default is "outside" if the first pass shows residual branches, and "none" if not.
+        readout: Path of the module that receives h_L. The input of this module is compared with the output of the last block. The
             default is `out_ln`, `out_head`, or the module that runs after the last site.
         inputs: Function from x to the argument of the model. A dict is passed as keywords: `lambda x: {"input_ids": x}`.
         output: Function from the return value of the model to the logits, such as `lambda out: out.logits`.
         state: Function from the return value of a site to the tensor that is the state or branch, such as `lambda out: out[0]`.
-        gradient: "backward" computes the reference gradient with the backward pass of the model, and checks it against differences
-            of the loss. "forward" uses only the forward computation, for layers with a custom backward pass and for detached
-            states.
+        gradient: "backward" computes the reference gradient with the backward pass of the model, and checks it against finite
+            differences of the loss. "forward" uses only the forward pass. Choose "forward" if layers have a custom backward pass
+            or if the model detaches states.
 
     Raises:
         InvalidFields: If a name or value is wrong. The message lists all wrong values.
-        UsageError: In the first forward pass, if `skip` is wrong, if a site does not run exactly once, or if the stream is changed
-            in place.
+        UsageError: In the first forward pass: if `skip` is wrong, if a site does not run exactly once, or if the model changes the
+            stream in place.
     """
     model, wrappers = unwrapped(model)
     sites, readout = [_inside(name, wrappers) for name in sites], _inside(readout, wrappers)
@@ -465,7 +468,7 @@ def _wrong_arguments(
     problems += [] if gradient in GRADIENTS else [f"gradient: expected backward or forward, found {gradient!r}"]
     unknown = {
         "sites": [name for name in names if path_and_call(name)[0] not in modules]
-        or ([] if names else ["none (the model has no attribute `blocks`, which contains the default sites)"]),
+        or ([] if names else ["none, and no default sites, because the model has no attribute `blocks`"]),
         "readout": [readout] if readout and readout not in modules else [],
     }
     problems += [
@@ -484,7 +487,7 @@ def _wrong_arguments(
 
 
 def _inside(name: str, wrappers: Sequence[str]) -> str:
-    """Remove the prefixes of the wrappers from the path of a module."""
+    """Remove the prefixes that wrappers add to the path of a module."""
     for _ in wrappers:
         name = name.removeprefix("module.").removeprefix("_orig_mod.")
     return name
@@ -495,7 +498,7 @@ def _default_readout(modules: Mapping[str, nn.Module]) -> str:
 
 
 def _states(flow: _Flow, sites: Sequence[str], skip: str) -> list[Tensor]:
-    """Return h_0..h_L from recorded inputs and outputs; `skip` is where the skip is added."""
+    """Compute h_0..h_L from recorded inputs and outputs; `skip` is as for `adapt`."""
     pairs = [(flow.inputs[name], flow.outputs[name]) for name in sites]
     if skip != "outside":
         return [pairs[0][0], *(output for _, output in pairs)]
@@ -527,7 +530,7 @@ def _seen_as(received: Tensor, state: Tensor) -> bool:
 
 
 def _views(state: Tensor) -> Iterator[Tensor]:
-    """Yield a state and the usual inputs of a readout: class token, mean over positions, flat vector."""
+    """Yield a state and the tensors that a readout usually reads: class token, mean, flat vector."""
     yield state
     if state.dim() == 3:
         yield from (state[:, 0], state.mean(dim=1))

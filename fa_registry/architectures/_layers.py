@@ -1,8 +1,8 @@
-"""Layers with PyTorch's default initialisation, computed from a generator that is passed in.
+"""Layers whose initial weights are distributed as in PyTorch, but come from a given generator.
 
-The constructors of torch use the global generator. The weights of a run would then depend on earlier random numbers in the
-process. On a CPU with AVX-512, Linear uses oneDNN for float32 products. In the backward pass, Linear and Conv may use another
-matrix than the weight.
+The constructors of torch use the global generator, so the weights of a run would depend on earlier random numbers in the process.
+On a CPU with AVX-512, Linear uses oneDNN for float32 matrix products. In the backward pass, Linear and Conv may use another matrix
+than the weight.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor, backward_weight: Tensor | No
 class _LinearFunction(torch.autograd.Function):
     """x Wᵀ + b, where `back` replaces W in the gradient of x.
 
-    The flags in `needs_input_grad` depend on requires_grad, and not on the gradients that a caller requests. A caller that needs
-    only gradients of states therefore sets requires_grad of the weights to False, as diagnostics and credits do.
+    `needs_input_grad` depends on requires_grad, and not on the gradients that a caller requests. To avoid the gradients of
+    weights, a caller sets their requires_grad to False, as diagnostics and credits do.
     """
 
     @staticmethod
@@ -77,7 +77,7 @@ class _LinearFunction(torch.autograd.Function):
 
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradients of x (…, in), weight (out, in) and bias (out,); None for unused gradients.
+        """Return the gradients of x (…, in), weight (out, in) and bias (out,), each None if it is not needed.
 
         The gradient of x is dx = dy B with B (out, in). With B = W, dx is exact. The other gradients do not use B.
 
@@ -151,7 +151,7 @@ class _ConvFunction(torch.autograd.Function):
 
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradients of x (N, in, H, W), weight (out, in, 3, 3) and bias; None for unused gradients.
+        """Return the gradients of x (N, in, H, W), weight (out, in, 3, 3) and bias; None if not needed.
 
         Only the gradient of x uses `back`. tests/architectures/test_layers.py compares the gradients with autograd.
 
@@ -185,8 +185,8 @@ def conv(channels_in: int, channels_out: int, generator: torch.Generator, bias: 
 def patches(channels_in: int, channels_out: int, edge: int, generator: torch.Generator) -> nn.Conv2d:
     """Return a Conv2d that maps each square patch of `edge` pixels to one vector.
 
-    Weight and bias are U(±1/√(edge² · channels_in)), as in torch by default. An embedding needs no backward_weight, because no
-    error is propagated below it. The layer is therefore torch's Conv2d.
+    Weight and bias are U(±1/√(edge² · channels_in)), as in torch by default. The layer is torch's Conv2d, because an embedding
+    needs no backward_weight: no error is propagated through it.
     """
     return _drawn(undrawn(nn.Conv2d, channels_in, channels_out, edge, stride=edge), generator)
 

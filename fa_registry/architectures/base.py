@@ -30,14 +30,11 @@ class ArchitectureCard:
     """Description of an architecture.
 
     Attributes:
-        name: Name of the architecture.
         line: Description in one line.
-        options: Options of the architecture, by name.
         source: Publication of the architecture.
         version: Version of a built-in architecture. The version increases when the initial weights or the forward pass change.
-        credit_options: Names of the options that change only how a credit is distributed over positions, and not the network. A
-            method that propagates errors end to end does not use these options. Two runs of such a method have equal weights if
-            only these options differ.
+        credit_options: Names of the options that change only how a credit is distributed over positions. End-to-end methods do not
+            use these options, so two of their runs have equal weights if only these options differ.
         inputs: `values` for images and other numbers with one target per sample, `tokens` for token ids (N, T) with one target per
             position.
     """
@@ -60,8 +57,8 @@ class Network(nn.Module):
     """Network with the parts embed, blocks, out_ln and out_head, named as in the published code.
 
     Args:
-        embed: Module that computes h_0, or None if a subclass defines a method `embed` instead. A subclass must define `embed` if
-            published checkpoints contain the layers of the embedding at their top level.
+        embed: Module that computes h_0, or None if a subclass defines a method `embed`. A subclass needs this method if published
+            checkpoints contain the layers of the embedding at their top level.
         blocks: Modules that compute the branches f_1..f_L.
         out_ln: Normalisation before the head, or None.
         out_head: Module that computes the logits.
@@ -102,7 +99,7 @@ class Network(nn.Module):
         return state + branch if self.residual else branch
 
     def spread(self, credit: Tensor, state: Tensor) -> Tensor:
-        """Return a credit in the shape of the state, with c/P at each of the P positions.
+        """Expand a credit to the shape of the state, with c/P at each of the P positions.
 
         A credit that already has positions is returned unchanged. tests/training/test_step.py compares the result with the gradient
         of <mean of the state over positions, c> from autograd.
@@ -114,7 +111,7 @@ class Network(nn.Module):
         return broadcast_over_positions(credit, state)
 
     def readout(self, state: Tensor) -> Tensor:
-        """Return the logits (batch, classes) of the state h_L: pooling, normalisation and head."""
+        """Apply pooling, normalisation and head to h_L, and return the logits (batch, classes)."""
         features = self.pool(state)
         return self.out_head(features if self.out_ln is None else self.out_ln(features))
 
@@ -131,7 +128,7 @@ class Network(nn.Module):
     def logits_from(self, site: int, state: Tensor) -> Tensor:
         """Return the logits (batch, classes) that follow from the state at one site.
 
-        The blocks above the site and the readout are applied.
+        The function applies the blocks above the site, and the readout.
 
         Args:
             site: Site from 0 to L.
@@ -153,9 +150,6 @@ def part_of(name: str) -> str:
     """Return the part of a Network that contains a module or tensor: "blocks.N", "readout" or "embed".
 
     All names outside the blocks and the readout belong to "embed".
-
-    Args:
-        name: Name of a module or tensor in the network.
     """
     first, *rest = name.split(".")
     if first == "blocks":
@@ -164,7 +158,7 @@ def part_of(name: str) -> str:
 
 
 class Noisy(nn.Module):
-    """Block with process noise from the generator that the training loop sets for each epoch.
+    """Block with process noise. The training loop sets the generator of the noise for each epoch.
 
     Without a generator there is no noise.
     """
@@ -180,7 +174,7 @@ class Noisy(nn.Module):
 
 @contextmanager
 def noisy(network: nn.Module, generator: torch.Generator) -> Iterator[None]:
-    """Set `generator` as the source of noise of every Noisy block (context manager)."""
+    """Context manager: let every Noisy block draw its noise from `generator`."""
     blocks = [module for module in network.modules() if isinstance(module, Noisy)]
     for block in blocks:
         block.noise = generator
@@ -198,7 +192,7 @@ class ExactCostate(abc.ABC):
     def costates(self, x: Tensor, y: Tensor, task: Task | None = None) -> list[Tensor]:
         """Return λ_l = ∂(Σ_i terminal loss_i)/∂h_l for l = 0..L, computed without autograd.
 
-        Each costate has the shape of its state and the sign of the gradient, and is not divided by N. Process noise is off.
+        Each costate has the shape of its state and the sign of the gradient. It is not divided by N. The process noise is off.
 
         Args:
             x: Inputs (N, …).
@@ -229,12 +223,7 @@ class Architecture(abc.ABC):
         """
 
     def check(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...]) -> list[str]:
-        """Return the problems of the options for images of this shape; by default an empty list.
-
-        Args:
-            options: Values of all options.
-            image_shape: Shape of one input.
-        """
+        """Return the problems of the options for images of this shape; by default an empty list."""
         return []
 
     def parameters(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int) -> int:
@@ -246,13 +235,9 @@ class Architecture(abc.ABC):
         return 0
 
     def trains(self, options: Mapping[str, Scalar]) -> bool:
-        """Return False if all weights of the network keep their initial values in training.
-
-        Args:
-            options: Values of all options.
-        """
+        """Return whether training may change a weight of the network."""
         return True
 
     def resolve(self, options: Mapping[str, Scalar]) -> dict[str, Scalar]:
-        """Return the values of all options: the given `options`, and the card's defaults for the others."""
+        """Return the values of all options. An option that is not given has the default of the card."""
         return {name: options.get(name, option.default) for name, option in self.card.options.items()}

@@ -33,7 +33,7 @@ class TokenEmbedding(nn.Module):
 
 
 class TiedHead(nn.Module):
-    """Head whose weight (V, D) is the token embedding's weight, so a step changes both.
+    """Head that uses the weight (V, D) of the token embedding, so a step changes both.
 
     Attributes:
         backward_weight: Matrix (V, D) that replaces the weight in the backward pass, or None.
@@ -60,8 +60,8 @@ class CausalTransformer(Architecture):
             "heads": Option(4, "number of attention heads in each block", least=1),
             "tied": Option(
                 False,
-                "whether the token embedding is also the weight of the head; if so, the B of dfa replaces a matrix "
-                "that also embeds tokens",
+                "whether the weight of the token embedding is also the weight of the head; if so, the B of dfa replaces a "
+                "matrix that also embeds tokens",
             ),
         },
         source="a pre-LN decoder as in Radford et al. 2019; block as in vit_mini, and torch's default initialisation of every "
@@ -70,7 +70,7 @@ class CausalTransformer(Architecture):
     )
 
     def check(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...]) -> list[str]:
-        """Return the problems: `heads` must divide d_hidden, and an input must be one sequence of tokens."""
+        """Return problems if `heads` does not divide d_hidden, or if an input is not one sequence of tokens."""
         width, heads = int(options["d_hidden"]), int(options["heads"])
         problems = [f"heads: expected a divisor of d_hidden {width}, found {heads}"] if width % heads else []
         if len(image_shape) != 1:

@@ -1,4 +1,4 @@
-"""linear_lq: a linear system with process noise, whose exact costate is a product of matrices.
+"""linear_lq: a linear system with process noise. Its exact costate is a product of matrices.
 
 The network is a test case for credits, and is not meant to learn a task.
 """
@@ -41,8 +41,8 @@ class LinearSystem(Network, ExactCostate):
     def costates(self, x: Tensor, y: Tensor, task: Task | None = None) -> list[Tensor]:
         """Return λ_L = e C and λ_{l-1} = λ_l (I + A_l), each (N, D), for l = 0..L and σ = 0.
 
-        The error e has one row per sample. The matrices A_l are multiplied from the right and without a transpose, because a layer
-        stores A_l as (out, in). tests/architectures/test_base.py compares the result with autograd, for classes and for values.
+        The error e has one row per sample. A_l is multiplied from the right and is not transposed, because a layer stores A_l as
+        (out, in). tests/architectures/test_base.py compares the result with autograd, for classes and for values.
         """
         state = self.embed(x)
         for block in self.blocks:

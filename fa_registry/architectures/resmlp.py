@@ -41,7 +41,7 @@ class ResMLP(Architecture):
             "d_hidden": Option(256, "width D of the residual stream", least=1),
             "num_blocks": Option(4, "number of blocks L; 0 is the shallow control", least=0),
             "terminal_ln": Option(True, "whether a LayerNorm precedes the head"),
-            "residual": Option(True, "whether blocks have skip connections; if not, set w2_std to 0.5"),
+            "residual": Option(True, "whether blocks have skip connections; if you choose false, set w2_std to 0.5"),
             "w2_std": Option(0.01, "initial standard deviation of the second weight matrix of each block", least=0),
         },
         source="arXiv 2606.21126, main setting",
@@ -56,7 +56,7 @@ class ResMLP(Architecture):
     def build(
         self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
     ) -> Network:
-        """Return a network with states (N, d_hidden), and with skips if the option `residual` is True.
+        """Return a network with states (N, d_hidden). It has skips if the option `residual` is True.
 
         The embedding is initialised first, so networks with the same seed have the same embedding at every depth.
         """

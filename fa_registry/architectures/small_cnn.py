@@ -45,7 +45,8 @@ class SmallCNN(Architecture):
         if min(height, image_width) >= SHRUNK:
             return []
         return [
-            f"image size: expected at least {SHRUNK}×{SHRUNK} pixels for two 2×2 pools, found {height}×{image_width}"
+            f"image size: expected at least {SHRUNK}×{SHRUNK} pixels, because the network has two 2×2 pools; found "
+            f"{height}×{image_width}"
         ]
 
     def parameters(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int) -> int:
@@ -60,8 +61,8 @@ class SmallCNN(Architecture):
     ) -> Network:
         """Return a network without skips: maps at sites 0 to 2, and features (N, 8·width) at site 3.
 
-        The maps have half the size of the images at site 0, and a quarter at sites 1 and 2. A smaller num_blocks removes the last
-        layers. With fewer than 3 blocks, the input of the head is the mean of the maps over positions.
+        The maps have half the size of the images at site 0, and a quarter at sites 1 and 2. If num_blocks is smaller than 3, the
+        last layers are absent and the input of the head is the mean of the maps over positions.
         """
         channels, height, image_width = image_shape
         count, width = int(options["num_blocks"]), int(options["width"])

@@ -18,10 +18,10 @@ from fa_registry.token_axes import mean_over_positions
 
 
 class BasicBlock(nn.Module):
-    """Residual branch f(h) = block(h) − h of block(h) = ReLU(h + BN(conv(ReLU(BN(conv(h)))))).
+    """Branch f(h) = block(h) − h, where block(h) = ReLU(h + BN(conv(ReLU(BN(conv(h)))))).
 
-    The ReLU follows the skip, so the block is not a sum of h and a branch that ends before the ReLU. The branch f is therefore
-    defined as a difference. ∂ℓ/∂f_l = ∂ℓ/∂h_l is valid for f as for any other branch.
+    The ReLU follows the skip, so the block's layers compute no branch that is added to h. The branch f is therefore defined as a
+    difference. ∂ℓ/∂f_l = ∂ℓ/∂h_l is valid for f, as it is for any branch.
     """
 
     def __init__(self, width: int, generator: torch.Generator):
@@ -73,7 +73,7 @@ class SmallResNet(Architecture):
     def build(
         self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
     ) -> Network:
-        """Return a network with maps (N, width, H, W) of the size of the images at every site.
+        """Return a network whose states are maps (N, width, H, W) with the size of the images.
 
         The input of the head is the mean of the maps over positions, (N, width).
         """

@@ -1,4 +1,7 @@
-"""student_net: the student of the synthetic teacher–student task; α controls its non-linearity."""
+"""student_net: the student network of the synthetic teacher–student task.
+
+The option α of the network sets how non-linear the network is.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """vit_mini: a small vision transformer with tokens (N, 1 + patches, D) as states.
 
-Names and initial distributions are those of the published code: attention as in nn.MultiheadAttention, and every other layer with
-torch's default.
+Names and initial distributions are those of the published code. Attention is initialised as in nn.MultiheadAttention. Every other
+layer has torch's default initialisation.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Attention(nn.Module):
     to earlier positions.
 
     Attributes:
-        backward_weight: Matrix (3D, D) that replaces in_proj_weight in the backward pass, or None. in_proj_weight computes queries,
-            keys and values, and is not a separate layer in nn.MultiheadAttention.
+        backward_weight: Matrix (3D, D) that replaces in_proj_weight in the backward pass, or None. in_proj_weight computes
+            queries, keys and values. It is not a separate layer in nn.MultiheadAttention.
     """
 
     backward_weight: Tensor | None = None
@@ -44,7 +44,7 @@ class Attention(nn.Module):
 
     @property
     def weight(self) -> nn.Parameter:
-        """in_proj_weight, which `backward_weight` replaces in the backward pass."""
+        """The weight in_proj_weight, which `backward_weight` replaces in the backward pass."""
         return self.in_proj_weight
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -58,9 +58,9 @@ class Attention(nn.Module):
 
 
 class TransformerBranch(nn.Module):
-    """Branch f(h) = a + mlp(LN(h + a)) with a = attention(LN(h)) of a pre-LN block.
+    """Branch of a pre-LN block: f(h) = a + mlp(LN(h + a)) with a = attention(LN(h)).
 
-    The network adds h.
+    The network adds h to f(h).
     """
 
     def __init__(self, width: int, heads: int, generator: torch.Generator, causal: bool = False):
@@ -84,8 +84,8 @@ class TransformerBranch(nn.Module):
 class VisionTransformer(Network):
     """Vision transformer whose embedding has the parts cls_token, patch_embed and pos_embed.
 
-    The tokens of h_0 are cls_token and the outputs of patch_embed, and pos_embed is added. The three names are at the top level of
-    the state dict, as in the published code.
+    h_0 is the sum of pos_embed and the tokens, which are cls_token and the outputs of patch_embed. The three names are at the top
+    level of the state dict, as in the published code.
 
     Args:
         patch_embed: Convolution that maps each patch to a token.
@@ -93,7 +93,7 @@ class VisionTransformer(Network):
         pos_embed: Position embedding (1, 1 + patches, D).
         blocks: Branches f_1..f_L.
         out_head: Module that computes the logits.
-        broadcast: Tokens that receive a credit with one row per sample: "all" as in the paper, or only the "class" token.
+        broadcast: Tokens among which a credit (N, D) is distributed: "all" as in the paper, or only the "class" token.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class VitMini(Architecture):
             "patch": Option(4, "height and width of a patch in pixels", least=1),
             "broadcast": Option(
                 "all",
-                "tokens that receive the credit if the credit has one row per sample: all tokens, or only the class token",
+                "tokens that receive a credit with one row per sample: all tokens, or only the class token",
                 choices=("all", "class"),
             ),
         },
@@ -151,9 +151,9 @@ class VitMini(Architecture):
     )
 
     def check(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...]) -> list[str]:
-        """Return a problem for each of the options `patch` and `heads` that is not a divisor.
+        """Return a problem if `patch` is not a divisor of the image size, or `heads` of d_hidden.
 
-        `patch` must divide the height and the width of images (C, H, W), and `heads` must divide d_hidden.
+        `patch` must divide both the height and the width of images (C, H, W).
         """
         _, height, image_width = image_shape
         width, heads, patch = int(options["d_hidden"]), int(options["heads"]), int(options["patch"])
@@ -201,8 +201,8 @@ def class_token(tokens: Tensor) -> Tensor:
 def _positions(count: int, width: int, generator: torch.Generator) -> nn.Parameter:
     """Return a parameter (1, count, D) from a normal distribution with standard deviation .02.
 
-    The bounds ±2 of trunc_normal_ are absolute values, here 100 standard deviations, so no value is cut. With bounds of two
-    standard deviations, the parameters would be 12 % smaller.
+    trunc_normal_ cuts values at ±2, which is 100 standard deviations, so no value is cut. If it cut values at two standard
+    deviations, the parameters would be 12 % smaller.
     """
     parameter = nn.Parameter(torch.empty(1, count, width))
     nn.init.trunc_normal_(parameter, std=POSITION_STD, a=-POSITION_BOUND, b=POSITION_BOUND, generator=generator)

@@ -1,6 +1,6 @@
 """Diagnostics, one per file. A diagnostic measures metrics of a network.
 
-Diagnostics contain no thresholds. The rules of an edition judge the metrics.
+Diagnostics contain no thresholds, because the rules of an edition judge the metrics.
 """
 
 from fa_registry.deprecated_names import aliases

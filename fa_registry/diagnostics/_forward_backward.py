@@ -60,17 +60,18 @@ class BatchPass:
 
 @dataclass(frozen=True)
 class ForwardBackward:
-    """Passes over one batch: in the network's precision, and optionally in float64.
+    """A pass over one batch in the network's precision, and optionally a second pass in float64.
 
     Args:
         single: the pass in the network's precision.
         double: the pass in float64, or None.
-        error: output error e = ∂ℓ_i/∂z_i of the pass in the network's precision, (N, C); softmax(z) − onehot(y) for classes.
-        onehot: labels in the shape of the logits, (N, C); one-hot rows for classes.
+        error: output error e = ∂ℓ_i/∂z_i of the first pass, (N, C). For classes, e = softmax(z) − onehot(y).
+        onehot: labels in the shape of the logits, (N, C). For classes, the rows are one-hot.
         task: the task, which determines the rows of an Observation.
         labels: labels of the batch.
-        source: how the gradients were computed, or an empty string if the network's backward pass computed the gradients.
-        widths: relative half width of the 95 % interval of ‖g_l‖ for every site; empty if the gradients are not estimates.
+        source: how the gradients were computed. It is empty if the network's backward pass computed them.
+        widths: relative half width of the 95 % interval of ‖g_l‖, one number per site. It is empty if the gradients are not
+            estimates.
     """
 
     single: BatchPass
@@ -101,7 +102,7 @@ class ForwardBackward:
         )
 
     def rows(self, gradients: Sequence[Tensor]) -> list[Tensor]:
-        """Return the rows (rows, D_l) of credits or of the states' gradients, one tensor per site."""
+        """Convert credits, or the gradients of states, to one tensor (rows, D_l) per site."""
         return [self.task.gradient_rows(gradient, self.labels) for gradient in gradients]
 
 
@@ -116,18 +117,18 @@ def run_forward_backward(
     """Run the network forward and backward over one batch in eval mode.
 
     The attribute `gradient` of an adapted model selects how the gradients are computed: "backward" by the backward pass, "forward"
-    by tracing the forward pass, and "differences" by differences of the loss. In each pass, an adapted model draws its random
-    numbers from a fixed seed.
+    by tracing the forward pass, and "differences" by finite differences of the loss. In each pass, an adapted model draws its
+    random numbers from a fixed seed.
 
     Args:
-        network: its forward(x, return_hidden=True) returns (logits, [h_0..h_L]) on one autograd graph. An adapted model returns a
-            third list: the loss is differentiated with respect to the tensors in this list instead of the states.
+        network: a network whose forward(x, return_hidden=True) returns (logits, [h_0..h_L]) on one autograd graph. An adapted
+            model also returns a list of root tensors. The loss is then differentiated with respect to the root tensors.
         images: (N, …), floating or integer (token ids).
         labels: class numbers (N,), target values (N, C) or tokens (N, T).
-        double: also run in float64. This pass is skipped for an adapted model that does not support float64, or that draws
-            random numbers, because the random numbers would differ between the passes.
-        directions: function from the states to one direction per sample and site, usually the credit, (N, D_l). An estimated
-            gradient is exact along this direction.
+        double: whether to run a second pass in float64. This pass is skipped if an adapted model does not support float64. It is
+            also skipped if the model draws random numbers, because these would differ between the passes.
+        directions: function that maps the states to one direction (N, D_l) per site, usually the credit. Along its direction, an
+            estimated gradient is exact.
         task: the task that defines the loss, or None for the built-in task of the labels' dtype.
     """
     task = task or task_of(labels)
@@ -205,9 +206,9 @@ def estimated_look(
     directions: Directions | None = None,
     task: Task | None = None,
 ) -> ForwardBackward:
-    """Run the network forward and estimate the gradients by differences of the loss.
+    """Run the network forward, and estimate the gradients by finite differences of the loss.
 
-    The arguments are those of `run_forward_backward`, except `reason`.
+    All arguments except `reason` are those of `run_forward_backward`.
 
     Args:
         network: an adapted model, which accepts `shifts`.
@@ -222,8 +223,8 @@ def estimated_look(
     task = task or task_of(labels)
     if task.by_position:
         raise UsageError(
-            f"gradient='forward': expected a forward pass that torch can trace, because the task {task.card.name} has one loss per "
-            f"position; torch cannot trace this forward pass: {reason}"
+            f"gradient='forward': the task {task.card.name} has one loss per position and therefore needs a forward pass that "
+            f"torch can trace; torch cannot trace this one: {reason}"
         )
     precision = images.dtype if images.is_floating_point() else weight_dtype(network)
     with eval_mode(network), fixed_draws():
@@ -234,7 +235,7 @@ def estimated_look(
             losses = shifted_losses(network, images, labels, torch.float64, task)
             with watch:
                 unshifted_losses = losses([torch.zeros_like(state) for state in double_states])
-            problem = "" if watch.coarsest == torch.float64 else f"the forward pass computes in {watch.coarsest}"
+            problem = "" if watch.coarsest == torch.float64 else f"the forward pass rounds to {watch.coarsest}"
         except RuntimeError as error:
             problem = f"{type(error).__name__}: {str(error)[:200]}"
         if not problem and not is_repeated(losses, unshifted_losses, double_states, torch.float64):
@@ -267,9 +268,9 @@ def observe(
         network: see `run_forward_backward`, also for the arguments `double` and `task`.
         images: (N, …).
         labels: class numbers (N,) or target values (N, C).
-        credit_rule: credit_rule(hidden, gradients, error, onehot) → one credit (N, …) per site; or None. The arguments are fields
-            of the pass in the network's precision, see `ForwardBackward`.
-        no_credits: the reason why there are no credits, if credit_rule is None.
+        credit_rule: function (hidden, gradients, error, onehot) → one credit (N, …) per site, or None. For the arguments, see
+            `BatchPass` and `ForwardBackward`.
+        no_credits: the reason why `credit_rule` is None.
         exact: for every site, whether the credit equals the gradient by construction.
     """
     forward_backward = run_forward_backward(network, images, labels, double, task=task)
@@ -304,10 +305,10 @@ def site_gradients(logits: Tensor, hidden: Sequence[Tensor], labels: Tensor, tas
 
 
 def _pass(network: nn.Module, images: Tensor, labels: Tensor, precision: torch.dtype, task: Task) -> BatchPass:
-    """Run forward and backward with the network's weights cast to `precision`.
+    """Run a forward and a backward pass with the weights cast to `precision`.
 
-    The input requires grad, so autograd records a graph with all states. The weights do not require grad, because the gradients of
-    the weights are not needed. If the input is integer (token ids), the weights require grad instead of the input.
+    The input requires grad, so autograd records a graph with all states. The weights do not require grad, because their gradients
+    are not needed. Only if the input is integer (token ids), the weights require grad instead of the input.
     """
     inputs, tensors = as_precision(images, precision), cast(network, precision)
     if inputs.is_floating_point():
@@ -324,7 +325,7 @@ def _pass(network: nn.Module, images: Tensor, labels: Tensor, precision: torch.d
 
 
 class _Differentiated(nn.Module):
-    """Module whose forward method runs the forward and the backward pass of a network.
+    """Module whose `forward` runs both the forward and the backward pass of a network.
 
     `functional_call` replaces the weights only during this method. Therefore a backward pass that recomputes activations
     (checkpointing) uses the same weights as the forward pass.

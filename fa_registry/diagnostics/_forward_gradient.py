@@ -1,8 +1,9 @@
 """Gradients computed from the forward pass, without the network's backward pass.
 
 The backward pass of some networks does not return the gradient of the loss. For example, a layer with a custom backward pass may
-return another signal, and `detach` stops the gradient. For such networks, the forward pass is traced to plain operations, each
-`detach` is removed, and the trace is differentiated. If tracing fails, the gradient is estimated by differences of the loss.
+return another signal, and `detach` stops the gradient. For these networks, the forward pass is traced to plain operations, each
+`detach` is removed, and the trace is differentiated. If tracing fails, the gradient is estimated by finite differences of the
+loss.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ Shifted = Callable[[Sequence[Tensor]], Tensor]
 
 
 class TraceError(Exception):
-    """Error with the reason why the forward pass cannot be traced to plain operations."""
+    """The forward pass cannot be traced to plain operations; the message gives the reason."""
 
 
 class PrecisionWatch(TorchDispatchMode):
     """Context manager that detects operations that round their inputs to a coarser dtype.
 
     Args:
-        precision: initial value of the attribute `coarsest`, which is the coarsest dtype to which an operation has rounded.
+        precision: initial value of `coarsest`. This attribute is the coarsest dtype to which an operation has rounded so far.
     """
 
     def __init__(self, precision: torch.dtype):
@@ -69,7 +70,7 @@ def fixed_draws() -> Iterator[None]:
 
 
 def draws_numbers(run: Callable[[], Any]) -> bool:
-    """Call `run` under fixed seeds; return whether it draws from torch's global generators."""
+    """Call `run` with fixed seeds, and return whether `run` uses torch's global generators."""
     device_indices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
 
     def states() -> list[Tensor]:
@@ -160,15 +161,15 @@ def _without_detach(graph: torch.fx.GraphModule) -> None:
 
 
 READ_EARLIER = (
-    "another operation reads h_0, the input of the first site, before the first site runs; choose as the first site a module "
-    "whose input no earlier operation reads"
+    "an operation reads h_0, the input of the first site, before the first site runs; choose a first site whose input is not "
+    "read by an earlier operation"
 )
 
 
 def _refuse_earlier_reads(graph: torch.fx.GraphModule, sites: int) -> None:
     """Raise UsageError if an operation reads h_0 before the shift is added to h_0.
 
-    The gradient with respect to the shift would lack the contribution of that operation.
+    The gradient with respect to the shift would not include the contribution of that operation.
     """
     order = {node: index for index, node in enumerate(graph.graph.nodes)}
     shift = [node for node in order if node.op == "placeholder"][-sites]  # of h_0, as the shifts come last
@@ -210,7 +211,7 @@ OWN_DRAWS = (
 
 
 def is_repeated(losses: Shifted, first_losses: Tensor, states: Sequence[Tensor], precision: torch.dtype) -> bool:
-    """Return whether a second pass without shifts reproduces the losses of the first pass.
+    """Return whether a second pass without shifts gives the losses of the first pass again.
 
     Args:
         losses: function from L+1 shifts to the losses, (N,), see `shifted_losses`.
@@ -226,8 +227,8 @@ def is_repeated(losses: Shifted, first_losses: Tensor, states: Sequence[Tensor],
 def are_samples_mixed(losses: Shifted, states: Sequence[Tensor], precision: torch.dtype) -> bool:
     """Return whether the loss of a sample depends on the state of another sample.
 
-    The function shifts the states of the first sample by random vectors, with 1 % of the states' root mean square, and compares
-    the losses of the other samples with and without the shifts.
+    The function shifts the states of the first sample by random vectors, whose size is 1 % of the states' root mean square. It
+    then compares the losses of the other samples with and without the shifts.
     """
     generator = torch.Generator().manual_seed(SEED)
     if len(states[0]) < 2:
@@ -241,7 +242,7 @@ def are_samples_mixed(losses: Shifted, states: Sequence[Tensor], precision: torc
 
 
 def steps_of(state: Tensor, step: float = STEP) -> Tensor:
-    """Return the step size per sample for differences of the loss, (N, 1, …).
+    """Return the step size of each sample for finite differences of the loss, (N, 1, …).
 
     The step size is `step` times the root mean square of the sample's state, or `step` if the state is zero.
     """
@@ -255,11 +256,11 @@ def differenced_gradients(
 ) -> tuple[list[Tensor], list[float]]:
     """Estimate the gradients by central differences of the loss.
 
-    The function estimates the gradient g of the vector per sample, which has D entries (see `state_vectors`). Each pair of forward
-    passes shifts all samples along one direction. If D ≤ WIDEST, there are D directions, and the gradient is exact except for
-    rounding. Otherwise the gradient is projected on K = WIDEST random directions and multiplied by √(D/K), and its component along
-    the credit is replaced by the exact component. For the projection Pg, ‖Pg‖²/‖g‖² has the distribution Beta(K/2, (D−K)/2) with
-    the relative standard deviation √(2(D−K)/(K(D+2))). The relative standard deviation of the norm is half of this value.
+    The function estimates one gradient g with D entries per sample (see `state_vectors`). Each pair of forward passes shifts all
+    samples along one direction. If D ≤ WIDEST, there are D directions, and the gradient is exact except for rounding. Otherwise
+    the gradient is projected on K = WIDEST random directions and multiplied by √(D/K). Its component along the credit is replaced
+    by the exact component. For the projection Pg, ‖Pg‖²/‖g‖² has the distribution Beta(K/2, (D−K)/2) with the relative standard
+    deviation √(2(D−K)/(K(D+2))). The relative standard deviation of the norm is half of this value.
 
     Args:
         losses: function from L+1 shifts to the losses in float64, see `shifted_losses`. Samples must not depend on each other.
@@ -267,9 +268,9 @@ def differenced_gradients(
         credits: c_0..c_L, one vector per sample, (N, D_l), or None.
 
     Returns:
-        Two lists with one entry per site. The first contains the gradients in float64 and in the shapes of the states; they are
-        valid after reduction by `gradient_vectors`. The second contains the relative half width of a 95 % interval of ‖g_l‖,
-        which is 0 if the gradient is exact.
+        Two lists with one entry per site. The first list contains the gradients in float64, in the shapes of the states. Only
+        their reduction by `gradient_vectors` is valid. The second list contains the relative half width of a 95 % interval of
+        ‖g_l‖, which is 0 if the gradient is exact.
     """
     zeros = [torch.zeros_like(state) for state in states]
     gradients, widths = [], []
@@ -301,7 +302,7 @@ def differenced_gradients(
 def in_state(vectors: Tensor, state: Tensor) -> Tensor:
     """Expand one vector per sample, (N, D), to a shift in the shape of the state.
 
-    For a state (N, T, D) the vector shifts only the class token, and for a map (N, C, H, W) all positions.
+    In a state (N, T, D), the vector shifts only the class token. In a map (N, C, H, W), it shifts all positions.
     """
     if state.dim() == 2:
         return vectors

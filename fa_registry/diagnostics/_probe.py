@@ -1,8 +1,8 @@
 """Probe context for diagnostics that need more than one pass of the network.
 
-The argument and field `bench` is the probe context. States, gradients, losses and credits are in float64. States, gradients and
-credits have all tokens or pixels, because a perturbation moves the complete state. If a run cannot provide a field, the field is an
-`Unavailable` with the reason, and the metrics that need this field are N/A for the same reason.
+In other modules, the probe context is called `bench`. States, gradients, losses and credits are in float64. States, gradients and
+credits contain all tokens or pixels, because a perturbation moves the complete state. If a run cannot provide a field, the field
+is an `Unavailable` with the reason. The metrics that need the field are N/A, with this reason.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ class ProbeContext:
         states: h_0..h_L, L+1 tensors (N, …).
         gradients: gradients of the states, L+1 tensors (N, …).
         losses: loss of each sample, (N,).
-        losses_from: losses_from(site, states, first=0) → losses (n, V) in eval mode. The states (n, V, …) are V variants of h_site
-            for each of n samples, starting with sample number `first`.
-        generator: generator(name) → a new CPU generator, which depends only on the name and the seed of the run.
+        losses_from: function (site, states, first=0) → losses (n, V) in eval mode. `states` (n, V, …) contains V variants of
+            h_site for each of n samples, the first of which has the number `first`.
+        generator: function name → new CPU generator. The generator depends only on the name and the seed of the run.
         credits: credits of the method, L+1 tensors (N, …).
-        batch_gradients: batch_gradients() → L+1 tensors (K, D_l), the mean gradient of each of K disjoint batches.
-        fresh_credits: fresh_credits(index) → L+1 tensors (rows, D_l), the rows of the method's credits with a newly drawn feedback
-            state, number `index`.
-        weights: parameter name → tensor; names of block l begin with blocks.{l−1}.
-        initial_weights: parameter name → tensor at initialisation.
-        bridge_residuals: bridge_residuals() → V_φ − softmin V̄ of credit_bridge's value network V_φ at every site, (N,) each.
-        costates: costates() → the costates ∂ℓ/∂h_l in closed form, L+1 tensors (N, …).
+        batch_gradients: function () → L+1 tensors (K, D_l), which contain the mean gradients of K disjoint batches.
+        fresh_credits: function index → L+1 tensors (rows, D_l), which contain the method's credits with the newly drawn feedback
+            state number `index`.
+        weights: mapping from parameter name to tensor. The names of block l begin with blocks.{l−1}.
+        initial_weights: the same mapping at initialisation.
+        bridge_residuals: function () → V_φ − softmin V̄ for credit_bridge's value network V_φ, one tensor (N,) per site.
+        costates: function () → the costates ∂ℓ/∂h_l in closed form, L+1 tensors (N, …).
         null_draws: number of newly drawn feedback states for the null distribution of Γ.
     """
 
@@ -67,9 +67,9 @@ class ProbeContext:
 
 
 def perturbed_samples(bench: ProbeContext) -> ProbeContext:
-    """Restrict the probe context to the samples whose states are perturbed.
+    """Return the probe context for the samples whose states are perturbed.
 
-    If states have tokens or maps, these are the first SAMPLES_OF_POSITIONS samples, otherwise all samples.
+    All samples are perturbed, or only the first SAMPLES_OF_POSITIONS if states are tokens or maps.
     """
     if all(state.dim() == 2 for state in bench.states):
         return bench
@@ -105,7 +105,7 @@ def flat(rows: Tensor) -> Tensor:
 
 
 def is_resolved(change: Tensor, losses: Tensor) -> Tensor:
-    """Return elementwise whether a change of the loss exceeds the loss's rounding.
+    """Return whether each change of a loss is larger than the rounding of the loss.
 
     Args:
         change: absolute changes of losses.

@@ -1,6 +1,6 @@
-"""Comparison of the reference gradient with differences of the loss.
+"""Check of the reference gradient by finite differences of the loss.
 
-Differences of the loss need no backward pass.
+Finite differences need no backward pass.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ TOLERANCE = {torch.float64: 1e-3, torch.float32: 5e-2}
 # rarely cross a kink.
 STEPS = {torch.float64: 1e-8, torch.float32: 1e-3}
 RESOLVED = 3  # a slope below RESOLVED × (rounding of the loss / tolerance) is not compared
-KINKS = "the loss has a kink, and so no derivative, in every direction that was tried"
+KINKS = "the loss has a kink in every direction that was tried, so it has no derivative to compare"
 ADVICE = "use gradient='forward' in fa_registry.adapt, track or alignment to compute the gradient from the forward pass"
 
 
 @dataclass(frozen=True)
 class ReferenceCheck:
-    """Result of the comparison of a gradient with differences of the loss.
+    """Result of checking a gradient by finite differences of the loss.
 
     Attributes:
         deviations: one Reading per site: ‖differences − ⟨g, v⟩‖ / ‖differences‖ over the samples and rounds of the site. Samples
-            with a kink of the loss are excluded, and so are differences below the rounding of the loss. The reading has no value
-            if no sample remains. However, the reading is 0 if the gradient is zero and no difference exceeds the rounding.
+            with a kink of the loss and differences below the rounding of the loss are excluded. If nothing remains, the Reading
+            has no value, or is 0 if the gradient is zero.
         objection: description of the deviation at the worst site, or an empty string if every site is within the tolerance.
-        wrong: numbers of the sites whose deviation exceeds the tolerance, or that cannot be compared because of kinks.
+        wrong: numbers of the sites with a deviation above the tolerance, and of the sites that cannot be compared because of
+            kinks.
     """
 
     deviations: tuple[Reading, ...]
@@ -51,11 +52,11 @@ def check_reference(
 ) -> ReferenceCheck:
     """Compare ⟨g_l, v⟩ with central differences of the loss along v, at every site.
 
-    In each round, the samples are distributed over the sites: each sample is shifted at one site only, and at another site in the
-    next round. Therefore, one pair of forward passes per round covers all sites, if there are at least as many samples as sites.
-    The directions v are Gaussian, except in the first round, which uses the credits, if there are any. In float32 there are half as
-    many rounds with four passes each, and the differences for two step sizes are extrapolated (Richardson). If a site seems wrong
-    and the samples depend on each other, the sum of the losses is compared instead, with all samples shifted at one site.
+    In each round, every sample is shifted at one site only; the next round uses another site. If there are at least as many
+    samples as sites, one pair of forward passes per round therefore covers all sites. The directions v are Gaussian, except in the
+    first round, which uses the credits, if there are any. In float32, there are half as many rounds of four passes, and the
+    differences for two step sizes are extrapolated (Richardson). If a site seems wrong and the samples depend on each other, all
+    samples are shifted at one site, and the sum of the losses is compared.
 
     Args:
         losses: function from L+1 shifts to the losses of the samples, (N,), see `shifted_losses`.
@@ -106,7 +107,7 @@ def check_reference(
 
 
 def _wrong(deviations: Sequence[Reading], limit: float) -> list[int]:
-    """Return the sites whose deviation exceeds the limit, or has no value because of kinks."""
+    """Return the sites with a deviation above the limit, and the sites without one because of kinks."""
     return [
         site
         for site, reading in enumerate(deviations)
@@ -117,24 +118,24 @@ def _wrong(deviations: Sequence[Reading], limit: float) -> list[int]:
 def _objection(wrong_sites: Sequence[int], deviations: Sequence[Reading], sites: Sequence[Sequence[Tensor]]) -> str:
     worst = max(wrong_sites, key=lambda site: deviations[site].value or 0)
     if deviations[worst].value is None:
-        return f"{NOT_CHECKED} at site {worst} by differences of the loss: {KINKS}"
+        return f"{NOT_CHECKED} at site {worst} by finite differences of the loss: {KINKS}"
     measured, expected, _, has_kink = sites[worst]
     index = int((measured - expected).abs().masked_fill(has_kink, 0).argmax())
     sites_text = ", ".join(map(str, wrong_sites))
     return (
-        f"{NOT_ITS_GRADIENT} at site{'s' * (len(wrong_sites) > 1)} {sites_text}: at site {worst} a directional "
-        f"derivative of the loss is {measured[index]:.3g} according to differences of the loss, but {expected[index]:.3g} "
-        f"according to the backward pass; {ADVICE}"
+        f"{NOT_ITS_GRADIENT} at site{'s' * (len(wrong_sites) > 1)} {sites_text}: at site {worst} a directional derivative of "
+        f"the loss is {measured[index]:.3g} according to finite differences, but {expected[index]:.3g} according to the "
+        f"backward pass; {ADVICE}"
     )
 
 
 def _direction(
     state: Tensor, credits: Sequence[Tensor] | None, site: int, round_index: int, generator: torch.Generator
 ) -> Tensor:
-    """Return one direction per sample in the state's shape, with a root mean square near 1.
+    """Return one direction per sample, in the shape of the state and with a root mean square near 1.
 
-    In rounds 0, 2, 4, …, the direction is zero where the state is exactly zero, as at outputs of a ReLU. A later pooling or ReLU
-    has a kink at zero, so the loss may have no derivative along such an entry.
+    In rounds 0, 2, 4, …, the direction is zero at every entry where the state is exactly zero, for example after a ReLU. A later
+    pooling or ReLU has a kink at zero, so the loss may have no derivative there.
     """
     direction = torch.randn(state.shape, dtype=torch.float64, generator=generator).to(state.device)
     if credits is not None and round_index == 0 and credits[site].isfinite().all():
@@ -159,7 +160,7 @@ def _differences(
     directions: Sequence[Tensor],
     precision: torch.dtype,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Compute central differences of the loss along the directions.
+    """Compute the slope of the loss along the directions by central differences.
 
     Return the differences, (N,), a mask of the samples with a kink of the loss, (N,), and the step sizes, (L+1, N).
     """
@@ -188,9 +189,9 @@ def _differences(
 
 
 def _is_bent(up: Tensor, down: Tensor, precision: torch.dtype) -> Tensor:
-    """Return a mask of samples whose forward and backward differences disagree.
+    """Return a mask of the samples whose forward difference and backward difference disagree.
 
-    The error of the central difference is at most half of the disagreement.
+    The error of the central difference is at most half the difference between the two.
     """
     return (up - down).abs() > TOLERANCE[precision] * torch.maximum(up.abs(), down.abs())
 
@@ -204,7 +205,7 @@ def _deviation(measured: Tensor, expected: Tensor, rounding: Tensor, has_kink: T
         return (
             Reading(0.0)
             if is_flat
-            else Reading(None, "all differences of the loss are smaller than its rounding error")
+            else Reading(None, "all finite differences of the loss are smaller than the rounding error of the loss")
         )
     is_resolved &= ~has_kink
     if not is_resolved.any():
@@ -223,13 +224,13 @@ def _whole_batch(
     precision: torch.dtype,
     generator: torch.Generator,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Compute differences of the summed loss of the batch at one site.
+    """Compute finite differences of the batch's summed loss at one site.
 
-    This function is for networks whose samples depend on each other. Each site needs 2 · ROUNDS / (number of sites) forward passes,
-    but at least four.
+    The function is for networks whose samples depend on each other. It runs 2 · ROUNDS / (number of sites) forward passes, but at
+    least four.
 
     Returns:
-        Differences, directional derivatives ⟨g, v⟩, roundings and the mask of kinks, each with one entry per round.
+        Differences, directional derivatives ⟨g, v⟩, roundings and the mask of kinks. Each has one entry per round.
     """
     rows, total = [], unshifted_losses.sum()
     for round_index in range(max(2, ROUNDS // len(states))):

@@ -1,7 +1,7 @@
 """Diagnostic aggregates: means and medians of Γ over sites and samples.
 
-There are eight aggregates: mean or median over sites, of the mean or median over samples, with or without site 0. The spread is the
-difference between the largest and the smallest aggregate.
+There are eight aggregates. First the mean or the median over samples is taken, then the mean or the median over sites, with or
+without site 0. The spread is the largest aggregate minus the smallest one.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ class Aggregates(Diagnostic):
     card = DiagnosticCard(
         name="aggregates",
         symbol="Γ̄",
-        line="mean or median over sites of the mean or median over samples of cos(c_l, g_l); deep: over sites 1..L; all: over "
+        line="cos(c_l, g_l): mean or median over samples, then mean or median over sites; deep: over sites 1..L; all: over "
         "sites 0..L, without site 0 if no parameter learns from its credit",
         quantities=QUANTITIES,
         unit="cosine",
         range="−1 to 1; spread 0 to 2",
-        cannot_tell="which sites determine the aggregates; Γ per site shows this",
+        cannot_tell="which sites determine the aggregates (see Γ per site)",
         source="arXiv 2606.21126 on the effect of aggregation on Γ; the eight aggregates and their spread: this project",
         needs_credit=QUANTITIES,
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """Compute the eight aggregates of Γ and their spread.
+        """Compute the eight aggregates of Γ and the spread of these aggregates.
 
         The value of gamma_deep_mean_mean is also reported as gamma_deep_mean. Sites whose credit is exact by construction are
         excluded.
@@ -73,7 +73,6 @@ def _aggregate(
     """Compute one aggregate of Γ.
 
     Args:
-        name: name of the aggregate, as in NAMES.
         reduced: for each counted site with a valid Γ, the mean and the median over samples.
         counted_sites: the sites whose credit is not exact by construction. If Γ is not valid at one of these sites, the aggregate
             is N/A.
@@ -82,7 +81,7 @@ def _aggregate(
     _, scope, over_sites, over_samples = name.split("_")
     sites = [site for site in counted_sites if scope == "all" or site > 0]
     if not sites:
-        return Reading(None, "no site remains, because the credit of all other sites is exact by construction")
+        return Reading(None, "the credit of every site that this aggregate uses is exact by construction")
     refusal_texts = [f"site {site}: {refusals[site]}" for site in sites if refusals[site]]
     if refusal_texts:
         return Reading(None, refusal_texts[0])

@@ -1,7 +1,7 @@
-"""Interface of diagnostics, which compute metrics from one Observation.
+"""Interface of diagnostics. A diagnostic computes metrics from one Observation.
 
 An Observation contains the states, exact gradients, credits and output errors of one evaluation batch. The gradients are those of
-the *sum* of the samples' losses. Therefore, row i is the gradient of the loss of sample i and does not depend on other samples.
+the *sum* of the samples' losses. Therefore, row i is the gradient of sample i's loss and does not depend on other samples.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ NO_INITIAL = "the states at initialisation are not known"
 class DiagnosticCard:
     """Description of a diagnostic and of its metrics.
 
-    `quantities` contains the metrics that the diagnostic measures, as Metric objects or as names. A name in metrics.DECLARED refers
-    to the metric that is declared there; a metric with any other name gets the defaults of `described`. A name `name/*` declares
-    one metric per parameter of the network.
+    `quantities` contains the metrics that the diagnostic measures, as Metric objects or as names. If metrics.DECLARED contains the
+    name, it refers to that metric. A metric with any other name gets the defaults of `described`. A name `name/*` declares one
+    metric per parameter of the network.
 
     Args:
         cannot_tell: conclusions that a reader must not draw from the metrics.
@@ -50,7 +50,8 @@ class DiagnosticCard:
             the diagnostic needs many passes).
         needs_credit: names of the metrics that cannot be measured without the run's feedback state.
         conventions: settings of the measurement by name, recorded with every run.
-        bibtex: BibTeX entry for the work in `source`, if the work is certain. An arXiv number in `source` is cited automatically.
+        bibtex: BibTeX entry for the work that `source` names. An arXiv number in `source` needs no entry, because it is cited
+            automatically.
         version: version of a built-in diagnostic, increased whenever one of its metrics changes.
     """
 
@@ -91,10 +92,10 @@ class DiagnosticCard:
 
     @property
     def described(self) -> tuple[Metric, ...]:
-        """The diagnostic's metrics, each with symbol, description and unit.
+        """The diagnostic's metrics with symbols, descriptions and units.
 
-        A metric without a description or unit has those of the card. The symbol of a metric without a symbol is that of the card if
-        the card has only one metric, and otherwise the metric's name.
+        If a metric has no description or unit, those of the card are used. If a metric has no symbol, its symbol is its name, or
+        the card's symbol if the card has only one metric.
         """
         return tuple(map(self._described, self.quantities))
 
@@ -116,8 +117,7 @@ class DiagnosticCard:
     def __json__(self) -> dict[str, Any]:
         """Return the fields of the card as a dictionary for JSON.
 
-        In the dictionary, `quantities` contains the names of the metrics. The additional key `described` contains the metrics with
-        descriptions.
+        In this dictionary, `quantities` contains only the names of the metrics, and `described` contains the complete metrics.
         """
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {**values, "quantities": self.names, "described": self.described}
@@ -148,12 +148,13 @@ class Diagnostic(abc.ABC):
     def measure(self, observation: Observation) -> Measured:
         """Compute the metrics that the card declares, in the units of the card.
 
-        A metric per site has L+1 readings, starting with site 0; a scalar metric has one reading. If a value cannot be measured,
-        return a Reading with the reason. Never return 0 or a shorter list instead. Do not raise an exception for values that a run
-        may contain, including inf and nan.
+        A metric per site has L+1 readings, one for each of the sites 0..L. A scalar metric has one reading. If a value cannot be
+        measured, return a Reading with the reason, never 0 or a shorter list. Do not raise an exception for values that a run may
+        contain, including inf and nan.
 
-        If `measure` raises an exception, only this diagnostic fails, and the verdict on the run is incomplete. However, a
-        PluginError ends the measurement of all diagnostics. This error means that the run's learning method violated its interface.
+        If `measure` raises an exception, only this diagnostic fails, and the verdict on the run is incomplete. The exception
+        PluginError, however, ends the measurement of all diagnostics, because it means that the run's method violated its
+        interface.
         """
 
 
@@ -169,11 +170,11 @@ class Observation:
         credits: credits c_l of the method, L+1 tensors (N, D_l), or None.
         no_credits: the reason why credits is None.
         exact: for every site, whether the credit equals the gradient by construction.
-        no_gamma: the reason why Γ has no meaning according to the method's card, or an empty string if Γ has a meaning.
-        bench: probe context, with which a diagnostic runs the network again, or None if only one forward and backward pass is
+        no_gamma: the reason why Γ has no meaning according to the method's card. It is empty if Γ has a meaning.
+        bench: probe context, with which a diagnostic runs the network again. It is None if only one forward and backward pass is
             available.
-        first_credited: the first site whose credit trains a parameter; 1 if site 0 is the input.
-        least_error: a sample counts in the fidelity only if its ‖e‖ is larger than this value.
+        first_credited: the first site whose credit trains a parameter. It is 1 if site 0 is the input.
+        least_error: the fidelity includes only samples whose ‖e‖ is larger than this value.
         initial_norms: h_norm of every site at initialisation, (L+1,), or None.
         no_initial: the reason why initial_norms is None.
     """
@@ -194,7 +195,7 @@ class Observation:
 
     @property
     def sites(self) -> int:
-        """Number of sites, L+1: the output of the embedding and the output of every block."""
+        """Number of sites, L+1. The sites are the outputs of the embedding and of every block."""
         return len(self.hidden)
 
     @property
@@ -211,14 +212,14 @@ class Observation:
     def gradient_norms(self) -> SiteBySample:
         """Norms ‖g_l‖₂ of the samples' gradients, (L+1, N), in loss per unit of state.
 
-        For gradients of the mean loss, each norm would be N times smaller, and a threshold would depend on the batch size.
+        The norms of the mean loss would be N times smaller, so a threshold would depend on the batch size.
         tests/diagnostics/test_observe.py checks that the gradient of a sample does not depend on the batch.
         """
         return table(sample_norms(gradient) for gradient in self.gradients)
 
     @cached_property
     def credit_norms(self) -> SiteBySample | None:
-        """Norms ‖c_l‖₂ per site and sample, (L+1, N), in the unit of g_l; None without credits."""
+        """Norms ‖c_l‖₂ per site and sample, (L+1, N), in the unit of g_l, or None if there are no credits."""
         return None if self.credits is None else table(sample_norms(credit) for credit in self.credits)
 
     @cached_property
@@ -230,7 +231,7 @@ class Observation:
     def fidelities(self) -> SiteBySample | None:
         """Cosines between g_l in the network's precision and g_l in float64, (L+1, N).
 
-        A cosine is nan if a norm is zero. The property is None without the float64 pass.
+        A cosine is nan if a norm is zero. The value is None if there is no float64 pass.
         """
         if self.gradients_double is None:
             return None
@@ -251,10 +252,10 @@ class Observation:
 
     @cached_property
     def alignments(self) -> SiteBySample | None:
-        """Cosines cos(c_l, g_l) per site and sample, (L+1, N); None without credits.
+        """Cosines cos(c_l, g_l) per site and sample, (L+1, N), or None if there are no credits.
 
-        A cosine is nan if a norm is zero or not finite. Credit and gradient with index l both belong to site l, the output of block
-        l. The published code uses g_{l−1} instead of g_l, which gives the method fa a cosine of .997 at its last block.
+        A cosine is nan if a norm is zero or not finite. c_l and g_l both belong to site l, the output of block l. The published
+        code uses g_{l−1} instead of g_l. With g_{l−1}, the method fa has a cosine of .997 at its last block.
         tests/diagnostics/test_gamma.py distinguishes the two conventions.
         """
         if self.credits is None:
@@ -263,7 +264,7 @@ class Observation:
 
 
 def table(rows: Iterable[Tensor]) -> SiteBySample:
-    """Stack one tensor (N,) per site into a NumPy array (sites, N); copy only once."""
+    """Stack one tensor (N,) per site into a NumPy array (sites, N), with only one copy from the device."""
     return torch.stack(list(rows)).cpu().numpy()
 
 
@@ -275,25 +276,24 @@ def sample_norms(rows: Tensor) -> Tensor:
 def sample_cosines(left: Tensor, right: Tensor) -> Tensor:
     """Compute the cosine of every pair of rows in float64: (N, D), (N, D) → (N,).
 
-    A cosine is nan if a row is zero. The formula has no eps. In contrast, torch's cosine_similarity clamps norms at 1e-8, and for a
-    gradient of norm 1e-10 the result of that function is 100 times too small. tests/diagnostics/test_base.py checks that the cosine
-    does not depend on the norm of a vector.
+    A cosine is nan if a row is zero. The formula has no eps. torch's cosine_similarity clamps norms at 1e-8, so its result is 100
+    times too small for a gradient of norm 1e-10. tests/diagnostics/test_base.py checks that the cosine does not depend on the norm
+    of a vector.
     """
     return sample_products(left, right) / (sample_norms(left) * sample_norms(right))
 
 
 def sample_products(left: Tensor, right: Tensor) -> Tensor:
-    """Compute the inner product of paired rows in float64: (N, D), (N, D) → (N,)."""
+    """Compute the inner product of every pair of rows in float64: (N, D), (N, D) → (N,)."""
     return torch.linalg.vecdot(left.double(), right.double(), dim=1)
 
 
 def cosine_table(
     left: Sequence[Tensor], right: Sequence[Tensor], left_norms: SiteBySample, right_norms: SiteBySample
 ) -> SiteBySample:
-    """Compute the cosines of paired rows from known norms, (sites, N).
+    """Compute the cosines of pairs of rows whose norms are known, (sites, N).
 
-    The result is bitwise equal to that of `sample_cosines`. The function is faster, because most of the work would be to compute
-    the norms.
+    The result is bitwise equal to that of `sample_cosines`, whose time is mostly spent on norms.
 
     Args:
         left: one tensor (N, D_l) per site.

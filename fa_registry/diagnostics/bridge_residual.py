@@ -17,8 +17,8 @@ class BridgeResidual(Diagnostic):
         quantities=("bridge_residual",),
         unit="nats of cross entropy",
         range="0 to infinity",
-        cannot_tell="whether the credit, which is the gradient of V_φ, is right: V_φ can be accurate although its "
-        "gradient is inaccurate",
+        cannot_tell="whether the credit is right: the credit is the gradient of V_φ, which can be inaccurate although V_φ is "
+        "accurate",
         source="arXiv 2606.21126, credit bridge",
         when="final",
         needs_credit=("bridge_residual",),
@@ -28,7 +28,7 @@ class BridgeResidual(Diagnostic):
         """Compute the mean of |V_φ − softmin V̄| over samples, at every site.
 
         V_φ is the value network of the method credit_bridge, and its recursion requires V_φ = softmin V̄. The unit is that of the
-        loss. The metric is N/A for a method without a value network. Absolute values are needed, because residuals with opposite
+        loss. The metric is N/A for a method without a value network. Absolute values are used, because residuals with opposite
         signs would cancel in the mean (tests/diagnostics/test_bridge_residual.py).
         """
         if reason := absence(observation, "bridge_residuals"):

@@ -32,8 +32,7 @@ class CostateCosine(Diagnostic):
         quantities=("costate_cosine", "costate_cosine_mean"),
         unit="cosine",
         range="−1 to 1",
-        cannot_tell="conclusions about networks without a closed form of the costate: the linear-quadratic toy task is not a deep "
-        "network",
+        cannot_tell="anything about networks whose costate has no closed form: the linear-quadratic toy task is not a deep network",
         source="arXiv 2606.21126, toy linear-quadratic task",
         needs_credit=("costate_cosine", "costate_cosine_mean"),
     )
@@ -42,8 +41,8 @@ class CostateCosine(Diagnostic):
         """Compute the mean over samples of cos(c_l, λ_l) at every site.
 
         λ_l is the exact costate for the summed loss. The metric is N/A if the costate has no known closed form. Credit and costate
-        have the shape of the complete state (N, …), without averages over tokens or pixels. λ_l is the gradient, without a minus
-        sign, so +1 means a perfect credit (tests/architectures/test_base.py).
+        have the shape of the complete state (N, …) and are not averaged over tokens or pixels. λ_l has the sign of the gradient,
+        so +1 means a perfect credit (tests/architectures/test_base.py).
         """
         if reason := absence(observation, "costates", "credits"):
             return _measured(missing(observation.sites, reason), Reading(None, reason))
@@ -58,7 +57,7 @@ def _measured(rows: SiteReadings, mean: Reading) -> Measured:
 
 
 def _mean(rows: Sequence[Reading]) -> Reading:
-    """Return the mean of the readings, or the first reading without a value if there is one."""
+    """Return the mean of the readings. If a reading has no value, return the first such reading."""
     if not rows:
         return Reading(None, "the credit of every site is exact by construction")
     absent = [row for row in rows if row.value is None]
@@ -72,7 +71,7 @@ def _reading(credit: Tensor, costate: Tensor) -> Reading:
         return Reading.of(defined_cosines.mean())
     if not (credit.isfinite().all() and costate.isfinite().all()):
         return Reading(None, f"{NOT_FINITE}: credit or costate of every sample")
-    return Reading(None, "credit or costate is exactly zero for every sample")
+    return Reading(None, "for every sample, the credit or the costate is exactly zero")
 
 
 PLUGIN = CostateCosine()

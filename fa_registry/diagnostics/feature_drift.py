@@ -25,7 +25,7 @@ class FeatureDrift(Diagnostic):
         quantities=(f"{PREFIX}{FAMILY}", OF_BLOCKS),
         unit="ratio",
         range="0 to infinity",
-        cannot_tell="whether the features improved: weights that grow in a useless direction also drift",
+        cannot_tell="whether the features improved: weights also drift if they grow in a useless direction",
         source="arXiv 2606.21126; as a measure of lazy training: Chizat, Oyallon & Bach 2019",
         when="final",
         bibtex="""@inproceedings{chizat2019lazy,
@@ -53,7 +53,7 @@ class FeatureDrift(Diagnostic):
 
 
 def drift(weights: Mapping[str, Tensor], initial: Mapping[str, Tensor], names: Iterable[str]) -> Reading:
-    """Compute ‖W − W_0‖/‖W_0‖ in float64, with the parameters in `names` as one vector W."""
+    """Compute ‖W − W_0‖/‖W_0‖ in float64, where W is all parameters in `names` as one vector."""
     changes, initial_parts = [], []
     for name in names:
         initial_weight = initial.get(name)

@@ -15,12 +15,12 @@ class Fidelity(Diagnostic):
     card = DiagnosticCard(
         name="fidelity",
         symbol="cos(g₃₂, g₆₄)",
-        line=f"cosine between g_l computed in float32 and in float64, mean over the samples with ‖e‖ > {LEAST_ERROR:.2g}; "
-        "suffix _left_out: number of samples outside this mean; suffix _batch: one cosine over all samples of the batch",
+        line=f"cosine between g_l in float32 and g_l in float64, mean over the samples with ‖e‖ > {LEAST_ERROR:.2g}; "
+        "suffix _left_out: number of samples that this mean excludes; suffix _batch: one cosine over all samples of the batch",
         quantities=("fidelity", "fidelity_batch", "fidelity_min", "fidelity_left_out"),
         unit="cosine; _left_out: samples",
         range="−1 to 1; 1 is exact",
-        cannot_tell="errors that the computations in float32 and in float64 have in common",
+        cannot_tell="errors that occur both in float32 and in float64",
         source="this project; question: is a small gradient also an inaccurate gradient?",
         conventions={"fidelity_least_error": LEAST_ERROR},
     )
@@ -28,10 +28,10 @@ class Fidelity(Diagnostic):
     def measure(self, observation: Observation) -> Measured:
         """Compute the cosine between g_l in float32 and g_l in float64.
 
-        The metrics per site are the mean over samples and the cosine of the batch as one vector. A gradient of norm 1e-12 that is
-        accurate to seven digits has fidelity 1 (tests/diagnostics/test_fidelity.py). If the output error of a sample is below the
-        resolution of float32, the gradient of this sample has no defined direction in float32. Such samples are excluded from the
-        mean. The scalar metrics are the smallest mean of all sites and the number of excluded samples.
+        The metrics per site are the mean over samples, and the cosine of all samples as one vector. A gradient of norm 1e-12 has
+        fidelity 1 if it is accurate to seven digits (tests/diagnostics/test_fidelity.py). If the output error of a sample is below
+        the resolution of float32, the gradient of this sample has no defined direction in float32. Such samples are excluded from
+        the mean. The scalar metrics are the smallest of the means and the number of excluded samples.
         """
         if observation.fidelities is None:
             absent = missing(observation.sites, "the network was not run in float64")
@@ -61,7 +61,7 @@ def fidelity_reading(observation: Observation, site: int) -> Reading:
 
 
 def _batch(observation: Observation) -> tuple[Reading, ...]:
-    """Compute the cosine of the batch as one vector, at every site, from cosines and norms."""
+    """Compute the cosine of all samples as one vector, at every site, from cosines and norms."""
     single, double = observation.gradient_norms, observation.double_norms
     with np.errstate(all="ignore"):  # inf · 0 is nan, which is recorded as not finite
         sizes = single * double

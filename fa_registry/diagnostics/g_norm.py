@@ -16,18 +16,17 @@ class GradientNorm(Diagnostic):
         quantities=("g_norm", "g_norm_mean_ce", "g_L"),
         unit="loss per unit of state",
         range="0 to infinity",
-        cannot_tell="whether a small gradient means collapse or convergence: a fitted network has a small error and therefore also "
-        "a small gradient; gain distinguishes collapse from convergence",
+        cannot_tell="whether a small gradient means collapse or convergence: a network that fits its data also has a small "
+        "gradient; the metric gain distinguishes the two cases",
         source="arXiv 2606.21126, D2 (reference validity), for the mean cross entropy; per sample: this project",
     )
 
     def measure(self, observation: Observation) -> Measured:
         """Compute the median over samples of ‖g_l‖ at every site.
 
-        A second metric, g_norm_mean_ce, is g_norm divided by REFERENCE_BATCH = 128, the batch size N of the paper. The paper
-        uses the gradient of the mean loss, which contains the factor 1/N. Here the gradient of a sample contains no such factor.
-        Therefore, g_norm_mean_ce is the paper's metric for N = 128, and g_norm and g_norm_mean_ce do not depend on the batch size
-        (tests/diagnostics/test_norms.py). The scalar metric g_L is g_norm at site L.
+        A second metric, g_norm_mean_ce, is g_norm divided by REFERENCE_BATCH = 128, the batch size N of the paper. The paper uses
+        the gradient of the mean loss, which contains the factor 1/N, so g_norm_mean_ce is the paper's metric for N = 128. Neither
+        metric depends on the batch size (tests/diagnostics/test_norms.py). The scalar metric g_L is g_norm at site L.
         """
         norms = np.median(observation.gradient_norms, axis=1)
         return Measured(

@@ -11,12 +11,12 @@ class Gain(Diagnostic):
     card = DiagnosticCard(
         name="gain",
         symbol="‖g_l‖/‖e‖",
-        line="median over samples of the gradient's norm divided by the norm of the output error e = softmax(z) − onehot(y)",
+        line="norm of the gradient divided by the norm of the output error e = softmax(z) − onehot(y), median over samples",
         quantities=("gain",),
         unit="1 / unit of state",
         range="0 to infinity",
-        cannot_tell="whether the direction of the error at the site is useful",
-        source="this project; reason: ‖g_l‖ by itself does not show how much of the error reaches the site",
+        cannot_tell="whether the direction of the gradient at the site is useful",
+        source="this project, because ‖g_l‖ alone does not show how much of the error reaches the site",
     )
 
     def measure(self, observation: Observation) -> Measured:

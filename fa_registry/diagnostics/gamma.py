@@ -18,15 +18,15 @@ LEAST_FIDELITY = 0.99  # protocol.md §1: a reference with a lower fidelity is n
 
 
 def no_gamma(observation: Observation) -> str:
-    """Return the reason why Γ has no value at any site, or an empty string.
+    """Return the reason why Γ has no value at all sites, or an empty string.
 
-    There are two reasons: there are no credits, or Γ has no meaning according to the method's card.
+    Γ has no value if there are no credits, or if the method's card declares that Γ has no meaning.
     """
     return observation.no_credits if observation.credits is None else observation.no_gamma
 
 
 def gamma_refusals(observation: Observation) -> list[str]:
-    """Return for every site the reason why Γ has no value, or an empty string if Γ has a value.
+    """Return one text per site: why Γ has no value, or an empty string if Γ has a value.
 
     The observation must contain credits.
     """
@@ -38,10 +38,10 @@ def gamma_refusals(observation: Observation) -> list[str]:
 
 
 def refusal(observation: Observation, reference: int, cosines: np.ndarray) -> str:
-    """Return why a mean cosine is not a valid Γ, or an empty string if it is valid.
+    """Return why the mean of these cosines is not a valid Γ, or an empty string if it is valid.
 
     Args:
-        observation: contains the reference gradients and the fidelity of these gradients.
+        observation: the Observation, from which the reference gradient and its fidelity are read.
         reference: site of the reference gradient.
         cosines: cosines of the samples with the reference gradient, (N,).
     """
@@ -74,11 +74,11 @@ class Gamma(Diagnostic):
     card = DiagnosticCard(
         name="gamma",
         symbol="Γ_l",
-        line="mean over samples of cos(c_l, g_l) at the site at which the credit is used, in float64 and without clamping",
+        line="cos(c_l, g_l) at the site where the credit is used, mean over samples, in float64 and without clamping",
         quantities=NUMBERS,
         unit="cosine",
         range="−1 to 1",
-        cannot_tell="whether training along c_l helps. At sites with c_l = g_l by construction, Γ shows nothing",
+        cannot_tell="whether training along c_l helps; at a site where c_l = g_l by construction, Γ = 1 shows nothing",
         source="arXiv 2606.21126, Γ; the angle of Lillicrap et al. 2016. Float64 without a clamp: this project",
         needs_credit=NUMBERS,
         bibtex="""@article{lillicrap2016random,
@@ -91,8 +91,9 @@ class Gamma(Diagnostic):
     def measure(self, observation: Observation) -> Measured:
         """Compute mean and quartiles over samples of cos(c_l, g_l), at every site.
 
-        Further metrics are gamma_samples, the number of samples with a defined cosine, and gamma_batch, the cosine of the batch as
-        one vector. Cosines are computed in float64. If Γ is not valid at a site, the readings contain the reason instead of values.
+        Further metrics are gamma_samples, the number of samples with a defined cosine, and gamma_batch, the cosine of all samples
+        as one vector. Cosines are computed in float64. If Γ is not valid at a site, the readings contain the reason instead of
+        values.
         """
         if reason := no_gamma(observation):
             return Measured(sites={name: missing(observation.sites, reason) for name in self.card.quantities})

@@ -1,9 +1,8 @@
 """Diagnostic gamma_block_input: Γ with the gradient at the block's input.
 
 This metric is the Γ of the published code, which compares the credit at site l with the gradient at site l−1. The metric is used
-only in reproduction tables. For example, FA's credit at the last site is g_L, and in a residual network the cosine between g_L
-and g_{L−1} is .997. Therefore, a method whose credit is exact at one site appears to be aligned with the gradient at another
-site.
+only in reproduction tables. A method whose credit is exact at one site can appear to be aligned with the gradient at another site.
+For example, FA's credit at the last site is g_L, and in a residual network the cosine between g_L and g_{L−1} is .997.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ class GammaBlockInput(Diagnostic):
         quantities=NAMES,
         unit="cosine",
         range="−1 to 1",
-        cannot_tell="the alignment at the site at which the credit is used, which is gamma. No rule uses gamma_block_input",
+        cannot_tell="the alignment at the site where the credit is used, which is the metric gamma; no rule uses gamma_block_input",
         source="reference code of arXiv 2606.21126",
         needs_credit=NAMES,
     )
@@ -34,8 +33,8 @@ class GammaBlockInput(Diagnostic):
         """Compute the mean over samples of cos(c_l, g_{l−1}) at sites 1..L.
 
         The scalar metric is the mean over blocks. The metric per site is N/A at site 0, and at sites where c_l and g_{l−1} have
-        different widths. The index l−1 is intended, as in the published code. tests/diagnostics/test_gamma.py checks which sites
-        are compared, and that the values differ from those of `gamma`.
+        different widths. The index l−1 is not an error: the published code uses it. tests/diagnostics/test_gamma.py checks which
+        sites are compared, and that the values differ from those of `gamma`.
         """
         if reason := no_gamma(observation):
             return _measured(missing(observation.sites, reason), Reading(None, reason))
@@ -54,7 +53,8 @@ def _block(observation: Observation, site: int) -> Reading:
         shapes = f"{credit.shape[1]} and {gradient.shape[1]} features"
         return Reading(
             None,
-            f"the block changes the width of the state, so the credit and the gradient before the block ({shapes}) have no cosine",
+            "the block changes the width of the state, so the cosine of the credit and the gradient before the block is not "
+            f"defined ({shapes})",
         )
     norms = observation.credit_norms[site : site + 1], observation.gradient_norms[site - 1 : site]
     cosines = cosine_table([credit], [gradient], *norms)[0]
@@ -63,9 +63,9 @@ def _block(observation: Observation, site: int) -> Reading:
 
 
 def _mean(blocks: tuple[Reading, ...]) -> Reading:
-    """Return the mean over all blocks, or the first reading without a value if there is one.
+    """Return the mean over all blocks. If a reading has no value, return the first such reading.
 
-    A mean over fewer blocks would be a different metric.
+    A mean over some of the blocks would be a different metric.
     """
     if not blocks:
         return Reading(None, "the network has no block")

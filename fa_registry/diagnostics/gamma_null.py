@@ -16,7 +16,7 @@ CHEAP_DRAWS = 99  # the smallest p is .01, clearly below the level of 5 % at whi
 COSTLY_DRAWS = 20  # as published; the smallest p is 1/21 = .048: significant only if no draw reaches the observed Γ
 AT_ONCE = 10  # number of draws whose cosines are computed together: few enough for the cache
 NAMES = ("gamma_null_mean", "gamma_null_std", "gamma_null_p")
-EXACT = "at this site, the credit is exact by construction for any feedback"
+EXACT = "the credit at this site is exact by construction, with any feedback"
 
 
 class GammaNull(Diagnostic):
@@ -30,8 +30,8 @@ class GammaNull(Diagnostic):
         quantities=NAMES,
         unit="cosine; _p: probability",
         range=f"−1 to 1; _p: {1 / (CHEAP_DRAWS + 1):.3f} to 1, or {1 / (COSTLY_DRAWS + 1):.3f} to 1 with {COSTLY_DRAWS} draws",
-        cannot_tell="p-values below 1/(draws + 1); whether an alignment is useful (the test only shows that training aligned the "
-        "network with its feedback)",
+        cannot_tell="p-values below 1/(draws + 1); whether an alignment is useful (a small p-value only shows that training "
+        "aligned the network with its feedback)",
         source="arXiv 2606.21126, fresh-B null; the p-value of Phipson & Smyth 2010",
         when="final",
         needs_credit=NAMES,
@@ -45,8 +45,8 @@ class GammaNull(Diagnostic):
     def measure(self, observation: Observation) -> Measured:
         """Compute mean and standard deviation (ddof 1) of Γ for newly drawn feedback.
 
-        The metrics are computed at every site. The trained network is not changed. The third metric is the rank p-value of the
-        run's Γ, (1 + number of draws with at least the observed Γ)/(draws + 1).
+        A third metric is the rank p-value of the run's Γ, (1 + number of draws with at least the observed Γ)/(draws + 1). All
+        metrics are computed at every site. The trained network is not changed.
         """
         if reason := no_gamma(observation) or absence(observation, "fresh_credits"):
             return Measured(sites={name: missing(observation.sites, reason) for name in NAMES})
@@ -87,14 +87,14 @@ def _gammas(observation: Observation, indices: range) -> np.ndarray:
 def _cosines(credits: Tensor, gradient: Tensor, norms: Tensor) -> Tensor:
     """Compute cosines (draws, N) between credits (draws, N, D) and gradients (N, D).
 
-    `norms` are the norms ‖g‖ of the gradients, (N,). The formula has no eps; a cosine with a zero vector is nan.
+    `norms` contains ‖g‖ of every gradient, (N,). A cosine with a zero vector is nan, because the formula has no eps.
     """
     lengths = sample_norms(credits.flatten(0, 1)).unflatten(0, credits.shape[:2])
     return torch.linalg.vecdot(credits, gradient) / (lengths * norms)
 
 
 def _means(cosines: np.ndarray) -> list[float]:
-    """Return the mean of the defined cosines per draw: (draws, N) → draws values."""
+    """Return the mean of the defined cosines of each draw: (draws, N) → list with one value per draw."""
     rows = map(defined, cosines)
     return [float(row.mean()) if len(row) else float("nan") for row in rows]
 

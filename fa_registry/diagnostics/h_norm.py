@@ -1,6 +1,6 @@
 """Diagnostic h_norm: norm ‖h_l‖ of the states, and the growth of this norm (protocol D1).
 
-The growth is the ratio to the norm at the previous site, or the ratio to the norm at initialisation.
+There are two growths: the ratio to the norm at the previous site, and the ratio to the norm at initialisation.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ class HiddenNorm(Diagnostic):
         quantities=("h_norm", "growth", "growth_init", "h_L", "growth_max", "growth_init_max"),
         unit="h_norm: unit of the state; growth, growth_init: ratio",
         range="0 to infinity",
-        cannot_tell="whether a large scale worsens the main metric: with a LayerNorm before the head, the loss does not depend on "
-        "the scale",
+        cannot_tell="whether a large scale of the states worsens the main metric: with a LayerNorm before the head, the loss "
+        "does not depend on that scale",
         source="arXiv 2606.21126, D1 (scale stability); growth since initialisation: this project",
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """Compute the median over samples of ‖h_l‖, and its growth (protocol.md §1).
+        """Compute the median over samples of ‖h_l‖, and the growth of this median (protocol.md §1).
 
         Returns:
-            The metrics per site are h_norm, the median, at sites 0..L; growth, h_norm divided by h_norm of the previous site, at
-            sites 1..L; and growth_init, h_norm divided by h_norm at initialisation, at sites 0..L. The scalar metrics are h_L,
-            growth_max and growth_init_max: h_norm at site L, and the maximum over sites of each growth.
+            Three metrics per site: h_norm is the median; growth is h_norm divided by h_norm at the previous site, so it starts at
+            site 1; growth_init is h_norm divided by h_norm at initialisation. Three scalar metrics: h_L is h_norm at site L;
+            growth_max and growth_init_max are the maxima over sites.
         """
         norms = median_norms(observation.hidden_norms)
         with np.errstate(invalid="ignore"):  # inf / inf is nan, recorded as not finite
@@ -81,7 +81,7 @@ def _since_initialisation(norms: np.ndarray, observation: Observation) -> tuple[
 def largest(growth: np.ndarray) -> Reading:
     """Return the largest growth as a Reading.
 
-    If one value is nan, the Reading is N/A with the reason "not finite", because np.max propagates nan.
+    If a value is nan, the Reading is N/A with the reason "not finite".
     """
     return Reading.of(growth.max()) if len(growth) else Reading(None, "the network has no block")
 

@@ -1,7 +1,6 @@
 """Diagnostic ladder: number of blocks whose weights have changed in training.
 
-The number shows how many blocks a control run trained. The diagnostic computes the number from the weights and does not rely on
-what the run declares.
+The number shows how many blocks a control run trained. It is computed from the weights, and not read from the run's declaration.
 """
 
 from __future__ import annotations

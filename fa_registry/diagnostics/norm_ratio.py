@@ -12,11 +12,11 @@ class NormRatio(Diagnostic):
     card = DiagnosticCard(
         name="norm_ratio",
         symbol="‖c_l‖/‖g_l‖",
-        line="median over samples of the credit's norm divided by the gradient's norm",
+        line="norm of the credit divided by norm of the gradient, median over samples",
         quantities=("norm_ratio",),
         unit="ratio",
         range="0 to infinity",
-        cannot_tell="the size of an update: the paper's recipe normalises every credit before the update",
+        cannot_tell="the size of an update, because the paper's recipe normalises every credit before the update",
         source="this project",
         needs_credit=("norm_ratio",),
     )

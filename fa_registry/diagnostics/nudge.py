@@ -26,12 +26,12 @@ class Nudge(Diagnostic):
     card = DiagnosticCard(
         name="nudge",
         symbol="Δℓ_l",
-        line=f"mean over samples of ℓ(h_l − η ‖h_l‖ c_l/‖c_l‖) − ℓ(h_l), η = {STEP:g}; _bp: along the exact gradient instead; "
-        "_rms: the paper's ℓ(h_l − η c_l/(rms(c_l) + 1e-6)) − ℓ(h_l)",
+        line=f"mean over samples of ℓ(h_l − η ‖h_l‖ c_l/‖c_l‖) − ℓ(h_l), η = {STEP:g}; _bp: with the exact gradient in place of "
+        "c_l; _rms: the paper's ℓ(h_l − η c_l/(rms(c_l) + 1e-6)) − ℓ(h_l)",
         quantities=(*OF_CREDIT, "nudge_bp"),
         unit="nats of cross entropy",
-        range="any sign; a negative value is good; _bp is the value along the exact gradient, the best direction",
-        cannot_tell="whether the block before the site can produce this step; _rms also depends on the scale of the state",
+        range="any sign; a negative value is good; _bp shows the value of the best direction, the exact gradient",
+        cannot_tell="whether the block before the site can produce the step; _rms also depends on the scale of the state",
         source="arXiv 2606.21126, nudge with η = .01 (this is nudge_rms); step relative to ‖h_l‖: this project",
         when="final",
         needs_credit=OF_CREDIT,
@@ -42,8 +42,8 @@ class Nudge(Diagnostic):
         """Compute the mean change of the loss after one step *against* the credit.
 
         A negative change is good. At every site, the state of each sample moves from h_l to h_l − η‖h_l‖c_l/‖c_l‖, where the norms
-        are those of the sample. tests/diagnostics/test_nudge.py compares the metric with closed forms. The tests would fail for the
-        opposite sign or for norms of the batch.
+        are those of the sample. tests/diagnostics/test_nudge.py compares the metric with closed forms. The closed forms would
+        detect the opposite sign, or norms of the batch.
         """
         if reason := absence(observation):
             return Measured(sites={name: missing(observation.sites, reason) for name in self.card.quantities})
@@ -55,8 +55,8 @@ class Nudge(Diagnostic):
 def _site(bench: ProbeContext, site: int) -> dict[str, Reading]:
     """Compute all metrics of one site with one forward pass over all shifted states.
 
-    If there are no credits, the pass uses credits of zero. With fewer shifted states in the pass, the control nudge_bp would be
-    rounded differently.
+    If there are no credits, the pass uses credits of zero. Otherwise the pass would have fewer shifted states, and the control
+    nudge_bp would be rounded differently.
     """
     state = flat(bench.states[site])
     credit = torch.zeros_like(state) if isinstance(bench.credits, Unavailable) else flat(bench.credits[site])
@@ -92,9 +92,9 @@ def _mean(steps: Tensor, changes: Tensor, losses: Tensor) -> Reading:
     """Compute the mean change of the loss over the samples whose step is not zero."""
     is_moved = ~(steps == 0).all(dim=1)  # nan counts as a move and makes the mean not finite
     if not is_moved.any():
-        return Reading(None, "the credit or the state is exactly zero for every sample")
+        return Reading(None, "for every sample, the credit or the state is exactly zero")
     if changes[is_moved].isfinite().all() and not is_resolved(changes[is_moved].abs(), losses[is_moved]).any():
-        return Reading(None, "the change of the loss is within the rounding of float64")
+        return Reading(None, "the change of the loss is not larger than the rounding error of float64")
     return Reading.of(changes[is_moved].mean())
 
 

@@ -1,7 +1,8 @@
 """Diagnostic rho: does the credit predict how perturbations change the loss?
 
-The states are perturbed in random directions, in float64. The metric is the correlation between the change of the loss that the
-credit predicts and the actual change. In two controls, the exact gradient or a random credit replaces the method's credit.
+The states are perturbed in random directions, in float64. The metric is the correlation between the predicted and the actual
+change of the loss. The credit gives the prediction. In two controls, the exact gradient or a random credit replaces the method's
+credit.
 """
 
 from __future__ import annotations
@@ -37,15 +38,15 @@ FLAT = 1e-12  # a smaller relative standard deviation is the rounding of the mea
 def push(
     bench: ProbeContext, candidates: Sequence[Tensor], steps: Sequence[Sequence[float]]
 ) -> list[tuple[Tensor, Tensor]]:
-    """Perturb every state along V = DIRECTIONS random unit directions v.
+    """Shift every state along V = DIRECTIONS random unit directions v, and measure the loss.
 
-    The directions of a sample depend only on its index in the batch, not on the number of samples. Sites whose states have the same
+    The directions of a sample depend only on its index in the batch, not on the number of samples. Sites with states of the same
     shape share their directions, because drawing directions takes a tenth of the time.
 
     Args:
         bench: probe context with the samples to perturb.
-        candidates: per site, k alternative credits for each of N samples, (N, features, k).
-        steps: per site, the step sizes ε. The states are perturbed with each ε along every direction.
+        candidates: per site, k credits to compare for each of N samples, (N, features, k).
+        steps: per site, the step sizes ε. Each ε is used along every direction.
 
     Returns:
         Per site, the predictions ⟨c, v⟩, (k, N, V), and the changes ℓ(h + εv) − ℓ(h) for every ε, (steps, N, V).
@@ -61,7 +62,7 @@ def push(
 
 
 def _chunks(bench: ProbeContext) -> Iterator[tuple[slice, Callable[[torch.Size], Tensor]]]:
-    """Yield slices of samples, each with a function: state shape → directions."""
+    """Yield slices of samples. Each slice comes with a function that maps a state's shape to directions."""
     count, largest = len(bench.losses), max(state[0].numel() for state in bench.states)
     size = max(1, ENTRIES.get(bench.losses.device.type, ENTRIES_ELSEWHERE) // (DIRECTIONS * largest))
     streams: dict[torch.Size, torch.Generator] = {}
@@ -83,7 +84,7 @@ def _chunks(bench: ProbeContext) -> Iterator[tuple[slice, Callable[[torch.Size],
 def unit_directions(count: int, shape: torch.Size, stream: torch.Generator, device: torch.device) -> Tensor:
     """Draw directions (count, DIRECTIONS, features), uniformly on the unit sphere.
 
-    The directions are drawn in float32, in a fifth of the time of float64, and normalised in float64.
+    The directions are drawn in float32, which takes a fifth of the time of float64. They are normalised in float64.
     """
     gaussian = torch.randn(count, DIRECTIONS, shape.numel(), generator=stream).to(device, torch.float64)
     return gaussian / torch.linalg.vector_norm(gaussian, dim=2, keepdim=True)
@@ -105,7 +106,7 @@ def pearson(left: Tensor, right: Tensor) -> Tensor:
 
 
 def _standardised(values: Tensor) -> Tensor:
-    """Centre the values and scale them to norm one.
+    """Subtract the mean from the values, and scale them to norm one.
 
     The values are first divided by the largest absolute value, because the squares of numbers near 1e-170 would underflow. The
     result is nan if the values are constant or not finite.
@@ -126,12 +127,12 @@ class PerturbationCorrelation(Diagnostic):
         name="rho",
         symbol="ρ_l",
         line="Pearson correlation of ⟨c_l, εv⟩ with ℓ(h_l + εv) − ℓ(h_l) over random unit directions v of the complete state, "
-        "pooled over samples and directions; _samples: mean of the correlations per sample, over the rho_defined samples with a "
-        "correlation",
+        "pooled over samples and directions; _samples: mean of the samples' correlations; rho_defined: number of samples that "
+        "have a correlation",
         quantities=(*OF_CREDIT, *CONTROLS),
         unit="correlation; rho_defined: samples",
         range="−1 to 1; _bp (the exact gradient) is near 1, _random (a random unit credit) near 0",
-        cannot_tell="whether a step of the size used in training helps, because ε is small. If _bp is far from 1, ρ shows nothing",
+        cannot_tell="whether a step of the size used in training helps, because ε is much smaller; anything, if _bp is far from 1",
         source="arXiv 2606.21126, perturbation correlation ρ with ε = 1e-3 (this is rho_absolute); ε relative to ‖h_l‖, the "
         "form per sample, and N/A in degenerate cases: this project",
         when="final",
@@ -165,10 +166,10 @@ def typical_norm(state: Tensor) -> float:
 
 
 def _candidates(bench: ProbeContext, site: int) -> Tensor:
-    """Return exact gradient, random unit credit and method's credit, (N, features, 3).
+    """Return the exact gradient, a random unit credit and the method's credit, (N, features, 3).
 
-    If there is no credit of a method, the third candidate is zero. Products with only two candidates would be rounded differently,
-    and the two controls would change.
+    If the method has no credit, the third candidate is zero. Without it, matrix products would be rounded differently, and the two
+    controls would change.
     """
     exact = flat(bench.gradients[site])
     gaussian = torch.randn(exact.shape, generator=bench.generator(f"rho/random/{site}"), dtype=torch.float64)
@@ -202,25 +203,25 @@ def correlations(
 ) -> tuple[Reading, Reading, Reading]:
     """Correlate the predicted with the actual changes of the loss.
 
-    All three readings are N/A with the same reason if there is a `refusal`, or if no sample has a correlation, for example because
-    the credit is zero.
+    All three readings are N/A with the same reason if `refusal` is given, or if no sample has a correlation (for example, if the
+    credit is zero).
 
     Args:
         predicted: predictions ⟨c, v⟩, (N, V).
-        changes: changes of the loss of each sample, (N, V). If each change were measured from the mean loss, the pooled correlation
-            would measure how samples differ (tests/diagnostics/test_rho.py).
+        changes: changes of each sample's loss, (N, V), relative to the loss of the same sample. Relative to the mean loss, the
+            pooled correlation would measure how samples differ (tests/diagnostics/test_rho.py).
         losses: losses without perturbation, (N,).
-        refusal: a known reason why there is no correlation, such as a step of zero, or an empty string.
+        refusal: a known reason why there is no correlation, such as a step of zero. It is empty if no reason is known.
 
     Returns:
-        The correlation pooled over samples and directions, the mean of the correlations per sample, and the number of samples
-        in this mean.
+        Three readings: the correlation pooled over samples and directions, the mean of the samples' correlations, and the number
+        of samples in that mean.
     """
     reason = refusal or _refusal(predicted, changes)
     rows = pearson(predicted, changes)  # (N,)
     rows = rows[rows.isfinite() & is_resolved(changes.std(dim=1, correction=0), losses)]
     if not reason and len(rows) == 0:
-        reason = "for every sample, the credit is zero or the change of the loss is within the rounding of float64"
+        reason = "for every sample, the credit is zero or the change of the loss is not larger than the rounding error of float64"
     if reason:
         none = Reading(None, reason)
         return none, none, none
@@ -233,7 +234,7 @@ def _pooled(predicted: Tensor, changes: Tensor, losses: Tensor) -> Reading:
         return Reading(None, f"{NOT_FINITE}: credit or loss of {int(is_broken.sum())} of {len(is_broken)} samples")
     typical = losses.abs().clamp(min=1.0).square().mean().sqrt()
     if not is_resolved(changes.std(correction=0), typical):
-        return Reading(None, "the change of the loss is within the rounding of float64")
+        return Reading(None, "the change of the loss is not larger than the rounding error of float64")
     return Reading.of(pearson(predicted.flatten(), changes.flatten()))
 
 
@@ -246,7 +247,7 @@ def _refusal(predicted: Tensor, changes: Tensor) -> str:
 
 
 def step_refusal(step: float, norm: float) -> str:
-    """Return why perturbations of size `step` have no meaning, or an empty string.
+    """Return why perturbations of size `step` have no meaning, or an empty string if they have one.
 
     Args:
         step: step size ε.
@@ -255,7 +256,7 @@ def step_refusal(step: float, norm: float) -> str:
     if not np.isfinite(norm):
         return f"{NOT_FINITE}: the median norm of the states"
     if step == 0:
-        return "ε has no scale, because the median norm of the states is zero"
+        return "the step ε is zero, because it is proportional to the median norm of the states, which is zero"
     if step < ROUNDINGS * np.finfo(np.float64).eps * norm:
         return f"ε = {step:g} is smaller than the float64 rounding of states with norm {norm:.3g}"
     return ""

@@ -17,22 +17,21 @@ class Stability(Diagnostic):
     card = DiagnosticCard(
         name="stability",
         symbol="S_l",
-        line=f"mean pairwise cosine of the gradient averaged over each of {BATCHES} disjoint batches of {BATCH}; "
-        "_mid: at site ⌊L/2⌋",
+        line=f"cosine between the mean gradients of two of {BATCHES} disjoint batches of {BATCH}, mean over all pairs; _mid: at "
+        "site ⌊L/2⌋",
         quantities=("stability", "stability_mid"),
         unit="cosine",
-        range="−1/7 to 1; a high value means that the gradients of all batches agree, regardless of the samples in each batch",
-        cannot_tell="whether training is healthy: the author of the metric found that it does not clearly distinguish methods",
+        range="−1/7 to 1; a high value means that the gradients of all batches have nearly the same direction",
+        cannot_tell="whether training is healthy: according to its author, the metric does not clearly distinguish methods",
         source="arXiv 2606.21126, first release, rule (c): cross-batch stability",
         when="final",
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """Compute the mean cosine between the mean gradients of two batches, over all pairs.
+        """Compute the cosine between the mean gradients of two batches, and its mean over all pairs.
 
-        The metrics are the value at every site and the value at site ⌊L/2⌋. The sites are numbered from 0, the output of the
-        embedding, to L. For an odd L, site ⌊L/2⌋ is the lower of the two middle sites, as published
-        (tests/diagnostics/test_fidelity.py).
+        The metrics are the value at every site and the value at site ⌊L/2⌋. For an odd L, this site is the lower of the two middle
+        sites, as published (tests/diagnostics/test_fidelity.py).
         """
         reason = absence(observation, "batch_gradients")
         row = (

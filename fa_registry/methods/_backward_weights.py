@@ -1,7 +1,7 @@
 """Weight feedback: a matrix B replaces the weight of a layer in the backward pass.
 
-The layer computes dx = dy B instead of dx = dy W. Skips, norms and activations remain exact. The methods that use this module
-differ only in B.
+The layer computes dx = dy B instead of dx = dy W. Skips, norms and activations propagate the credit as in backpropagation. The
+methods that use this module differ only in B.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ UNSUPPORTED = (
 
 @contextmanager
 def backward_through(network: NetworkView, matrices: Mapping[str, Tensor]) -> Iterator[None]:
-    """Replace weights by `matrices` in the backward pass, inside a `with` block.
+    """Context manager: replace weights by `matrices` in the backward pass.
 
-    Forward values and the formula for weight gradients do not change.
+    The forward pass and the formula of the weights' gradients stay the same.
 
     Args:
         matrices: layer name → matrix that replaces the weight of this layer in the backward pass.
@@ -44,9 +44,8 @@ def backward_through(network: NetworkView, matrices: Mapping[str, Tensor]) -> It
 def replaced_credits(inputs: CreditInputs, matrices: Mapping[str, Tensor]) -> list[Tensor]:
     """Compute the credits at sites 0..L with `matrices` in the backward pass.
 
-    The credits refer to the summed loss Σ_i ℓ_i and have the shapes of the states. The weight of the head is also replaced, so not
-    even c_L is exact; norms, activations and skips are exact. The training step computes the same credits in its single backward
-    pass (tests/methods/test_weight_fa.py).
+    The credits refer to the summed loss Σ_i ℓ_i and have the shapes of the states. The weight of the head is replaced too, so c_L
+    is not exact either. A training step computes the same credits in its backward pass (tests/methods/test_weight_fa.py).
     """
     network = inputs.network
     with torch.enable_grad(), backward_through(network, matrices):
@@ -64,7 +63,7 @@ class LayerMatrices(nn.Module):
 
     Args:
         matrices: layer name → matrix.
-        learn: whether the matrices are parameters instead of buffers.
+        learn: whether the matrices are parameters, which learn, or buffers.
     """
 
     def __init__(self, matrices: Mapping[str, Tensor], learn: bool = False):
@@ -87,28 +86,28 @@ def key(layer: str) -> str:
 
 
 def gaussian(shape: NetworkShape, generator: torch.Generator) -> dict[str, Tensor]:
-    """Draw a matrix with entries N(0, 1/out) for every layer; return layer name → matrix.
+    """Draw one matrix per layer with entries N(0, 1/out), and return layer name → matrix.
 
-    The variance is 1/(9·out) for a 3×3 kernel. With these variances, the backward pass preserves the expected norm of an error.
+    The variance is 1/(9·out) for a 3×3 kernel. With this variance, the backward pass preserves the expected norm of an error.
     """
     return {name: torch.randn(size, generator=generator) * backward_std(size) for name, size in shape.weights.items()}
 
 
 def backward_std(size: Sequence[int]) -> float:
-    """Return the standard deviation 1/√n of a matrix B, where n outputs depend on one input.
+    """Return the standard deviation 1/√n of a matrix B.
 
-    `size` is the shape of the weight, (out, in) or (out, in, height, width).
+    n is the number of outputs that depend on one input. `size` is the shape of the weight, (out, in) or (out, in, height, width).
     """
     return (size[0] * math.prod(size[2:])) ** -0.5
 
 
 def layer_weights(network: NetworkView, names: tuple[str, ...]) -> dict[str, Tensor]:
-    """Return the detached weights W of the named layers: layer name → W."""
+    """Return a mapping from layer name to the detached weight W."""
     return {name: network.get_submodule(name).weight.detach() for name in names}
 
 
 def sign_concordant(network: NetworkView, magnitudes: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return |M| ⊙ sign(W) for every layer, where M are the `magnitudes`.
+    """Return |M| ⊙ sign(W) for every layer, where `magnitudes` contains M.
 
     The result is 0 where W is 0. The mapping has the layer names of `magnitudes`.
     """

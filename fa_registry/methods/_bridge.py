@@ -1,7 +1,7 @@
-"""Networks and functions that state_bridge and credit_bridge have in common.
+"""Networks and functions that both state_bridge and credit_bridge use.
 
-Each bridge has one small network for all sites. The inputs of this network include the site, as the time t_l = l/L, and a sample
-signal s.
+Each bridge has one small network for all sites. The network receives the state h_l, the site as the time t_l = l/L, and a signal s
+of the sample.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ BIBTEX = """@misc{arxiv2606.21126,
   eprint={2606.21126}, archivePrefix={arXiv}
 }"""
 ONE_NET = (
-    "one network is used for all sites; tokens and maps are averaged over positions, and a state that is narrower than the "
-    "widest state is padded with zeros"
+    "one network is used for all sites; tokens and maps are averaged over positions, and each state is padded with zeros to "
+    "the width of the widest state"
 )
 HIDDEN = 256
 EPSILON = 1e-12  # avoids 0/0: a state of zeros divided by its scale is zero
@@ -38,7 +38,7 @@ def conditioning_option(default: str, source: str) -> Option:
     """Return the method option that selects the sample signal s."""
     return Option(
         default,
-        "the signal s of each sample, an input of the learned net(h, t, s): the output error e, the target y, or none",
+        "signal s of a sample, which the learned net(h, t, s) receives: the output error e, the target y, or none",
         source,
         choices=("error", "target", "none"),
     )
@@ -47,12 +47,12 @@ def conditioning_option(default: str, source: str) -> Option:
 class SiteNet(nn.Module):
     """GELU perceptron net(h, t, s) for all sites.
 
-    The input of one row is the concatenation of h, the embedding of t, and s. The hidden layers have width 256.
+    An input row is the concatenation of h, the embedding of t, and s. The hidden layers have width 256.
 
     Args:
         features: width of h.
         classes: number of classes C, the width of s.
-        conditioning: which signal s is: error, target, or none for an empty s.
+        conditioning: the signal s: error, target, or none if s is empty.
         layers: number of hidden layers.
         outputs: number of outputs.
         generator: generator for the initial weights and biases.
@@ -85,7 +85,7 @@ class ValueNet(nn.Module):
     """Network for a scalar value V(h, t, s).
 
     A state is divided by the scale of its site, and s is multiplied by the constant `weight`. Therefore the size of the inputs
-    remains constant if states grow from epoch to epoch. The gradient ∂V/∂h then becomes smaller, as true gradients do.
+    remains constant if states grow from epoch to epoch. In this case, ∂V/∂h becomes smaller, as true gradients do.
     """
 
     def __init__(self, shape: NetworkShape, conditioning: str, weight: float, layers: int, generator: torch.Generator):
@@ -119,7 +119,7 @@ def site_scales(hidden: Sequence[Tensor]) -> Tensor:
 
 
 def embedded(times: Tensor) -> Tensor:
-    """Embed times as sines and cosines, (R,) → (R, 2 · FREQUENCIES).
+    """Return sines and cosines of times, (R,) → (R, 2 · FREQUENCIES).
 
     The frequencies decrease from 1.
     """
@@ -135,7 +135,7 @@ def site_times(inputs: CreditInputs) -> Tensor:
 
 
 def site_rows(inputs: CreditInputs) -> list[Tensor]:
-    """Return the states h_0..h_L as inputs of the network, with one row per sample.
+    """Convert the states h_0..h_L to inputs of the network, with one row per sample.
 
     Token states and maps are averaged over positions. Rows are padded with zeros to the width of the widest site.
     """

@@ -1,6 +1,6 @@
 """Small networks that methods train as part of their feedback.
 
-Initial weights come from the argument `generator`, because torch's constructors use the global generator.
+The initial weights come from a given generator. torch's constructors would use the global generator.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def perceptron(
 def noise_like(state: Tensor, generator: torch.Generator | None) -> Tensor:
     """Draw standard normal noise with the shape and dtype of a state.
 
-    Without a generator, return zeros, because the global generator must not be used.
+    If there is no generator, the noise is zero, because the global generator must not be used.
     """
     if generator is None:
         return torch.zeros_like(state)

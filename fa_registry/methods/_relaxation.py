@@ -4,9 +4,9 @@ The weights are fixed. The states move by gradient descent on the energy
 
     E = ½‖ε_0‖² + ½ Σ_l ‖ε_l‖² + β Σ_i ℓ_i(readout(h_L)),   ε_0 = h_0 − embed(x),   ε_l = h_l − F_l(h_{l-1})
 
-F_l is the map of block l. In the forward pass, every ε_l is 0, so the forward states h_l^0 are the minimum of the energy at β = 0.
-The code stores the shifts δ_l = h_l − h_l^0 and computes ε_l = δ_l − (F_l(h_{l-1}^0 + δ_{l-1}) − F_l(h_{l-1}^0)). The shifts in a
-trained network are so small that float32 rounding would remove them if they were added to the states.
+F_l is the map of block l. In the forward pass, every ε_l is 0, so the forward states h_l^0 are the minimum of the energy at β =
+0. The code stores the shifts δ_l = h_l − h_l^0 and computes ε_l = δ_l − (F_l(h_{l-1}^0 + δ_{l-1}) − F_l(h_{l-1}^0)). In a trained
+  network, the shifts are so small that float32 rounding would remove them from the sum h_l^0 + δ_l.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from fa_registry.methods.base import CreditInputs, NetworkView
 
 SUPPORTED = ("resmlp", "mlp", "linear_lq", "student_net", "small_cnn", "causal_transformer")
 UNSUPPORTED = (
-    "every sample relaxes separately, so no layer of a block may couple samples, as BatchNorm does. A transformer's class token "
-    "starts at 0.02, and LayerNorm magnifies the token so much that gradient descent on the energy would not converge with the "
-    "step size of the method"
+    "every sample relaxes separately, so blocks with BatchNorm, which couples samples, are not supported. In a transformer, "
+    "the class token starts at 0.02, and LayerNorm magnifies the token so much that gradient descent on the energy does not "
+    "converge with the method's step size"
 )
 
 
 def relax(inputs: CreditInputs, nudge: float, steps: int, step_size: float) -> tuple[list[Tensor], list[Tensor]]:
-    """Relax the states from the forward pass by gradient descent on the energy.
+    """Start at the forward pass, and move the states by gradient descent on the energy.
 
     Args:
         inputs: states, labels and network of the batch.
@@ -52,7 +52,7 @@ def relax(inputs: CreditInputs, nudge: float, steps: int, step_size: float) -> t
 def prediction_errors(inputs: CreditInputs, branches: Sequence[Tensor], shifts: Sequence[Tensor]) -> list[Tensor]:
     """Compute the prediction errors ε_0..ε_L at the states h^0 + δ.
 
-    The network's function `step` is linear in state and branch, so it also maps differences.
+    The network's function `step` is linear in state and branch, so the code applies it to differences.
 
     Args:
         inputs: states and network of the batch.
@@ -81,10 +81,10 @@ def _energy_gradient(
 
 @contextmanager
 def quiet(network: NetworkView) -> Iterator[None]:
-    """Turn off the process noise of the blocks inside a `with` block.
+    """Context manager: turn off the process noise of the blocks.
 
-    The prediction errors are differences of two block outputs. Noise would cancel in the difference only if both outputs
-    contained the same noise.
+    A prediction error is the difference of two block outputs. Noise would not cancel in this difference, because each output has
+    different noise.
     """
     noise_sources = [(module, module.noise) for module in network.modules() if isinstance(module, Noisy)]
     for module, _ in noise_sources:

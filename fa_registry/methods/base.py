@@ -1,4 +1,4 @@
-"""Interface of training methods, which compute one credit per site.
+"""Interface of training methods. A method computes one credit per site.
 
 The credits are functions of the inputs of one training step. A method contains no training loop.
 
@@ -13,9 +13,9 @@ Sign, scale and site are easy to confuse, so tests check each of them. Sign: the
 (tests/training/test_step.py). Site: with B_2 = I, the credit c_1 of fa is g_2, and Γ is 1 at site 2 but not at site 1
 (tests/diagnostics/test_gamma.py).
 
-A method declares special behaviour by deriving from small classes. LearnsFeedbackByLoss: its feedback learns by a loss.
-HasFeedbackRule: its feedback changes by another rule. UsesBackwardWeights: it propagates errors back with other matrices than the
-weights. HasOwnStates: its blocks learn at other states than those of the forward pass.
+A method declares special behaviour with small base classes. LearnsFeedbackByLoss: the feedback learns by a loss. HasFeedbackRule:
+the feedback changes by another rule. UsesBackwardWeights: the backward pass uses other matrices than the weights. HasOwnStates:
+the blocks learn at other states than those of the forward pass.
 """
 
 from __future__ import annotations
@@ -47,28 +47,27 @@ REQUIRED = ("name", "rule", "citation", "bibtex", "equations", "architectures", 
 class MethodCard:
     """Description of a method.
 
-    fa_registry.testing checks the declared `properties` by measurement.
+    fa_registry.testing measures whether the method has the declared `properties`.
 
     Args:
-        deviations: differences from the source; reporting forms number the differences in this order.
+        deviations: differences from the source. Reporting forms number them in this order.
         architectures: names of supported architectures, or ("any",).
         gamma_reference: the direction with which Γ compares the credit.
         exact_sites: sites at which the credit equals the gradient by construction: "none", "last" (site L) or "all".
         feedback: description of the distribution of the feedback state.
-        unsupported: sentence that explains why other architectures are refused.
-        learned: whether the feedback learns. If it learns, Γ has no null distribution, because new feedback would be untrained.
+        unsupported: sentence that explains why the method does not support other architectures.
+        learned: whether the feedback learns. If so, Γ has no null distribution, because newly drawn feedback would be untrained.
         credit_scale: "sum" if the source normalises the credit of the summed loss (an error e without 1/N), "mean" if the source
-            normalises the credit of the mean loss. In this package, credits always belong to the summed loss. The value only
+            normalises the credit of the mean loss. In this package, credits always belong to the summed loss. credit_scale only
             determines ε in norm(c), which is 1e-6 for "sum" and N·1e-6 for "mean".
         credit_scale_source: reference for credit_scale.
-        version: version of a built-in method. The author increases the version whenever the method's results change, so the
-            version distinguishes old and new runs.
-        needs_autograd: whether credits() differentiates through `inputs.network`; reporting forms show this value. If false, the
+        version: version of a built-in method, increased whenever the method's results change.
+        needs_autograd: whether credits() differentiates through `inputs.network`. Reporting forms show this value. If false, the
             method receives a network that returns values without gradients (fa_registry.training.detached_network).
-        may_reach_bp: whether the credit may become equal to the gradient while the feedback learns. An audit warns if the credit
-            of any other method becomes equal to the gradient.
-        tasks: names of the tasks that the method trains. A task that is not listed is also trained if a listed task has equal
-            `positions` on its card.
+        may_reach_bp: whether the credit may become equal to the gradient while the feedback learns. For any other method, an audit
+            warns if the credit becomes equal to the gradient.
+        tasks: names of the tasks that the method trains. The method also trains any task whose card has the same `positions` as
+            that of a listed task.
     """
 
     name: str
@@ -101,7 +100,7 @@ class MethodCard:
         if self.credit_scale not in CREDIT_SCALES:
             problems.append(f"credit_scale (one of {', '.join(CREDIT_SCALES)})")
         if self.architectures and "any" not in self.architectures and not self.unsupported:
-            problems.append("unsupported (the reason why other architectures are refused)")
+            problems.append("unsupported (the reason why the method does not support other architectures)")
         if problems:
             raise PluginError(f"the card of method {self.name!r} has missing or invalid fields: {', '.join(problems)}")
 
@@ -114,9 +113,9 @@ class MethodCard:
 
     @property
     def reaches_bp(self) -> bool:
-        """Whether the credit can equal the gradient at every site, according to the card.
+        """Whether the card declares that the credit can equal the gradient at every site.
 
-        The card declares that the credit equals the gradient, approaches it, or may learn to equal it.
+        This is true if the credit equals the gradient, approaches it, or may learn to equal it.
         """
         return self.exact_sites == "all" or "approaches_bp" in self.properties or self.may_reach_bp
 
@@ -153,7 +152,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class NetworkShape:
-    """Sizes of a network that determine the size of a feedback state.
+    """Shapes of a network, which determine the shapes of a feedback state.
 
     Args:
         sites: number of features D at every site 0..L.
@@ -176,10 +175,10 @@ class NetworkShape:
 
 
 class NetworkView(Protocol):
-    """Interface of a network for methods.
+    """Interface through which a method uses the network.
 
-    The output of block l is `step(h, blocks[l−1](h))`, where h is h_{l−1}. The input of the head is `pool(h_L)`, (N, D_L). The
-    weights of the network are constants: they receive no gradient.
+    The output of block l is `step(h, blocks[l−1](h))`, where h is h_{l−1}. The input of the head is `pool(h_L)`, (N, D_L). No
+    gradient reaches the weights of the network.
     """
 
     embed: Callable[[Tensor], Tensor]  # images → h_0
@@ -211,24 +210,24 @@ class NetworkView(Protocol):
 
 @dataclass(frozen=True)
 class CreditInputs:
-    """All inputs on which a credit may depend in one step; all tensors are detached.
+    """The inputs on which a credit may depend in one step. All tensors are detached.
 
-    Only learning feedback may use `generator` and `progress`; a credit must not depend on them.
+    A credit must not depend on `generator` and `progress`. Only feedback that learns may use these fields.
 
     Args:
         hidden: h_0..h_L, each (N, D_l), tokens (N, T, D_l) or maps (N, D_l, H, W), see fa_registry.token_axes.
         error: output error e, (N, C).
         onehot: labels as one-hot rows, (N, C).
         output_gradient: the exact gradient g_L in the shape of h_L, computed from the head only.
-        gradients: g_0..g_L if the exact backward pass was run, as for measurements; None in local training.
+        gradients: g_0..g_L if an exact backward pass was run, as in measurements. None in local training.
         generator: random generator on the images' device.
         images: (N, …).
         labels: (N,).
         losses: ℓ_i, (N,).
         network: see NetworkView.
-        progress: completed fraction of the training, 0 to 1, as a number or a scalar tensor. Use the value only in tensor
-            operations, because the value changes between the replays of a captured step.
-        task: the task of the labels. Default: the built-in task of their type.
+        progress: completed fraction of the training, 0 to 1, as a number or a scalar tensor. It changes between the replays of a
+            captured step, so use it only in tensor operations.
+        task: the task of the labels. The default is the built-in task that fits their type.
     """
 
     hidden: Sequence[Tensor]
@@ -248,17 +247,17 @@ class CreditInputs:
     def by_position(self) -> bool:
         """Whether the task has one target per position.
 
-        Error and credits are then (N, T, …), position by position.
+        For such a task, error and credits have the shape (N, T, …).
         """
         task = self.task or (None if self.labels is None else task_of(self.labels))
         return task is not None and task.by_position
 
     def losses_of(self, outputs: Tensor, labels: Tensor | None = None) -> Tensor:
-        """Return the losses ℓ_i, (N,), that other outputs would have.
+        """Compute the losses ℓ_i, (N,), of given outputs.
 
         Args:
             outputs: z, (N, C).
-            labels: labels of these outputs. Default: the labels of the batch.
+            labels: labels of these outputs. The default is the labels of the batch.
         """
         labels = self.labels if labels is None else labels
         return (self.task or task_of(labels)).sample_losses(outputs, labels)
@@ -267,7 +266,7 @@ class CreditInputs:
 class Method(abc.ABC):
     """Base class of methods: a card, the initial feedback state, and the credit.
 
-    A method object is stateless; the feedback module contains all state.
+    A method object has no state. The feedback module contains all state.
     """
 
     card: MethodCard
@@ -287,35 +286,35 @@ class Method(abc.ABC):
             generator: the source of all random numbers, on the CPU.
 
         Returns:
-            A module. Its state dict and the options are all that a run must save to recompute its credits.
+            A module. A run saves only its state dict and the options, which must be sufficient to recompute the credits.
 
         Raises:
-            UsageError: the method cannot be used with this shape.
+            UsageError: the method does not support a network with these shapes.
         """
 
     @abc.abstractmethod
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
         """Compute the credits c_0..c_L of the summed loss, with the sign of a gradient.
 
-        The docstring of the module defines sign, scale and shape of a credit. This method is called without grad mode. A rule that
+        The docstring of the module defines sign, scale and shape of a credit. `credits` is called without grad mode. A rule that
         differentiates must enable grad mode itself.
 
         Args:
-            feedback: the current state of the module that `feedback` created; it must not be changed.
+            feedback: the module that `feedback` created, in its current state. `credits` must not change it.
             inputs: one batch of N samples, detached.
 
         Returns:
-            One credit per site, in the shape of the state or (N, D_l). For a state with P positions, (N, D_l) is the credit of the
-            average over positions, and each position receives c/P. `check_credits` refuses a credit of any other shape.
+            One credit per site, with the shape of the state or (N, D_l). For a state with P positions, (N, D_l) is the credit of
+            the average over positions, and each position receives c/P. `check_credits` raises an error for any other shape.
 
         Raises:
-            UsageError: the data set lacks something that the rule needs.
+            UsageError: the data set does not provide something that the rule needs.
             PluginError: the engine did not provide something that the rule needs.
         """
 
 
 class LearnsFeedbackByLoss(abc.ABC):
-    """Method whose feedback parameters learn by a loss.
+    """Base class of a method whose feedback parameters learn by a loss.
 
     The optimiser, learning rate and weight decay of the network's recipe also apply to the feedback parameters.
     """
@@ -324,60 +323,61 @@ class LearnsFeedbackByLoss(abc.ABC):
     def feedback_loss(self, feedback: nn.Module, inputs: CreditInputs) -> Tensor:
         """Compute the loss of the feedback, a scalar tensor in the unit of the source.
 
-        The graph of the loss must contain only the feedback parameters. The engine calls this method once per step with grad
-        mode on, after the network's gradients are computed and before any update. The recipe's optimiser minimises the loss
-        without rescaling. With sgd, feedback therefore learns N times as fast from a sum over samples as from their mean.
+        Of all parameters, the graph of the loss must contain only those of the feedback. The engine calls `feedback_loss` once per
+        step with grad mode on, after the network's gradients are computed and before any update. The recipe's optimiser minimises
+        the loss without rescaling. With sgd, feedback therefore learns N times as fast from a sum over samples as from a mean.
         """
 
 
 class HasFeedbackRule(abc.ABC):
-    """Method that updates its feedback by a rule, such as a moving average."""
+    """Base class of a method that updates its feedback by a rule, such as a moving average."""
 
     @abc.abstractmethod
     def update_feedback(self, feedback: nn.Module, inputs: CreditInputs) -> None:
         """Update the feedback state in place, once per step.
 
-        This method is called without grad mode, after the optimiser has updated the weights.
+        `update_feedback` is called without grad mode, after the optimiser has updated the weights.
 
         Args:
             feedback: the module to change.
-            inputs: the inputs from which the credits of this step were computed, before the update of the weights. Only
-                inputs.network contains the updated weights. A rule that needs random numbers must draw them from inputs.generator.
+            inputs: the inputs from which the credits of this step were computed. They belong to the weights before the update,
+                except inputs.network, which has the updated weights. All random numbers must come from inputs.generator.
         """
 
 
 class UsesBackwardWeights(abc.ABC):
-    """Method that propagates errors back with other matrices than the weights."""
+    """Base class of a method that propagates errors back with other matrices than the weights."""
 
     @abc.abstractmethod
     def backward_weights(self, feedback: nn.Module, network: NetworkView) -> Mapping[str, Tensor]:
         """Return a mapping layer name → matrix B that replaces W in the backward pass.
 
         The backward pass computes dx = dy B instead of dx = dy W. Each matrix has the shape of its weight, (out, in) or, for a
-        kernel, (out, in, 3, 3), and is not transposed. With B = W, the method is backpropagation
-        (tests/architectures/test_layers.py, and the conformance check transposed_weights_give_bp). Source: Lillicrap et al.
-        2016, where B denotes the replacement of the transpose of W.
+        kernel, (out, in, 3, 3). It is not transposed. With B = W, the method is backpropagation
+        (tests/architectures/test_layers.py, and the conformance check transposed_weights_give_bp). Source: Lillicrap et al. 2016,
+        whose B replaces Wᵀ.
         """
 
 
 class HasOwnStates(abc.ABC):
-    """Method whose blocks learn at states s_0..s_L that the method computes.
+    """Base class of a method that computes the states s_0..s_L at which its blocks learn.
 
-    The objective of block l is J_l = mean_i <f_l(s_{l-1})_i, norm(c_l)_i>. All other values come from the forward pass: the output
-    of the embedding, f_l(h_{l-1}) in the penalty, h_L for the head, and the g_l with which credits are compared. The engine runs
-    each block once more, at s_{l-1}. The class cannot be combined with UsesBackwardWeights.
+    The objective of block l is J_l = mean_i <f_l(s_{l-1})_i, norm(c_l)_i>. Everything else uses the states of the forward pass:
+    the embedding, the penalty, the head, and the g_l with which credits are compared. The engine runs each block a second time, at
+    s_{l-1}. The class cannot be combined with UsesBackwardWeights.
     """
 
     @abc.abstractmethod
     def credits_and_states(self, feedback: nn.Module, inputs: CreditInputs) -> tuple[list[Tensor], Sequence[Tensor]]:
         """Compute the credits c_0..c_L, as `credits` does, and the states s_0..s_L.
 
-        Each s_l has the shape of h_l. If the blocks learn at the states of the forward pass, return `inputs.hidden` itself.
+        Each s_l has the shape of h_l. If the blocks learn at the states of the forward pass, return the list `inputs.hidden`, not
+        a copy.
         """
 
 
 class Bridge(abc.ABC):
-    """Method whose credit is the gradient of a value network V_φ.
+    """Base class of a method whose credit is the gradient of a value network V_φ.
 
     V_φ satisfies a recursion from site to site (arXiv 2606.21126).
     """
@@ -387,8 +387,7 @@ class Bridge(abc.ABC):
         """Compute the residuals of the recursion at sites 0..L, (N,) each.
 
         The residuals are V_φ(h_l) − softmin_k V̄(h_{l+1} + σξ_k) for l < L, and V_φ(h_L) − ℓ at site L, in the unit of the loss.
-        The residuals are signed values per sample, without an average. ξ is drawn from inputs.generator, and inputs.gradients are
-        available.
+        The residuals have a sign and are not averaged over samples. ξ is drawn from inputs.generator.
         """
 
 
@@ -410,8 +409,8 @@ class FixedMatrices(nn.Module):
     def matrix(self, block: int) -> Tensor:
         """Return the matrix B_l of block l = `block`, 1..L.
 
-        The shape is (D_l, C) for direct feedback and (D_l, D_{l−1}) for fa. The index l is the site at the block's output, so
-        B_l and c_l of direct feedback have the same index.
+        The shape is (D_l, C) for direct feedback and (D_l, D_{l−1}) for fa. Block l ends at site l, so direct feedback computes
+        c_l with B_l.
 
         Raises:
             AttributeError: there is no such matrix.
@@ -428,7 +427,7 @@ def check_credits(name: str, credits: Sequence[Tensor], hidden: Sequence[Tensor]
         hidden: states h_0..h_L.
 
     Raises:
-        PluginError: the number of credits or the shape of a credit is wrong. The message contains method, site and both shapes.
+        PluginError: the number of credits or the shape of a credit is wrong.
     """
     if len(credits) != len(hidden):
         raise PluginError(
@@ -440,7 +439,7 @@ def check_credits(name: str, credits: Sequence[Tensor], hidden: Sequence[Tensor]
         if tuple(credit.shape) not in allowed_shapes:
             expected = " or ".join(map(str, allowed_shapes))
             raise PluginError(
-                f"method {name!r}, site {site}: credit of shape {tuple(credit.shape)}, expected {expected}"
+                f"method {name!r}, site {site}: expected a credit of shape {expected}, found {tuple(credit.shape)}"
             )
 
 

@@ -29,9 +29,9 @@ class Backpropagation(Method):
         tasks=ALL_TASKS,
         gamma_reference="bp",
         exact_sites="all",
-        feedback="none: the transposed Jacobians of the network itself",
+        feedback="none: the transposed Jacobians of the network",
         properties=("exact",),
-        credit_scale_source="no credit is normalised, because bp trains end to end on the mean cross entropy",
+        credit_scale_source="bp normalises no credit, because it trains end to end on the mean cross entropy",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:

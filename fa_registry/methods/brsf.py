@@ -1,6 +1,6 @@
 """Method brsf: batchwise random-magnitude sign-concordant feedback.
 
-The signs are those of the weights. New magnitudes are drawn after every update of the weights.
+The feedback has the signs of the weights. New magnitudes are drawn after every update of the weights.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ class BatchMagnitudeSignFeedback(Method, UsesBackwardWeights, HasFeedbackRule):
         bibtex=LIAO_2016,
         equations="forward y = x Wᵀ + b, backward dx = dy B, B = |M| ⊙ sign(W); in every Linear and Conv of blocks and head",
         deviations=(
-            "M ~ N(0, 1/out), so B has the same second moment as in weight_fa; this scale is chosen here",
+            "M ~ N(0, 1/out), so B has the same second moment as in weight_fa; fa_registry chose this scale, because the "
+            "paper gives none",
             "weights learn with the common recipe, without Batch Normalization and Batch Manhattan updates, which the source needs",
-            "the saved and measured M was drawn for the next batch, so no training step has used this M yet",
+            "the M that is saved and measured was drawn after the last step, so no training step has used it",
         ),
         architectures=SUPPORTED,
         tasks=ALL_TASKS,

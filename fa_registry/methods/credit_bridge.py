@@ -50,7 +50,7 @@ class ValueState(nn.Module):
 class CreditBridge(Method, LearnsFeedbackByLoss, HasFeedbackRule, Bridge):
     card = MethodCard(
         name="credit_bridge",
-        rule="c_l = ∂V_φ(h_l, t_l, s)/∂h_l, V_φ a scalar net that predicts the loss; during the warm-up, c_l is DFA's credit",
+        rule="c_l = ∂V_φ(h_l, t_l, s)/∂h_l, where the net V_φ predicts the loss; during the warm-up, c_l is DFA's credit",
         citation=_bridge.CITATION,
         bibtex=_bridge.BIBTEX,
         equations="φ minimises mean (V_φ(h_l, t_l, s) − sg softmin_l)² over l < L and samples, + mean (V_φ(h_L, 1, s) − ℓ)², "
@@ -58,19 +58,19 @@ class CreditBridge(Method, LearnsFeedbackByLoss, HasFeedbackRule, Bridge):
         "ξ_k ~ N(0, I); V̄ ← ema V̄ + (1 − ema) V_φ after every step",
         deviations=(
             "re-implemented from its description, because no code of the source was available. The activation is GELU. The "
-            "inputs for t are sin and cos of t and of t/100. φ learns with the network's optimiser, learning rate and weight "
-            "decay, also in the warm-up",
+            "inputs for t are sin and cos of t and of t/100. φ always learns with the network's optimiser, learning rate and "
+            "weight decay, even during the warm-up",
             "a state is divided by the root mean square of its site in the previous step (a buffer). Gradients are matched in "
-            "units of the root mean square of site L, which is about 1 on the toy LQ task. Without this division, g_L would be "
-            "too small to be matched when states grow",
-            "s is multiplied by 10 (condition_scale), which speeds up the beginning of training on the toy LQ task",
-            "sample i of a batch trains the recursion only at the sites l ≡ i modulo 4 (thinning). Because batches are shuffled, "
-            "the mean is the same, at a quarter of the cost",
+            "units of the root mean square of site L, which is about 1 on the toy LQ task. In other units, g_L would be too "
+            "small to be matched when states grow",
+            "s is multiplied by 10 (condition_scale), because training on the toy LQ task then starts faster",
+            "sample i of a batch trains the recursion only at the sites l ≡ i modulo 4 (thinning). Batches are shuffled, so "
+            "the mean stays the same, at a quarter of the cost",
             "the first step after the warm-up still uses DFA's credit, because the training progress is stored at the end of "
             "a step",
             _bridge.ONE_NET,
-            "on the toy LQ task with s = e, the loss ℓ = ½‖s‖² is a function of s only. V_φ can fit this loss without a gradient "
-            "in h, which conflicts with the gradient matching. With s = y (conditioning=target), there is no such conflict",
+            "on the toy LQ task with s = e, the loss ℓ = ½‖s‖² is a function of s only. V_φ can fit this loss with ∂V_φ/∂h = "
+            "0, which contradicts the gradient matching. The option conditioning=target (s = y) avoids the contradiction",
             "on the toy LQ task, 16 time features, t itself, SiLU and a learning rate of 3e-3 gave no clear gain; tanh, and the "
             "mean over features in the gradient matching, were worse",
         ),
@@ -86,8 +86,8 @@ class CreditBridge(Method, LearnsFeedbackByLoss, HasFeedbackRule, Bridge):
             "temperature": Option(0.1, "λ_b of the softmin", PAPER, above=0),
             "noise": Option(0.1, "σ, standard deviation of the noise on h_{l+1}", PAPER, least=0),
             "draws": Option(8, "K, number of noise draws per softmin", PAPER, least=1),
-            "ema": Option(0.995, "fraction of V̄ that is kept in every step", PAPER, least=0),
-            "warmup": Option(0.2, "fraction of the training that uses DFA's credit", PAPER, least=0),
+            "ema": Option(0.995, "weight of the old V̄ in the moving average, at every step", PAPER, least=0),
+            "warmup": Option(0.2, "fraction of the training during which DFA's credit is used", PAPER, least=0),
             "gradient_weight": Option(1.0, "w, weight of the terminal gradient matching", PAPER, least=0),
             "thinning": Option(
                 4, "n: every sample trains the recursion only at every n-th site", "chosen here", least=1
@@ -96,7 +96,8 @@ class CreditBridge(Method, LearnsFeedbackByLoss, HasFeedbackRule, Bridge):
         properties=("feedback_learns",),
         learned=True,
         may_reach_bp=True,
-        credit_scale_source="arXiv 2606.21126's equation: V_φ predicts one sample's loss ℓ, and its gradient is that of one sample",
+        credit_scale_source="arXiv 2606.21126's equation: V_φ predicts the loss ℓ of one sample, so the credit belongs to one "
+        "sample's loss",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
@@ -105,8 +106,8 @@ class CreditBridge(Method, LearnsFeedbackByLoss, HasFeedbackRule, Bridge):
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
         """Compute c_l = ∂V_φ(h_l, t_l, s)/∂h_l, (N, D_l).
 
-        During warm-up, the credit is that of dfa. V predicts the loss, not its negative, so the gradient of V is a credit with
-        the sign of a gradient. A perfect V gives backpropagation (tests/methods/test_credit_bridge.py).
+        During the warm-up, the credit is that of dfa. V_φ predicts the loss, so its gradient has the sign of a credit. If V_φ is
+        exact, the method is backpropagation (tests/methods/test_credit_bridge.py).
         """
         states, times, signal = all_sites(inputs, feedback.value.conditioning_signal(inputs))
         with torch.enable_grad():
@@ -119,7 +120,7 @@ class CreditBridge(Method, LearnsFeedbackByLoss, HasFeedbackRule, Bridge):
     def feedback_loss(self, feedback: nn.Module, inputs: CreditInputs) -> Tensor:
         """Compute the loss of V_φ.
 
-        The loss is recursion loss + terminal value loss + w · terminal gradient loss. Each of the three losses is a mean over rows.
+        The loss is recursion loss + terminal value loss + w · terminal gradient loss, each averaged over rows.
         """
         # every sample must train at least one site, also if there are fewer blocks than `thinning`
         thinning = min(feedback.options["thinning"], len(inputs.hidden) - 1)
@@ -149,7 +150,7 @@ class CreditBridge(Method, LearnsFeedbackByLoss, HasFeedbackRule, Bridge):
 def _recursion_errors(feedback: ValueState, inputs: CreditInputs, thinning: int) -> Tensor:
     """Compute V_φ(h_l) − softmin_l for all sites l < L, concatenated to shape (rows,).
 
-    The softmin is a constant without gradient. Site l contributes only the samples i with i ≡ l modulo `thinning`.
+    No gradient flows through the softmin. At site l, only the samples i with i ≡ l modulo `thinning` are used.
     """
     signal, hidden, times = feedback.value.conditioning_signal(inputs), site_rows(inputs), site_times(inputs)
     blocks = len(hidden) - 1

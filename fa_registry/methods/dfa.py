@@ -1,6 +1,6 @@
 """Method dfa: direct feedback alignment.
 
-Fixed random matrices project the output error directly to every block.
+A fixed random matrix per block projects the output error directly to the block.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fa_registry.records import Scalar
 def direct_matrices(shape: NetworkShape, generator: torch.Generator) -> FixedMatrices:
     """Draw the matrices B_l (D_l, C) ~ N(0, 1/C) for blocks 1..L.
 
-    If site 0 and site 1 have different widths, a matrix B_00 (D_0, C) for site 0 is drawn last.
+    If sites 0 and 1 have different widths, a matrix B_00 (D_0, C) for site 0 is drawn after the others.
     """
     scale = shape.classes**-0.5
     widths = list(shape.sites[1:])
@@ -29,7 +29,7 @@ def direct_matrices(shape: NetworkShape, generator: torch.Generator) -> FixedMat
 
 
 def direct_credits(feedback: FixedMatrices, rows: Tensor, hidden: Sequence[Tensor]) -> list[Tensor]:
-    """Multiply rows (N, C) by the matrix of every site 0..L.
+    """Multiply rows (N, C) by the transposed matrix of every site 0..L.
 
     Site 0 uses B_1 if there is no B_00.
     """

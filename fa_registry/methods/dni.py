@@ -1,6 +1,6 @@
 """Method dni: decoupled neural interfaces.
 
-At every site, a network predicts the gradient from the state, or from the state and the label.
+At every site, a network predicts the gradient. It reads the state, and optionally the label.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TINY = 1e-30  # keeps the loss finite if all targets of a batch are exactly zero
 class SyntheticGradients(nn.Module):
     """Networks M_0..M_{L-1}; M_l predicts the gradient g_l.
 
-    The input of M_l is h_l, optionally with onehot(y).
+    M_l reads h_l. With the option `conditioning`, it also reads onehot(y).
     """
 
     def __init__(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator):
@@ -45,7 +45,7 @@ class SyntheticGradients(nn.Module):
 class DecoupledNeuralInterfaces(Method, LearnsFeedbackByLoss):
     card = MethodCard(
         name="dni",
-        rule="c_l = M_l(h_l, y), a net that has learned to predict the gradient; c_L = g_L exactly",
+        rule="c_l = M_l(h_l, y), where the net M_l learns to predict the gradient; c_L = g_L exactly",
         citation="Jaderberg, Czarnecki, Osindero, Vinyals, Graves, Silver & Kavukcuoglu 2017",
         bibtex="""@inproceedings{jaderberg2017decoupled,
   title={Decoupled neural interfaces using synthetic gradients},
@@ -56,40 +56,42 @@ class DecoupledNeuralInterfaces(Method, LearnsFeedbackByLoss):
         equations="c_l = ĝ_l = M_l(LN(h_l), onehot(y)) for l < L, c_L = g_L; target t_l = ĝ_{l+1} J_{l+1} (constant), ĝ_L = g_L, "
         "J_{l+1} = ∂h_{l+1}/∂h_l; loss Σ_l Σ_i ‖ĝ_l − t_l‖² / Σ_i ‖t_l‖²",
         deviations=(
-            "there is a network at every site of the residual stream, with a target from the prediction at the next site; the "
+            "every site of the residual stream has a network, whose target comes from the prediction at the next site; the "
             "source also uses fewer networks",
-            "the squared error of a site is divided by the squared error of predicting zero over the batch, because gradients and "
-            "their errors shrink a thousandfold during training; the source regresses on the raw gradient",
+            "at each site, the squared error over the batch is divided by Σ_i ‖t_l‖², because gradients and errors become a "
+            "thousand times smaller during training; the source does not divide",
             "M_l is linear, the simplest form in the source, because a hidden layer of 256 learns too slowly for a hundred epochs "
             "of digits. Its input is the state after a LayerNorm without weights; the source has BatchNorm inside M_l",
-            "the last layer of M_l starts at 0.01 times the default weights; in the source it starts at zero, which would leave no "
-            "credit to measure",
+            "the last layer of M_l starts at 0.01 times the default weights; in the source, it starts at zero, so there would "
+            "be no credit to measure at first",
             "M_l learns at the recipe's rate, 1e-3; the source uses 3e-5 over half a million steps",
-            "all blocks wait for the forward pass of the complete network: the credit is decoupled, but the schedule is not",
+            "all blocks wait for the forward pass of the complete network: only the credit is decoupled, not the time at "
+            "which a block is updated",
         ),
         architectures=("resmlp", "mlp", "linear_lq", "student_net"),
         unsupported="M_l maps a row of features to a row of features, so states must have the shape (samples, features)",
         gamma_reference="bp",
         exact_sites="last",
-        feedback="M_0..M_{L-1}: weights and biases U(±1/√fan_in), those of the last layer times 0.01; learned",
+        feedback="M_0..M_{L-1}: initial weights and biases are U(±1/√fan_in), and 0.01 times as large in the last layer; learned",
         properties=("feedback_learns",),
         learned=True,
         options={
             "conditioning": Option(
                 "label",
                 "what M_l reads in addition to h_l",
-                "cDNI, the best variant in the source",
+                "the variant cDNI, which is the best one in the source",
                 choices=("label", "none"),
             ),
             "hidden": Option(
                 0,
-                "width of M_l's hidden layer; 0: M_l is linear",
-                "one of several sizes in the source; chosen for this registry",
+                "width of M_l's hidden layer; 0 means that M_l is linear",
+                "fa_registry chose this size; the source uses several sizes",
                 least=0,
             ),
         },
         may_reach_bp=True,
-        credit_scale_source="Jaderberg et al. 2017 predict the loss gradient without normalising it; so does this method",
+        credit_scale_source="Jaderberg et al. 2017 predict the gradient of the loss and do not normalise it; this method does "
+        "the same",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
@@ -102,7 +104,7 @@ class DecoupledNeuralInterfaces(Method, LearnsFeedbackByLoss):
     def feedback_loss(self, feedback: nn.Module, inputs: CreditInputs) -> Tensor:
         """Compute the sum over sites of the relative squared prediction error.
 
-        At each site, the squared error is divided by the squared target. The targets are not on the graph, because
+        At each site, the squared error is divided by the squared target. No gradient flows through the targets, because
         autograd.grad returns detached tensors.
         """
         predictions = feedback.predict(inputs)

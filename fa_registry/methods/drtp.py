@@ -29,13 +29,13 @@ class DirectRandomTargetProjection(Method):
         deviations=(
             "the credit acts on the residual stream after block l, not on the pre-activation of one layer",
             "B_l ~ N(0, 1/C), as in dfa; the published code draws Kaiming-uniform",
-            "the target replaces the error with a plus sign, as in the published code, although the target resembles −e (both are "
-            "largest for the true class). B_l and −B_l are equally likely, so the sign of the rule is a convention",
+            "the target replaces the error e with a plus sign, as in the published code, although the target is largest for "
+            "the true class and e is smallest. B_l and −B_l are equally probable, so the sign of the rule is a convention",
             "unlike the tanh layers of the source, a residual stream does not saturate. The credit never vanishes, the states grow "
             "without limit, and on resmlp with the paper's recipe the accuracy stays at chance",
             "the embedding shares B_1 with block 1, as in dfa; if the widths of sites 0 and 1 differ (mlp), the embedding "
             "has a separate matrix B_0",
-            "regression targets are projected unchanged; the source has classes only",
+            "targets of a regression are projected unchanged; the source treats only classes",
         ),
         architectures=("any",),
         tasks=ALL_TASKS,
@@ -43,7 +43,7 @@ class DirectRandomTargetProjection(Method):
         exact_sites="none",
         feedback="B_l (D, C) with independent entries N(0, 1/C), fixed",
         properties=("feedback_fixed", "drtp_ignores_error", "output_jacobian_gives_target_slope"),
-        credit_scale_source="Frenkel et al. 2021: the target itself is projected, without 1/N",
+        credit_scale_source="Frenkel et al. 2021: the target is projected without a factor 1/N",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:

@@ -18,7 +18,7 @@ from fa_registry.records import Option, Scalar
 class Inverses(nn.Module):
     """Learned inverses inv_1..inv_L of the blocks, one perceptron per block.
 
-    If the option `skip` is set, an inverse has a skip if its input and output have the same width.
+    With the option `skip`, each inverse whose input and output have the same width has a skip.
     """
 
     def __init__(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator):
@@ -47,18 +47,19 @@ class DifferenceTargetPropagation(Method, LearnsFeedbackByLoss):
 }""",
         equations="t_L = h_L − η̂ g_L; t_{l-1} = h_{l-1} + inv_l(t_l) − inv_l(h_l); c_l = (h_l − t_l)/η̂, so c_L = g_L and "
         "c_{l-1} = (inv_l(h_l) − inv_l(h_l − η̂ c_l))/η̂; inverse loss Σ_l mean_i ‖inv_l(F_l(h̃_{l-1})) − h̃_{l-1}‖², "
-        "h̃_{l-1} = h_{l-1} + σξ, F_l block l's map, skip included. An exact inverse gives c_{l-1} = c_l (∂F_l/∂h)⁻ᵀ: Gauss–Newton, "
+        "h̃_{l-1} = h_{l-1} + σξ, F_l block l's map, skip included. An exact inverse gives c_{l-1} = c_l (∂F_l/∂h)⁻ᵀ: "
+        "Gauss–Newton, "
         "not the gradient",
         deviations=(
-            "the credit is h_l − t_l divided by η̂, so it has the scale of g_l; the descent direction is the same",
-            "η̂ = 1, as a factor of one sample's gradient of the summed loss; the source tunes η̂. With η̂ = 0.1, cancellation would "
-            "cost one decimal digit",
+            "the credit is h_l − t_l divided by η̂, so it has the scale of g_l; the division does not change the direction",
+            "η̂ = 1, which multiplies one sample's gradient of the summed loss; the source tunes η̂. With η̂ = 0.1, rounding "
+            "would cost one more decimal digit",
             "inv_l is Linear → GELU → Linear with a hidden layer of 256, without a skip; the source has one layer and a tanh",
             "σ = 0.3 in units of the states, whose size is about one at the start and grows",
             "if every position has a target, each position has a target state, and inv_l is computed position by position, "
             "although the attention of a block mixes positions",
-            "inverses and network are updated in the same step, from the weights before the step; the source updates the inverses "
-            "first",
+            "inverses and network are updated in the same step, both from the weights before the step; the source updates the "
+            "inverses first",
         ),
         architectures=("resmlp", "mlp", "linear_lq", "student_net", "causal_transformer"),
         tasks=ALL_TASKS,
@@ -73,14 +74,16 @@ class DifferenceTargetPropagation(Method, LearnsFeedbackByLoss):
             "target_step": Option(1.0, "η̂, distance of the top target along −g_L", "chosen here", above=0),
             "sigma": Option(
                 0.3,
-                "σ, standard deviation of the noise on the states from which an inverse learns",
+                "σ, standard deviation of the noise that is added to the states from which an inverse learns",
                 "chosen here",
                 least=0,
             ),
             "hidden": Option(256, "width of the inverse's hidden layer", "chosen here", least=1),
-            "skip": Option(False, "inv_l(h) = h + net(h) if input and output have the same width", "chosen here"),
+            "skip": Option(
+                False, "whether inv_l(h) = h + net(h), if input and output have the same width", "chosen here"
+            ),
         },
-        credit_scale_source="Lee et al. 2015 do not normalise the credit; they tune η̂, which would include a factor 1/N",
+        credit_scale_source="Lee et al. 2015 do not normalise the credit; a factor 1/N would be a part of η̂, which they tune",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
@@ -89,8 +92,8 @@ class DifferenceTargetPropagation(Method, LearnsFeedbackByLoss):
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
         """Compute c_L = g_L and c_{l−1} = (inv_l(h_l) − inv_l(h_l − η̂ c_l))/η̂.
 
-        The code computes the credits from site L down to site 0. Each credit has the shape of its state. (State − target)/η̂
-        has the sign and scale of the gradient for every η̂ (tests/methods/test_dtp.py).
+        The code computes the credits from site L down to site 0. Each credit has the shape of its state. For every η̂, (state −
+        target)/η̂ has the sign and scale of the gradient (tests/methods/test_dtp.py).
         """
         credits, target_step = [inputs.output_gradient], feedback.target_step
         for block in range(len(inputs.hidden) - 1, 0, -1):
@@ -103,7 +106,7 @@ class DifferenceTargetPropagation(Method, LearnsFeedbackByLoss):
     def feedback_loss(self, feedback: nn.Module, inputs: CreditInputs) -> Tensor:
         """Compute the loss of the inverses, Σ_l mean_i ‖inv_l(F_l(h̃)) − h̃‖².
 
-        h̃ is h_{l−1} plus noise. The noise also trains the inverse in directions that occur in targets but not in samples.
+        h̃ is h_{l−1} plus noise. With the noise, the inverse also learns directions that occur only in targets, not in samples.
         """
         total = inputs.output_gradient.new_zeros(())
         for index, block in enumerate(inputs.network.blocks, start=1):

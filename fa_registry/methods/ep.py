@@ -1,7 +1,7 @@
 """Method ep: equilibrium propagation on a predictive-coding energy.
 
-The method compares a free phase with a weakly nudged phase. The option `contrast` selects the compared values: the energy's
-parameter gradients, as in the source, or the states.
+The method compares two phases: a free phase, and a phase in which the loss nudges the states weakly. The option `contrast` selects
+what is compared: the energy's parameter gradients, as in the source, or the states.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class EquilibriumPropagation(Method, HasOwnStates):
             "contrast=state updates the weights of a block with the displacement, at the states of the forward pass; this is not a "
             "contrast of ∂E/∂θ. At rest, its Γ is the cosine of P_l g_l with g_l, which is below one (gauss_newton)",
             "every state relaxes, including h_0; if h_0 is the input itself (mlp), the source clamps h_0",
-            "the step size is η = 0.1, because descent is stable below 2/(1 + ‖J‖)², and at 0.2 the states of resmlp explode "
-            "within 24 epochs of digits. After 20 steps, the lower sites are still far from rest",
+            "the step size is η = 0.1, because descent is stable only below 2/(1 + ‖J‖)²: with 0.2, the states of resmlp "
+            "diverge within 24 epochs of digits. After 20 steps, the lower sites are still far from rest",
             "the process noise of a block is switched off while states relax",
         ),
         architectures=SUPPORTED,
@@ -76,16 +76,17 @@ class EquilibriumPropagation(Method, HasOwnStates):
             "contrast": Option(
                 PARAMETER,
                 "value that is compared between the two phases: parameter (the energy's parameter gradient) or state (the "
-                "displacement, also used for runs recorded before this option existed)",
+                "displacement of the states). Runs that were recorded before this option existed used state",
                 "Scellier & Bengio 2017",
                 choices=CONTRASTS,
             ),
-            "beta": Option(0.5, "nudge β of the loss", "arXiv 2606.21126", above=0),
+            "beta": Option(0.5, "β, weight of the loss in the energy of the nudged phase", "arXiv 2606.21126", above=0),
             "steps": Option(20, "number of steps of the nudged phase", "arXiv 2606.21126", least=1),
             "step_size": Option(0.1, "step size of the descent on the energy", "unpublished; chosen here", above=0),
         },
         needs_autograd=True,
-        credit_scale_source="Scellier & Bengio 2017: the energy, and so the shift of a state, is per sample, without 1/N",
+        credit_scale_source="Scellier & Bengio 2017: the energy is that of one sample, so the shift of a state contains no "
+        "factor 1/N",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
@@ -97,8 +98,8 @@ class EquilibriumPropagation(Method, HasOwnStates):
     def credits_and_states(self, feedback: nn.Module, inputs: CreditInputs) -> tuple[list[Tensor], Sequence[Tensor]]:
         """Compute the credits and the states at which the blocks learn.
 
-        Parameter contrast: c_l = −ε_l/β, at the nudged states h_l^β. State contrast: c_l = −(h_l^β − h_l^0)/β, at the states
-        h_l^0 of the forward pass. Each credit has the shape of its state.
+        With contrast=parameter, c_l = −ε_l/β, and the blocks learn at the nudged states h_l^β. With contrast=state, c_l = −(h_l^β
+        − h_l^0)/β, and the blocks learn at the states h_l^0 of the forward pass. Each credit has the shape of its state.
         """
         # The states relax *down* the loss, so the shift points against the gradient, and the minus sign reverses the shift. As
         # β → 0, the parameter contrast is g_l, and a step is the contrast of the energy's gradients (tests/methods/test_ep.py).

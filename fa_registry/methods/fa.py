@@ -29,12 +29,13 @@ class BlockFeedbackAlignment(Method):
         bibtex=LILLICRAP_2016,
         equations="c_{l-1} = c_l B_l, B_l (D_l, D_{l-1}) with entries N(0, 1/D_l)",
         deviations=(
-            "one matrix replaces a block's whole Jacobian I + ∂f_l/∂h, so the exact skip is lost; "
-            "the source replaces the transpose of every weight (that is weight_fa, another method)",
-            "the published code reports Γ with the gradient of the previous site; here Γ uses the gradient of the credit's site",
-            "tokens: the credit below site L is one row per sample, the credit of the position average (c_L summed over positions)",
-            "feature maps: c_L is the gradient with respect to the maps averaged over positions, even if a third-party "
-            "head uses the maps themselves",
+            "one matrix replaces a block's whole Jacobian I + ∂f_l/∂h, including the identity of the skip; the source "
+            "replaces the transpose of every weight, as the method weight_fa does",
+            "Γ compares the credit with the gradient at the same site; the published code uses the gradient at the previous site",
+            "tokens: below site L, a credit has one row per sample, which is the credit of the average over positions (c_L "
+            "summed over positions)",
+            "feature maps: c_L is the gradient with respect to the average over positions, even if a third-party head reads "
+            "the maps without averaging",
         ),
         architectures=("any",),
         tasks=ALL_TASKS,
@@ -45,7 +46,8 @@ class BlockFeedbackAlignment(Method):
         credit_scale="mean",
         # version 2: ε has the scale of the source; version 3: for maps, c_L is the gradient of their average, one row per sample
         version=3,
-        credit_scale_source="arXiv 2606.21126's code starts from g_L of the mean cross entropy, then normalises the credits",
+        credit_scale_source="the code of arXiv 2606.21126 computes g_L from the mean cross entropy, and then normalises the "
+        "credits",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
@@ -60,8 +62,8 @@ class BlockFeedbackAlignment(Method):
         """Compute c_L = g_L and, for lower sites, c_{l−1} = c_l B_l, (N, D_{l−1}).
 
         For maps (N, D, H, W), c_L is the gradient of the average over positions, (N, D). The head of small_resnet reads the
-        average over P positions, so the gradient at each position is 1/P of the gradient of the average. If c_L were a complete
-        map, its root mean square would therefore be P times smaller, and ε in norm(c) would be P times too large in comparison.
+        average over P positions, so the gradient at each position is 1/P of the gradient of the average. A c_L in the shape of the
+        map would have a root mean square that is P times smaller, and ε in norm(c) would be P times too large.
         """
         # B_l maps the credit at the output of block l to the credit at its input: iteration `block` computes the site below.
         # With an index error of one, the credit would differ from dfa with the composed matrices (tests/methods/test_fa.py).

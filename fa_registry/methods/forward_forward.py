@@ -1,4 +1,4 @@
-"""Method forward_forward: each block learns to distinguish true and wrong labels.
+"""Method forward_forward: each block learns to distinguish true labels from wrong labels.
 
 The label is written into the image. The activity of a block should be high for the true label and low for a wrong label.
 """
@@ -27,7 +27,8 @@ def states_of(network: NetworkView, images: Tensor) -> list[Tensor]:
 class ForwardForward(Method):
     card = MethodCard(
         name="forward_forward",
-        rule="c_l is the gradient of a local loss on the goodness of block l: high for the true label, low for a wrong label",
+        rule="c_l is the gradient of a local loss, which trains the goodness of block l to be high for the true label and low "
+        "for a wrong label",
         citation="Hinton 2022",
         bibtex="""@article{hinton2022forward,
   title={The forward-forward algorithm: some preliminary investigations},
@@ -37,14 +38,16 @@ class ForwardForward(Method):
         equations="G(h) = mean_d h_d²; ℓ_l = softplus(θ − G(h_l⁺)) + softplus(G(h_l⁻) − θ), h⁺ from x with y written into its "
         "first C pixels, h⁻ with y′; c_l = ∂ℓ_l/∂h_l⁺ + ∂ℓ_l/∂h_l⁻ = (2/D)(σ(G⁻ − θ) h_l⁻ − σ(θ − G⁺) h_l⁺)",
         deviations=(
-            "c_l is the sum of two credits: from the pass with the true label and from the pass with the wrong label. The block "
-            "learns with this sum at the states of a third pass, the clean pass without a label. In the source, each pass trains "
+            "c_l is the sum of two credits, one from the pass with the true label and one from the pass with the wrong label. "
+            "The block learns with this sum at the states of a third pass, the clean pass without a label. In the source, "
+            "each pass trains "
             "the block at the states of that pass",
-            "y′ is the wrong class with the highest probability in the clean pass; the source samples y′ with these probabilities",
+            "y′ is the wrong class with the highest probability in the clean pass; the paper draws y′ at random with these "
+            "probabilities",
             "label pixels are 1 for the written class and 0 for the other classes, in units of the standardised image",
             "goodness is the mean square of the residual stream after block l, not of a layer's activations",
-            "the input of a block is normalised only by the architecture's LayerNorm; the source normalises it, so that a block "
-            "cannot read the goodness of the previous block",
+            "only the architecture's LayerNorm normalises the input of a block; the source normalises every input, because a "
+            "block must not read the goodness of the previous block",
             "the head predicts from the last state of the clean pass and learns from the exact cross entropy. In the source, a "
             "fast linear classifier reads all hidden layers except the first. Goodness is never used to classify",
             "θ = 1; in the source, goodness is a sum of squares and θ is the number of units, which is 1 for the mean of squares",
@@ -60,11 +63,11 @@ class ForwardForward(Method):
             "threshold": Option(
                 1.0,
                 "θ, threshold of the goodness",
-                "Hinton 2022: θ is the number of units, for a sum of squares",
+                "Hinton 2022, where goodness is a sum of squares and θ is the number of units",
                 above=0,
             )
         },
-        credit_scale_source="Hinton 2022: the goodness of one sample and its gradient; no loss over the batch is differentiated",
+        credit_scale_source="Hinton 2022: the loss is a function of one sample's goodness; no loss of the batch is differentiated",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
@@ -87,7 +90,7 @@ class ForwardForward(Method):
         """Compute c_l = ∂ℓ_l/∂h⁺ + ∂ℓ_l/∂h⁻, (N, D_l), of the local losses ℓ_l.
 
         Raises:
-            UsageError: the targets are values, not classes.
+            UsageError: the targets are real numbers, not classes.
         """
         if inputs.labels.is_floating_point():
             raise UsageError(

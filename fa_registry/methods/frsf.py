@@ -1,6 +1,6 @@
 """Method frsf: fixed random-magnitude sign-concordant feedback.
 
-The signs are those of the weights. The magnitudes are drawn once.
+The feedback has the signs of the weights. Its magnitudes are drawn once.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class FixedMagnitudeSignFeedback(Method, UsesBackwardWeights):
         bibtex=LIAO_2016,
         equations="forward y = x Wᵀ + b, backward dx = dy B, B = |M| ⊙ sign(W); in every Linear and Conv of blocks and head",
         deviations=(
-            "M ~ N(0, 1/out), so B has the same second moment as in weight_fa; this scale is chosen here",
+            "M ~ N(0, 1/out), so B has the same second moment as in weight_fa; fa_registry chose this scale, because the "
+            "paper gives none",
             "weights learn with the common recipe, without Batch Normalization and Batch Manhattan updates, which the source needs",
         ),
         architectures=SUPPORTED,
@@ -47,7 +48,7 @@ class FixedMagnitudeSignFeedback(Method, UsesBackwardWeights):
         unsupported=UNSUPPORTED,
         gamma_reference="bp",
         exact_sites="none",
-        feedback="M (out, in) of every layer with independent entries N(0, 1/out), fixed; the signs are those of the weights",
+        feedback="M (out, in) of every layer with independent entries N(0, 1/out), fixed; B has the signs of the weights",
         properties=("feedback_fixed", "feedback_follows_sign", "transposed_weights_give_bp"),
         needs_autograd=True,
         credit_scale_source="Liao et al. 2016 propagate the derivative of one sample's loss; the update contains 1/N",

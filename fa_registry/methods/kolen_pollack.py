@@ -1,6 +1,6 @@
 """Method kolen_pollack: the feedback receives the same updates as the weights.
 
-The weight decay is also the same. Therefore feedback and weights converge to each other.
+Feedback and weights also have the same weight decay. Therefore their difference converges to zero.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class KolenPollack(Method, UsesBackwardWeights, LearnsFeedbackByLoss):
         deviations=(
             "B has the orientation of W, (out, in), so B receives the update of W and not its transpose",
             "u is AdamW's step on ∇W; B has separate moments, which equal those of W; the sources use SGD",
-            "λ is the weight decay of the recipe, 0.01. With the learning rate of the recipe, W − B shrinks by a fraction of 1e-5 "
-            "per step. B therefore aligns because of the common updates rather than the decay",
+            "λ is the weight decay of the recipe, 0.01. With the learning rate of the recipe, W − B shrinks by a fraction of "
+            "only 1e-5 per step. B therefore aligns with W mainly because of the common updates, not because of the decay",
             "∇W includes everything that W learns from: the normalised credit, and the residual penalty if there is one",
             "if a control keeps a layer fixed, its B stays fixed too",
             "B starts at N(0, 1/out), as in weight_fa",
@@ -57,7 +57,8 @@ class KolenPollack(Method, UsesBackwardWeights, LearnsFeedbackByLoss):
         learned=True,
         needs_autograd=True,
         may_reach_bp=True,
-        credit_scale_source="Akrout et al. 2019's code: the error is p − y without 1/N; the batch size divides only the update",
+        credit_scale_source="the code of Akrout et al. 2019: the error p − y is not divided by N; only the update is divided by "
+        "the batch size",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:

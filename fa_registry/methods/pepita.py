@@ -1,6 +1,6 @@
 """Method pepita: error-driven input modulation.
 
-A second forward pass, with the projected error added to the input, replaces the backward pass.
+A second forward pass replaces the backward pass. Its input is the sum of the input and the projected error.
 """
 
 from __future__ import annotations
@@ -40,27 +40,34 @@ class ErrorDrivenInputModulation(Method):
         deviations=(
             "weights are updated at the states of the clean pass; the source updates the weights at the states of the "
             "modulated pass, x + F e",
-            "the credit enters a block as its output's gradient and is multiplied by the derivatives of the block's activations; "
-            "the source multiplies the credit with the layer's input directly",
-            "the head learns from the exact cross entropy of the clean pass; the source uses the modulated pass also for the head",
+            "a block uses the credit as the gradient at its output, so the credit is multiplied by the derivatives of the "
+            "activations; the source multiplies the credit directly with the layer's input",
+            "the head learns from the exact cross entropy of the clean pass; the source trains the head with the modulated "
+            "pass too",
             "h_l is the residual stream after block l, including the embedding's output; the source has plain layers",
             "with credit_norm=rms, the size of F e changes the update only through the curvature of the network; in the source, "
             "small errors lead to small updates",
-            "the difference has the precision of the network: for an error below about 1e-5, float32 leaves only rounding errors",
+            "the difference is computed in float32: for an error below about 1e-5, it contains only rounding errors",
             "no dropout; weight decay and learning rate are those of the registry's recipe; pixels are standardised as the data "
             "set's card describes",
         ),
         architectures=("resmlp", "mlp", "student_net"),
-        unsupported="the source modulates images before fully connected or convolutional layers and describes no form for "
-        "attention; a block with process noise would draw other noise in the second pass",
+        unsupported="the source modulates images before fully connected or convolutional layers and does not describe "
+        "attention; a block with process noise would have different noise in the second pass",
         gamma_reference="bp",
         exact_sites="none",
         feedback="F (inputs, C) with independent entries U(±0.05·√(6/inputs)), fixed",
         properties=("feedback_fixed", "modulation_gives_bp_at_the_input", "credit_ignores_blocks_above"),
         options={
-            "scale": Option(0.05, "F is drawn from U(±scale·√(6/inputs))", "published code, mean-zero F", above=0)
+            "scale": Option(
+                0.05,
+                "factor of the range of F, whose entries are U(±scale·√(6/inputs))",
+                "published code, mean-zero F",
+                above=0,
+            )
         },
-        credit_scale_source="Dellaferrera & Kreiman 2022: the difference of two passes of one sample, with an error without 1/N",
+        credit_scale_source="Dellaferrera & Kreiman 2022: the difference of two passes of one sample; the error is not divided "
+        "by N",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:

@@ -1,6 +1,6 @@
 """Method predictive_coding: states relax towards a minimum of an energy.
 
-The energy contains the prediction errors and the loss. The credit is the negative of the remaining prediction error.
+The energy contains the prediction errors and the loss. The credit is the negative of the prediction error that remains.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class Inference(nn.Module):
 class PredictiveCoding(Method):
     card = MethodCard(
         name="predictive_coding",
-        rule="c_l = −ε_l, where ε_l is the prediction error after the states have relaxed on an energy with the loss",
+        rule="c_l = −ε_l, where ε_l is the prediction error that remains after the states have minimised an energy that "
+        "contains the loss",
         citation="Whittington & Bogacz 2017; fixed prediction: Millidge, Tschantz & Buckley 2022",
         bibtex="""@article{whittington2017approximation,
   title={An approximation of the error backpropagation algorithm in a predictive coding network with local Hebbian
@@ -48,9 +49,9 @@ class PredictiveCoding(Method):
             "the energy contains the loss; the source clamps the output to the target, with a squared error",
             "every variance is one, and every state relaxes, including h_0; if h_0 is the input itself (mlp), the source "
             "clamps h_0",
-            "the step size is η = 0.05, because descent is stable below 2/(1 + ‖J‖)², and at 0.1 resmlp fails on digits after 12 "
-            "epochs. After 20 steps, the lower sites are still far from rest; credit_norm=rms corrects the length of the credit "
-            "but not its direction",
+            "the step size is η = 0.05, because descent is stable only below 2/(1 + ‖J‖)²: with 0.1, resmlp fails on digits "
+            "after 12 epochs. After 20 steps, the lower sites are still far from rest; credit_norm=rms corrects only the "
+            "length of the credit, not its direction",
             "the credit updates the weights of a block at the states of the forward pass; the source uses the relaxed states",
             "the process noise of a block is switched off while states relax",
         ),
@@ -62,14 +63,16 @@ class PredictiveCoding(Method):
         feedback="none: the energy is a function of the network",
         properties=("fixed_prediction_gives_bp", "approaches_bp"),
         options={
-            "steps": Option(20, "number of steps of the relaxation", "of the same order as in the source", least=1),
+            "steps": Option(
+                20, "number of steps of the relaxation", "the source uses a number of the same order", least=1
+            ),
             "step_size": Option(0.05, "step size of the descent on the energy", "chosen here", above=0),
             "fixed_prediction": Option(
-                False, "whether to keep predictions and Jacobians of the forward pass", "Millidge et al."
+                False, "whether predictions and Jacobians stay at their values in the forward pass", "Millidge et al."
             ),
         },
         needs_autograd=True,
-        credit_scale_source="Whittington & Bogacz 2017: a prediction error is per sample, without 1/N",
+        credit_scale_source="Whittington & Bogacz 2017: a prediction error belongs to one sample and is not divided by N",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:

@@ -1,6 +1,6 @@
 """Method state_bridge: a network predicts the last state from every state.
 
-The credit is the gradient of the loss of the predicted state.
+The credit is the gradient of the loss that the predicted state would have.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ EPSILON = 1e-6
 class StateBridge(Method, LearnsFeedbackByLoss):
     card = MethodCard(
         name="state_bridge",
-        rule="G_ψ(h_l, t_l, s) predicts h_L; c_l is the gradient at h_l of the loss of the prediction",
+        rule="G_ψ(h_l, t_l, s) predicts h_L; c_l is the gradient, with respect to h_l, of the loss of the predicted state",
         citation=_bridge.CITATION,
         bibtex=_bridge.BIBTEX,
         equations="c_l = ∂ℓ(head(G_ψ(h_l, t_l, s)), y)/∂h_l, t_l = l/L, s = sg(e) held constant; ψ minimises the mean over samples "
         "and sites of ‖G_ψ(h_l, t_l, s) − sg(h_L)‖² / (‖h_L‖² + ε)",
         deviations=(
-            "re-implemented from its description, because no code of the source was available; only the hidden layers' sizes are "
-            "from the source",
+            "re-implemented from its description, because no code of the source was available; the source specifies only the "
+            "sizes of the hidden layers",
             "the embedding of t is sin and cos of t and of t/100; the input of the network is the row (h, embedding, s)",
             "G is a network without a skip from h_l, because on the toy LQ task an untrained G = h_l is already near the costate",
-            "G is also evaluated at site L, as in the equation: c_L is not g_L, and no site is exact",
+            "G is evaluated at site L too, as in the equation, so c_L is not g_L and the credit is exact at no site",
             _bridge.ONE_NET + "; G predicts the pooled h_L that the readout uses",
             "the loss is the mean over sites 0..L, ε = 1e-6; ψ learns with the network's optimiser, learning rate and weight decay",
         ),
@@ -80,7 +80,7 @@ class StateBridge(Method, LearnsFeedbackByLoss):
 
 
 def one_position(rows: Tensor, like: Tensor) -> Tensor:
-    """Reshape rows (R, D) to states with one position, in the layout of `like`.
+    """Reshape rows (R, D) to states that have one position and the layout of `like`.
 
     The result has the shape (R, D), (R, 1, D) for tokens, or (R, D, 1, 1) for maps. The average over positions is the row.
     """

@@ -1,6 +1,6 @@
 """Method usf: uniform sign-concordant feedback.
 
-The error is propagated back with only the signs of the weights.
+The backward pass uses only the signs of the weights.
 """
 
 from __future__ import annotations

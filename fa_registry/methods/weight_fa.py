@@ -1,6 +1,6 @@
 """Method weight_fa: feedback alignment as published.
 
-A fixed random matrix B replaces W in every layer. Skips remain exact.
+A fixed random matrix B replaces W in the backward pass of every layer. Skip connections pass the credit back unchanged.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class WeightFeedbackAlignment(Method, UsesBackwardWeights):
         equations="forward y = x Wᵀ + b, backward dx = dy B, in every Linear and Conv of blocks and head; c_l is the error at h_l",
         deviations=(
             "B ~ N(0, 1/out), which preserves the expected norm of an error; the source draws uniformly and tunes the range",
-            "the head's weight learns from the exact cross entropy, but the error passes back through the head's B",
+            "the head's weight learns from the exact cross entropy, but the error is propagated back through the head's B",
         ),
         architectures=SUPPORTED,
         tasks=ALL_TASKS,
@@ -43,7 +43,8 @@ class WeightFeedbackAlignment(Method, UsesBackwardWeights):
         feedback="B (out, in) of every layer with independent entries N(0, 1/out), fixed",
         properties=("feedback_fixed", "transposed_weights_give_bp"),
         needs_autograd=True,
-        credit_scale_source="Lillicrap et al. 2016: the error of one sample; Akrout et al. 2019's code has p − y, no 1/N",
+        credit_scale_source="Lillicrap et al. 2016 use the error of one sample; in the code of Akrout et al. 2019, the error p "
+        "− y is not divided by N",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:

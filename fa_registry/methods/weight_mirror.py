@@ -1,6 +1,6 @@
 """Method weight_mirror: feedback learns the weights from noise.
 
-Noise vectors are sent through the weights of each layer. There is no weight transport.
+Noise vectors are sent through the weights of each layer, so the weights need not be copied.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ AKROUT_2019 = """@inproceedings{akrout2019deep,
 
 
 class Mirrors(LayerMatrices):
-    """Matrices B with the rate d and the number n of noise vectors per step.
+    """Matrices B, with the rate d and the number n of noise vectors per step.
 
     The attribute `samples` is n.
     """
@@ -45,27 +45,30 @@ class Mirrors(LayerMatrices):
 class WeightMirror(Method, UsesBackwardWeights, HasFeedbackRule):
     card = MethodCard(
         name="weight_mirror",
-        rule="backpropagation through B instead of W, where B averages the correlation between noise before W and after W",
+        rule="backpropagation through B instead of W, where B is an average of the correlation between noise before W and the "
+        "same noise after W",
         citation="Akrout, Wilson, Humphreys, Lillicrap & Tweed 2019",
         bibtex=AKROUT_2019,
         equations="backward dx = dy B; ξ (n, in) ~ N(0, 1), y = ξ Wᵀ, B ← (1 − d) B + d yᵀξ/n, and E[yᵀξ/n] = W",
         deviations=(
-            "the noise passes only through the weights, without bias and activation; therefore the estimate is unbiased",
+            "the noise passes only through the weights, not through bias and activation; therefore the estimate of W is unbiased",
             "every layer is mirrored after every update of the weights, not in separate phases",
             "growth and decay have the same rate d, so the fixed point of B is W; the source has two rates, so B ∝ W",
-            "d = 0.01 and n = 128 are chosen here; for constant W, ‖B − W‖²/‖W‖² converges to d/(2 − d)·(in + 1)/n",
+            "fa_registry chose d = 0.01 and n = 128; if W is constant, ‖B − W‖²/‖W‖² converges to d/(2 − d)·(in + 1)/n",
             "B starts at N(0, 1/out), as in weight_fa, and therefore has a larger variance than W",
         ),
         architectures=("resmlp", "mlp", "student_net", "vit_mini", "causal_transformer"),
         tasks=ALL_TASKS,
-        unsupported="noise vectors are sent through each weight matrix; the source describes no form for a kernel that many "
-        "positions share, and only the registry's Linear can use another matrix in the backward pass",
+        unsupported="noise vectors are sent through each weight matrix; the source describes no method for a kernel, which many "
+        "positions share, and only the Linear layer of fa_registry can use another matrix in the backward pass",
         gamma_reference="bp",
         exact_sites="none",
         feedback="B (out, in) of every layer, initially independent entries N(0, 1/out); learned",
         properties=("mirror_converges", "transposed_weights_give_bp"),
         options={
-            "mirror_rate": Option(0.01, "d, weight of the new estimate in B at every step", "chosen here", above=0),
+            "mirror_rate": Option(
+                0.01, "d, the factor with which the new estimate is added to B at every step", "chosen here", above=0
+            ),
             "mirror_batch": Option(
                 128, "n, number of noise vectors sent through every layer per step", "the recipe's batch", least=1
             ),
@@ -73,7 +76,8 @@ class WeightMirror(Method, UsesBackwardWeights, HasFeedbackRule):
         learned=True,
         needs_autograd=True,
         may_reach_bp=True,
-        credit_scale_source="Akrout et al. 2019's code: the error is p − y without 1/N; the batch size divides only the update",
+        credit_scale_source="the code of Akrout et al. 2019: the error p − y is not divided by N; only the update is divided by "
+        "the batch size",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:

@@ -4,11 +4,11 @@
     assert_method(MyMethod())          # in your tests
     python -m fa_registry.testing dfa  # prints a table
 
-The credit is the vector that a method uses in place of the gradient. Some properties detect a credit with a wrong sign. Training
-cannot detect a wrong sign, because a random feedback matrix B and −B have the same distribution. A method with the wrong sign
-therefore trains equally well, but violates its equation. The property `exact_sites_are_exact` tests the sites that the card
-declares exact. For lower sites, `block_jacobian_gives_bp` and `output_jacobian_gives_bp` use a linear network. For a linear
-network, theory gives the feedback state with which the rule equals backpropagation, so sign, order and transposition are tested.
+The credit is the vector that a method uses in place of the gradient. A method whose credit has the wrong sign violates its
+equation. Training cannot show this, because a random feedback matrix B and −B have the same distribution and train equally well.
+Therefore some properties test the sign. The property `exact_sites_are_exact` tests the sites that the card declares exact. For
+lower sites, `block_jacobian_gives_bp` and `output_jacobian_gives_bp` use a linear network. For a linear network, theory gives the
+feedback with which the rule equals backpropagation. These two properties therefore test sign, order and transposition.
 """
 
 from fa_registry.deprecated_names import aliases

@@ -19,12 +19,13 @@ def main(arguments: list[str] | None = None) -> int:
         description="Check whether a method's credit has the properties that its card declares.",
     )
     parser.add_argument(
-        "method", help="name of a method in the catalog; your method is in the catalog if its entry point is installed"
+        "method",
+        help="name of a method in the catalog; the catalog contains your method if the method's entry point is installed",
     )
     parser.add_argument(
         "--architecture",
         action="append",
-        help="name of an architecture; the option can be repeated; default: all architectures that the method's card supports",
+        help="name of an architecture, can be given several times; default: all architectures that the method's card supports",
     )
     parser.add_argument("--task", default="", help="name of a task; default: all tasks that the method's card lists")
     parser.add_argument("--seed", type=int, default=0)

@@ -30,7 +30,7 @@ PIECES = (1, 5, SAMPLES - 6)
 
 
 class Oracle(Method):
-    """Method whose credits are the true gradients, so a training step must equal backpropagation."""
+    """Method whose credits are the true gradients. With it, a training step must equal backpropagation."""
 
     def __init__(self, card: MethodCard, gradients: Sequence[Tensor]):
         self.card = card
@@ -46,7 +46,7 @@ class Oracle(Method):
 def credit_fits_state(setting: Setting) -> CheckOutcome:
     """Check that each site has one credit with the shape and dtype of its state.
 
-    The values of the credits must be finite, and the credits must not be part of an autograd graph.
+    The credits must be finite and must not be part of an autograd graph.
     """
     case = setting.case()
     inputs = case.inputs()
@@ -57,13 +57,15 @@ def credit_fits_state(setting: Setting) -> CheckOutcome:
             return failed(
                 f"site {site}: found a credit of {credit.dtype}, expected the dtype of the state, {state.dtype}"
             )
-        if not credit.isfinite().all():
-            return failed(f"site {site}: {int((~credit.isfinite()).sum())} of {credit.numel()} entries are not finite")
+        if broken := int((~credit.isfinite()).sum()):
+            return failed(
+                f"site {site}: expected a finite credit, found inf or nan in {broken} of {credit.numel()} entries"
+            )
     return passed(f"{len(credits)} sites")
 
 
 def rows_keep_their_sum(setting: Setting) -> CheckOutcome:
-    """Check that distributing a credit over the positions of a state does not change its sum.
+    """Check that a credit keeps its sum when it is distributed over the positions of a state.
 
     A credit with one row per sample is distributed as c/P at every position, or as c at one position.
     """
@@ -88,7 +90,7 @@ def credit_is_pure(setting: Setting) -> CheckOutcome:
     for site, pair in enumerate(zip(first, second, strict=True)):
         if not torch.equal(*pair):
             return failed(
-                f"site {site}: the credits of two calls differ by a relative error of {relative_error(*pair):.1e}"
+                f"site {site}: two calls with the same inputs give credits that differ by {relative_error(*pair):.1e} (relative)"
             )
     if not all(map(torch.equal, input_copies, (*inputs.hidden, inputs.error, inputs.onehot, inputs.output_gradient))):
         return failed("credits() changed its inputs in place")
@@ -105,8 +107,8 @@ def credit_is_pure(setting: Setting) -> CheckOutcome:
 def credit_ignores_reference(setting: Setting) -> CheckOutcome:
     """Check that the credits do not depend on the exact gradients in the inputs.
 
-    The inputs contain the gradients g_0..g_L in measurements, but not in training. If a credit used the gradients, Γ (the cosine of
-    credit and gradient) would compare backpropagation with itself.
+    In measurements, the inputs contain the gradients g_0..g_L. In training, they do not. If a credit used the gradients, Γ (the
+    cosine of credit and gradient) would compare backpropagation with itself.
     """
     if setting.method.card.exact_sites == "all":
         return inapplicable("the card declares the credit exact at every site")
@@ -116,7 +118,7 @@ def credit_ignores_reference(setting: Setting) -> CheckOutcome:
 
 
 def feedback_is_drawn_from_the_seed(setting: Setting) -> CheckOutcome:
-    """Check that the feedback state depends only on the seed, and not on the global generator."""
+    """Check that the feedback state depends on the seed, but not on the global generator."""
     case = setting.case()
     shape = network_shape(case.network, case.images[:1], case.labels.max().item() + 1)
     generator_state = torch.get_rng_state()
@@ -125,19 +127,19 @@ def feedback_is_drawn_from_the_seed(setting: Setting) -> CheckOutcome:
         for seed_offset in (0, 0, 1)
     )
     if not torch.equal(generator_state, torch.get_rng_state()):
-        return failed("creating the feedback state used the global generator")
+        return failed("the creation of the feedback state used torch's global generator")
     for name, value in first.items():
         if not torch.equal(value, repeated[name]):
-            return failed(f"{name} differs between two feedback states from the same seed")
+            return failed(f"two feedback states from the same seed differ in {name}")
     if first and all(torch.equal(value, other_seed[name]) for name, value in first.items()):
         return failed("two seeds give the same feedback state")
     return passed(f"{len(first)} tensors")
 
 
 def oracle_credit_is_bp(setting: Setting) -> CheckOutcome:
-    """Check that credits c_l = g_l give the parameter gradients of autograd.
+    """Check that the training step computes autograd's parameter gradients if c_l = g_l.
 
-    The check tests sign, index and scale in the training step of this package.
+    The check detects a wrong sign, index or scale in the training step of this package.
     """
     case = setting.case()
     logits, hidden = case.forward(case.images)
@@ -149,26 +151,26 @@ def not_secretly_bp(setting: Setting) -> CheckOutcome:
     """Check that credits and updates differ from those of backpropagation.
 
     Sites whose credit is exact according to the card are left out. At every other site, the cosine with backpropagation must be
-    below 0.9. If the card declares approaches_bp, the limit is 1 − 1e-6, because the credit is close to the gradient. Other
-    properties test such methods.
+    below 0.9. If the card declares approaches_bp, the limit is 1 − 1e-6, because other properties test how close the credit is to
+    the gradient.
     """
     if setting.method.card.exact_sites == "all":
         return inapplicable("the card declares the credit exact at every site")
     limit = NEARLY_BP if "approaches_bp" in setting.method.card.properties else NOT_BP
     cosines = cosines_with_bp(setting.case())
     worst = max(cosines, key=lambda name: cosines[name])
-    figure = f"{worst} has cosine {cosines[worst]:.3g} with that of backpropagation, expected below {limit:.6g}"
+    figure = f"the cosine of {worst} with that of backpropagation is {cosines[worst]:.3g}, expected below {limit:.6g}"
     return failed(figure) if cosines[worst] >= limit else passed(figure)
 
 
 def cosines_with_bp(case: NetworkCase) -> dict[str, float]:
-    """Return the cosines of credits and updates with those of backpropagation.
+    """Return the cosines between the method's credits and updates and those of backpropagation.
 
-    Sites whose credit is exact according to the card are left out. A weight that the readout shares, such as the token embedding
-    of a tied head, is left out too, because this weight also receives the exact gradient of the head.
+    Sites whose credit is exact according to the card are left out. A weight that is also part of the readout, such as the token
+    embedding of a tied head, is left out too, because it receives the exact gradient of the head.
 
     Returns:
-        Mapping from a description, such as "the credit at site 2", to the cosine.
+        Mapping from a text such as "the credit at site 2" to the cosine.
     """
     every_name = case.network.named_parameters(remove_duplicate=False)
     in_readout = {id(weight) for name, weight in every_name if part_of(name) == "readout"}
@@ -213,10 +215,10 @@ def exact_sites_are_exact(setting: Setting) -> CheckOutcome:
 
 
 def post_hoc_equals_in_training(setting: Setting) -> CheckOutcome:
-    """Check that a network and feedback loaded from files give bitwise equal credits.
+    """Check that the credits stay bitwise equal when network and feedback are saved and loaded.
 
-    Network and feedback are trained, saved, and loaded into a case with feedback from another seed. The check therefore detects a
-    matrix that is stored outside the feedback state.
+    Network and feedback are trained, saved, and loaded into a case whose feedback has another seed. The check detects a matrix
+    that is not a part of the feedback state.
     """
     case, third_party = setting.case(), setting.third_party()
     case.train(TRAINED_STEPS)

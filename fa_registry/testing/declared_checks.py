@@ -1,4 +1,4 @@
-"""Properties that the card of a method may declare by name.
+"""Properties that are tested only if the card of a method declares them by name.
 
 If a card declares a name that is not in DECLARED, the property fails.
 """
@@ -49,13 +49,16 @@ def feedback_follows_sign(setting: Setting) -> CheckOutcome:
     sign_changes = sum(int((weight.sign() != start[name]).sum()) for name, weight in _weights(case).items())
     if not sign_changes:
         return failed(
-            f"no weight changed its sign within {SIGN_STEPS} steps, so the check could not test the feedback B"
+            f"expected a weight that changes its sign within {SIGN_STEPS} steps, found none; the check could not test the "
+            "feedback B"
         )
-    return passed(f"{sign_changes} signs of weights changed within {SIGN_STEPS} steps, and the signs of B too")
+    return passed(
+        f"{sign_changes} weights changed their sign within {SIGN_STEPS} steps, and so did the same entries of B"
+    )
 
 
 def usf_on_sign_weights_gives_bp(setting: Setting) -> CheckOutcome:
-    """Check that one step equals backpropagation if W = out^(-1/2) sign(W).
+    """Check that one step equals backpropagation if |W| = out^(-1/2) for every entry of W.
 
     Credits and parameter gradients are compared.
     """
@@ -84,8 +87,8 @@ def kolen_pollack_converges(setting: Setting) -> CheckOutcome:
 def mirror_converges(setting: Setting) -> CheckOutcome:
     """Check that weight mirroring with a constant W moves B to W, except for noise.
 
-    One estimate of W from n samples has the noise E‖W ξᵀξ/n − W‖² = ‖W‖² (in + 1)/n, with `in` the number of inputs. B is an
-    average of the estimates with rate d, which multiplies this noise by d²Σ_k (1−d)^{2k}.
+    One estimate of W from n samples has the noise E‖W ξᵀξ/n − W‖² = ‖W‖² (in + 1)/n, where `in` is the number of inputs. B is a
+    running average of these estimates with the rate d. The average multiplies the noise by d²Σ_k (1−d)^{2k}.
     """
     case = _mirroring(setting)
     rate, samples = MIRROR["mirror_rate"], MIRROR["mirror_batch"]
@@ -101,12 +104,12 @@ def mirror_converges(setting: Setting) -> CheckOutcome:
         for _ in range(MIRROR_STEPS):
             setting.method.update_feedback(case.feedback, inputs)
     ratio = sum(_squares(_gaps(case)).values()) / expected
-    figure = f"‖B − W‖² is {ratio:.2f} times its expected value, allowed: 1/{NOISE_FACTOR:g} to {NOISE_FACTOR:g}"
+    figure = f"‖B − W‖² / its expected value: allowed 1/{NOISE_FACTOR:g} to {NOISE_FACTOR:g}, found {ratio:.2f}"
     return passed(figure) if 1 / NOISE_FACTOR <= ratio <= NOISE_FACTOR else failed(figure)
 
 
 def _mirroring(setting: Setting) -> NetworkCase:
-    """Return the case of a setting; its feedback has the method options MIRROR."""
+    """Return a case of the setting. The method options MIRROR determine its feedback."""
     case = setting.case()
     shape = network_shape(case.network, case.images[:1], CLASSES)
     feedback = setting.method.feedback(shape, MIRROR, generator(setting.seed, "feedback"))
@@ -122,7 +125,7 @@ def gives_bp(case: NetworkCase) -> CheckOutcome:
 
 
 def _off_sign(case: NetworkCase) -> str:
-    """Describe the first layer with wrong entries in B, or return an empty string.
+    """Return a text about the first layer whose B is wrong, or an empty string.
 
     B is wrong if its signs differ from those of W, or if |B| is not constant although the feedback state has no tensors.
     """
@@ -130,9 +133,9 @@ def _off_sign(case: NetworkCase) -> str:
     for name, weight in _weights(case).items():
         matrix = matrices[name]
         if mismatches := int((matrix.sign() != weight.sign()).sum()):
-            return f"{mismatches} of {weight.numel()} entries of {name} do not have the sign of the weight"
+            return f"layer {name}: {mismatches} of {weight.numel()} entries of B do not have the sign of the weight"
         if not case.feedback.state_dict() and (matrix.abs() != matrix.abs().max()).any():
-            return f"the entries of |B| of {name} are not equal"
+            return f"layer {name}: expected the same |B| for every entry, found different values"
     return ""
 
 
@@ -151,7 +154,6 @@ def _squares(tensors: dict[str, Tensor]) -> dict[str, float]:
 
 
 def _square(tensor: Tensor) -> float:
-    """Return the squared Frobenius norm."""
     return tensor.square().sum().item()
 
 
@@ -184,10 +186,10 @@ def feedback_fixed(setting: Setting) -> CheckOutcome:
 
 
 def approaches_bp(setting: Setting) -> CheckOutcome:
-    """Check that the credits of an untrained network are close to the gradients.
+    """Check that the credits are close to the gradients in an untrained network.
 
-    At the highest site that is not exact, the cosine must be above 0.5. All other cosines must be positive. No single limit fits
-    all sites, because the errors of the rule multiply from site to site.
+    At the last site whose credit is not exact, the cosine must be above 0.5. At lower sites, the cosine must only be positive,
+    because the errors of the rule multiply from site to site.
     """
     cosines = [value for name, value in cosines_with_bp(setting.case()).items() if name.startswith("the credit")]
     figure = (
@@ -197,7 +199,7 @@ def approaches_bp(setting: Setting) -> CheckOutcome:
 
 
 def block_jacobian_gives_bp(setting: Setting) -> CheckOutcome:
-    """Check that the credits of a linear network are exact if B_l is the Jacobian of block l.
+    """Check that the credits are exact in a linear network if B_l is the Jacobian of block l.
 
     B_l = ∂h_l/∂h_{l-1} has the shape (D_l, D_{l-1}).
     """
@@ -206,10 +208,10 @@ def block_jacobian_gives_bp(setting: Setting) -> CheckOutcome:
 
 
 def output_jacobian_gives_bp(setting: Setting) -> CheckOutcome:
-    """Check that the credits of a linear network are exact if B_l is the Jacobian of the logits.
+    """Check that the credits are exact in a linear network if B_l is the Jacobian of the logits.
 
-    B_l = (∂z/∂h_l)ᵀ has the shape (D_l, C). The feedback state contains B_01, B_02, …, with one matrix per site 0..L or one matrix
-    per block. With one matrix per block, the embedding uses the matrix of block 1, and site 0 is not checked.
+    B_l = (∂z/∂h_l)ᵀ has the shape (D_l, C). The feedback state contains the matrices B_01, B_02, …, one per site 0..L or one per
+    block. If there is one matrix per block, the embedding uses the matrix of block 1, and site 0 is not checked.
     """
     case, jacobians, outputs = linear_case(setting)
     matrices = [output.T for output in outputs]
@@ -221,8 +223,7 @@ def output_jacobian_gives_bp(setting: Setting) -> CheckOutcome:
 def transposed_weights_give_bp(setting: Setting) -> CheckOutcome:
     """Check that one step equals backpropagation if every B equals its W.
 
-    W is the weight of a layer, and B replaces W in the backward pass, which is then dx = dy W. Credits and parameter gradients are
-    compared.
+    W is the weight of a layer. B replaces W in the backward pass: dx = dy B. Credits and parameter gradients are compared.
     """
     case = setting.case()
     weights = layer_weights(case.network, case.feedback.layers)
@@ -231,11 +232,11 @@ def transposed_weights_give_bp(setting: Setting) -> CheckOutcome:
 
 
 def _with_feedback(case: NetworkCase, matrices: list[Tensor], first_site: int) -> CheckOutcome:
-    """Compare the exact gradients with the credits for given matrices B_01, B_02, …."""
+    """Set the feedback matrices B_01, B_02, …, and compare the credits with the exact gradients."""
     new_state = {f"B_{index:02d}": matrix for index, matrix in enumerate(matrices, start=1)}
     if (drawn_names := _drawn_matrices(case)) != sorted(new_state):
         return failed(
-            f"expected matrices named {', '.join(new_state)} in the feedback state, as in FixedMatrices, found "
+            f"expected the matrices {', '.join(new_state)} in the feedback state, as in FixedMatrices, found "
             f"{', '.join(drawn_names or case.feedback.state_dict()) or 'none'}"
         )
     case.feedback.load_state_dict(new_state, strict=False)  # the state may also contain options
@@ -256,8 +257,8 @@ def _drawn_matrices(case: NetworkCase) -> list[str]:
 # λ_min is 0.2, so e^-20 of the distance remains.
 GENTLE = {"w2_std": 0.05, "num_blocks": 2}
 NOT_GENTLE = (
-    "the check needs blocks with small branches; without skips, LayerNorm rescales a small branch, and attention has no option "
-    "that makes its branch small"
+    "the check needs blocks with small branches: this is impossible without skips, because LayerNorm rescales the branch, and "
+    "with attention, which has no option for the scale of its branch"
 )
 RELAXED: dict[str, Scalar] = {"steps": 500, "step_size": 0.2}
 NUDGES = (1e-3, 1e-5)
@@ -266,11 +267,12 @@ NUDGED_SAMPLES = 8
 
 
 def prediction_errors_give_bp(setting: Setting) -> CheckOutcome:
-    """Check that −ε_l/β converges to g_l at every site for β → 0, with relaxed states.
+    """Check that −ε_l/β of the relaxed states converges to g_l at every site for β → 0.
 
     The loss with weight β nudges the states of the network. ε_l is the prediction error of the nudged states: the s_l that the
     method returns, or h_l − β c_l if the method returns no states. If the method returns states, c_l must converge to g_l too. The
-    check is for methods whose credit is a displacement of the states, and detects a wrong sign, a wrong factor and a wrong site.
+    check applies to methods whose credit is a displacement of the states. It detects a wrong sign, a wrong factor and a wrong
+    site.
     """
     gentle = _gentle(setting)
     if gentle is None:
@@ -283,9 +285,9 @@ def prediction_errors_give_bp(setting: Setting) -> CheckOutcome:
 
 
 def fixed_prediction_gives_bp(setting: Setting) -> CheckOutcome:
-    """Check that c_l = g_l at every site with fixed predictions.
+    """Check that c_l = g_l at every site if the predictions are fixed.
 
-    The method runs L+1 steps of size 1, with its option `fixed_prediction`.
+    The method makes L+1 steps of size 1. Its option `fixed_prediction` is true.
     """
     case = setting.case()
     case = _with_options(setting, case, {"fixed_prediction": True, "step_size": 1.0, "steps": case.blocks + 1})
@@ -297,7 +299,7 @@ def fixed_prediction_gives_bp(setting: Setting) -> CheckOutcome:
 def _prediction_error_gap(setting: Setting, nudge: float) -> float:
     """Return the largest relative difference between −ε_l/β and g_l over all sites.
 
-    If the method returns states, the difference between c_l and g_l is included.
+    If the method returns states, the differences between c_l and g_l count too.
     """
     case = _with_options(setting, setting.case(), {**RELAXED, "beta": nudge})
     inputs = case.inputs(count=NUDGED_SAMPLES)
@@ -312,7 +314,7 @@ def _prediction_error_gap(setting: Setting, nudge: float) -> float:
 
 
 def _errors(case: NetworkCase, inputs: CreditInputs, states: list[Tensor]) -> list[Tensor]:
-    """Return ε_0..ε_L, the differences between the states and their predictions from the states below."""
+    """Return ε_0..ε_L: each state minus its prediction from the state of the previous site."""
     network, errors = case.network, [states[0] - inputs.hidden[0]]
     with torch.no_grad(), eval_mode(network):
         for block, below, above in zip(network.blocks, states[:-1], states[1:], strict=True):
@@ -323,7 +325,7 @@ def _errors(case: NetworkCase, inputs: CreditInputs, states: list[Tensor]) -> li
 def _gentle(setting: Setting) -> Setting | None:
     """Return the setting with small weights w2 and at most two blocks.
 
-    Return None if the blocks of the setting have no skips, or if they have attention, whose branches cannot be made small.
+    Return None if the blocks have no skips, or if they have attention, because no option makes their branches small.
     """
     options = setting.architecture.card.options
     if not setting.options.get("residual", True) or "heads" in options:
@@ -345,18 +347,20 @@ SHAKE = 0.5
 def drtp_ignores_error(setting: Setting) -> CheckOutcome:
     """Check that the updates of embedding and blocks do not depend on the logits.
 
-    The updates depend on the labels instead. If the weights of the head change, these updates must stay bitwise equal, and the
-    update of the head must change.
+    These updates depend on the labels. If the weights of the head change, the updates of embedding and blocks must stay bitwise
+    equal, and the update of the head must change.
     """
     if setting.options.get("tied"):
-        return inapplicable("the weight of the head is also the token embedding")
+        return inapplicable("the head and the token embedding share one weight")
     case = setting.case()
     original = case.step()
     shake(case.network.out_head, setting.seed)
     shaken = case.step()
     heads = [name for name in original if name.startswith("out_head.")]
     if any(torch.equal(original[name], shaken[name]) for name in heads):
-        return failed("the update of the head did not change when its weights changed, so the check tested nothing")
+        return failed(
+            "the update of the head did not change when its weights changed, so the check could not test the blocks"
+        )
     changed = [
         name for name in original if not name.startswith("out_") and not torch.equal(original[name], shaken[name])
     ]
@@ -403,7 +407,7 @@ def modulation_gives_bp_at_the_input(setting: Setting) -> CheckOutcome:
 
 
 def credit_ignores_blocks_above(setting: Setting) -> CheckOutcome:
-    """Check that c_l does not depend on weights above site l if the error is constant.
+    """Check that c_l does not depend on the weights above site l if the error is kept constant.
 
     If the weights of the head and of blocks l+1..L change, c_l must stay bitwise equal.
     """
@@ -418,7 +422,7 @@ def credit_ignores_blocks_above(setting: Setting) -> CheckOutcome:
         if not torch.equal(shaken[site], original[site]):
             worst = relative_error(shaken[site], original[site])
             return failed(f"site {site}: a change of the weights above this site changes the credit by {worst:.1e}")
-    return passed(f"{case.blocks + 1} sites: the credit does not change if the weights above the site change")
+    return passed(f"at all {case.blocks + 1} sites, the credit does not depend on the weights above the site")
 
 
 def shake(module: nn.Module, seed: int) -> None:
@@ -434,15 +438,15 @@ FALL = 0.9  # the loss must fall below this fraction of its first value
 
 
 def feedback_learns(setting: Setting) -> CheckOutcome:
-    """Check that training reduces the loss of the feedback by at least a tenth.
+    """Check that training reduces the feedback's loss by at least a tenth.
 
-    One batch and the default recipe are used, and the network is not trained.
+    The feedback is trained on one batch with the default recipe; the network is not trained.
     """
     case = setting.case()
     inputs = case.inputs(measuring=False)
     learning = [parameter for parameter in case.feedback.parameters() if parameter.requires_grad]
     if not learning:
-        return failed("the card declares this property, but the feedback state has no parameter that is trained")
+        return failed("the card declares this property, but the feedback state has no trainable parameter")
     optimizer = torch.optim.AdamW(learning, lr=Recipe().learning_rate)
     first = _feedback_loss(case, inputs, setting)
     loss, share, steps = first, 1.0, 0
@@ -460,7 +464,7 @@ def feedback_learns(setting: Setting) -> CheckOutcome:
 
 
 def _feedback_loss(case: NetworkCase, inputs: CreditInputs, setting: Setting) -> torch.Tensor:
-    """Return the loss of the feedback, with the same random numbers in every call."""
+    """Return the loss of the feedback. Every call uses the same random numbers."""
     seeded_inputs = dataclasses.replace(inputs, generator=generator(setting.seed, "method"))
     with frozen_weights(case.network):
         return case.method.feedback_loss(case.feedback, seeded_inputs)

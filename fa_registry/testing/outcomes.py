@@ -31,7 +31,6 @@ class PropertyResult:
     """Result of one property on all networks.
 
     Args:
-        property: Name of the property.
         outcome: "pass", "fail" or "not_applicable".
         detail: Measured value, or the problem. For a failure, `detail` contains the network and its seed.
     """

@@ -40,7 +40,7 @@ Gradients = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class NetworkCase:
-    """Method with one network and one batch, all in float64.
+    """A method with one network and one batch, all in float64.
 
     Attributes:
         feedback: Feedback state of the method.
@@ -60,7 +60,7 @@ class NetworkCase:
 
     @property
     def exact(self) -> list[bool]:
-        """For each site, whether the card declares the credit exact."""
+        """One boolean per site: whether the card declares the credit exact."""
         return [self.method.card.is_exact(site, self.blocks) for site in range(self.blocks + 1)]
 
     def inputs(self, start: int = 0, count: int | None = None, measuring: bool = True) -> CreditInputs:
@@ -92,7 +92,7 @@ class NetworkCase:
     def forward(self, images: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Return the logits and the states h_0..h_L in one autograd graph.
 
-        Images require grad, because an embedding may have no weights (mlp). Tokens are integers and cannot require grad.
+        Images require grad, because an embedding may have no weights (mlp). Tokens do not, because integers cannot require grad.
         """
         images = images.detach().clone()
         return self.network(images.requires_grad_(images.is_floating_point()), return_hidden=True)
@@ -104,7 +104,7 @@ class NetworkCase:
         return [self.network.spread(*pair) for pair in zip(credits, inputs.hidden, strict=True)]
 
     def step(self, penalty: float = 0.0, credit_norm: str = "none") -> Gradients:
-        """Compute the gradients of one training step, and return them by parameter name."""
+        """Run one training step, and return the gradients by parameter name."""
         self._run(penalty, credit_norm)
         return {name: parameter.grad.clone() for name, parameter in self.network.named_parameters()}
 
@@ -118,7 +118,7 @@ class NetworkCase:
         )
 
     def true_step(self) -> Gradients:
-        """Return the gradient of the mean over samples of the cross entropy by parameter name.
+        """Return the gradients of the mean cross entropy over samples by parameter name.
 
         Autograd computes the gradients in training mode.
         """
@@ -157,7 +157,7 @@ def cross_entropies(logits: Tensor, labels: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Setting:
-    """Method on one architecture with options and a seed, from which equal cases are created.
+    """A method, an architecture with options, and a seed. Every case of a setting is equal.
 
     Args:
         options: Options of the architecture.
@@ -182,9 +182,9 @@ class Setting:
         return self._draw(self.seed)
 
     def third_party(self) -> NetworkCase:
-        """Return a case with weights and feedback state from another seed.
+        """Return a case whose weights and feedback state have another seed.
 
-        The batch is that of `case`.
+        The batch is the same as in `case`.
         """
         return self._draw(self.seed + 1)
 
@@ -210,7 +210,7 @@ def draw_feedback(
 
 
 def forms(method: Method) -> Iterator[dict[str, Scalar]]:
-    """Yield sets of method options in which one option has a non-default choice.
+    """Yield one set {option: choice} of method options for each choice that is not a default.
 
     There is one set {option: choice} for each such choice.
     """
@@ -226,7 +226,7 @@ def input_shape(architecture: Architecture) -> tuple[int, ...]:
 def batch(seed: int, samples: int = SAMPLES, shape: tuple[int, ...] = IMAGE_SHAPE) -> tuple[Tensor, Tensor]:
     """Return a random batch.
 
-    The inputs are images with a standard normal distribution in float64, and the labels are uniformly distributed. For the shape
+    Images are float64 numbers with a standard normal distribution, and labels are uniformly distributed. If `shape` is the shape
     of a sequence, inputs and labels are uniformly distributed tokens (samples, *shape).
     """
     stream = torch.Generator().manual_seed(derive(seed, "conformance batch"))
@@ -265,7 +265,8 @@ def supported_by(method: Method, requested: Sequence[str | Architecture] | None,
 
     Args:
         requested: Names or Architecture objects. None means all architectures of the catalog that the method's card supports.
-        task: Name of a task: only architectures that take this task. Default: every task that the card of the method lists.
+        task: Name of a task. Only architectures that support this task are returned. The default is every task that the card of
+            the method lists.
     """
     card = method.card
     if requested is None:
@@ -280,10 +281,10 @@ WIDTH, DEPTH = 8, 3
 
 
 def linear_case(setting: Setting) -> tuple[NetworkCase, list[Tensor], list[Tensor]]:
-    """Return a linear residual network without LayerNorm, and its Jacobians.
+    """Return a case with a linear residual network without LayerNorm, and its Jacobians.
 
     Returns:
-        The network with method and batch, the Jacobian of each block, and the Jacobian of the logits at each site 1..L.
+        The case, the Jacobian of each block, and the Jacobian of the logits at each site 1..L.
     """
     stream = torch.Generator().manual_seed(derive(setting.seed, "linear network"))
     blocks = [_layer(WIDTH, WIDTH, stream) for _ in range(DEPTH)]

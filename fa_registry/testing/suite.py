@@ -58,7 +58,7 @@ def literal_gradients(case: NetworkCase, penalty: float, credit_norm: str) -> Gr
 
 
 def _exact_objective(case: NetworkCase, penalty: float) -> Tensor:
-    """Return mean CE + λ Σ_l mean_i ||f_l||², without detached states."""
+    """Return mean CE + λ Σ_l mean_i ||f_l||², in which no state is detached."""
     state, total = case.network.embed(case.images), torch.zeros((), dtype=torch.float64)
     for block in case.network.blocks:
         branch = block(state)
@@ -68,7 +68,7 @@ def _exact_objective(case: NetworkCase, penalty: float) -> Tensor:
 
 
 def _local_objective(case: NetworkCase, penalty: float, credit_norm: str) -> Tensor:
-    """Return Σ_l J_l + mean CE(head(sg h_L)), with the method's credits.
+    """Return Σ_l J_l + mean CE(head(sg h_L)), computed with the method's credits.
 
     J_l is the local objective of block l, and sg means that the state is detached.
     """
@@ -115,7 +115,7 @@ def _local_objective(case: NetworkCase, penalty: float, credit_norm: str) -> Ten
 def _norm(credit: Tensor, kind: str, divisor: int, by_position: bool) -> Tensor:
     """Return c/divisor, divided by its root mean square per sample, or c if `kind` is "none".
 
-    If every position has a target, the root mean square is per position.
+    If every position has a target, the root mean square is computed per position.
     """
     if kind == "none":
         return credit
@@ -129,7 +129,6 @@ def _mean_inner(value: Tensor, credit: Tensor) -> Tensor:
 
 
 def _mean_square(branch: Tensor) -> Tensor:
-    """Return mean_i ||f_i||²."""
     return branch.pow(2).flatten(1).sum(dim=1).mean()
 
 
@@ -164,9 +163,10 @@ def check_method(
         method: Name in the catalog, or any Method object.
         architectures: Names or Architecture objects. By default, all architectures that the method's card supports.
         seed: Seed of all networks. The message of a failure contains the seed.
-        options: Options of the method, by name. All other options have their defaults. If one of the other options has choices,
-            each of its choices is checked on each architecture.
-        task: Name of a task, to check only on architectures that take it. By default, all tasks that the card lists.
+        options: Options of the method, by name. Each option that is not given and has choices is checked with every choice, on
+            each architecture. All other options have their defaults.
+        task: Name of a task. The check then uses only architectures that support this task. By default, all tasks that the card
+            lists.
 
     Returns:
         One PropertyResult per property, with the outcome "pass", "fail" or "not_applicable" and the measured value. The properties
@@ -174,7 +174,7 @@ def check_method(
 
     Raises:
         UnknownName: If a name is not in the catalog.
-        UsageError: If the card supports no architecture that takes the task.
+        UsageError: If the card lists no architecture that supports the task.
     """
     subject, overrides = methods.CATALOG.get(method) if isinstance(method, str) else method, dict(options or {})
     settings = []
@@ -220,7 +220,7 @@ def assert_method(
 def _over_cases(name: str, check: Check, settings: Sequence[Setting]) -> PropertyResult:
     """Check a property in all settings, and stop at the first failure.
 
-    Without a failure, return the last pass.
+    If no setting fails, return the result of the last setting that passes.
     """
     result = PropertyResult(name, "not_applicable", "")
     for setting in settings:
@@ -234,7 +234,7 @@ def _over_cases(name: str, check: Check, settings: Sequence[Setting]) -> Propert
 
 
 def _measure(check: Check, setting: Setting) -> CheckOutcome:
-    """Run a check; an exception in the method's code fails only this property."""
+    """Run a check. If the method's code raises an exception, only this check fails."""
     try:
         return check(setting)
     except Exception as error:

@@ -158,7 +158,7 @@ def check_files(
             problems += [] if name in may_be_lost else [f"{name} is missing"]
         elif (digest := jsonio.file_digest(path)) != recorded:
             problems.append(
-                f"{name}: expected SHA-256 {recorded}, found {digest}; the file was changed after it was recorded"
+                f"{name}: expected SHA-256 {recorded}, found {digest}; the file was changed after the recording"
             )
         else:
             sizes[name] = path.stat().st_size

@@ -1,12 +1,13 @@
-"""Check that a run's method does not train by undeclared backpropagation.
+"""Check that a method is not backpropagation unless its card declares backpropagation.
 
 The conformance suite measures small networks. A method could recognise these networks and behave differently on them. Therefore
-this check uses the run's final weights and feedback state, on the run's eval batch and on a batch of the run's training data.
+this check uses the run's final weights and feedback state. The check runs on the run's eval batch and on a batch of training data.
 
 At each site, the check computes two cosines over the whole batch. The first cosine compares the credit with the gradient. The
-second compares the update by the credit with the update by the gradient, for the weights of the block below the site. The check
-uses the larger cosine. The counted sites are the sites 1..L whose block has weights and whose credit is not exact by construction.
-If fewer than two sites are counted and the embedding has weights, site 0 is counted too, unless its credit is exact.
+second cosine concerns the weights of the block below the site. It compares the update that the credit causes with the update that
+the gradient causes. The check uses the larger cosine. The counted sites are the sites 1..L whose block has weights and whose
+credit is not exact by construction. If fewer than two sites are counted and the embedding has weights, site 0 is counted too,
+unless its credit is exact.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ DECLARED = "the method's card declares that its credit may reach that of backpro
 # Limits of the cosine at every counted site. At some counted site, every built-in method whose card does not declare
 # backpropagation is below the first limit. The second is the conformance suite's limit at initialisation (credit.md §5.2).
 NEAR, NEAR_UNDER_FRESH_FEEDBACK = 0.99, 0.9
-SHOWN = 8  # greatest number of sites that a message lists; for further sites only the count is shown
+SHOWN = 8  # greatest number of sites that a message lists; the other sites are only counted
 
 Cosines = Mapping[int, float]  # by site
 
@@ -44,8 +45,8 @@ def backprop_check(setup: RunSetup, no_feedback: str = "") -> Check | None:
         no_feedback: the reason why the feedback state is missing, or an empty string.
 
     Returns:
-        The result, or None for a control and for a method whose credit is exact at all sites. The outcome is "not possible" if the
-        method is indistinguishable from backpropagation or if the feedback state is missing.
+        The result. It is None for a control and for a method whose credit is exact at all sites. The outcome is "not possible" if
+        the method cannot be distinguished from backpropagation or if the feedback state is missing.
     """
     card = setup.method.card
     if setup.spec.control != "none" or card.exact_sites == "all":
@@ -56,23 +57,19 @@ def backprop_check(setup: RunSetup, no_feedback: str = "") -> Check | None:
     cosines = _largest(_cosines(setup, sites, *batch) for batch in _batches(setup))
     if objection := _objection(setup, sites, cosines):
         return Check(CREDIT_CHECK, "not possible", f"{ANOTHER_NAME}: {objection}")
-    declared = (
-        DECLARED
-        if card.reaches_bp
-        else f"undeclared backpropagation would have cosines above {NEAR} at every counted site"
-    )
+    declared = DECLARED if card.reaches_bp else f"backpropagation would have cosines above {NEAR} at every counted site"
     return Check(CREDIT_CHECK, "agrees", f"{_text(cosines)}; {declared}")
 
 
 def _objection(setup: RunSetup, sites: Sequence[int], cosines: Cosines) -> str:
-    """Return the reason why the method is undeclared backpropagation, or an empty string."""
+    """Return why the method counts as backpropagation, or an empty string if it does not."""
     card = setup.method.card
     if cosines and min(cosines.values()) > NEAR and not card.reaches_bp:
         return f"{_text(cosines)}, above {NEAR} at every counted site"
     fresh_cosines = {} if "approaches_bp" in card.properties else _under_fresh_feedback(setup, sites)
     if fresh_cosines and max(fresh_cosines.values()) >= NEAR_UNDER_FRESH_FEEDBACK:
         limit = f"expected below {NEAR_UNDER_FRESH_FEEDBACK} at every counted site"
-        return f"under newly drawn feedback {_text(fresh_cosines)}; {limit}"
+        return f"with newly drawn feedback, {_text(fresh_cosines)}; {limit}"
     return ""
 
 
@@ -99,9 +96,9 @@ def _batches(setup: RunSetup) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def _cosines(setup: RunSetup, sites: Sequence[int], images: Tensor, labels: Tensor) -> Cosines:
-    """Return a mapping from site to cosine with backpropagation.
+    """Return a mapping: site → cosine between the method and backpropagation.
 
-    The cosine is the larger of the cosines of the credit and of the update. Sites where both cosines are nan are omitted.
+    Of the cosines of the credit and of the update, the larger one is returned. Sites where both cosines are nan are omitted.
     """
     # the penalty is left out, because its gradient is the same under every method
     without_penalty = dataclasses.replace(setup, spec=dataclasses.replace(setup.spec, penalty=0.0))
@@ -121,7 +118,7 @@ def _cosines(setup: RunSetup, sites: Sequence[int], images: Tensor, labels: Tens
 
 
 def _update_cosine(method_gradients: Gradients, exact_gradients: Gradients, site: int) -> float:
-    """Return the cosine of two updates of the block below `site`; site 0 means the embedding."""
+    """Return the cosine of two updates of the block below `site`; below site 0 is the embedding."""
     part = f"blocks.{site - 1}" if site else "embed"
     names = [
         name
@@ -136,7 +133,7 @@ def _update_cosine(method_gradients: Gradients, exact_gradients: Gradients, site
 
 
 def _under_fresh_feedback(setup: RunSetup, sites: Sequence[int]) -> Cosines:
-    """Return the cosines with newly drawn feedback as a mapping from site.
+    """Return a mapping: site → cosine, measured with newly drawn feedback.
 
     The cosines are measured on the eval batch. The mapping is empty for a built-in method and for a method without feedback
     tensors.

@@ -46,15 +46,15 @@ def parameters_between(call: Callable[[], Any], model: nn.Module, first: str, la
         call: function without arguments that makes one forward pass of `model`. Gradients are enabled, because a model may call
             `retain_grad` or register a hook on its states.
         model: module that contains the sites and the parameters.
-        first: path of a module. `layer#2` means the second call of `layer` in the pass.
+        first: path of a module. `layer#2` means the second time that the pass calls `layer`.
         last: path of a module in the same form as `first`, possibly the same module.
 
     Returns:
         The names of the parameters.
 
     Raises:
-        UsageError: if a site is unknown or not called, if a site is called more than once and has no `#k`, if `last` ends before
-            `first` begins, or if the pass reads no parameter in the interval.
+        UsageError: if a site is unknown or the pass never calls it; if a site is called more than once and its name has no `#k`;
+            if `last` ends before `first` begins; or if the pass reads no parameter in the interval.
     """
     begin, end = _Site.named(model, first), _Site.named(model, last)
     reads = _ParameterReads(model)
@@ -95,7 +95,7 @@ def parameters_between(call: Callable[[], Any], model: nn.Module, first: str, la
 
 @dataclass
 class _Site:
-    """One end of the interval: call number `number` of a module, and the number of calls so far."""
+    """One end of the interval: the call of a module with the number `number`."""
 
     name: str
     module: nn.Module
@@ -113,7 +113,7 @@ class _Site:
         return cls(name, modules[path], int(number) if mark else 1)
 
     def check_calls(self) -> None:
-        """Raise UsageError if the pass did not make this call or the name is ambiguous."""
+        """Raise UsageError if the pass did not make the call, or if the name fits several calls."""
         path, mark, _ = self.name.partition(NAMED_CALL)
         if self.calls < self.number:
             found_text = f"found {self.calls}" if self.calls else "found none"
@@ -128,7 +128,7 @@ class _Site:
 
 
 class _ParameterReads(TorchDispatchMode):
-    """Collects the parameters that a forward pass reads, inside and outside of an interval."""
+    """Collector of the parameters that a forward pass reads inside and outside the interval."""
 
     def __init__(self, model: nn.Module):
         super().__init__()
@@ -164,7 +164,7 @@ class _ParameterReads(TorchDispatchMode):
         return result
 
     def _names(self, tensor: Tensor) -> frozenset[str] | None:
-        """Return the parameters that this tensor views or is computed from, or None if it has other inputs."""
+        """Return the parameters that determine this tensor, or None if it depends on other tensors too."""
         storage, start, stop = _bytes_of(tensor)
         if storage in self._computed:
             return self._computed[storage][0]

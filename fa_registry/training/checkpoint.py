@@ -1,4 +1,4 @@
-"""Write and read tensors as safetensors files, whose SHA-256 is recorded.
+"""Write and read safetensors files whose SHA-256 is recorded.
 
 The files contain no pickle. Each file is written atomically, and it is loaded only if its SHA-256 is the recorded one.
 """
@@ -92,7 +92,7 @@ def load_tensors(path: Path, expected_digest: str | None = None) -> dict[str, Te
         digest = hashlib.sha256(content).hexdigest() if is_small else hashlib.file_digest(stream, "sha256").hexdigest()
     if expected_digest not in (None, digest):
         raise IntegrityError(
-            f"{path.name}: expected SHA-256 {expected_digest}, found {digest}; the file was changed after it was recorded"
+            f"{path.name}: expected SHA-256 {expected_digest}, found {digest}; the file was changed after the recording"
         )
     try:
         check_header(content)
@@ -133,11 +133,11 @@ def load_into(module: nn.Module, path: Path, expected_digest: str | None = None)
 def content_digest(tensors: Mapping[str, Tensor]) -> str:
     """Return the SHA-256 of the tensors' names, types, shapes and bytes.
 
-    The digest depends on the tensors only, not on their file. The tensors are sorted by name.
+    The digest does not depend on the file or on the order of the tensors.
 
     Returns:
-        The digest in hexadecimal. The string is empty if there is no tensor or if a number is not finite, because all weights of
-        two different diverged runs can be nan.
+        The digest in hexadecimal. It is empty if there is no tensor or if a number is not finite. Otherwise two different diverged
+        runs, whose weights are all nan, would have the same digest.
     """
     digest = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):

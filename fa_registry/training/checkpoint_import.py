@@ -73,7 +73,7 @@ def read_foreign(path: Path, limit: int = MOST_BYTES) -> Any:
 
 
 def _read_torch(path: Path, limit: int) -> Any:
-    """Load a .pt file with `weights_only`, which makes torch refuse files that would run code."""
+    """Load a .pt file. With `weights_only`, torch refuses files that would run code."""
     try:
         # torch and zipfile warn about files that they then refuse
         with (
@@ -94,7 +94,7 @@ def _read_torch(path: Path, limit: int) -> Any:
 
 
 class _Refused(Exception):
-    """Raised for a .pt file that is not passed to torch; the message gives the reason."""
+    """A .pt file was refused before torch reads it; the message gives the reason."""
 
 
 def _more_than_tensors(name: str) -> str:
@@ -109,7 +109,8 @@ def _more_than_tensors(name: str) -> str:
 def _checked(path: Path, copy: Path, limit: int) -> Path:
     """Return the path of a file that torch can read in at most `limit` bytes of memory.
 
-    The entries of a zip archive are rewritten to `copy`, because torch's zip reader may find other entries in the original bytes.
+    The entries of a zip archive are rewritten to `copy`, because torch's zip reader may find different entries in the original
+    bytes.
     """
     with path.open("rb") as stream:
         if stream.read(len(ZIP)) != ZIP:
@@ -122,7 +123,7 @@ def _checked(path: Path, copy: Path, limit: int) -> Path:
         if total > limit or len(entries) > MOST_ENTRIES:
             raise _Refused(
                 f"expected at most {limit:,} bytes in {MOST_ENTRIES:,} tensors, found a file of "
-                f"{path.stat().st_size:,} bytes that unpacks to {total:,} in {len(entries):,} entries"
+                f"{path.stat().st_size:,} bytes that unpacks to {total:,} bytes in {len(entries):,} entries"
             )
         for entry in entries:
             if entry.filename.endswith(".pkl"):
@@ -165,7 +166,7 @@ def named_tensors(content: Any, nests: Sequence[str] = NESTS) -> dict[str, Any]:
 
 
 def unwrap(content: Any, nests: Sequence[str]) -> Any:
-    """Return the value under the one key of `nests` that `content` contains.
+    """Return the value of the only key of `nests` that `content` contains.
 
     Returns:
         The value, or `content` itself if it is not a mapping or contains none of the keys.
@@ -191,7 +192,7 @@ def match_tensors(expected: Mapping[str, Tensor], candidates: Mapping[str, Any])
         candidates: mapping from name to value of the file.
 
     Returns:
-        The converted tensors by name, and one text for each difference in name, shape or type.
+        The converted tensors by name, and one text per difference in name, shape or type.
     """
     missing = [name for name in expected if name not in candidates]
     unexpected = [name for name in candidates if name not in expected]
@@ -215,7 +216,7 @@ def _fitting(expected: Tensor, candidate: Any) -> Tensor:
         raise ValueError("expected a dense tensor with values, found a sparse, quantised or meta tensor")
     if candidate.shape != expected.shape:
         is_transposed = candidate.dim() == 2 and candidate.T.shape == expected.shape
-        hint = "; its transpose would fit" if is_transposed else ""
+        hint = "; the transposed tensor would fit" if is_transposed else ""
         raise ValueError(f"expected shape {tuple(expected.shape)}, found {tuple(candidate.shape)}{hint}")
     if candidate.is_floating_point() != expected.is_floating_point() or candidate.is_complex():
         raise ValueError(f"expected {expected.dtype}, found {candidate.dtype}")
@@ -242,7 +243,7 @@ def load_foreign_weights(setup: RunSetup, weights: Any, feedback: Any | None) ->
         feedback: content of the feedback file, or None if the user gave no such file.
 
     Returns:
-        The reason why `measure` cannot compute the credits, or an empty string.
+        The reason why `measure` cannot compute the credits. It is empty if `measure` can.
 
     Raises:
         InvalidFields: if tensors do not fit; the error lists the problems of weights and feedback.
@@ -283,9 +284,9 @@ def feedback_tensors(content: Any, names: list[str]) -> dict[str, Any]:
     """Return the feedback tensors of a file under the names of the feedback state.
 
     Args:
-        content: content of the file, usually tensors with the names `names`. If these names are B_01, B_02, …, the content may also
-            be a list B_1..B_L, or tensors whose names contain one running number (`B.0`, `feedback.1`). Such tensors are assigned
-            in the order of their numbers.
+        content: content of the file, usually tensors with the names `names`. If these names are B_01, B_02, …, two other forms are
+            allowed: a list B_1..B_L, and tensors whose names contain one running number (`B.0`, `feedback.1`). Numbered tensors
+            are assigned in the order of their numbers.
         names: names of the tensors in the method's feedback state.
 
     Raises:
@@ -311,12 +312,12 @@ def _in_order(matrices: list[Any], names: list[str]) -> dict[str, Any]:
 
 
 def _by_number(tensors: Mapping[str, Any]) -> list[Any] | None:
-    """Return the values sorted by the one number in each name, or None if the names have another form."""
+    """Return the values sorted by the one number in each name, or None if this is impossible."""
     parts = {name: NUMBERED.fullmatch(name) for name in tensors}
     if not parts or not all(parts.values()) or len({part.group(1, 3) for part in parts.values()}) > 1:
         return None
     order = sorted(tensors, key=lambda name: int(parts[name][2]))
     numbers = [int(parts[name][2]) for name in order]
     if numbers[0] not in (0, 1) or numbers != list(range(numbers[0], numbers[0] + len(numbers))):
-        raise ValueError(f"expected names numbered from 0 or 1 without a gap, found {join_names(order)}")
+        raise ValueError(f"expected names whose numbers start at 0 or 1 and have no gap, found {join_names(order)}")
     return [tensors[name] for name in order]

@@ -1,8 +1,8 @@
 """Record the version or the source digest of the code that trains a run.
 
-A built-in plug-in is recorded with its version, a third-party plug-in with a digest of its source. If an author edits a method,
-the specification and the identity of its runs do not change. Only this fingerprint separates runs of the old code from runs of
-the new code.
+The fingerprint contains the version of each built-in plug-in and a digest of the source of each third-party plug-in. If an author
+edits a method, the specification and the identity of its runs do not change. Only the fingerprint shows whether a run used the old
+code or the new code.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def fingerprint(spec: RunSpec) -> dict[str, dict[str, Any]]:
 
     Returns:
         Mapping from `methods/NAME`, `architectures/NAME`, `datasets/NAME` and `diagnostics/NAME` to version or source digest. It
-        contains the method, architecture and data set of `spec` and every installed diagnostic. `tasks/NAME` is included only for a
-        third-party task, because older releases, which had no tasks, recorded none. For the same reason, the data set that
-        `random_targets` permutes is included only if it is third-party.
+        contains the method, architecture and data set of `spec` and every installed diagnostic. `tasks/NAME` is included only for
+        a third-party task. The runs of older releases have no such entry, because these releases had no tasks. For the same
+        reason, the data set that `random_targets` permutes is included only if it is third-party.
 
     Raises:
         UnknownName: if one of these plug-ins is not installed.
@@ -61,7 +61,7 @@ def fingerprint(spec: RunSpec) -> dict[str, dict[str, Any]]:
 
 
 def _third_party_code(dataset: str, task: str) -> dict[str, dict[str, Any]]:
-    """Return the entries of a third-party task and of a third-party data set under `random_targets`."""
+    """Return the entries of third-party code: the task, and the data set that random_targets permutes."""
     family, _, source = dataset.partition(":")
     used = {"datasets": source if family == random_targets.NAME else "", "tasks": task}
     return {
@@ -74,7 +74,7 @@ def _third_party_code(dataset: str, task: str) -> dict[str, dict[str, Any]]:
 def measuring_code() -> dict[str, dict[str, Any]]:
     """Return the fingerprint of every installed diagnostic.
 
-    The function omits diagnostics that this process failed to import, and imports no third-party diagnostic.
+    The function imports no third-party diagnostic. Diagnostics that this process failed to import are omitted.
     """
     catalog = diagnostics.CATALOG
     usable = [name for name in catalog.third_party() if not catalog.has_failed(name)]
@@ -98,8 +98,8 @@ def runs_others_code(spec: RunSpec) -> bool:
 def packages_of(spec: RunSpec) -> frozenset[str]:
     """Return the third-party packages of the method, architecture, data set and task.
 
-    The function does not import these packages. Only an import shows the task of a data set. So for a third-party data set, the
-    packages of all third-party tasks are included.
+    The function does not import these packages, but without an import, the task of a third-party data set is unknown. For such a
+    data set, the packages of all third-party tasks are included.
 
     Raises:
         UnknownName: if the method, the architecture or the data set is not installed.
@@ -111,10 +111,10 @@ def packages_of(spec: RunSpec) -> frozenset[str]:
 
 
 def plugins_of(spec: RunSpec, code: Code | None = None) -> set[tuple[Catalog, str]]:
-    """Return the plug-ins that train `spec`, as catalogs and names, without an import.
+    """Return (catalog, name) of each plug-in that a training of `spec` uses.
 
     Args:
-        code: the fingerprint that is recorded with the run, which names a third-party task.
+        code: the recorded fingerprint of the run, which names a third-party task. If None, no task is returned.
     """
     family, _, source = spec.dataset.partition(":")
     data_sets = [family, source.partition(":")[0]] if family == random_targets.NAME else [family]
@@ -133,12 +133,12 @@ def fingerprint_changes(recorded: Code | None, installed: Code) -> tuple[str, ..
     A diagnostic that was installed or removed after the run is ignored, because it did not change the run's measurements.
 
     Args:
-        recorded: the fingerprint that is recorded with the run, or None for a run of an older release. For None, built-in plug-ins
-            count as version 1, and the source of third-party plug-ins counts as unknown.
+        recorded: the fingerprint that is recorded with the run, or None for a run of an older release. If None, every built-in
+            plug-in counts as version 1, and the source of every third-party plug-in counts as unknown.
         installed: the fingerprint of the installed code.
 
     Returns:
-        One line per plug-in whose code differs.
+        One line per plug-in whose installed code differs from the recorded code.
     """
     return tuple(_changes(recorded or {}, installed))
 
@@ -174,7 +174,7 @@ def _same(recorded: Mapping[str, Any], installed: Mapping[str, Any]) -> bool:
 
 def _change(recorded: Mapping[str, Any], installed: Mapping[str, Any]) -> str:
     if not recorded:
-        return f"its source was not recorded with the run; the installed source is {describe(installed)}"
+        return f"the run recorded no source of this plug-in; the installed source is {describe(installed)}"
     if "digest" not in recorded and "digest" not in installed:
         return f"version {recorded.get('version')} → {installed['version']}"
     if "digest" not in recorded or "digest" not in installed:

@@ -1,8 +1,7 @@
-"""Record the settings of a process that decide how float32 results are rounded.
+"""Record the settings that decide how a process rounds float32 results.
 
-The program itself is not part of this configuration. Instruction sets and settings of mathematical libraries are recorded by
-name. In addition, a digest of computed results is recorded. The digest separates two configurations that round differently
-although all recorded settings are equal.
+These settings are the instruction set and the settings of mathematical libraries, not the program. A digest of computed results is
+recorded too. If two processes have equal settings but round differently, their digests differ.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ def configuration() -> dict[str, Scalar]:
     Returns:
         Mapping with three entries.
         instruction_set: the instruction set of torch's kernels, and every environment variable that limits a library.
-        math_library: the libraries that torch multiplies with, and the switches that change results.
+        math_library: the libraries that torch uses for multiplications, and the switches that change results.
         fingerprint: first 16 hexadecimal digits of a SHA-256 of computed results, at the current number of threads.
     """
     limits = [f"{name}={os.environ[name][:LONGEST]}" for name in VARIABLES if os.environ.get(name)]
@@ -57,7 +56,7 @@ def configuration() -> dict[str, Scalar]:
 
 
 def _libraries() -> Iterator[str]:
-    """Yield the libraries that torch multiplies with, and their switches that differ from the default."""
+    """Yield the libraries that torch uses for multiplications, and each switch that is not at its default."""
     yield "MKL" if torch.backends.mkl.is_available() else "no MKL"
     enabled = torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled
     yield "oneDNN" if enabled else "no oneDNN"
@@ -70,7 +69,7 @@ def _libraries() -> Iterator[str]:
 
 
 def _flushes_denormals() -> bool:
-    """Return whether numbers below 1.2e-38 become 0, which torch can set but not report."""
+    """Compute whether numbers below 1.2e-38 become 0, because torch cannot report this setting."""
     return (torch.full((16,), 1e-38) * 0.5).eq(0).any().item()
 
 
@@ -85,7 +84,7 @@ def _fingerprint(threads: int, deterministic: bool) -> str:
 
 
 def _results() -> Iterator[Tensor]:
-    """Yield random tensors and the results of applying the kernels of training and measuring to them."""
+    """Yield random tensors and what the kernels of training and measuring compute from these tensors."""
     generator = torch.Generator().manual_seed(0)
     for rows, inner, columns in SHAPES:
         left, right = torch.randn(rows, inner, generator=generator), torch.randn(columns, inner, generator=generator)

@@ -4,7 +4,8 @@ A control has the initial weights and the data order of its setting.
 
 frozen: the blocks keep their random initial weights. Backpropagation trains the embedding, out_ln and the head.
 shallow: the network has no blocks.
-ladder_K: any method trains only the last K of the L blocks. ladder_0 with bp is equal to frozen. ladder_L is no control.
+ladder_K: the run's method trains only the last K of the L blocks. ladder_0 with the method bp is equal to frozen. ladder_L is not
+a control, because it trains all blocks.
 
 A frozen block does not change at all. Its BatchNorm stays in eval mode with the initial statistics.
 """
@@ -18,7 +19,7 @@ from torch import nn
 from fa_registry.architectures.base import Network
 
 NAMES = ("none", "frozen", "shallow")
-DEPTH = re.compile(r"ladder_(0|[1-9]\d*)")  # one spelling for each K: ladder_02 would be another run than ladder_2
+DEPTH = re.compile(r"ladder_(0|[1-9]\d*)")  # one spelling per K, because ladder_02 and ladder_2 would be different runs
 
 
 def depth(control: str) -> int | None:
@@ -44,7 +45,7 @@ def control_name(value: str) -> str:
 
 
 def trains_blocks(control: str) -> bool:
-    """Return whether a run with this control trains blocks, if its network has blocks."""
+    """Return whether a run with this control trains a block (if its network has one)."""
     return control == "none" or bool(depth(control))
 
 
@@ -61,7 +62,7 @@ def trainable_parameters(network: Network, control: str) -> list[nn.Parameter]:
 
 
 def train_mode(network: Network) -> None:
-    """Switch the network to train mode; frozen blocks stay in eval mode."""
+    """Switch the network, except its frozen blocks, to train mode."""
     network.train()
     for block in network.blocks:
         block.train(learns(block))

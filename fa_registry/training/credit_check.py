@@ -1,8 +1,8 @@
 """Check that a method returns the same credit in training and in measuring.
 
-In measuring, a method receives all inputs, including the exact gradients. In training, a method receives fewer inputs. Without
-this check, a method could behave differently in the two cases, for example return the gradient in training and the credit of DFA in
-measuring. The check compares the weights' gradients of a training step with the gradients that result from the measured credits.
+In measuring, a method receives all inputs, including the exact gradients. In training, it receives fewer inputs. A dishonest
+method could therefore return the gradient in training and the credit of DFA in measuring. The check compares the weights'
+gradients in a training step with the gradients that the measured credits give.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from fa_registry.training.step import OutputError, couples_samples, local_credit
 # Largest allowed error of a part's gradient, relative to the gradient's norm. Both gradients are the same float32 sums in another
 # order. The error is below 3e-6 for built-in methods on every architecture, and about 1 for a different credit.
 SAME_CREDIT = 1e-3
-NEARLY_BP = 1 - 1e-6  # cosine with the gradient: approximations of BP stay below; BP itself, under any name, does not
+NEARLY_BP = 1 - 1e-6  # cosine with the gradient; approximations of BP are below this limit, BP under any name is above
 OTHERWISE = "the credit in training differs from the measured credit"
 DISGUISED = "the method's updates are those of backpropagation, although its card does not declare this"
 
@@ -48,10 +48,10 @@ Gradients = Mapping[str, Tensor | None]
 
 @dataclass(frozen=True)
 class Trial:
-    """A copy of a setup's network and feedback state, on which a step is tried.
+    """A copy of a setup's network and feedback state, for one trial step.
 
     Attributes:
-        noise: generator of the network's noise, in its state before the step.
+        noise: generator of the network's noise, in the generator's state before the step.
     """
 
     spec: RunSpec
@@ -63,7 +63,7 @@ class Trial:
 
     @classmethod
     def copy_of(cls, setup: RunSetup, noise: torch.Generator) -> Trial:
-        """Return a copy of the setup in its present state, without gradients."""
+        """Return a copy of the setup in its present state. The copy has no gradients."""
         network, feedback = copy.deepcopy(setup.network), copy.deepcopy(setup.feedback)
         for module in (network, feedback):
             module.zero_grad(set_to_none=True)
@@ -92,9 +92,9 @@ def copied(generator: torch.Generator) -> torch.Generator:
 
 
 def gradients(network: nn.Module) -> dict[str, Tensor | None]:
-    """Return copies of the gradients (.grad) of all weights by name.
+    """Return a mapping: name of a weight → copy of its gradient (.grad).
 
-    The value is None for a weight without gradient.
+    The value is None if the weight has no gradient.
     """
     return {
         name: None if parameter.grad is None else parameter.grad.clone()
@@ -103,17 +103,16 @@ def gradients(network: nn.Module) -> dict[str, Tensor | None]:
 
 
 def changed_weights(network_before: nn.Module, network_after: nn.Module) -> str:
-    """Return an error text if a method changed the network's weights.
+    """Return an error text if the method changed the network's weights.
 
-    The text is empty if all weights are equal. Only the optimiser may change them, so a method must leave the weights unchanged
-    while it computes credits.
+    The text is empty if all weights are equal. Only the optimiser may change the weights.
 
     Args:
         network_before: the network before the call of the method.
         network_after: the network after the call.
     """
     pairs = zip(network_before.named_parameters(), network_after.parameters(), strict=True)
-    # a diverged run's weights are nan, which is no change
+    # the weights of a diverged run are nan before and after, so they are unchanged
     changed = [
         name for (name, weight), new_weight in pairs if not torch.equal(weight.nan_to_num(), new_weight.nan_to_num())
     ]
@@ -157,15 +156,16 @@ def objection(trial: Trial, images: Tensor, labels: Tensor, trained: Gradients, 
     Args:
         trial: copy of the setup before the step.
         trained: mapping from weight name to .grad after a training step on this batch.
-        judge_bp: whether to check also for undeclared backpropagation. Use False if the feedback may have learned the weights.
+        judge_bp: whether to check also that the method is not backpropagation. Use False if the feedback may have learned the
+            weights.
 
     Returns:
-        The text, or an empty string if the check finds no fault or cannot compare a diverged run, whose credits are not finite.
+        The text. It is empty if the check finds no fault, or if the run diverged and its credits are not finite.
     """
     method = trial.method
     inputs, credits, learning_states = measured_credits(trial, images, labels)
     if not all(credit.isfinite().all() for credit in credits):
-        return ""  # a diverged run: nothing can be compared, and its metrics show it
+        return ""  # the run diverged, as its metrics show, so nothing can be compared
     full_credits = [trial.network.spread(*pair) for pair in zip(credits, inputs.hidden, strict=True)]
     if method.end_to_end:
         worst = _worst(
@@ -189,8 +189,8 @@ def measured_credits(
     network stays in train mode, because eval mode would change the trained network.
 
     Returns:
-        The inputs of the method, its credits, and the states at which the blocks learn. The states are None if the method does not
-        move them.
+        The inputs of the method, its credits, and the states at which the blocks learn. The states are None if the blocks learn at
+        the states of the forward pass.
     """
     with _as_in_training(trial) as run:
         with torch.enable_grad():
@@ -229,11 +229,11 @@ def gradients_by_credits(
     learning_states: Sequence[Tensor] | None = None,
     with_backward_weights: bool = True,
 ) -> Gradients:
-    """Return the weights' gradients that result from these credits in a training step.
+    """Return the weights' gradients that a training step computes from these credits.
 
     Args:
         learning_states: the states at which the blocks learn, or None for the states of the forward pass.
-        with_backward_weights: whether the method's matrices replace weights inside a block in the backward pass.
+        with_backward_weights: whether the backward pass inside a block uses the method's matrices in place of weights.
     """
     network, method, spec = trial.network, trial.method, trial.spec
     measured_method = _MeasuredCredits(method.card, credits, learning_states)
@@ -265,7 +265,7 @@ def _as_in_training(trial: Trial) -> Iterator:
 
 
 def _parts(trained: Gradients, by_credits: Gradients) -> dict[str, tuple[list[Tensor], list[Tensor]]]:
-    """Return a mapping from part to gradients from training and from the credits.
+    """Return a mapping: part of the network → (gradients in training, gradients by the credits).
 
     The mapping contains every trained part except the head.
     """
@@ -285,7 +285,7 @@ def _parts(trained: Gradients, by_credits: Gradients) -> dict[str, tuple[list[Te
 
 
 def _worst(parts: Mapping[str, tuple[Sequence[Tensor], Sequence[Tensor]]]) -> tuple[float, str]:
-    """Return the largest ‖found − expected‖/‖expected‖ of any part, and a text that names the part."""
+    """Return the largest ‖found − expected‖/‖expected‖ of all parts, and a text that names the part."""
     errors = {name: _distance(*pair) for name, pair in parts.items()}
     if not errors:
         return 0.0, ""
@@ -306,10 +306,10 @@ def _distance(tensors: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
 
 
 def _disguise(card: MethodCard, credits: Sequence[Tensor], exact: Sequence[Tensor]) -> str:
-    """Return DISGUISED if the credit is the gradient at all sites, or an empty string.
+    """Return DISGUISED if the credit equals the gradient at all sites that are not declared exact.
 
-    The string is also empty if the card declares a credit that is exact at all sites or approaches backpropagation. Sites that the
-    card declares exact are left out.
+    The text is empty otherwise. The text is also empty if the card declares that the credit is exact at all sites or approaches
+    backpropagation.
     """
     if card.exact_sites == "all" or "approaches_bp" in card.properties:
         return ""

@@ -1,9 +1,9 @@
 """Capture of a training step in a CUDA graph.
 
-A graph replaces about a hundred kernel launches per step by one. CUDA requires some warm-up steps before a capture. The warm-up
-steps are ordinary training steps on the first batches. The last warm-up step also detects whether the step waits for the GPU.
-A step that waits is never captured, because torch cannot recover from an interrupted capture. After an interrupted capture, the
-allocator still counts the capture as active (github.com/pytorch/pytorch/pull/180395), so no other capture can begin. Up to
+With a graph, a step needs one kernel launch instead of about a hundred. CUDA requires some warm-up steps before a capture. These
+warm-up steps are ordinary training steps on the first batches. The last warm-up step also detects whether the step waits for the
+GPU. A step that waits is never captured, because torch cannot recover from an interrupted capture. After an interrupted capture,
+the allocator still counts the capture as active (github.com/pytorch/pytorch/pull/180395), so no other capture can begin. Up to
 torch 2.12, the random generators also count an interrupted capture as active.
 """
 
@@ -30,13 +30,13 @@ Advance = Callable[[Tensor], None]
 class CapturedStep:
     """Runs training steps, and captures a step in a CUDA graph after warm-up steps.
 
-    There is one graph per batch size. An epoch has at most two sizes, because its last batch may be smaller.
+    There is one graph per batch size. An epoch has at most two batch sizes, because its last batch may be smaller.
 
     Args:
         capture: function that records a step, see `cuda_capture`.
 
     Attributes:
-        refused: the reason why the step cannot be captured, or an empty string if no reason is known.
+        refused: the reason why the step cannot be captured. The text is empty if no reason is known.
     """
 
     def __init__(self, device: torch.device, capture: Capture):
@@ -47,19 +47,19 @@ class CapturedStep:
 
     @property
     def how(self) -> str:
-        """Description of how steps are run now: by a CUDA graph or step by step."""
+        """Description of how steps run now: as a CUDA graph, or operation by operation."""
         if self.refused:
             return f"{PLAIN}: the step cannot be captured as a CUDA graph: {self.refused}"
         return CAPTURED if any(size.replay for size in self._sizes.values()) else PLAIN
 
     def __call__(self, advance: Advance, batch: Tensor) -> None:
-        """Run one step, by the graph of this batch size if there is one.
+        """Run one step. Use the graph of this batch size if it exists.
 
         Args:
             advance: function that trains on the samples of a batch. The function must be the same at every call. The function may
-                read and write only tensors whose address does not change. This object does not store the function, because the
-                object that owns the function (the trainer) also refers to this object. Such a reference cycle would occupy GPU
-                memory until Python's garbage collection.
+                read and write only tensors whose address does not change. CapturedStep does not store the function. The trainer
+                owns the function and refers to CapturedStep, so a stored function would create a reference cycle, which occupies
+                GPU memory until Python's garbage collection.
             batch: indices of the samples, (batch,).
         """
         if self.refused:
@@ -102,7 +102,7 @@ class CapturedStep:
 
 @dataclass
 class _Size:
-    """Batches of one size: the buffer of their indices, the warm-up steps so far, and the graph."""
+    """The state of one batch size: the index buffer, the number of warm-up steps so far, and the graph."""
 
     batch: Tensor
     warm: int = 0
@@ -112,7 +112,7 @@ class _Size:
 def rehearsed(work: GraphWork, device: torch.device) -> str:
     """Run one step and detect whether the step waits for the GPU.
 
-    A CUDA graph cannot record such a wait.
+    A CUDA graph cannot record a step that waits.
 
     Returns:
         A text with the file and line that wait for the GPU. The text is empty if the step does not wait or the device is a CPU.
@@ -144,7 +144,7 @@ def cuda_capture(generators: Iterable[torch.Generator]) -> Capture:
     The stream must not be CUDA's default stream.
 
     Args:
-        generators: the generators from which the step draws. Each replay advances them as the step would.
+        generators: the random generators of the step. Each replay advances the generators in the same way as the step does.
     """
     cuda_generators = [generator for generator in generators if generator.device.type == "cuda"]
 

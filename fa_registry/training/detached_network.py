@@ -1,7 +1,7 @@
-"""A network without gradients, for methods whose card lacks `needs_autograd`.
+"""A network without gradients, for methods whose card does not declare `needs_autograd`.
 
-This network prevents undeclared calls of autograd, but it is not a sandbox. Python code can access the original network in other
-ways, or build a second network from the values. fa_registry.training.backprop_check measures the credits of such code.
+This network raises an error if the method calls autograd, but it is not a sandbox. Python code can reach the original network in
+other ways, or build a second network from the values. fa_registry.training.backprop_check measures the credits of such code.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ READERS = (
 
 
 class DetachedModule:
-    """Read-only view of a module, whose tensors are copies without an autograd graph.
+    """Read-only view of a module. Its tensors are copies without an autograd graph.
 
     The view raises PluginError in three cases: a call in grad mode, an assignment to an attribute, and a call of a method of
-    nn.Module that changes the module. The results of calls have no autograd graph either.
+    nn.Module that changes the module. Calls return tensors without an autograd graph.
     """
 
     def __init__(self, module: nn.Module, method: str):
@@ -65,7 +65,7 @@ class DetachedModule:
         return f"method {self._method!r}: inputs.network"
 
     def _values(self, compute: Callable, arguments: tuple, keywords: Mapping[str, Any]) -> Any:
-        """Call `compute` with detached arguments; raise PluginError in grad mode."""
+        """Call `compute` with detached arguments. Raise PluginError in grad mode."""
         if torch.is_grad_enabled():
             raise PluginError(
                 f"{self._subject} was called in grad mode, but the method's card does not declare autograd; "

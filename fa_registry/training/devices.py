@@ -40,14 +40,14 @@ def resolve(name: str) -> str:
     gpus = [f"cuda:{index}" for index in range(torch.cuda.device_count())] if ":" in name else []
     if ":" in name and name not in gpus:
         raise ValueError(
-            f"{name} was requested, but torch finds only {', '.join(gpus)}; use one of these GPUs, cuda or cpu"
+            f"{name} was requested, but torch finds only {', '.join(gpus)}; use cuda, cpu, or one of the GPUs found"
         )
     return name.partition(":")[0]
 
 
 @contextmanager
 def on_device(name: str) -> Iterator[None]:
-    """Context manager: let the device `cuda` mean the GPU with this number.
+    """Context manager: make `cuda` refer to the GPU with the number in `name`.
 
     Args:
         name: a numbered GPU such as cuda:1. Any other name has no effect.
@@ -60,7 +60,7 @@ def on_device(name: str) -> Iterator[None]:
 def device_of(device_class: str) -> torch.device:
     """Return the torch device for a device class, `cuda` or `cpu`.
 
-    For `cuda`, the device includes the GPU's number, because caches depend on the number.
+    The device of `cuda` includes the GPU's number, because caches depend on that number.
     """
     return torch.device("cuda", torch.cuda.current_device()) if device_class == "cuda" else torch.device(device_class)
 
@@ -74,10 +74,9 @@ MOST_THREADS = 256  # on a machine with more cores, the limit is the number of i
 
 
 def threads_refused(count: int) -> str:
-    """Return the reason why this machine does not start `count` CPU threads.
+    """Return the reason why this machine does not start `count` CPU threads, if there is one.
 
-    The string is empty if the machine starts them. The limit exists because all threads start at the same time when a run is
-    recomputed.
+    Otherwise the text is empty. The limit exists because all threads start at the same time when a run is recomputed.
     """
     limit = max(usable_cores(), MOST_THREADS)
     return f"the run was measured with {count:,} threads; this machine starts at most {limit}" if count > limit else ""
@@ -105,10 +104,10 @@ Run = Callable[..., Tensor]
 
 @contextmanager
 def products(precision: str) -> Iterator[None]:
-    """Context manager: set the precision of CUDA's float32 products.
+    """Context manager: set the precision of CUDA's float32 matrix products.
 
-    The products use TF32 for the precision "tf32", and full float32 for any other precision. The previous setting is restored on
-    exit.
+    For the precision "tf32", the matrix products use TF32. For any other precision, they use full float32. The previous setting is
+    restored on exit.
     """
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     switches = (matmul, cudnn.conv, cudnn.rnn)
@@ -128,7 +127,7 @@ def products(precision: str) -> Iterator[None]:
 
 
 def call(part: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
-    """Call a part of the network without a change of precision."""
+    """Call a part of the network in its present precision."""
     return part(*inputs)
 
 
@@ -150,9 +149,9 @@ def runner(precision: str, device: torch.device) -> Run:
 
 
 def bf16_gain() -> float:
-    """Return the speed-up of bfloat16 over float32 products on one CPU thread.
+    """Measure how many times faster bfloat16 matrix products are than float32, on one CPU thread.
 
-    The speed-up is 3 to 4 on processors with AVX512-BF16. The function measures both products alternately, in CPU seconds, and
+    The factor is 3 to 4 on processors with AVX512-BF16. The function measures the CPU time of both products alternately, which
     takes about 50 ms.
     """
     size, rounds = 512, 7

@@ -4,12 +4,13 @@ An audit that replays the run compares the digests of its replay with the record
 
     chain[e] = SHA-256(chain[e−1] + digest of the state after epoch e),
 
-where epoch 0 is the initial state and chain[−1] is the empty string. The state is network, feedback and optimiser. The digest of
-a state is a SHA-256 of each tensor's name, type, shape and 128-bit GMAC under a public key. GMAC processes 20 GB/s. A SHA-256 of
-all bytes would process 1.8 GB/s and take 2.5 % of the training time on digits.
+where epoch 0 is the initial state and chain[−1] is the empty string. The state consists of network, feedback and optimiser. The
+digest of a state is a SHA-256 of each tensor's name, type, shape and 128-bit GMAC with a public key. GMAC processes 20 GB/s. A
+SHA-256 of all bytes would process 1.8 GB/s and take 2.5 % of the training time on digits.
 
-The digest detects every accidental change. A person who knows this file can construct two states with the same digest. Such states
-do not help a dishonest author, because an audit computes the states itself and compares their digests with the recorded digests.
+The digest detects every accidental change. A person who reads the key in this module can construct two states with the same
+digest. Such states do not help a dishonest author, because an audit computes the states itself and compares their digests with the
+recorded digests.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ from torch import Tensor
 GMAC = AESGCM(bytes(32))
 NONCE = bytes(12)
 PIECE = 2**30  # bytes of one GMAC; OpenSSL accepts fewer than 2^31
-OLDER_FILE = "the run was resumed from a file of an older release, which does not contain the digests of earlier epochs"
+OLDER_FILE = "the run was resumed from a file that an older release wrote without the digests of earlier epochs"
 
 
 class EpochChain:
     """The chained digests of one training.
 
     Attributes:
-        digests: one hexadecimal digest per epoch from epoch 0, or None if the digests of some epochs are unknown.
+        digests: one hexadecimal digest per epoch, starting at epoch 0, or None if the digest of an epoch is unknown.
     """
 
     def __init__(self, initial: Mapping[str, Tensor]):
-        """Start the chain with the initial state, name → tensor."""
+        """Start the chain with the initial state, a mapping from name to tensor."""
         self.digests: list[str] | None = []
         self._staged: dict[str, Tensor] = {}
         self._pinned: dict[str, Tensor] = {}
@@ -45,9 +46,9 @@ class EpochChain:
         self.extend()
 
     def stage(self, state: Mapping[str, Tensor]) -> None:
-        """Copy a state to the CPU, for the next call of `extend`.
+        """Copy a state to the CPU. The next call of `extend` uses the copy.
 
-        A copy from the GPU is queued on the current stream, and this function does not wait for it.
+        The function queues the copy from a GPU on the current stream and does not wait for its end.
         """
         self._staged = {name: self._on_host(name, tensor) for name, tensor in state.items()}
 
@@ -70,11 +71,10 @@ class EpochChain:
 
 
 def linked(previous_links: Sequence[str], digest: bytes) -> str:
-    """Return the next digest of a chain.
+    """Compute the next digest of a chain.
 
     Args:
         previous_links: the earlier digests of the chain, in hexadecimal.
-        digest: the digest of the new state.
     """
     last = bytes.fromhex(previous_links[-1]) if previous_links else b""
     return hashlib.sha256(last + digest).hexdigest()

@@ -37,22 +37,22 @@ def frozen_control(
     """Context manager: freeze the model's blocks, and train all other parameters.
 
     If `track` records a run of the model inside this context, the run is the frozen control of the method's runs with the same
-    seed, data set and epochs. The frozen weights have requires_grad False. A layer with frozen weights still returns an output that
-    requires a gradient, because a loop may call `h.backward(credit)` on the output. The names of the frozen modules or parameters
-    are logged and recorded with the run. On exit, the weights are unfrozen.
+    seed, data set and epochs. The frozen weights have requires_grad False. A loop may call `h.backward(credit)` on a layer's
+    output. Therefore the output of a layer with frozen weights still requires a gradient. The names of the frozen modules or
+    parameters are logged and recorded with the run. On exit, the weights are unfrozen.
 
     Args:
         model: the model that is trained, or the result of `adapt` for it.
-        blocks: paths of modules or names of parameters. The default is the modules in `.blocks`. If both `blocks` and `sites` are
-            given, `blocks` is used.
+        blocks: paths of modules or names of parameters. If `blocks` is given, `sites` is ignored. The default is the modules in
+            `.blocks`.
         sites: positions in the forward pass, as for `adapt`. The default is the sites of an adapted model. All parameters that the
             pass reads between the entry of the first site and the end of the last site are frozen.
-        x: a batch for one call of the model, required for `sites`. A mapping is passed as keyword arguments.
+        x: a batch for one call of the model, which is required if `sites` is given. A mapping is passed as keyword arguments.
 
     Raises:
         UsageError: on entry, if a name is unknown, no parameter is found, or the model is already frozen. On exit, and after the
-            first epoch of `track`, if any bit of a frozen weight has changed. In that case the loop writes .grad or weights
-            directly, or its optimiser applies weight decay to weights without a gradient.
+            first epoch of `track`, if any bit of a frozen weight has changed. A frozen weight changes if the loop writes .grad or
+            weights directly, or if its optimiser applies weight decay to weights without a gradient.
 
     Source: arXiv 2606.21126, D3.
     """
@@ -73,7 +73,7 @@ def frozen_control(
                 cleanup.callback(module.register_forward_hook(_requiring_gradient).remove)
         _FROZEN[inner] = {name: content_digest(parts[name]) for name in names}
         cleanup.callback(_FROZEN.pop, inner)
-        LOG.info("frozen_control: no gradient for %s", ", ".join(names))
+        LOG.info("frozen_control: these modules or parameters are frozen: %s", ", ".join(names))
         try:
             yield model
         except (RuntimeError, TypeError, AttributeError, ValueError) as error:
@@ -111,7 +111,7 @@ def blocks_to_freeze(
         block_parameters = parameters_between(lambda: _call(model, x), _inner(model), sites[0], sites[-1])
         if block_parameters.shared:
             LOG.warning(
-                "frozen_control: these parameters are also used outside of the blocks, where they are frozen too: %s",
+                "frozen_control: the model also uses these frozen parameters outside of the blocks: %s",
                 ", ".join(block_parameters.shared),
             )
         return block_parameters.names
@@ -149,7 +149,7 @@ def _call(model: nn.Module, x: Any) -> Any:
 def _parts(model: nn.Module) -> dict[str, dict[str, Tensor]]:
     """Return name → weights, for the modules and parameters of the model.
 
-    A wrapped part has two names: in the inner model, and in the wrapper.
+    If a model is wrapped, each part has two names: its name in the inner model and its name in the wrapper.
     """
     parts: dict[str, dict[str, Tensor]] = {}
     for outer in dict.fromkeys((_inner(model), model)):
@@ -159,7 +159,7 @@ def _parts(model: nn.Module) -> dict[str, dict[str, Tensor]]:
 
 
 def _requiring_gradient(module: nn.Module, args: Any, output: Any) -> Any:
-    """Forward hook of a frozen layer: return an output that requires a gradient."""
+    """Forward hook of a frozen layer: make the output require a gradient."""
     if not torch.is_grad_enabled():
         return output
 

@@ -1,7 +1,7 @@
 """Validation of the inputs of FAProtocol and diagnose.
 
-The validation precedes all measurements, and one error lists all problems. If inputs can be measured but give weaker evidence than
-a reader would assume, the validation issues a warning instead.
+The validation precedes all measurements. One error lists all problems. If inputs can be measured but give weak evidence, for
+example only one sample, the validation issues a warning instead.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ LOGITS = "; to read the logits, use fa_registry.adapt(model, …, output=lambda 
 
 
 class Checks:
-    """Collects the problems and doubts of one call, which `finish` reports together.
+    """Collector of the problems and doubts of one call; `finish` reports all of them.
 
     Attributes:
-        subject: the name that begins the error message.
+        subject: the name at the start of the error message.
         problems: texts that cause an error.
         doubts: texts that cause a warning.
         cause: the exception that caused one of the problems, or None.
@@ -47,8 +47,7 @@ class Checks:
     def finish(self) -> None:
         """Raise InvalidFields if there are problems; otherwise warn about each doubt.
 
-        The error is chained to `cause` if that exception exists. The warning points to the caller of the public function that calls
-        this method.
+        If `cause` is an exception, the error is chained to it. The warning shows the line that calls the public function.
         """
         if self.problems:
             raise InvalidFields(self.subject, list(dict.fromkeys(self.problems))) from self.cause
@@ -59,7 +58,7 @@ class Checks:
         """Return `model` as a network with observable sites.
 
         Returns:
-            The network, or None if `model` is invalid. In that case, the reason is added to the problems.
+            The network. If `model` is invalid, the result is None and the reason is added to the problems.
         """
         if not isinstance(model, nn.Module):
             self.problems.append(f"model: expected an nn.Module, found {_kind(model)}")
@@ -67,9 +66,7 @@ class Checks:
         model, _ = unwrapped(model)
         blocks = getattr(model, "blocks", None)
         if isinstance(blocks, nn.ModuleList) and not len(blocks):
-            self.problems.append(
-                "model: expected at least one block, found none; a network without blocks cannot be judged"
-            )
+            self.problems.append("model: expected at least one block to judge, found none")
             return None
         try:
             return model if isinstance(model, (Network, AdaptedNetwork)) else adapt(model)
@@ -79,7 +76,7 @@ class Checks:
             return None
 
     def fractions(self, **accuracies: Any) -> None:
-        """Add a problem for each accuracy that is not None and not a number in 0..1."""
+        """Add a problem for each accuracy that is neither None nor a number in 0..1."""
         for name, value in accuracies.items():
             is_number = isinstance(value, Real) and not isinstance(value, bool)
             if value is not None and not (is_number and 0 <= value <= 1):  # nan is not in 0..1 either
@@ -96,7 +93,7 @@ class Checks:
     def switches(self, **switches: Any) -> None:
         """Add a problem for each switch that is not True or False.
 
-        A text such as "no" is refused, because Python treats it as True.
+        The text "no" is a problem too, because Python treats every non-empty text as True.
         """
         for name, value in switches.items():
             if not isinstance(value, bool):
@@ -105,14 +102,14 @@ class Checks:
     def batch(
         self, network: nn.Module | None, x: Any, y: Any, names: tuple[str, str], tokens: bool = False
     ) -> int | None:
-        """Add the problems of one eval batch.
+        """Check one eval batch, and append its problems to `problems`.
 
         Args:
             network: the network, or None if it is invalid.
             x: input, (N, …).
             y: int64 labels, (N,), each smaller than the number of the network's outputs.
             names: the names of x and y in messages.
-            tokens: whether y may also be tokens (N, T); the network's outputs are then (N, T, V).
+            tokens: whether y may also be tokens (N, T). For tokens, the network's outputs are (N, T, V).
 
         Returns:
             The number of the network's outputs, C or V, or None if it is unknown.
@@ -149,9 +146,9 @@ class Checks:
         return classes
 
     def classes(self, labels: Iterable[Tensor], name: str) -> None:
-        """Add a warning to `doubts` if all batches together have one sample or class.
+        """Add a warning to `doubts` if all batches together have only one sample or one class.
 
-        Invalid labels are ignored here, because `batch` reports them.
+        Invalid labels are ignored, because `batch` reports invalid labels.
         """
         label_batches = [batch for batch in labels if _are_labels(batch)]
         distinct_labels = {label for batch in label_batches for label in batch.unique().tolist()}
@@ -160,13 +157,13 @@ class Checks:
         elif len(distinct_labels) == 1:
             self.doubts.append(
                 f"{name}: found labels of only one class, {next(iter(distinct_labels))}; "
-                "the gradient of one class is a poor reference"
+                "the gradient over samples of one class is a poor reference"
             )
 
     def batches(self, eval_batches: Any) -> dict[int, Batch]:
-        """Return the pairs (x, y) of an iterable by their index.
+        """Return a mapping: index in the iterable → pair (x, y).
 
-        Elements that are not pairs, equal batches and an empty iterable are added to the problems.
+        A problem is added for an element that is not a pair, for equal batches, and for an empty iterable.
         """
         if isinstance(eval_batches, Tensor) or not isinstance(eval_batches, Iterable):
             self.problems.append(f"eval_batches: expected an iterable of (x, y), found {_kind(eval_batches)}")
@@ -184,7 +181,7 @@ class Checks:
         return pairs
 
     def _repeated(self, pairs: Mapping[int, Batch]) -> None:
-        """Add a problem for equal batches, because their results would agree trivially."""
+        """Add a problem for each pair of equal batches, because equal batches always give equal results."""
         first_indices: dict[tuple[torch.Size, str], int] = {}
         for index, (x, _) in pairs.items():
             if isinstance(x, Tensor) and x.dim():
@@ -210,7 +207,7 @@ class Checks:
     def _classes(self, network: nn.Module, x: Tensor, name: str, shape: torch.Size) -> int | None:
         """Return the number of outputs of the network, or None if it cannot process the input.
 
-        `shape` is the expected shape of the logits without the number of outputs.
+        `shape` is the expected shape of the logits without their last dimension.
         """
         try:
             with torch.no_grad(), eval_mode(network):
@@ -232,7 +229,7 @@ class Checks:
     def _range(self, y: Tensor, classes: int | None, name: str) -> None:
         if not len(y):
             self.problems.append(
-                f"{name}: expected at least one counted position, found only labels {IGNORED}, which are not counted"
+                f"{name}: expected at least one label that counts, found only {IGNORED}, which marks positions that do not count"
             )
             return
         lowest, highest = y.min().item(), y.max().item()
@@ -244,7 +241,7 @@ class Checks:
 
 
 def _copies(network: nn.Module) -> dict[str, Tensor]:
-    """Return copies of the buffers, because a forward pass may change the buffers."""
+    """Return copies of the buffers. A forward pass may change the originals."""
     return {name: buffer.detach().clone() for name, buffer in network.named_buffers()}
 
 

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class EpochRow:
-    """The metrics after one epoch; epoch 0 means the initial state before any step."""
+    """The metrics after one epoch. Epoch 0 is the state before the first step."""
 
     epoch: int
     measurements: Measurements
@@ -32,7 +32,7 @@ class TrainingOutcome:
         status: complete, diverged or stopped_early.
         epochs: number of the last epoch.
         ended_by: the reason why the run was stopped early, or an empty string.
-        stepping: how steps were run, see Trainer.stepping.
+        stepping: description of how steps were run, see Trainer.stepping.
     """
 
     status: str
@@ -55,9 +55,9 @@ def train(
     resumed: EpochRow | None = None,
     end: Callable[[], str] = lambda: "",
 ) -> TrainingOutcome:
-    """Run the remaining epochs and measure after each epoch.
+    """Train the remaining epochs and measure after each epoch.
 
-    The function runs `train_epochs` to its end. The arguments and errors are those of `train_epochs`.
+    The function has the same arguments and errors as `train_epochs`, and runs this generator to its end.
     """
     return run_to_completion(train_epochs(trainer, observer, stop, resumed, end))
 
@@ -69,18 +69,19 @@ def train_epochs(
     resumed: EpochRow | None = None,
     end: Callable[[], str] = lambda: "",
 ) -> Generator[None, None, TrainingOutcome]:
-    """Run the remaining epochs and measure after each epoch, as a generator.
+    """Train the remaining epochs and measure after each epoch. Yield while a GPU is busy.
 
-    The generator yields while a GPU computes an epoch, so a caller with several trainings can start an epoch of another training. A
-    run ends with the status diverged if its loss, states or gradients are not finite, because further steps would only produce nan.
+    A caller with several trainings can start an epoch of another training while a GPU computes. A run ends with the status
+    diverged if its loss, states or gradients are not finite, because further steps would only produce nan.
 
     Args:
         trainer: the state to train.
         observer: receives the metrics after each epoch.
         stop: function that is called between epochs and returns whether to interrupt the training.
-        resumed: the last row that was measured before an interruption, or None for a new training. The observer already has this
-            row.
-        end: called after the observer has received an epoch. A non-empty result ends the run early and is stored as the reason.
+        resumed: the last row that was measured before an interruption, or None for a new training. The observer has already
+            received `resumed`.
+        end: function that is called after the observer has received an epoch. A non-empty result ends the run and is stored as
+            `ended_by`.
 
     Raises:
         Interrupted: if `stop()` returns true between epochs.
@@ -120,7 +121,6 @@ def run_to_completion(steps: Generator[None, None, T]) -> T:
 
 
 def _status(row: EpochRow, spec: RunSpec) -> str:
-    """Return the status of a run that ended after `row`."""
     if has_diverged(row.measurements):
         return "diverged"
     return "complete" if row.epoch == spec.epochs else "stopped_early"

@@ -62,10 +62,10 @@ def measure(
     members: Mapping[str, Diagnostic] | None = None,
     objection: str | None = None,
 ) -> Measurements:
-    """Run the installed diagnostics of these moments at every site.
+    """Run the installed diagnostics whose moment is in `moments`, at every site.
 
-    The moment "epoch" also includes the task's metrics on the whole test set. If a diagnostic raises an exception, the
-    traceback is added to the failures and its metrics are omitted. A third-party diagnostic cannot replace a built-in metric.
+    For the moment "epoch", the task's metrics on the whole test set are measured too. If a diagnostic raises an exception, its
+    metrics are omitted and the traceback is added to the failures. A third-party diagnostic cannot replace a built-in metric.
 
     Args:
         setup: the setup with its present weights and feedback state.
@@ -163,11 +163,11 @@ def without_built_in(measured: Measured) -> Measured:
 def with_final(
     measured: Measurements, setup: RunSetup, no_feedback: str = "", initial: Mapping[str, Tensor] | None = None
 ) -> Measurements:
-    """Return a run's final measurements.
+    """Return a run's measurements after its last epoch, with those of the moment "final".
 
-    The result contains the last epoch's measurements, the more expensive diagnostics of the moment "final", and the conventions,
-    i.e. the parameters of the metrics. `remeasure` computes the same metrics later from the run's files, with one forward/backward
-    pass for both moments.
+    The diagnostics of the moment "final" are the more expensive diagnostics. The result also contains the conventions, i.e. the
+    parameters of the metrics. `remeasure` later computes the same metrics from the run's files, with one forward/backward pass for
+    both moments.
 
     Args:
         measured: measurements after the last epoch.
@@ -199,7 +199,9 @@ def with_conventions(
         members: the diagnostics by name, or None for all installed diagnostics.
     """
     conventions: dict[str, Scalar] = {
-        **setup.task.conventions(setup.card.classes),  # first: a third-party task cannot replace the other entries
+        **setup.task.conventions(
+            setup.card.classes
+        ),  # listed first, so a third-party task cannot replace the other entries
         "eval_samples": len(setup.eval_batch[1]),
         "eval_digest": eval_digest(setup),
         "test_samples": len(setup.splits.test_labels),
@@ -211,7 +213,7 @@ def with_conventions(
 
 
 def conventions_of(setup: RunSetup, members: Mapping[str, Diagnostic] | None = None) -> dict[str, Scalar]:
-    """Return the diagnostics' definitions and the properties of this machine.
+    """Return the parameters of the diagnostics and the properties of this machine.
 
     These entries are recorded with a run as a part of its conventions.
 
@@ -247,9 +249,13 @@ def machine(setup: RunSetup) -> dict[str, Scalar]:
 
 
 def _no_gamma(setup: RunSetup) -> str:
-    """Return the reason why Γ has no meaning for the setup's method, or an empty string."""
+    """Return why Γ has no meaning for the setup's method, or an empty text if Γ has one."""
     card = setup.method.card
-    return f"according to its card, Γ has no meaning for {card.name}" if card.gamma_reference == "none" else ""
+    return (
+        f"according to the card of {card.name}, Γ has no meaning for this method"
+        if card.gamma_reference == "none"
+        else ""
+    )
 
 
 def attempt(diagnostic: Diagnostic, observation: Observation) -> tuple[Measured, str]:
@@ -258,7 +264,7 @@ def attempt(diagnostic: Diagnostic, observation: Observation) -> tuple[Measured,
     The traceback is empty if the diagnostic succeeds. If it raises an exception, the metrics are empty and the training continues.
 
     Raises:
-        PluginError: if the method breaks its contract, for example by a credit with a wrong shape.
+        PluginError: if the method breaks its contract, for example if a credit has a wrong shape.
     """
     try:
         return diagnostic.measure(observation), ""
@@ -271,7 +277,7 @@ def attempt(diagnostic: Diagnostic, observation: Observation) -> tuple[Measured,
 def in_order(
     sites: Mapping[str, tuple[Reading, ...]], scalars: Mapping[str, Reading], failures: Mapping[str, str]
 ) -> Measurements:
-    """Return the measurements sorted by name, as in a resume file."""
+    """Return the measurements sorted by name, which is their order in a resume file."""
     ordered = [dict(sorted(table.items())) for table in (sites, scalars, failures)]
     return Measurements(ordered[0], ordered[1], failures=ordered[2])
 
@@ -290,7 +296,7 @@ def check_first_credits(setup: RunSetup) -> None:
 
 
 def test_metrics(setup: RunSetup) -> dict[str, Reading]:
-    """Return the task's metrics on the whole test set, first the main metric."""
+    """Return the task's metrics on the whole test set. The first one is the main metric."""
     splits = setup.splits
     metrics = reported_metrics(setup.task, "evaluate", setup.network, splits.test_images, splits.test_labels)
     loss = metrics.get(TOKEN_LOSS.name)
@@ -304,7 +310,7 @@ NOT_GIVEN = "the feedback matrices were not given"  # for a run that was trained
 
 
 def obstacle(spec: RunSpec) -> str:
-    """Return the reason why this machine cannot recompute a run, or an empty string."""
+    """Return why this machine cannot recompute a run, or an empty text if it can."""
     if spec.device_class == "cuda" and not torch.cuda.is_available():
         return "the run was trained on a GPU, and this machine has no GPU for the recomputation"
     return ""
@@ -324,7 +330,7 @@ def remeasure(
     Args:
         setup: the setup as `build_setup` returns it. The function loads the final weights and the feedback state into it.
         checkpoint: file of the final weights.
-        feedback: file of the feedback state, or None. Without the state, every alignment Γ is N/A with the reason.
+        feedback: file of the feedback state. If None, every alignment Γ is N/A, and the N/A gives the reason.
         digests: mapping from "checkpoint" and "feedback" to the recorded SHA-256.
         initial: the initial weights, name → tensor. If None, comparisons with the initial weights are N/A.
         recorded: the conventions (parameters of the metrics) that the run recorded, or None for the defaults of the installed
@@ -332,7 +338,8 @@ def remeasure(
         members: as for `measure`.
 
     Raises:
-        IntegrityError: if a file's SHA-256 is not the recorded one or its tensors do not fit the specification.
+        IntegrityError: if the SHA-256 of a file differs from the recorded one, or if the file's tensors do not fit the
+            specification.
     """
     load_into(setup.network, checkpoint, digests["checkpoint"])
     no_feedback = ""
@@ -351,7 +358,7 @@ def remeasure(
 
 
 def without_input_site(record: RunRecord) -> RunRecord:
-    """Remove Γ of site 0 from a run's record if site 0 is the network's input.
+    """Remove Γ at site 0 from a run's record if site 0 is the network's input.
 
     Older releases of fa_registry computed Γ at this site too. If the architecture or the data set of the run is not installed, the
     record is returned unchanged.
@@ -373,7 +380,7 @@ def _without_first(series: SiteSeries) -> SiteSeries:
 
 
 def left_out(measurements: Measurements) -> Measurements:
-    """Replace Γ of site 0 by N/A, and aggregate over the sites 1..L only."""
+    """Replace Γ at site 0 by N/A, and compute the aggregates from the sites 1..L only."""
     absent = Reading(None, NOT_CREDITED)
     sites = {
         name: (absent, *row[1:]) if name in (*OF_GAMMA, *OF_NULL) and row else row

@@ -1,4 +1,4 @@
-"""Calls of a method for its credits and its feedback updates.
+"""Functions that call a method to compute credits and to update feedback.
 
 Training and measuring use the same functions.
 """
@@ -21,9 +21,8 @@ from fa_registry.training.detached_network import DetachedModule
 def frozen_weights(network: nn.Module) -> Iterator[None]:
     """Context manager: set requires_grad to False for the network's weights.
 
-    Inside the context, a method can differentiate through the network, but no gradient reaches the weights. Autograd reads
-    requires_grad of the weights during the backward pass. Therefore do not differentiate through graphs that were built before the
-    context.
+    Inside the context, a method can differentiate through the network, but no gradient reaches the weights. Do not differentiate
+    through a graph that was built before the context, because autograd reads requires_grad during the backward pass.
     """
     trainable = [parameter for parameter in network.parameters() if parameter.requires_grad]
     for parameter in trainable:
@@ -46,8 +45,8 @@ def credits_and_states_of(
     """Return the credits c_0..c_L and the states at which the blocks learn.
 
     The states are `inputs.hidden`, unless the method computes states itself (HasOwnStates). Training and measuring both call this
-    function, so the measured credits are computed in the same way as the credits of the training. If the card does not declare
-    `needs_autograd`, the method receives a network without gradients (DetachedModule).
+    function, so both compute credits in the same way. If the card does not declare `needs_autograd`, the method receives a network
+    without gradients (DetachedModule).
     """
     with torch.no_grad(), frozen_weights(inputs.network):
         if not method.card.needs_autograd:
@@ -60,14 +59,14 @@ def credits_and_states_of(
 
 
 def fill_feedback_grads(method: Method, feedback: nn.Module, inputs: CreditInputs) -> None:
-    """Compute the .grad of the feedback's parameters, if the method trains them."""
+    """Compute the .grad of the feedback's parameters, if the method trains its feedback."""
     if isinstance(method, LearnsFeedbackByLoss):
         with frozen_weights(inputs.network):
             method.feedback_loss(feedback, inputs).backward()
 
 
 def update_feedback(method: Method, feedback: nn.Module, inputs: CreditInputs) -> None:
-    """Update the feedback state by the method's own rule, if the method has one.
+    """Update the feedback state by the method's update rule, if the method defines an update rule.
 
     The caller calls this function after the optimiser's step.
     """
@@ -88,6 +87,6 @@ def check_finite(name: str, credits: Sequence[Tensor], inputs: CreditInputs) -> 
         nonfinite_count = int((~credit.isfinite()).sum())
         if nonfinite_count:
             raise PluginError(
-                f"method {name!r}, site {site}: {nonfinite_count} of the credit's {credit.numel()} entries, shape "
-                f"{tuple(credit.shape)}, are inf or nan although the network's states and gradients are finite"
+                f"method {name!r}, site {site}: expected a finite credit, because all states and gradients are finite; found "
+                f"inf or nan in {nonfinite_count} of {credit.numel()} entries, shape {tuple(credit.shape)}"
             )

@@ -1,7 +1,7 @@
 """A promoted model as a folder of files.
 
 The folder contains weights, feedback state, specification, and a card with the SHA-256 of these files. Tensors are stored as
-safetensors and all other content as text. Therefore reading the folder executes no code from it.
+safetensors and all other content as text. Therefore no code of the folder is executed when it is read.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CARD_SCHEMA = 1
 
 @dataclass(frozen=True)
 class Opinion:
-    """The verdict and the findings of one edition about the run."""
+    """The verdict and the findings about the run, according to one edition."""
 
     edition: EditionReference
     verdict: Verdict
@@ -44,7 +44,7 @@ class Opinion:
 
 @dataclass(frozen=True)
 class PromotionOverride:
-    """The reason and the author of a promotion against the verdict."""
+    """The reason and the author of a promotion that disregards the verdict."""
 
     reason: str
     author: str
@@ -59,13 +59,12 @@ class ModelCard:
         control: name of the control, or "none".
         identity: SHA-256 of the specification.
         accuracy: accuracy on the whole test set.
-        opinions: the verdict of every edition in the audit `audit_run_id`. The edition that decided the promotion is first.
-        integrity: whether the metrics were reproduced at the promotion.
+        opinions: the verdict of every edition in the audit `audit_run_id`. The first edition decided the promotion.
+        integrity: whether the recomputation before the promotion reproduced the metrics.
         digests: name of a file in the folder → SHA-256.
-        despite: the reason and the author of a promotion against the verdict, or None.
-        feedback: description of the feedback state in the run's record.
-        provenance: origin of the run in its record, such as code and machine.
-        citation, bibtex: citation of the method.
+        despite: the reason and the author of a promotion that disregards the verdict, or None.
+        feedback: description of the feedback state, copied from the run's record.
+        provenance: origin of the run, such as code and machine, copied from its record.
     """
 
     method: str
@@ -93,8 +92,8 @@ class LoadedModel:
 
     Attributes:
         network: the network in eval mode, on the CPU.
-        feedback: the feedback state, which contains no tensors if the method has no feedback. The value is None if the run was
-            adopted without its feedback state, because new random feedback would not be the feedback of the training.
+        feedback: the feedback state. It contains no tensors if the method has no feedback. It is None if the run was adopted
+            without its feedback state, because newly drawn feedback would differ from that of the training.
     """
 
     network: Network
@@ -122,13 +121,13 @@ def fill_folder(folder: Path, files: Mapping[str, Path]) -> dict[str, str]:
 
 
 def read_folder(folder: Path, card_digest: str = "") -> LoadedModel:
-    """Load a promoted model from its folder, after a check of every file's SHA-256.
+    """Check the SHA-256 of every file in a folder, and load the promoted model.
 
     Args:
         card_digest: SHA-256 of card.json, or an empty string if it is unknown.
 
     Raises:
-        IntegrityError: if a file is missing or its SHA-256 differs from the card.
+        IntegrityError: if a file is missing or its SHA-256 differs from that in the card.
         UnknownName: if a plug-in of the model is not installed.
     """
     card = _card(folder, card_digest)
@@ -181,5 +180,5 @@ def _check(folder: Path, name: str, expected: str) -> None:
     digest = jsonio.file_digest(check_file(path)) if os.path.lexists(path) else "no such file"
     if digest != expected:
         raise IntegrityError(
-            f"{path}: expected SHA-256 {expected}, found {digest}; the file was changed after it was promoted"
+            f"{path}: expected SHA-256 {expected}, found {digest}; the file was changed after the promotion"
         )

@@ -1,8 +1,8 @@
 """Check that a third-party network computes its outputs from the images.
 
-A network could contain the test set and look up the labels. The network could recognise a sample by the content of the image, by
-the position in a batch or in the test set, or by earlier inputs. Each probe removes the information that one kind of lookup needs.
-The probes leave all information that a classifier needs.
+A network could contain the test set and look up the labels. Such a network could recognise a sample in three ways: by the content
+of the image, by the position in a batch or in the test set, or by earlier inputs. Each probe removes the information that one of
+these ways needs. A classifier needs none of the removed information.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Probes:
         random: accuracy on random images, with the test labels in their order.
         train: accuracy on at most SAMPLES training samples.
         chance: fraction of the most frequent test label.
-        alone: fraction of ALONE samples that get the same class in a batch of one as in a larger batch.
-        samples: number of test samples of the probes.
+        alone: fraction of ALONE samples whose predicted class is the same in a batch of one and in a larger batch.
+        samples: number of test samples that the probes use.
     """
 
     whole: float
@@ -71,32 +71,35 @@ class Probes:
 
     @property
     def objections(self) -> Iterator[str]:
-        """Texts about probe results that show a lookup.
+        """Texts about the probe results that show that the network looks up stored answers.
 
-        Such a result cannot occur if each output is computed from one image.
+        These results cannot occur if the network computes each output from one image only.
         """
         if abs(self.whole - self.shuffled) > self.deviation(self.whole):
-            yield f"the accuracy in another order of the samples is {self.shuffled:.4f}, in the test set's order {self.whole:.4f}"
+            yield f"the accuracy is {self.whole:.4f} in the test set's order and {self.shuffled:.4f} in another order"
         if self.alone < 1 - MARGIN:
-            yield f"of {ALONE} samples, {1 - self.alone:.0%} get another class in a batch of one than in a larger batch"
+            yield f"of {ALONE} samples, {1 - self.alone:.0%} get different classes in a batch of one and in a larger batch"
         if self.shuffled - self.noisy > self.deviation(self.noisy):
-            yield f"the accuracy with noise of {NOISE:g} standard deviations is {self.noisy:.4f}, without noise {self.shuffled:.4f}"
+            yield (
+                f"the accuracy is {self.shuffled:.4f} without noise and {self.noisy:.4f} "
+                f"with noise of {NOISE:g} standard deviations"
+            )
         if self.random - self.chance > self.deviation(self.chance):
             yield f"the accuracy on random images is {self.random:.4f}, expected about {self.chance:.4f} by chance"
         if self.whole - self.train > self.deviation(self.train):
-            yield f"the accuracy on training samples is {self.train:.4f}, on the test set {self.whole:.4f}"
+            yield f"the accuracy is {self.whole:.4f} on the test set and only {self.train:.4f} on training samples"
 
 
 def network_check(setup: RunSetup, measured: Measurements) -> Check | None:
-    """Probe the network of a run's setup with its final weights.
+    """Check that a third-party network with its final weights does not look up answers.
 
     Args:
         setup: the setup of the run. The function does not change its network.
         measured: the run's recomputed measurements, which contain the accuracy on the whole test set.
 
     Returns:
-        The result, or None for a built-in architecture and for a data set with neither classes nor tokens. The outcome is "not
-        possible" if a probe fails or shows a lookup.
+        The result. It is None for a built-in architecture and for a data set that has neither classes nor tokens. The outcome is
+        "not possible" if a probe raises an exception, or shows that the network looks up stored answers.
     """
     full_accuracy = measured.scalars.get(ACCURACY.name, Reading(None, NO_CLASSES)).value
     if architectures.CATALOG.location(setup.spec.architecture).is_builtin or (
@@ -145,7 +148,7 @@ def _token_check(setup: RunSetup) -> Check:
         )
     if test_loss < train_loss - TOKEN_MARGIN:
         objections.append(
-            f"the loss per token is {test_loss:.4f} on the test set and {train_loss:.4f} on training sequences"
+            f"the loss per token is {train_loss:.4f} on training sequences and only {test_loss:.4f} on the test set"
         )
     if objections:
         return Check(
@@ -160,9 +163,9 @@ def _token_check(setup: RunSetup) -> Check:
 
 
 def cuts(length: int) -> Tensor:
-    """Return the numbers of tokens that stay when the later tokens are replaced, (cuts,).
+    """Return the positions from which on tokens are replaced, (cuts,).
 
-    The numbers are 1 to length − 1, or MOST_CUTS evenly spaced numbers if length − 1 is larger than MOST_CUTS.
+    The positions are 1 to length − 1. If these are more than MOST_CUTS, only MOST_CUTS evenly spaced positions are returned.
     """
     count = min(length - 1, MOST_CUTS)
     return 1 + torch.arange(count) * (length - 2) // max(1, count - 1)
@@ -171,11 +174,8 @@ def cuts(length: int) -> Tensor:
 def _positions_looking_ahead(setup: RunSetup, inputs: Tensor, random: torch.Generator) -> list[int]:
     """Return the positions whose log-probabilities change if only later tokens of the sequence change.
 
-    Every cut is used for at least ROWS // MOST_CUTS sequences, for more if there are fewer cuts. A sequence keeps its row in
-    the batch, because a matrix product may round each row of a batch differently.
-
-    Args:
-        inputs: token ids, (N, T).
+    Every cut is used for at least ROWS // MOST_CUTS sequences. A sequence stays in the same row of the batch, because a matrix
+    product may round each row differently.
     """
     length, all_cuts = inputs.shape[1], cuts(inputs.shape[1])
     changes = torch.zeros(length, dtype=torch.bool, device=inputs.device)
@@ -203,8 +203,8 @@ def _mean_loss(setup: RunSetup, inputs: Tensor, targets: Tensor) -> float:
 def task_check(setup: RunSetup) -> Check | None:
     """Return the check of a third-party task, or None for a built-in task.
 
-    A third-party task may compute any loss and any main metric, for example a metric that depends on the weights. So this check
-    never confirms the results of such a task.
+    The check never confirms the results of a third-party task. Such a task may compute any loss and any main metric, for example a
+    metric that depends on the weights.
     """
     name = setup.task.card.name
     location = tasks.CATALOG.location(name)
@@ -219,7 +219,7 @@ def task_check(setup: RunSetup) -> Check | None:
 
 
 def probe(setup: RunSetup, full_accuracy: float) -> Probes:
-    """Measure all probes; `full_accuracy` is the accuracy on the whole test set.
+    """Run all probes; `full_accuracy` is the accuracy on the whole test set.
 
     All random numbers come from the run's seed.
     """
@@ -248,7 +248,7 @@ def probe(setup: RunSetup, full_accuracy: float) -> Probes:
 
 
 def _same_alone(setup: RunSetup, images: Tensor) -> float:
-    """Return the fraction of samples whose predicted class is the same in a batch of one sample."""
+    """Return the fraction of samples whose class is the same in this batch and in a batch of one."""
     with torch.inference_mode(), eval_mode(setup.network):
         batch_classes = setup.network(images).argmax(dim=-1)
         single_classes = torch.cat([setup.network(image[None]).argmax(dim=-1) for image in images])

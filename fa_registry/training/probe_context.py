@@ -1,4 +1,4 @@
-"""Functions that run the network again for the more expensive diagnostics.
+"""Functions with which the more expensive diagnostics run the network again.
 
 The class ProbeContext passes these functions to the diagnostics. All random numbers come from the specification's seed.
 """
@@ -44,12 +44,12 @@ NO_INITIAL = "the run's initial weights were not saved"
 
 @dataclass(frozen=True)
 class Conventions:
-    """Parameters of a run's metrics that may differ between versions of this package.
+    """Parameters of the metrics that may differ between versions of this package.
 
     Attributes:
         null_draws: number of newly drawn feedback states for the null distribution of the alignment Γ.
         least_error: a sample counts in the fidelity only if its ‖e‖ is larger than this value.
-        first_credited: the first site whose credit trains a parameter; 1 if site 0 is the input.
+        first_credited: the first site whose credit trains a parameter. It is 1 if site 0 is the input.
     """
 
     null_draws: int
@@ -61,10 +61,10 @@ def conventions_of_setup(setup: RunSetup, recorded: Mapping[str, Scalar] | None 
     """Return the parameters of the metrics for a new run or for a recorded run.
 
     Args:
-        recorded: the conventions that the run recorded, or None for the defaults of the installed version. The recorded number of
-            draws is used. For the other two parameters, the recorded values are ignored, because a run must not choose which of
-            its samples and sites count. If a parameter is missing in `recorded`, an older version measured the run, and the value
-            of that version is used.
+        recorded: the conventions that the run recorded, or None for the defaults of the installed version. Of these, only the
+            number of draws is used. The recorded values of the other two parameters are ignored, because a run must not choose
+            which samples and sites count. If a parameter is missing in `recorded`, an older version measured the run, and the
+            value of that version is used.
     """
     if recorded is None:
         return Conventions(null_draws(setup), first_credited=setup.network.first_credited)
@@ -75,9 +75,9 @@ def conventions_of_setup(setup: RunSetup, recorded: Mapping[str, Scalar] | None 
 
 
 def least_error_of(recorded: Mapping[str, Scalar]) -> float:
-    """Return the ‖e‖ that a sample must exceed to count in the fidelity.
+    """Return the limit of ‖e‖: the fidelity includes only samples with a larger ‖e‖.
 
-    If the release that measured the run did not record this limit, all samples count.
+    If the run recorded no limit, all samples are included.
 
     Args:
         recorded: the conventions (parameters of the metrics) that the run recorded.
@@ -95,14 +95,14 @@ def bench_of(
 ) -> ProbeContext:
     """Return the context with which the diagnostics run a setup's network again.
 
-    Nothing is computed before a diagnostic needs it.
+    Each part is computed only when a diagnostic needs it.
 
     Args:
         forward_backward: the forward/backward pass, including its float64 pass.
         credits: the method's credits, or None.
-        no_feedback: the reason if `credits` is None.
+        no_feedback: the reason why `credits` is None.
         initial: the initial weights, name → tensor, or None.
-        draws: number of newly drawn feedback states for the null distribution of Γ; 0: the result of `null_draws`.
+        draws: number of newly drawn feedback states for the null distribution of Γ; 0 means the result of `null_draws`.
     """
     labels = setup.eval_batch[1]
     double = cache(lambda: in_double(setup.network))
@@ -133,9 +133,9 @@ def bench_of(
 
 
 def stream(setup: RunSetup, name: str, device: str | torch.device = "cpu") -> torch.Generator:
-    """Return a new generator for one named purpose of measuring.
+    """Return a new random generator for the measurement with this name.
 
-    The generator gives the same random numbers in training and in a recomputation.
+    The random numbers are the same in training and in a recomputation.
     """
     return torch.Generator(device).manual_seed(derive(setup.spec.seed, f"evaluation/{name}"))
 
@@ -184,7 +184,7 @@ def credits_under(setup: RunSetup, feedback: nn.Module, forward_backward: Forwar
 def _batch_gradients(setup: RunSetup) -> Callable[[], list[Tensor]] | Unavailable:
     """Return a function that computes the mean gradients of K batches.
 
-    The gradients have the shape (K, D) per site. The metric of gradient stability compares these gradients.
+    The function's result has the shape (K, D) for each site. The metric for gradient stability compares these K gradients.
     """
     split = stability_split(setup.splits)
     if isinstance(split, Unavailable):
@@ -206,7 +206,7 @@ def _fresh_credits(setup: RunSetup, forward_backward: ForwardBackward) -> Callab
     if not setup.feedback.state_dict():
         return Unavailable(f"the method {setup.spec.method!r} has no feedback that could be newly drawn")
     if setup.method.card.learned:
-        return Unavailable("the method's feedback is learned, so newly drawn feedback would be an untrained network")
+        return Unavailable("the method trains its feedback, so newly drawn feedback would be an untrained network")
 
     shape = cache(lambda: network_shape(setup.network, setup.splits.test_images[:1], setup.card.classes))
 
@@ -221,10 +221,10 @@ def _fresh_credits(setup: RunSetup, forward_backward: ForwardBackward) -> Callab
 def null_draws(setup: RunSetup) -> int:
     """Return the number of newly drawn feedback states for the null distribution of Γ.
 
-    The number is larger if a draw is cheap. The cost is counted in operations, not timed. Feedback that is one fixed matrix per
-    site needs one product per site: at most 3 ms per draw on any built-in architecture. Any other feedback needs a pass through the
-    network. Such a draw takes 10 ms on resmlp (2e8 operations), 3 ms on mlp, and 0.3 s on small_resnet. With the larger number, the
-    final measurement on small_resnet would take twice as long. If the method has no null distribution, the number has no effect.
+    The number is larger if a draw is cheap. The cost is counted in operations, not timed. If the feedback is one fixed matrix per
+    site, a draw needs one multiplication per site and takes at most 3 ms on any built-in architecture. Any other feedback needs a
+    pass through the network: 3 ms on mlp, 10 ms on resmlp (2e8 operations), and 0.3 s on small_resnet. With the larger number, the
+    final measurement on small_resnet would take twice as long.
     """
     if isinstance(setup.feedback, FixedMatrices):
         return CHEAP_DRAWS
@@ -236,7 +236,7 @@ def null_draws(setup: RunSetup) -> int:
 
 
 def _work_of_draw(setup: RunSetup) -> float:
-    """Return the number of floating-point operations for the credits of one eval batch."""
+    """Count the floating-point operations that compute the credits of one eval batch."""
     splits = setup.splits
     images, labels = splits.test_images[:COUNTED_SAMPLES], splits.test_labels[:COUNTED_SAMPLES]
     reduced = dataclasses.replace(setup, splits=dataclasses.replace(splits, test_images=images, test_labels=labels))
@@ -247,7 +247,7 @@ def _work_of_draw(setup: RunSetup) -> float:
 
 
 class _Counter(TorchDispatchMode):
-    """Counts operations by torch's formulas; FlopCounterMode fails if autograd.grad is called at a site."""
+    """Counter of operations, because FlopCounterMode fails if autograd.grad is called at a site."""
 
     def __init__(self):
         super().__init__()
@@ -268,7 +268,7 @@ def _bridge_residuals(setup: RunSetup, forward_backward: ForwardBackward) -> Cal
         return Unavailable(f"only credit_bridge has this metric; the method {setup.spec.method!r} has no value net")
 
     def bridge_residuals() -> list[Tensor]:
-        """Return the residuals of the value net, (N,) for every site."""
+        """Return the residuals of the value net, one tensor (N,) per site."""
         inputs = credit_inputs(setup, forward_backward, stream(setup, "bridge_residual", setup.device))
         with torch.no_grad(), frozen_weights(setup.network):
             residuals = method.bridge_residuals(setup.feedback, inputs)
@@ -299,25 +299,25 @@ def _costates(setup: RunSetup, double: Callable[[], Network]) -> Callable[[], li
 
 
 def _task_argument(setup: RunSetup) -> tuple[Task, ...]:
-    """Return the task as an argument, or no argument if the labels' type determines the task.
+    """Return the task as an argument, or no argument if the type of the labels determines the task.
 
-    The costates function of a third-party network is then called without a task.
+    In the second case, the function `costates` of a third-party network needs no parameter for the task.
     """
     return () if setup.task is task_of(setup.splits.train_labels) else (setup.task,)
 
 
 def _check(subject: str, tensors: Sequence[Tensor], shapes: Sequence[tuple[int, ...]]) -> None:
-    """Raise ValueError, which is recorded as the diagnostic's failure, if a shape is wrong."""
+    """Raise ValueError if a shape is wrong. The error is recorded as a failure of the diagnostic."""
     found_shapes = [tuple(tensor.shape) for tensor in tensors]
     if found_shapes != list(shapes):
         raise ValueError(f"{subject}: expected tensors of shapes {list(shapes)}, one per site, found {found_shapes}")
 
 
 def bench_conventions(setup: RunSetup, conventions: Conventions | None = None) -> dict[str, Scalar]:
-    """Return the parameters of Γ's null distribution, fidelity and gradient stability.
+    """Return a mapping of the parameters of Γ's null distribution, fidelity and gradient stability.
 
-    The result is a mapping by name. These parameters are recorded with a run as a part of its conventions. If `conventions` is
-    None, the result has the defaults of the installed version.
+    The parameters are recorded with a run as a part of its conventions. If `conventions` is None, the values are the defaults of
+    the installed version.
     """
     used_conventions = conventions or conventions_of_setup(setup)
     reported = {
@@ -335,10 +335,10 @@ def bench_conventions(setup: RunSetup, conventions: Conventions | None = None) -
 
 
 def stability_split(splits: Splits) -> str | Unavailable:
-    """Return the split, `test` or `train`, whose batches measure gradient stability.
+    """Return the split, `test` or `train`, on whose batches gradient stability is measured.
 
-    The test split is preferred. If neither split has enough samples, the result is Unavailable, because smaller batches would
-    measure another metric.
+    The test split is preferred. If neither split has enough samples, the result is Unavailable, because the metric would have
+    another meaning with smaller batches.
     """
     test, train = len(splits.test_labels), len(splits.train_labels)
     for split, samples in (("test", test), ("train", train)):
@@ -354,7 +354,7 @@ def disjoint_batches(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield the first BATCHES batches of a split, as images and labels.
 
-    The images have the shape (BATCH, …) and the labels (BATCH,). The samples are not shuffled. Batches of `train` are augmented
+    The images have the shape (BATCH, …) and the labels (BATCH,). The samples are not shuffled. Each batch of `train` is augmented
     once.
 
     Args:

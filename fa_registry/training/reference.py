@@ -1,6 +1,6 @@
 """Check the reference gradient of a third-party network.
 
-If the gradient is wrong, the metrics that depend on it are withdrawn.
+If the gradient is wrong, every metric that depends on this gradient becomes N/A.
 """
 
 from __future__ import annotations
@@ -41,11 +41,13 @@ from fa_registry.tasks import Task, task_of
 WIDTHS = "g_norm_uncertainty"
 EVERY = 10  # epochs between two checks of a loop's model
 SAMPLES = 8  # samples of the eval batch that are checked during a training: see benchmarks.reference_check
-OTHER_PASS = f"{NOT_CHECKED}: the network's output is not that of embed, blocks, step and readout in this order"
+OTHER_PASS = (
+    f"{NOT_CHECKED}: the output of the network differs from the output of embed, blocks, step and readout in this order"
+)
 
 
 class ShiftedNetwork(nn.Module):
-    """A Network to whose states a shift can be added.
+    """A Network that adds a given shift to each state.
 
     The forward pass calls embed, blocks, step and readout in the order that Network declares.
     """
@@ -59,7 +61,7 @@ class ShiftedNetwork(nn.Module):
 
         Args:
             x: input, (N, …).
-            return_hidden: always true. The parameter exists because AdaptedNetwork has the same signature.
+            return_hidden: always true. The parameter exists because AdaptedNetwork.forward has it too.
             shifts: L+1 tensors, each with the shape of its state.
         """
         network = self.network
@@ -79,10 +81,10 @@ def checked(
     samples: int | None = None,
     task: Task | None = None,
 ) -> tuple[ForwardBackward, ReferenceCheck | None]:
-    """Compare the gradients of a forward/backward pass with differences of the loss.
+    """Check the gradients of a forward/backward pass against finite differences of the loss.
 
-    If the gradient of a traced forward pass is wrong, the function estimates the gradient by differences of the loss instead. The
-    network then uses differences for all later passes.
+    If the gradient of a traced forward pass is wrong, the function estimates the gradient by finite differences of the loss. The
+    network then uses finite differences in all later passes.
 
     Args:
         network: a Network or an AdaptedNetwork.
@@ -97,8 +99,8 @@ def checked(
         task: the task, or None for the built-in task that fits the type of the labels.
 
     Returns:
-        The valid pass, and the result of its check. The result is None if the gradient of the returned pass is estimated by
-        differences.
+        The pass to use, and the result of its check. The check is None if finite differences gave the gradient of the returned
+        pass.
     """
     if forward_backward.widths:
         return forward_backward, None
@@ -145,7 +147,7 @@ def _check(
     credits: Sequence[Tensor] | None,
     task: Task,
 ) -> ReferenceCheck:
-    """Check the gradients of the float64 pass, or of the float32 pass if there is no float64 pass."""
+    """Check the gradients of the float64 pass. If there is no float64 pass, check the float32 pass."""
     batch_pass = forward_backward.double or forward_backward.single
     states = batch_pass.hidden
     try:
@@ -155,10 +157,10 @@ def _check(
     except RuntimeError as error:
         if batch_pass is not forward_backward.single:
             return _check(network, shifted, x, y, replace(forward_backward, double=None), credits, task)
-        objection = f"{NOT_CHECKED}: a forward pass without an autograd graph fails with {error}"
+        objection = f"{NOT_CHECKED}: a forward pass without an autograd graph raises an exception: {error}"
         return ReferenceCheck(tuple(Reading(None, objection) for _ in states), objection)
     if watch.coarsest not in TOLERANCE:
-        objection = f"{NOT_CHECKED}: the forward pass computes in {watch.coarsest}, which is too coarse for differences of the loss"
+        objection = f"{NOT_CHECKED}: the forward pass uses {watch.coarsest}, which is too coarse for finite differences of the loss"
     elif not is_repeated(losses, unshifted, states, watch.coarsest):
         objection = f"{NOT_CHECKED}: {OWN_DRAWS}"
     elif isinstance(network, Network) and not _agree(unshifted, task.sample_losses(batch_pass.logits.double(), y)):
@@ -179,7 +181,7 @@ def _agree(losses: Tensor, expected: Tensor) -> bool:
 def _is_read_earlier(network: AdaptedNetwork, x: Tensor, y: Tensor, batch_pass: BatchPass, task: Task) -> bool:
     """Return whether the network reads h_0 before its first site.
 
-    A shift of h_0 has no effect on such an earlier operation.
+    An operation that reads h_0 before the first site does not receive the shift of h_0.
     """
     precision = batch_pass.hidden[0].dtype
     shifts = [torch.zeros_like(state).requires_grad_() for state in batch_pass.hidden]
@@ -194,7 +196,7 @@ def _is_read_earlier(network: AdaptedNetwork, x: Tensor, y: Tensor, batch_pass: 
 
 
 def unreferenced(observation: Observation) -> Observation:
-    """Return the observation with nan in place of all reference gradients."""
+    """Return a copy of the observation in which every reference gradient is nan."""
     blank = [torch.full_like(gradient, torch.nan) for gradient in observation.gradients]
     return replace(observation, gradients=blank, gradients_double=None)
 
@@ -204,8 +206,8 @@ def without_reference(measurements: Measurements, blind_measurements: Measuremen
 
     Args:
         measurements: measurements with the reference gradient.
-        blind_measurements: the same measurements without the reference gradient. A value that differs from the value in
-            `measurements` depends on that gradient.
+        blind_measurements: the same measurements without the reference gradient. A value depends on the reference gradient if it
+            differs from the value in `measurements`.
         reason: the reason why the reference gradient is wrong, which becomes the reason of every N/A.
     """
 

@@ -1,8 +1,8 @@
 """Compare the epochs of a replayed training with a run's record.
 
-The comparison requires equal bits, so it needs the configuration that trained the run. On another configuration, different
-rounding makes the replay leave the recorded training within some epochs, even if the record is correct. However, a replay of only
-one epoch, from a stored training state, gives nearly the same result on every configuration.
+The comparison requires equal bits, so it needs the configuration that trained the run. On another configuration, results are
+rounded differently. A replay of several epochs then differs from the record, even if the record is correct. A replay of only one
+epoch, from a stored training state, gives nearly the same result on every configuration.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ STEP_WORK = 2e7
 # as much as another seed does. On digits, the standard deviation over seeds is at most .026 of accuracy (dfa+pen). Another method
 # has a larger difference: the accuracy of bp is .7 above that of dfa. The limit of 0.1 nats per token has not been calibrated.
 SAME_RESULT = {ACCURACY.name: 0.1, TOKEN_LOSS.name: 0.1}
-OTHER_BITS = "digests of late epochs agree only on the same configuration"
+OTHER_BITS = "digests of late epochs can only agree on the configuration that trained the run"
 
 
 @dataclass(frozen=True)
@@ -43,19 +43,19 @@ class RecordedEpochs:
     """A run's record of its epochs.
 
     Attributes:
-        chain: one digest per epoch from epoch 0 (see epoch_chain), or empty if no digests were recorded.
-        no_chain: the reason if `chain` is empty.
+        chain: one digest per epoch, starting at epoch 0 (see epoch_chain). It is empty if no digests were recorded.
+        no_chain: the reason why `chain` is empty.
         row_differs: function that compares an epoch's recomputed measurements with the recorded series and returns the difference
             as a text.
-        rows: the epochs whose measurements are recomputed. Losses are compared for every epoch.
-        kept: mapping from an epoch to the tuple (file of the training state after this epoch, its SHA-256, file of the state one
-            epoch later, its SHA-256).
+        rows: the epochs whose measurements are recomputed. The losses of every epoch are compared.
+        kept: mapping: epoch → (file of the training state after this epoch, its SHA-256, file of the state one epoch later,
+            SHA-256 of that file).
         result: recorded main metric after the last epoch, such as the accuracy, or None.
         conventions: the parameters with which the run's metrics were computed, or None for the defaults of the installed version.
     """
 
     chain: Sequence[str] = ()
-    no_chain: str = "an older release trained this run"
+    no_chain: str = "an older release, which recorded no digests, trained this run"
     row_differs: Callable[[int, Measurements], str] = lambda epoch, measured: ""
     rows: Collection[int] = ()
     kept: Mapping[int, tuple[Path, str, Path, str]] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class RecordedEpochs:
 
 
 class EpochComparison:
-    """Compares a replay with the record after each epoch, up to the first difference."""
+    """Comparison of a replay with the record after each epoch, up to the first difference."""
 
     def __init__(self, recorded: RecordedEpochs, epochs: int):
         """Start the comparison for a run of `epochs` epochs."""
@@ -74,7 +74,7 @@ class EpochComparison:
         self.difference = ""
         if recorded.chain and len(recorded.chain) != epochs + 1:
             self.difference = (
-                f"expected one digest per state, found {len(recorded.chain)} digests for {epochs + 1} states"
+                f"expected one recorded digest per state, found {len(recorded.chain)} digests for {epochs + 1} states"
             )
 
     def compare(self, trainer: Trainer, losses: Mapping[str, Reading] | None = None) -> bool:
@@ -85,7 +85,7 @@ class EpochComparison:
             losses: the epoch's losses, or None before the first epoch.
 
         Returns:
-            Whether no difference was found so far.
+            False if this epoch or an earlier epoch differs.
         """
         epoch, chain = trainer.epoch, self._recorded.chain
         if epoch > self._epochs:  # the run ended earlier, so nothing is recorded of this epoch
@@ -111,14 +111,14 @@ class EpochComparison:
         return dataclasses.replace(measured, scalars={**measured.scalars, **(losses or {})})
 
     def check_elsewhere(self, setup: RunSetup, steps: int, configuration_difference: str) -> Check:
-        """Compare the final main metric, such as the accuracy, of a replay on another configuration.
+        """Compare the final main metric, such as the accuracy, on another configuration.
 
-        Digests differ on another configuration, so only the main metric can be compared.
+        Digests cannot be compared, because they differ between configurations.
 
         Args:
             setup: the setup with the weights at the end of the replay.
             steps: number of replayed steps.
-            configuration_difference: difference of the two configurations, as configurations.described_difference returns it.
+            configuration_difference: text of configurations.described_difference about the two configurations.
         """
         metrics = test_metrics(setup)
         headline = headline_of(metrics)
@@ -139,7 +139,7 @@ class EpochComparison:
 
         Args:
             steps: number of replayed steps.
-            final: difference between the final files and the state at the end of the replay, or an empty string.
+            final: difference between the final files and the state at the end of the replay. It is empty if both agree.
         """
         difference = self.difference or final
         counts = {"steps": steps, "epochs": max(self.reached, 0), "rows": len(self._rows)}
@@ -158,9 +158,9 @@ class EpochComparison:
 
 
 def work_of(setup: RunSetup, epochs: int) -> float:
-    """Return the number of multiplications of a training with this number of epochs.
+    """Return the number of multiplications that a training with this number of epochs needs.
 
-    The operations are counted, not timed. The number includes an overhead per step.
+    The number includes an overhead per step.
     """
     samples, batch = len(setup.splits.train_labels), setup.spec.recipe.batch_size
     with FlopCounterMode(display=False) as counter, torch.no_grad(), eval_mode(setup.network):
@@ -171,10 +171,10 @@ def work_of(setup: RunSetup, epochs: int) -> float:
 
 
 def continues(chain: Sequence[str], trainer: Trainer) -> bool:
-    """Return whether the trainer's state has the digest recorded for its epoch.
+    """Return whether the digest of the trainer's state equals the recorded digest of the epoch.
 
-    The result is True if no chain was recorded. The result is False if the chain ends before this epoch or if the link before this
-    epoch is not hexadecimal.
+    The result is True if no chain was recorded. The result is False if the chain has no digest of this epoch or if the previous
+    digest is not hexadecimal.
     """
     epoch = trainer.epoch
     if not chain:
@@ -187,7 +187,7 @@ def continues(chain: Sequence[str], trainer: Trainer) -> bool:
 
 
 def epochs_text(epochs: Sequence[int]) -> str:
-    """Return rising epoch numbers as text, such as `epochs 0–4, 9`."""
+    """Return sorted epoch numbers as text, such as `epochs 0–4, 9`."""
     spans: list[list[int]] = []
     for epoch in epochs:
         if spans and spans[-1][1] == epoch - 1:
@@ -199,5 +199,4 @@ def epochs_text(epochs: Sequence[int]) -> str:
 
 
 def _is_finite(trainer: Trainer) -> bool:
-    """Return whether all tensors of the trainer's state are finite."""
     return all(tensor.isfinite().all() for tensor in trainer.training_state().values() if tensor.is_floating_point())

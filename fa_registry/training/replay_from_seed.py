@@ -1,8 +1,8 @@
 """Re-initialise a run from its seed, replay its first steps and compare the files.
 
 The seed determines the initial weights and the feedback, so an audit can compute both again and compare them with the recorded
-files. The comparison detects, for example, a feedback matrix that was fitted to the gradients afterwards. Initial weights,
-feedback and training data determine the state after the first steps, which the audit compares too.
+files. The comparison detects, for example, a feedback matrix that was fitted to the gradients after the training. The audit also
+compares the state after the first steps, which initial weights, feedback and training data determine.
 """
 
 from __future__ import annotations
@@ -59,11 +59,10 @@ DRAWN, OTHER_DRAWN = 5e-6, 1e-2
 # the largest error is 0.024 (fa on vit_mini, whose attention hardly learns at first). The error of another method is about 1.
 SAME_WAY, OTHER_WAY = 0.1, 0.5
 STAYS = 1e-4  # relative to the same distance: a final state nearer to the state after the first steps was not trained further
-ADOPTED = "the run was trained by another program and adopted, so fa_registry drew none of its initial values"
+ADOPTED = "the run is adopted: another program trained it, so its initial values do not come from a seed of fa_registry"
 OTHER_DRAW = (
-    "only the digest of the initial weights is recorded, and this machine may round random weights differently; no training "
-    "steps were replayed from the weights that the seed gives on this machine, so the check cannot show that the run started from "
-    "its seed"
+    "the check cannot show that the run started from its seed: only the digest of the initial weights is recorded, this "
+    "machine may round random weights differently, and no training steps were replayed"
 )
 NOT_SEALED = "no state after the first steps is recorded with this run"
 
@@ -82,7 +81,7 @@ class SealedTraining:
         later: mapping from an epoch to the pair (file of the checkpoint after this epoch, its SHA-256).
         epochs: number of trained epochs.
         exact: whether this machine has the run's configuration, so every bit must be reproduced.
-        elsewhere: the settings in which the run's configuration and this machine's configuration differ, or an empty string.
+        elsewhere: the settings that differ between the run's configuration and this machine's. It is empty if none differs.
         recorded: the recorded digests and measurements of the run's epochs.
     """
 
@@ -104,7 +103,7 @@ class ReplayResult:
     """The outcome of a replay.
 
     Attributes:
-        checks: one result per subject.
+        checks: one result per subject of comparison, such as "feedback".
         steps: number of replayed training steps.
         of: number of training steps of the whole run.
         seconds: wall-clock time of the replay in seconds.
@@ -145,14 +144,13 @@ def replay_training(
         setup: the setup as `build_setup` returns it. The function does not change it.
         sealed: the recorded files and digests.
         replay: `auto`, `all`, `off`, or the largest number of steps to replay.
-        is_full_replay: whether to replay the whole training of this run. If `replay` is `all`, the whole training is always
-            replayed.
+        is_full_replay: whether to replay the whole training. This is always done if `replay` is `all`.
 
     Returns:
         The checks and the number of replayed steps.
 
     Raises:
-        IntegrityError: if the SHA-256 of a file is not the recorded one.
+        IntegrityError: if the SHA-256 of a file differs from the recorded one.
     """
     if setup.spec.weights:
         return ReplayResult(
@@ -182,7 +180,7 @@ def replay_training(
 def is_fixed(setup: RunSetup) -> bool:
     """Return whether the feedback state cannot change during training.
 
-    The state is fixed if the method's card declares `feedback_fixed` or if the method has no update of its feedback.
+    The state is fixed if the method's card declares `feedback_fixed` or if the method never updates its feedback.
     """
     learns = isinstance(setup.method, (LearnsFeedbackByLoss, HasFeedbackRule))
     return "feedback_fixed" in setup.method.card.properties or not learns
@@ -191,7 +189,7 @@ def is_fixed(setup: RunSetup) -> bool:
 def credit_in_training(setup: RunSetup) -> Check:
     """Compare the method's credits in training and in measuring, on the eval batch.
 
-    The comparison uses the weights and feedback of `setup` and the training progress 0.5, i.e. half of the epochs. The comparison
+    The comparison uses the weights and feedback of `setup`, and pretends that half of the epochs are over (progress 0.5). It
     detects a method that behaves differently in its first steps or on training images.
     """
     if setup.method.end_to_end:
@@ -214,7 +212,11 @@ def _initial(setup: RunSetup, sealed: SealedTraining) -> Check:
     if not sealed.initial_content:
         return Check(subject, "not possible", "no initial weights are recorded with this run", sealed=False)
     if content_digest(reinitialised) == sealed.initial_content:
-        return Check(subject, "agrees", f"the digest of the {len(reinitialised)} tensors equals the recorded digest")
+        return Check(
+            subject,
+            "agrees",
+            f"the digest of the {len(reinitialised)} tensors equals the recorded digest",
+        )
     if sealed.exact:
         return Check(
             subject, "differs", "the digest of the tensors that the seed gives differs from the recorded digest"
@@ -225,11 +227,11 @@ def _initial(setup: RunSetup, sealed: SealedTraining) -> Check:
 
 
 def _with_replay(initial: Check, replayed: Sequence[Check]) -> Check:
-    """Let the check of the initial weights agree if the replayed steps agree."""
+    """Change the check of the initial weights to "agrees" if the replayed steps agree."""
     is_reproduced = any((check.subject, check.outcome) == ("first steps", "agrees") for check in replayed)
     if not (is_reproduced and initial.outcome == "not possible" and initial.sealed):
         return initial
-    text = "this machine rounds the initial weights differently, but the first steps lead to the recorded state"
+    text = "the initial weights differ by rounding, but the first replayed steps lead to the recorded state"
     return Check(initial.subject, "agrees", f"{text}, within {SAME_WAY:g} of the distance from the start")
 
 
@@ -262,8 +264,8 @@ def _compared(
     if differing:
         worst = max(differing, key=lambda name: errors[name])
         difference = (
-            f"{len(differing)} of {len(errors)} tensors differ from the tensors that the seed gives; the largest difference is "
-            f"in {worst}, {errors[worst]:.2g} of the tensor's largest entry"
+            f"{len(differing)} of {len(errors)} tensors differ from the tensors that the seed gives; the largest difference "
+            f"is {errors[worst]:.2g} of the largest entry, in the tensor {worst}"
         )
         return _concluded(subject, difference, sealed, errors[worst] <= OTHER_DRAWN)
     precision = "bit by bit" if sealed.exact else f"within {DRAWN:g}"
@@ -272,14 +274,14 @@ def _compared(
 
 
 def _concluded(subject: str, difference: str, sealed: SealedTraining, is_explained: bool) -> Check:
-    """Return the check of tensors that differ by more than the tolerance."""
+    """Return the result for tensors that differ by more than the tolerance."""
     if not sealed.elsewhere or not is_explained:
         return Check(subject, "differs", difference)
     return undecidable(subject, sealed.elsewhere, difference)
 
 
 def _misfit(recorded: Mapping[str, Tensor], recomputed: Mapping[str, Tensor]) -> str:
-    """Return the difference between the names or shapes of two sets of tensors, or an empty string."""
+    """Return a text if the names, shapes or types of two sets of tensors differ, or an empty string."""
     if set(recorded) != set(recomputed):
         return f"expected the tensors {join_names(sorted(recomputed))}, found {join_names(sorted(recorded)) or 'none'}"
     for name, tensor in recomputed.items():
@@ -307,7 +309,7 @@ def _same(first: Tensor, second: Tensor) -> bool:
 
 
 def _planned(setup: RunSetup, sealed: SealedTraining, replay: str | int) -> tuple[int, str]:
-    """Return the number of steps to replay, and the reason if no step is replayed."""
+    """Return the number of steps to replay. If it is 0, return the reason too."""
     if not setup.spec.epochs:
         return 0, ""
     samples = len(setup.splits.train_labels)
@@ -326,13 +328,13 @@ def _planned(setup: RunSetup, sealed: SealedTraining, replay: str | int) -> tupl
 
 
 def _planned_whole(setup: RunSetup, sealed: SealedTraining, replay: str | int) -> tuple[int, str]:
-    """Return the number of steps to replay in whole epochs, and the reason if no epoch is replayed."""
+    """Return the number of steps of the whole epochs to replay. If it is 0, return the reason too."""
     epochs = sealed.epochs
     if replay != ALL and work_of(setup, epochs) > WHOLE_WORK:
         if not sealed.exact:
             return (
                 0,
-                f"{OTHER_BITS}, and a whole training is not replayed by default; --replay all replays the whole training",
+                f"{OTHER_BITS}, so no training is replayed completely by default; --replay all replays it completely",
             )
         epochs = int(WHOLE_WORK / work_of(setup, 1))
     per_epoch = -(-len(setup.splits.train_labels) // setup.spec.recipe.batch_size)
@@ -344,7 +346,7 @@ def _planned_whole(setup: RunSetup, sealed: SealedTraining, replay: str | int) -
 def _kept_states(setup: RunSetup, sealed: SealedTraining, replay: str | int) -> Iterator[Check]:
     """Replay the epoch after each stored training state, and yield the check.
 
-    By default, only as many states are used as the limit WHOLE_WORK allows.
+    By default, the limit WHOLE_WORK determines how many of the states are used.
     """
     kept_states = list(sealed.recorded.kept.items())
     limit = len(kept_states) if replay == ALL or not kept_states else int(WHOLE_WORK / work_of(setup, 1))
@@ -367,7 +369,7 @@ def _kept_states(setup: RunSetup, sealed: SealedTraining, replay: str | int) -> 
 
 
 class _Replay:
-    """A replay of a run's first `steps` steps, with the differences from the record."""
+    """A replay of a run's first `steps` steps, and the differences between replay and record."""
 
     def __init__(self, setup: RunSetup, sealed: SealedTraining, steps: int):
         """Start a replay on a copy of the setup."""
@@ -431,7 +433,7 @@ class _Replay:
         return Trial.copy_of(self._task, generators["noise"]), copied(generators["augmentation"])
 
     def _look(self, trial: Trial, augmentation: torch.Generator, batch: Tensor) -> None:
-        """Compare the last step's gradients with those of the measured credits."""
+        """Compare the gradients of the last step with the gradients that the measured credits give."""
         splits = self._task.splits
         images = splits.augment(splits.train_images[batch], augmentation)
         problem = objection(trial, images, splits.train_labels[batch], gradients(self._task.network))
@@ -439,7 +441,7 @@ class _Replay:
             self._objections[self.taken] = problem
 
     def _compare(self) -> None:
-        """Compare the current state with the recorded state of this step, if there is one."""
+        """Compare the current state with the recorded state after this step, if that state exists."""
         sealed, step = self._sealed, self.taken
         if step == sealed.early_step and sealed.early:
             recorded = load_tensors(sealed.early, sealed.digests.get("early"))
@@ -458,7 +460,7 @@ class _Replay:
             self._arrive(f"after epoch {epoch}", state, replayed)
 
     def _compare_final(self, step: int) -> None:
-        """Record an error if the final weights equal those of this early step."""
+        """Record an error if the recorded final weights equal the weights after this step."""
         final = self._sealed.later.get(self._sealed.epochs)
         if final is None or step >= self._sealed.epochs * self.per_epoch:
             return
@@ -478,10 +480,10 @@ class _Replay:
         self._arrived.append((label, problem))
 
     def _off_the_way(self, recorded: Mapping[str, Tensor], replayed: Mapping[str, Tensor]) -> str:
-        """Return the difference between two states, or an empty string if they agree.
+        """Return the difference between two states as a text. The text is empty if the states agree.
 
-        The errors of the network and of the feedback are each relative to the part's distance from the start of the replay. If a
-        part did not move, its error is relative to the largest entry of a tensor.
+        There are two errors, one of the network and one of the feedback. An error is divided by the distance between start and end
+        of the replay. If that distance is 0, the error is divided by the largest entry of a tensor.
         """
         differing = [name for name, tensor in replayed.items() if not _same(recorded[name], tensor.cpu())]
         problems, is_explained = [], True
@@ -504,7 +506,7 @@ class _Replay:
     def _whole(self, problems: Sequence[str]) -> Iterator[Check]:
         """Yield the check of the whole training.
 
-        `problems` contains the texts about checkpoints that differ from the replay.
+        `problems` contains one text per checkpoint that differs from the replay.
         """
         comparison = self._epochs
         if not self._sealed.exact:
@@ -529,12 +531,12 @@ class _Replay:
             yield _concluded("first steps", f"{share}: {'; '.join(problems)}", self._sealed, is_explained)
         elif self._arrived:
             labels = " and ".join(label for label, _ in self._arrived)
-            description = f"{share}; {labels} the recorded state is reproduced {precision}"
+            description = f"{share}; the recorded state {labels} is reproduced {precision}"
             yield Check("first steps", "agrees", description, steps=self._steps)
         else:
             step = self._sealed.early_step
-            absent_text = f"the recorded state is the state after step {step}" if step else NOT_SEALED
-            text = f"{share}, but not compared, because {absent_text}"
+            absent_text = f"the first recorded state is the state after step {step}" if step else NOT_SEALED
+            text = f"{share}, but no state was compared, because {absent_text}"
             yield Check("first steps", "not possible", text, sealed=step is not None)
         if self._objections:
             step, objection_text = next(iter(self._objections.items()))
@@ -544,9 +546,9 @@ class _Replay:
 def deviation(
     names: Sequence[str], recorded: Mapping[str, Tensor], replayed: Mapping[str, Tensor], start: Mapping[str, Tensor]
 ) -> tuple[float, bool]:
-    """Return the relative distance between two states, and whether a tensor has moved.
+    """Return the relative distance between two states, and whether the replay changed a tensor.
 
-    If a tensor has moved from `start`, the distance is ‖recorded − replayed‖ / ‖replayed − start‖. Otherwise the distance is the
+    If the replay changed a tensor, the distance is ‖recorded − replayed‖ / ‖replayed − start‖. Otherwise the distance is the
     largest `relative_difference` of any tensor.
 
     Args:
@@ -578,5 +580,5 @@ def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _uncaptured(work):
-    """Refuse to capture a step, because a replay observes single steps."""
+    """Do not capture a step in a CUDA graph, because a replay observes single steps."""
     raise RuntimeError("observed steps are run one by one")

@@ -1,9 +1,9 @@
-"""Save and load the state of an interrupted training in one file with a digest.
+"""Save the state of a training, so an interrupted training can be resumed.
 
 A training that resumes from this file ends with the same weights as a training without interruption, because the file contains the
-optimiser's moments and all generators. The file has three parts: the SHA-256 of the rest of the file, a line of JSON, and the
-tensors as safetensors. A run never resumes from an altered file, because one flipped bit in the optimiser's moments
-would change all later metrics of the run without an error.
+optimiser's moments and all generators. The file has three parts: the SHA-256 of the other two parts, a line of JSON, and the
+tensors as safetensors. A run never resumes from an altered file. Otherwise one wrong bit in the optimiser's moments would change
+all later metrics without an error.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LOG = logging.getLogger(__name__)
 SECONDS_BETWEEN = 20.0  # a write takes milliseconds; a killed process loses at most the training since the last write
 SUFFIX = ".resume"
 DIGEST = re.compile("[0-9a-f]{64}")
-SET_ASIDE = "%s; the file was renamed to %s, and the run restarts from its first epoch. The store is not changed"
+SET_ASIDE = "%s. The file was renamed to %s, and the run starts again at its first epoch; the store is unchanged"
 
 
 class ResumeFile:
@@ -75,10 +75,10 @@ class ResumeFile:
     def read_into(self, trainer: Trainer) -> list[EpochRow]:
         """Load the saved state into a new trainer and return the measured rows.
 
-        A damaged file, or the file of another run, is renamed, and a warning is logged.
+        If the file is damaged or belongs to another run, it is renamed and a warning is logged.
 
         Returns:
-            The rows, or an empty list if there is no usable file.
+            The rows. The list is empty if there is no usable file.
         """
         if not os.path.lexists(self.path):
             return []
@@ -114,18 +114,20 @@ class ResumeFile:
         try:
             digest, _, body = check_file(self.path).read_bytes().partition(b"\n")
         except UnreadableFile as error:
-            raise IntegrityError(f"the state to resume from, {error}") from error
+            raise IntegrityError(f"cannot read the state to resume from: {error}") from error
         if digest != hashlib.sha256(body).hexdigest().encode():
-            raise IntegrityError(f"the state to resume from, {self.path}, was changed after it was written")
+            raise IntegrityError(
+                f"the file with the state to resume from, {self.path}, was changed after it was written"
+            )
         line, _, tensor_bytes = body.partition(b"\n")
         try:
             head = jsonio.loads(line.decode())
             identity, last = head["of"], head["epoch"]
             rows = [EpochRow(row["epoch"], jsonio.decode(Measurements, row["measurements"])) for row in head["rows"]]
             if [row.epoch for row in rows] not in ([], list(range(last + 1))):
-                raise ValueError(f"the file was written after epoch {last}, but contains rows of other epochs")
+                raise ValueError(f"expected one row for each of the epochs 0 to {last}, found other rows")
             if not _is_chain(head.get("epoch_chain"), last):
-                raise ValueError(f"the file was written after epoch {last}, but does not contain one digest per epoch")
+                raise ValueError(f"expected one digest for each of the epochs 0 to {last}, found other digests")
             tensors = load(tensor_bytes)
         except (
             *READING_FAILS,
@@ -133,10 +135,12 @@ class ResumeFile:
             InvalidFields,
         ) as error:  # the digest is right, but training did not write this file
             raise IntegrityError(
-                f"the state to resume from, {self.path}, was not written by training: {error}"
+                f"the file with the state to resume from, {self.path}, was not written by a training: {error}"
             ) from error
         if identity != self.path.stem:
-            raise IntegrityError(f"the state to resume from, {self.path}, belongs to another run, {identity}")
+            raise IntegrityError(
+                f"the file with the state to resume from, {self.path}, belongs to another run, {identity}"
+            )
         return head, rows, tensors
 
 

@@ -1,6 +1,6 @@
-"""The setup of a run: all objects that training and measuring need.
+"""The setup of a run, which contains all objects that training and measuring need.
 
-A setup contains the data, network, method, feedback state and eval batch on one device.
+These objects are the data, network, method, feedback state and eval batch, on one device.
 """
 
 from __future__ import annotations
@@ -82,12 +82,12 @@ class RunSetup:
 
     @property
     def files(self) -> Mapping[str, Mapping[str, Tensor]]:
-        """Additional files of the run, name → tensors: always empty in this class."""
+        """Additional files of the run, as a mapping from name to tensors; always empty in this class."""
         return {}
 
     @property
     def drawn(self) -> Mapping[str, Any]:
-        """Distribution, seed and stream from which the feedback state is drawn."""
+        """Origin of the feedback state: distribution, seed and random stream."""
         return {"distribution": self.method.card.feedback, "seed": self.spec.seed, "stream": "feedback"}
 
     @property
@@ -102,7 +102,7 @@ class RunSetup:
 
 
 def build_setup(spec: RunSpec, device: torch.device, root: Path | None = None) -> RunSetup:
-    """Load the data, and draw network and feedback from the specification's seed.
+    """Load the data, and initialise network and feedback from the specification's seed.
 
     Equal specifications give equal setups.
 
@@ -158,7 +158,7 @@ def build_setup_from_splits(spec: RunSpec, device: torch.device, card: DatasetCa
 
 @products("fp32")
 def _state_norms(network: Network, task: Task, images: Tensor, labels: Tensor) -> tuple[float, ...]:
-    """Return h_norm, the norm of the states, one value per site 0..L."""
+    """Compute the metric h_norm (norm of the states), one value per site 0..L."""
     with eval_mode(network):
         _, hidden, *_ = network(images, return_hidden=True)
     return state_norms([task.state_rows(state.detach(), labels) for state in hidden])
@@ -199,24 +199,23 @@ def build_network(spec: RunSpec, card: DatasetCard) -> Network:
 
 
 def too_large(spec: RunSpec, card: DatasetCard) -> list[str]:
-    """Return the problem if training the network exceeds this machine's memory.
+    """Return a problem if the network is too large for a training on this machine.
 
-    The list has one text if the memory is insufficient or if the network has more than MOST_BLOCKS blocks. Otherwise the list is
-    empty.
+    The network is too large if the memory is insufficient or if the network has more than MOST_BLOCKS blocks.
     """
     options = architectures.CATALOG.get(spec.architecture).resolve(spec.architecture_options)
     blocks = int(options.get("num_blocks", 0))
     if blocks > MOST_BLOCKS:
         return [f"architecture_options: num_blocks: expected at most {MOST_BLOCKS:,}, found {blocks:,}"]
     count = weight_count(spec, card)
-    subject = f"architecture_options: {spec.architecture} would have {count:,} weights, whose training needs"
+    subject = f"architecture_options: the training of {spec.architecture} with {count:,} weights needs"
     return _beyond(torch.device("cpu"), count * BYTES_A_WEIGHT, subject)
 
 
 def unusable(spec: RunSpec) -> list[str]:
-    """Return the problems of a run that are known before its data are loaded.
+    """Return the problems of a run that can be found before its data are loaded.
 
-    The data may be absent, or the network may exceed this machine's memory.
+    Examples: the data are absent, or the network is too large.
     """
     dataset = datasets.get(spec.dataset)
     return [*filter(None, [dataset.absent()]), *too_large(spec, dataset.card)]
@@ -243,8 +242,8 @@ def _feedback_too_large(spec: RunSpec, method: Method, shape: NetworkShape) -> l
 def check_room(setup: RunSetup) -> None:
     """Raise InvalidFields if one training step does not fit in memory.
 
-    Only the states h_0..h_L of one batch are counted. A step needs several times this memory, so the function refuses no run that
-    would fit.
+    Only the states h_0..h_L of one batch are counted. A step needs several times as much memory, so a run that fits is never
+    refused.
     """
     batch = min(setup.spec.recipe.batch_size, len(setup.splits.train_labels))
     with torch.no_grad(), eval_mode(setup.network):
@@ -255,7 +254,7 @@ def check_room(setup: RunSetup) -> None:
 
 
 def memory(device: torch.device) -> int:
-    """Return the memory of the GPU, or of this machine for a CPU, in bytes."""
+    """Return the memory of the device in bytes. For a CPU, it is the memory of the machine."""
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -264,14 +263,16 @@ def memory(device: torch.device) -> int:
 def _beyond(device: torch.device, required_bytes: int, subject: str) -> list[str]:
     available_bytes, device_label = memory(device), "GPU" if device.type == "cuda" else "machine"
     return (
-        [f"{subject} {required_bytes / 2**30:,.1f} GiB; this {device_label} has {available_bytes / 2**30:,.1f} GiB"]
+        [
+            f"{subject} {required_bytes / 2**30:,.1f} GiB of memory; this {device_label} has {available_bytes / 2**30:,.1f} GiB"
+        ]
         if required_bytes > available_bytes
         else []
     )
 
 
 def blank_input(spec: RunSpec, card: DatasetCard) -> Tensor:
-    """Return an input (1, …) of zeros: token ids or numbers, as the architecture takes them."""
+    """Return an input (1, …) of zeros, as token ids if the architecture takes token ids."""
     takes_tokens = architectures.CATALOG.get(spec.architecture).card.inputs == TOKENS
     return torch.zeros(1, *card.image_shape, dtype=torch.int64 if takes_tokens else torch.float32)
 
@@ -281,7 +282,9 @@ def task_problems(method: MethodCard, architecture: ArchitectureCard, task: Task
     problems = []
     if not method.trains(task):
         trained = ", ".join(method.tasks)
-        problems.append(f"method: {method.name} trains {trained} according to its card, not {task.card.name}")
+        problems.append(
+            f"method: according to its card, {method.name} trains the tasks {trained}, not {task.card.name}"
+        )
     if (architecture.inputs == TOKENS) != task.by_position:
         needed = "token ids with one target per position" if architecture.inputs == TOKENS else "one target per sample"
         problems.append(
@@ -298,7 +301,7 @@ def check_output_error(task: Task, outputs: int, targets: Tensor) -> None:
         targets: targets of some samples.
 
     Raises:
-        PluginError: if the two differ, or if the losses are not differentiable.
+        PluginError: if the error differs from the gradient, or if the losses are not differentiable.
     """
     shape = (*targets.shape[:2], outputs) if task.by_position else (len(targets), outputs)
     random = torch.Generator().manual_seed(0)
@@ -322,7 +325,7 @@ def check_output_error(task: Task, outputs: int, targets: Tensor) -> None:
 
 
 def network_shape(network: Network, sample: Tensor, classes: int) -> NetworkShape:
-    """Return the sizes of the network that determine the size of a feedback state.
+    """Return the shapes of the network that determine the shapes of a feedback state.
 
     The result contains the number of features per site, and the shape of every weight that a method may replace in the backward
     pass. The features are measured in a forward pass of one sample, (1, …).

@@ -1,6 +1,6 @@
 """Parse and check the fields of a run specification, and format its name.
 
-All types are checked here, because MLflow passes the parameters of an entry point as text without checks (for example
+All types are checked here. MLflow passes the parameters of an entry point as text and does not check them (for example
 `epochs=notafloat`). A run's name is, for example, `dfa+pen λ=0.01 · resmlp-256x4 · digits · s42`.
 """
 
@@ -44,8 +44,8 @@ def parse_spec(raw: Mapping[str, Any], subject: str = "run specification") -> Ru
     """Parse the fields of a specification and return a checked RunSpec.
 
     Args:
-        raw: field → text or number. Fields with None or empty text are ignored.
-        subject: name that begins the error message.
+        raw: mapping from field to text or number. A field whose value is None or an empty text is ignored.
+        subject: name at the start of the error message.
 
     Raises:
         InvalidFields: if a field is unknown, missing or invalid. The error lists all problems.
@@ -72,7 +72,7 @@ def parse_spec(raw: Mapping[str, Any], subject: str = "run specification") -> Ru
 
 
 def _unknown_field(name: str, raw: Mapping[str, Any]) -> str:
-    """Return the error text for an unknown field, with a similar field or option as a suggestion."""
+    """Return the error text for an unknown field. The text suggests a similar field or option."""
     owners: dict[str, list[str]] = {}
     for owner in ("method", "architecture"):
         if raw.get(owner) in NAMES[owner].names():
@@ -112,11 +112,11 @@ def whole_number(value: Any, least: float | None, most: int = MOST) -> int:
 
     Args:
         value: number or text.
-        least: smallest allowed value, or None for no limit.
+        least: smallest allowed value, or None if there is no lower limit.
         most: largest allowed absolute value.
 
     Raises:
-        ValueError: if `value` is not a whole number in this range. The message contains the value.
+        ValueError: if `value` is not a whole number in this range.
     """
     if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
         raise ValueError(f"expected a whole number, found {describe_value(value)}")
@@ -165,7 +165,7 @@ PARSERS: dict[type, Callable[[Any, float | None], Scalar]] = {
 
 
 def _check_together(values: dict[str, Any]) -> list[str]:
-    """Return the problems that concern several fields, such as method and architecture."""
+    """Return the problems of combinations of fields, such as method and architecture."""
     problems: list[str] = []
     for field, owner in (("method_options", "method"), ("architecture_options", "architecture")):
         if owner in values:
@@ -192,7 +192,7 @@ def _check_task(values: dict[str, Any]) -> list[str]:
 
 
 def _check_images(values: dict[str, Any], problems: list[str]) -> list[str]:
-    """Return the problems of the architecture's options with the image shape."""
+    """Return the problems of the architecture's options for the data set's image shape."""
     if problems or "architecture" not in values or "dataset" not in values:
         return []
     architecture = architectures.CATALOG.get(values["architecture"])
@@ -260,7 +260,7 @@ def _check_control(values: dict[str, Any], blocks: int | None) -> list[str]:
 
 
 SEPARATOR = " · "
-USUAL_EPOCHS = 100  # epochs in the paper, and the default of `train`; names omit this number
+USUAL_EPOCHS = 100  # number of epochs in the paper and default of `train`, which names omit
 MAX_NAME = 200  # characters; a run's name in MLflow's database ends at 250
 DIGITS = 6  # digits of a digest that distinguishes two names
 
@@ -276,8 +276,8 @@ def setting_label(spec: RunSpec) -> str:
 def run_name(spec: RunSpec) -> str:
     """Return a short name of the run: method, setting and seed.
 
-    Different specifications get different names. Default values are omitted: default options, the paper's recipe, 100 epochs. If a
-    name is too long, it is cut and ends in six digits of the specification's identity.
+    Different specifications get different names. Default options, the values of the paper's recipe and 100 epochs are omitted. A
+    long name is cut and ends with six digits of the specification's identity.
     """
     epochs = [f"{spec.epochs} epochs"] if spec.epochs != USUAL_EPOCHS else []
     name = SEPARATOR.join([_method(spec), *_setting(spec, epochs), f"s{spec.seed}"])
@@ -312,7 +312,7 @@ def _unusual(values: Mapping[str, Scalar], options: Mapping[str, Option]) -> lis
 
 
 def _options(catalog: Catalog, name: str) -> Mapping[str, Option]:
-    """Return the options of the plug-in's card, or none for a user-supplied training loop."""
+    """Return the options of the plug-in's card. A user-supplied training loop has none."""
     try:
         return catalog.get(name).card.options
     except UnknownName:

@@ -4,11 +4,11 @@ A local rule cuts the graph at every site. Its objective is
 
     J_l = mean_i <f_l(sg(h_{l-1}))_i, norm(c_l)_i> + λ mean_i ||f_l||²,    J_0 = mean_i <h_0_i, norm(c_0)_i>,
 
-where sg stops the gradient. Except for the penalty, J_l is linear in f_l. Therefore the code never computes the loss J_l. It passes
-the gradient of J_l at f_l, norm(c_l)/N + 2λ f_l/N, directly to autograd. The head is always trained by the exact gradient of the
-task's mean loss (for classes, the cross entropy), which is e/N at the logits. tests/training/test_step.py compares the step with
-autograd of J. These tests include the penalty, the norm, and states with several positions. If a method computes states s_l itself
-(methods.base.HasOwnStates), f_l in the first term of J_l is f_l(s_{l-1}).
+where sg stops the gradient. Except for the penalty, J_l is linear in f_l. Therefore the code never computes the loss J_l. It
+passes the gradient of J_l at f_l, norm(c_l)/N + 2λ f_l/N, directly to autograd. The head is always trained by the exact gradient
+of the task's mean loss (for classes, the cross entropy), which is e/N at the logits. tests/training/test_step.py compares the step
+with autograd of J. The tests cover the penalty, the norm, and states with several positions. If a method computes states s_l
+itself (methods.base.HasOwnStates), f_l in the first term of J_l is f_l(s_{l-1}).
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ def chained_backward(
     eps: float,
     by_position: bool = False,
 ) -> None:
-    """Fill the .grad of every block and of the embedding, from the top down.
+    """Fill the .grad of every block and of the embedding, from the last block to the embedding.
 
-    The gradients are those of the objectives J_l in the module's docstring. The credit c_{l−1} is the gradient of c_l through the
-    branch f_l. In a residual network, c_l itself is added to this gradient.
+    The gradients are those of the objectives J_l in the module's docstring. The credit c_{l−1} is c_l propagated backward through
+    the branch f_l. In a residual network, c_l is added to the result.
 
     Args:
         states: h_0..h_{L−1} (N, …), leaves that require grad.
@@ -76,18 +76,18 @@ def chained_backward(
 def couples_samples(block: nn.Module) -> bool:
     """Return whether a sample's branch depends on the other samples of the batch.
 
-    This is the case for a BatchNorm that uses batch statistics.
+    It does if a BatchNorm uses batch statistics.
     """
     return any(isinstance(module, nn.modules.batchnorm._BatchNorm) and module.training for module in block.modules())
 
 
 def _rows(scale: Tensor | float, state: Tensor) -> Tensor | float:
-    """Reshape a scale (N, 1, …) of the block's output to the dimensions of the block's input."""
+    """Reshape a scale (N, 1, …) from the block's output to the number of dimensions of its input."""
     return scale.reshape(-1, *[1] * (state.dim() - 1)) if isinstance(scale, Tensor) else scale
 
 
 def top_credit(network: Network, matrices: Mapping[str, Tensor], top: Tensor, error: Tensor) -> Tensor:
-    """Return c_L, the gradient of e at h_L, through the replaced weight of the head.
+    """Return c_L: the error e, propagated to h_L with the matrix that replaces the head's weight.
 
     Args:
         matrices: name of a layer → matrix that replaces the layer's weight in the backward pass.
@@ -104,13 +104,13 @@ NORM_EPS = 1e-6  # the paper's recipe: c / (rms over features + 1e-6)
 
 
 def norm_eps(credit_scale: str, count: int) -> float:
-    """Return the recipe's ε in units of the summed loss.
+    """Return the ε of the recipe, converted to the scale of the summed loss.
 
     A rule that was published for the credit of the mean loss divides c/N by rms(c/N) + ε. This equals c divided by rms(c) + N·ε.
-    With ε instead of N·ε, the growth of fa on digits is about twice as large (docs/differences.md). tests/methods/test_published.py
-    trains fa and dfa with this code and with the published loop. Both results are equal with the `credit_scale` of the method's
-    card, and differ with the other value of `credit_scale`. The result is a Python number that depends only on the batch size, so
-    it is constant in a captured step.
+    With ε instead of N·ε, the growth of fa on digits is about twice as large (docs/differences.md).
+    tests/methods/test_published.py trains fa and dfa with this code and with the published loop. The results are equal with the
+    `credit_scale` of the method's card, and differ with the other `credit_scale`. The returned number depends only on the batch
+    size, so it is constant in a captured step.
 
     Args:
         credit_scale: MethodCard.credit_scale.
@@ -125,13 +125,13 @@ def normalised_credits(
     """Return norm(c_l)/count for the credit of every site.
 
     If the credits of all sites have the same shape, they are joined and normalised in one operation, because kernel launches
-    dominate the time on a GPU. If the memory of a credit is transposed, all credits are normalised separately, because joining
+    dominate the time on a GPU. If the memory of a credit is transposed, the credits are normalised one by one, because joining
     would change the order of sums.
 
     Args:
         credits: c_0..c_L, each (N, …).
         kind: "rms" or "none", see credit_rms.
-        count: N, by which the mean over samples in J_l divides.
+        count: N, the divisor of the mean over samples in J_l.
         eps: see norm_eps.
         by_position: see credit_rms.
     """
@@ -144,16 +144,16 @@ def normalised_credits(
 def credit_rms(credit: Tensor, kind: str, eps: float = NORM_EPS, by_position: bool = False) -> Tensor | float:
     """Return the divisor of norm(c) for each sample, (N, 1, …).
 
-    For "rms", the divisor is the rms over features + eps, computed separately for each sample over all its entries. For "none", the
-    divisor is 1. With the rms of a batch, one sample would change the scale of another sample
+    For "rms", the divisor is the rms over features + eps, computed separately for each sample over all its entries. For "none",
+    the divisor is 1. If the rms were that of the whole batch, one sample would change the scale of another sample
     (test_rms_norm_is_per_sample_and_over_features in tests/training/test_step.py).
 
     Args:
         credit: c (N, …).
         kind: "rms" or "none".
         eps: see norm_eps.
-        by_position: whether the rms is over the features of one position, as for a task with one target per position. The divisor
-            of a credit (N, T, D) is then (N, T, 1).
+        by_position: whether the rms of each position is computed separately, as for a task with one target per position. The
+            divisor of a credit (N, T, D) then has the shape (N, T, 1).
     """
     if kind == "none":
         return 1.0
@@ -172,7 +172,7 @@ class StepSums:
         loss: sum of the samples' losses.
         score: sum of the task's main metric over the batch, see Task.batch_score.
         penalty: Σ_l Σ_i λ||f_l||².
-        seen: the inputs that a local-credit method received in this step, or None for an end-to-end method.
+        seen: the inputs that a local-credit method received in this step. It is None for an end-to-end method.
     """
 
     loss: Tensor
@@ -183,7 +183,7 @@ class StepSums:
 
 @dataclass(frozen=True)
 class OutputError:
-    """The error of one batch's output. All tensors are detached.
+    """The output error of one batch. All tensors are detached.
 
     Attributes:
         logits: z (N, C).
@@ -214,7 +214,7 @@ class OutputError:
         return cls(logits, error, targets, losses, task)
 
     def sums(self, labels: Tensor, penalty: Tensor) -> StepSums:
-        """Return the sums that a step reports; the scalar `penalty` is copied into the result."""
+        """Return the sums that a step reports."""
         return StepSums(self.losses.sum(), self.task.batch_score(self.logits, labels, self.losses), penalty)
 
 
@@ -309,7 +309,7 @@ def local_credit_step(
 def _cut_forward(
     network: Network, images: Tensor, run: Run, chained: bool
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-    """Return embed(x) with its graph, the detached h_0..h_L, and the branches f_l."""
+    """Return embed(x) with its autograd graph, the detached states h_0..h_L, and the branches f_l."""
     embedded = run(network.embed, images)
     states, branches = [embedded.detach()], []
     for block in network.blocks:

@@ -1,4 +1,4 @@
-"""The Trainer, which contains the changing state of a training."""
+"""The Trainer: weights, optimiser, generators and epoch of a training."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class EarlyCheckpoint:
 
 
 class Trainer:
-    """The changing state of a training: weights, optimiser, generators and epoch.
+    """A training with all of its changing state: weights, optimiser, generators and epoch.
 
-    This state is sufficient to resume a killed run. The module training.resume writes and reads it.
+    The module training.resume writes this state to a file and reads it, so a killed run can be resumed.
 
     Args:
         setup: the setup to train.
@@ -83,7 +83,7 @@ class Trainer:
 
     @property
     def stepping(self) -> str:
-        """Description of how steps are run, see CapturedStep.how."""
+        """Description of how steps run, see CapturedStep.how."""
         return self.captured.how if self.captured else PLAIN
 
     def run_epoch(self) -> dict[str, Reading]:
@@ -121,8 +121,8 @@ class Trainer:
         On a GPU, the function returns before the epoch is complete, so a caller can start other trainings.
 
         Args:
-            through: generator function that receives the epoch's batches and yields the batches to train on. The code after a yield
-                runs after the step on the yielded batch.
+            through: generator function that receives the epoch's batches and yields the batches to train on. The generator
+                continues after the step on the yielded batch.
         """
         setup = self.setup
         # a tensor of another stream could be overwritten before this stream has read the tensor
@@ -163,9 +163,9 @@ class Trainer:
                 advance(batch)
 
     def end_epoch(self) -> dict[str, Reading]:
-        """Wait for the GPU and complete the epoch that `begin_epoch` started.
+        """Wait for the GPU and finish the epoch that `begin_epoch` started.
 
-        The function also extends the chain of digests. The result is that of `run_epoch`.
+        The function also extends the chain of digests. It returns the same metrics as `run_epoch`.
         """
         if self._stream:
             torch.cuda.current_stream().wait_stream(self._stream)
@@ -180,7 +180,7 @@ class Trainer:
 
     @contextmanager
     def _on_own_stream(self) -> Iterator[None]:
-        """Context manager: use this trainer's CUDA stream, which captures and concurrent trainers need."""
+        """Context manager: use a separate CUDA stream, which captures and concurrent trainers need."""
         if self._stream is None:
             yield
             return
@@ -193,7 +193,7 @@ class Trainer:
                 raise
 
     def _advance(self, batch: Tensor) -> None:
-        """Train on the samples with these indices, (batch,), and add the step's sums to the epoch's sums."""
+        """Train on the samples with these indices, (batch,), and add to the sums of the epoch."""
         splits = self.setup.splits
         images = splits.augment(splits.train_images[batch], self.generators["augmentation"])
         sums = self.step(images, splits.train_labels[batch])
@@ -236,7 +236,7 @@ def _set(group: dict[str, Any], name: str, value: float) -> None:
 def learning_rate(spec: RunSpec, epoch: int) -> float:
     """Return the learning rate of an epoch.
 
-    The rate is constant, or lr · ½(1 + cos(π epoch/epochs)) for the schedule cosine. The first epoch is 0.
+    For the schedule cosine, the rate is lr · ½(1 + cos(π epoch/epochs)), where the first epoch is 0. Otherwise it is constant.
     """
     recipe = spec.recipe
     if recipe.schedule == "constant":

@@ -1,4 +1,4 @@
-"""The state from which a Trainer continues bit by bit, as tensors by name."""
+"""Conversion of a Trainer's state to named tensors and back."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def check_fits(trainer: Trainer, tensors: Tensors, early: bool = False) -> None:
 
     Args:
         trainer: the trainer before its first step.
-        tensors: the result of `full_state`, optionally with the state after the first steps under `early.NAME`.
+        tensors: the result of `full_state`. It may also contain the state after the first steps, with the names `early.NAME`.
         early: whether the state after the first steps is required.
     """
     state = trainer.state()
@@ -72,13 +72,9 @@ def under(tensors: Tensors, prefix: str) -> Tensors:
 def kept_epochs(states: int, epochs: int) -> tuple[int, ...]:
     """Return the epochs after which the training state is kept.
 
-    The epochs are spread evenly over 1..epochs − 1. If `states` exceeds the number of these epochs, all of these epochs are
-    returned. The state before epoch 1 is not kept, because it follows from the specification. The state after the last epoch is not
-    kept, because no epoch follows.
-
-    Args:
-        states: number of states to keep.
-        epochs: number of epochs of the run.
+    The epochs are spread evenly over 1..epochs − 1. If `states` is larger than epochs − 1, all epochs 1..epochs − 1 are returned.
+    The initial state is not kept, because the seed determines it. The state after the last epoch is not kept, because no epoch
+    follows.
     """
     count = min(states, max(epochs - 1, 0))
     return tuple(index * epochs // (count + 1) for index in range(1, count + 1))
@@ -87,7 +83,7 @@ def kept_epochs(states: int, epochs: int) -> tuple[int, ...]:
 def kept_bytes(spec: RunSpec, card: DatasetCard) -> int:
     """Return the size in bytes of one kept state.
 
-    A kept state consists of the full state, and of network and feedback state one epoch later.
+    A kept state consists of the full state after an epoch, and of network and feedback one epoch later.
     """
     network, method = build_network(spec, card), methods.CATALOG.get(spec.method)
     shape = network_shape(network, blank_input(spec, card), card.classes)
@@ -112,7 +108,7 @@ def _kind(tensors: Tensors, name: str) -> tuple[torch.Size, torch.dtype] | None:
 
 
 def _placed(value: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
-    """Return a copy of an optimiser value with the parameter's device and memory layout."""
+    """Return a copy of an optimiser value, with the device and memory layout of the parameter."""
     if value.shape != parameter.shape:
         return value.to(parameter.device)
     return torch.empty_like(parameter, requires_grad=False).copy_(value)

@@ -32,7 +32,7 @@ from fa_registry.training.input_validation import Checks
 from fa_registry.training.measuring import attempt, in_order
 from fa_registry.training.reference import WIDTHS, checked, unreferenced, without_reference
 
-NO_FRESH = "no `fresh` was given, but the null of Γ needs credits under newly drawn feedback"
+NO_FRESH = "the null distribution of Γ needs credits under newly drawn feedback, but `fresh` was not given"
 NO_RULE = "no credit was given, so only the norms of the network are measured"
 NOT_GIVEN = "no credit was given at this site"
 NO_GRAPH = ("not have been used in the graph", "does not require grad")  # parts of torch's messages
@@ -76,7 +76,7 @@ def observed_look(
         x: input, (N, …).
         y: labels, (N,).
         subject: name of the function in error messages.
-        double: whether to make the float64 pass too, which fidelity requires.
+        double: whether to run a float64 pass too, which the metric fidelity needs.
         directions: as for diagnostics.observe.
 
     Raises:
@@ -88,9 +88,9 @@ def observed_look(
         if not any(text in str(error) for text in NO_GRAPH):
             raise
         problem = (
-            "model: expected every state to be on the way from the input to the loss, found a detached or unused state; if the "
-            "model detaches states or uses checkpoints with use_reentrant=True, compute the reference gradient from the forward "
-            "pass, with gradient='forward'"
+            "model: expected that the loss depends on every state, found a detached or unused state; if the model detaches "
+            "states or uses checkpoints with use_reentrant=True, pass gradient='forward' to compute the reference gradient "
+            "from the forward pass"
         )
         raise InvalidFields(subject, [problem]) from error
 
@@ -103,8 +103,8 @@ class UserCreditRule:
         model: the user-supplied model.
         rule: function rule(model, x, y) that returns the list [c_0 … c_L], or None if the user gave no credit. Each credit has the
             shape (N, D_l) or the state's shape. At a site without a credit, the entry of the list is None.
-        fresh: function fresh(model, x, y, generator) that returns credits under newly drawn feedback, for the null distribution of
-            the alignment Γ; or None.
+        fresh: function fresh(model, x, y, generator) that returns credits under newly drawn feedback, or None. The null
+            distribution of the alignment Γ needs this function.
         draws: number of draws for the null distribution.
     """
 
@@ -128,9 +128,9 @@ class UserCreditRule:
     def bench(
         self, x: Tensor, y: Tensor, states: Sequence[Tensor], rows: Callable[[Sequence[Tensor]], list[Tensor]]
     ) -> ProbeContext:
-        """Return a context that gives the diagnostics only the credits under new feedback.
+        """Return a probe context that contains only the credits under newly drawn feedback.
 
-        The null distribution of Γ uses the rows of these credits. All other entries of the context are empty or unavailable.
+        The null distribution of Γ uses these credits. All other entries of the context are empty or unavailable.
         """
 
         def drawn(index: int) -> list[Tensor]:
@@ -153,7 +153,7 @@ class ReferenceSource:
     """The source of the reference gradient, and the result of its check.
 
     Attributes:
-        source: description of the way in which the gradient was computed, or an empty string for the model's backward pass.
+        source: description of how the gradient was computed. It is empty for the model's backward pass.
         check: the result of the check, or None if this measurement did not check the gradient.
     """
 
@@ -174,16 +174,17 @@ def measured(
 ) -> tuple[Measurements, ReferenceSource]:
     """Run diagnostics on one batch and check the reference gradient.
 
-    At a site without a credit, the metrics that need a credit are N/A with the reason that no credit was given. If the backward
-    pass does not compute the model's gradient, comparisons with the gradient are N/A. If a diagnostic raises an exception, the
-    traceback is added to the failures, as in built-in training.
+    At a site without a credit, the metrics that need a credit are N/A with the reason that no credit was given. If the check finds
+    that the gradient is wrong, comparisons with the gradient are N/A. If a diagnostic raises an exception, the traceback is added
+    to the failures, as in built-in training.
 
     Args:
         network, x, y: network with observable sites, input (N, …) and labels (N,).
         least_error: as for an Observation.
-        objection: the result of an earlier check, for an epoch in which the gradient is not checked. None checks the gradient now.
+        objection: the result of an earlier check, or None to check the gradient now.
         samples: as for reference.checked.
-        initial_norms: h_norm of every site at initialisation; None: unknown; empty: the model is at initialisation now.
+        initial_norms: h_norm of every site at initialisation, or None if it is unknown. An empty sequence means that the model is
+            at initialisation now.
 
     Returns:
         The measurements, and the source of the reference gradient.
@@ -243,7 +244,7 @@ def _found(
 
 
 def _finite(rule_credits: Credits, states: Sequence[Tensor]) -> list[Tensor]:
-    """Return the credits, with zeros in place of missing and non-finite values."""
+    """Return the credits. Missing credits and values that are not finite are replaced by zeros."""
     return [torch.nan_to_num(credit, 0.0, 0.0, 0.0) for credit in _filled(rule_credits, states)]
 
 
@@ -253,7 +254,7 @@ def _without(row: Sequence[Reading], rule_credits: Credits) -> tuple[Reading, ..
 
 
 def _filled(credits: Credits, states: Sequence[Tensor]) -> list[Tensor]:
-    """Return the credits, with tensors of nan in place of missing credits."""
+    """Return the credits. Missing credits are replaced by tensors of nan."""
     return [
         torch.full_like(state, torch.nan) if credit is None else credit
         for credit, state in zip(credits, states, strict=True)
@@ -285,7 +286,7 @@ def _credits(checks: Checks, rule_output: Any, states: Sequence[Tensor]) -> list
 
 
 def _row_shape(state: Tensor) -> torch.Size:
-    """Return the shape (N, D_l) of the gradient vectors of a state."""
+    """Return the shape (N, D_l) of a state's gradient vectors."""
     return torch.Size((len(state), state.shape[1] if state.dim() == 4 else state.shape[-1]))
 
 
@@ -312,9 +313,9 @@ def _bench(fresh: Callable[[int], Sequence[Tensor]] | None, draws: int) -> Probe
 
 @contextmanager
 def state_unchanged(model: nn.Module) -> Iterator[None]:
-    """Context manager: put the model into eval mode and restore its state on exit.
+    """Context manager: switch the model to eval mode, and restore its state on exit.
 
-    The context restores gradients, modes and buffers of the model, and torch's random generators.
+    The context restores the model's gradients, modes and buffers, and torch's random generators.
     """
     gradients = [(weight, weight.grad) for weight in model.parameters()]
     buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]

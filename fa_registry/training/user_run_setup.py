@@ -34,14 +34,13 @@ DIGITS = 8  # of a digest in a name
 class UserRunSetup:
     """Model and evaluation batch of a user-supplied training loop.
 
-    The class has the attributes of RunSetup that recording and measuring a run need.
+    Of the attributes of RunSetup, the class has those that recording and measuring a run need.
 
     Attributes:
         spec: the specification, as the author of the loop declared it.
         batch: x (N, …), and classes y (N,) or tokens y (N, T), on which every metric is measured.
         feedback_state: name → tensor of the matrices or networks that compute the credit.
-        story: the entry `own_loop` of provenance.json, with the script and its SHA-256, the sites, and who declared the other
-            fields.
+        story: the entry `own_loop` of provenance.json: the script, its SHA-256, the sites, and the origin of every other field.
     """
 
     spec: RunSpec
@@ -75,7 +74,7 @@ class UserRunSetup:
 
     @property
     def splits(self) -> Splits:
-        """Splits that contain only the evaluation batch, because other data are unknown."""
+        """Splits that contain only the evaluation batch. The other data are unknown."""
         x, y = self.batch
         return Splits(x[:0], y[:0], x, y, unaugmented, tensors_digest(x, y))
 
@@ -150,10 +149,10 @@ def structure(network: nn.Module) -> str:
 class EpochJournal:
     """A file with the SHA-256 and the row of each epoch, one line per epoch.
 
-    Reading stops at the first damaged line. For example, a process may be killed while it writes a line, or a bit may change.
+    Reading stops at the first damaged line, for example a line during whose writing the process was killed.
 
     Args:
-        goes_on: whether to reuse the rows of an interrupted loop. False deletes them.
+        goes_on: whether to reuse the rows of an interrupted loop. If False, these rows are deleted.
     """
 
     def __init__(self, folder: Path, spec: RunSpec, goes_on: bool):
@@ -161,7 +160,7 @@ class EpochJournal:
         self._goes_on = goes_on
 
     def read(self) -> list[EpochRow]:
-        """Return the rows before the first damaged line, and remove all other lines.
+        """Return the rows before the first damaged line, and remove the rest of the file.
 
         The rows are those of the epochs 0, 1, and so on.
         """

@@ -103,7 +103,7 @@ def test_the_sign_is_kept_and_a_zero_credit_is_na():
     against = known_task("vectors", 4, credits=lambda kind, count: [-torch.tensor(g) for g in gradients(kind, count)])
     assert [reading.value for reading in cosines(against)] == pytest.approx([-1.0] * 3)
     zero = known_task("vectors", 4, credits=lambda kind, count: [0 * credit for credit in tilted(kind, count)])
-    assert cosines(zero)[0].reason == "credit or costate is exactly zero for every sample"
+    assert cosines(zero)[0].reason == "for every sample, the credit or the costate is exactly zero"
     broken = known_task("vectors", 4, credits=lambda kind, count: [credit / 0 for credit in tilted(kind, count)])
     assert cosines(broken)[0].reason == "not finite: credit or costate of every sample"
 

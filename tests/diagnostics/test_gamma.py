@@ -157,8 +157,8 @@ def test_a_block_that_changes_the_width_has_none():
     wide, narrow = torch.ones(3, 4, dtype=torch.float64), torch.ones(3, 2, dtype=torch.float64)
     measured = GAMMA_BLOCK_INPUT.measure(seen([wide, narrow, narrow], [wide, narrow, narrow]))
     reason = (
-        "the block changes the width of the state, so the credit and the gradient before the block "
-        "(2 and 4 features) have no cosine"
+        "the block changes the width of the state, so the cosine of the credit and the gradient before the block "
+        "is not defined (2 and 4 features)"
     )
     assert measured.sites["gamma_block_input"][1].reason == reason
     assert measured.sites["gamma_block_input"][2].value == pytest.approx(1.0)
@@ -190,9 +190,9 @@ def test_reasons_without_credits_meaning_or_blocks():
         GAMMA_BLOCK_INPUT.measure(observation(no_credits="no file")).scalars["gamma_block_input_mean"].reason
         == "no file"
     )
-    meaningless = seen([SAME] * 2, [SAME] * 2, no_gamma="according to its card, Γ has no meaning for x")
+    meaningless = seen([SAME] * 2, [SAME] * 2, no_gamma="according to the card of x, Γ has no meaning for this method")
     assert {reading.reason for reading in GAMMA_BLOCK_INPUT.measure(meaningless).sites["gamma_block_input"]} == {
-        "according to its card, Γ has no meaning for x"
+        "according to the card of x, Γ has no meaning for this method"
     }
     shallow = seen([SAME], [SAME])
     assert GAMMA_BLOCK_INPUT.measure(shallow).scalars["gamma_block_input_mean"].reason == "the network has no block"
@@ -319,7 +319,7 @@ def test_only_fixed_random_feedback_has_a_null():
     shape = network_shape(task.network, task.eval_batch[0][:1], 10)
     learned = dataclasses.replace(task, method=Learned(), feedback=Learned().feedback(shape, {}, torch.Generator()))
     found = {reading.reason for reading in readings(measure(learned, moments=("final",)))}
-    assert found == {"the method's feedback is learned, so newly drawn feedback would be an untrained network"}
+    assert found == {"the method trains its feedback, so newly drawn feedback would be an untrained network"}
 
 
 def test_where_gamma_is_refused_so_is_its_null():
@@ -380,7 +380,7 @@ def test_exact_everywhere_is_na():
 
 def test_only_site_zero_left_means_no_deep_aggregate():
     scalars = AGGREGATES.measure(look_at_cosines(*ROWS[:2], exact=(False, True))).scalars
-    assert scalars["gamma_deep_mean"].reason.startswith("no site remains")
+    assert scalars["gamma_deep_mean"].reason.startswith("the credit of every site that")
     assert scalars["gamma_all_mean_mean"].value == pytest.approx(0.6)
 
 

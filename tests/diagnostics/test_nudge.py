@@ -89,10 +89,10 @@ def test_samples_without_a_direction_are_left_out():
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"credits": [[0.0, 0.0]] * 2}, "the credit or the state is exactly zero for every sample"),
+        ({"credits": [[0.0, 0.0]] * 2}, "for every sample, the credit or the state is exactly zero"),
         ({"credits": [[float("nan"), 0.0], [3.0, 4.0]]}, "not finite (nan)"),
         ({"credits": Unavailable("the file is gone")}, "the file is gone"),
-        ({"gradients": [[0.0, 0.0]] * 2}, "the change of the loss is within the rounding of float64"),
+        ({"gradients": [[0.0, 0.0]] * 2}, "the change of the loss is not larger than the rounding error of float64"),
     ],
     ids=["zero credit", "nan credit", "no credit", "flat loss"],
 )

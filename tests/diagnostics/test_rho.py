@@ -133,7 +133,10 @@ def test_the_change_is_taken_from_each_samples_own_loss():
         ({"credits": [[float("nan"), 0.0]] * 3}, "not finite: credit or loss of every sample"),
         ({"credits": [[float("inf"), 0.0]] * 3}, "not finite: credit or loss of every sample"),
         ({"credits": Unavailable("the file is gone")}, "the file is gone"),
-        ({"states": [[0.0, 0.0]] * 3}, "ε has no scale, because the median norm of the states is zero"),
+        (
+            {"states": [[0.0, 0.0]] * 3},
+            "the step ε is zero, because it is proportional to the median norm of the states, which is zero",
+        ),
         ({"states": [[float("inf"), 0.0]] * 3}, "not finite: the median norm of the states"),
     ],
     ids=["zero credit", "nan credit", "inf credit", "no credit", "zero states", "inf states"],
@@ -156,7 +159,7 @@ def test_a_loss_that_does_not_move_beyond_rounding_has_no_rho():
     seen = one_site(STATES, SLOPES, SLOPES, losses_from=lambda site, pushed, first=0: 1 + bits[first:][: len(pushed)])
     assert len((1 + bits).unique()) == 9
     measured = PLUGIN.measure(seen)
-    why = "for every sample, the credit is zero or the change of the loss is within the rounding of float64"
+    why = "for every sample, the credit is zero or the change of the loss is not larger than the rounding error of float64"
     for name in (*OF_CREDIT, *CONTROLS):
         assert only(measured, name).reason == why, name
 

@@ -53,7 +53,7 @@ def test_too_few_credits_are_named():
 
 
 def test_a_misshapen_credit_is_named_with_both_shapes():
-    with pytest.raises(PluginError, match=r"'mine', site 1: credit of shape \(3, 2\), expected \(2, 3\)"):
+    with pytest.raises(PluginError, match=r"'mine', site 1: expected a credit of shape \(2, 3\), found \(3, 2\)"):
         check_credits("mine", [torch.zeros(2, 3), torch.zeros(3, 2)], [torch.zeros(2, 3)] * 2)
 
 

@@ -189,9 +189,9 @@ class HalfInside(Net):
 
 def test_a_part_in_bfloat16_is_too_coarse_to_be_checked():
     assert_withdrawn(
-        measure(HalfInside()), "computes in torch.bfloat16, which is too coarse for differences of the loss"
+        measure(HalfInside()), "uses torch.bfloat16, which is too coarse for finite differences of the loss"
     )
-    assert_withdrawn(measure(HalfInside(), "forward"), "the forward pass computes in torch.bfloat16")
+    assert_withdrawn(measure(HalfInside(), "forward"), "the forward pass rounds to torch.bfloat16")
 
 
 class Mixing(Net):

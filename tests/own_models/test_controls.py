@@ -271,7 +271,7 @@ def test_parameters_are_recognised_by_their_memory_and_those_used_elsewhere_too_
         pass
     warning, info = caplog.records
     assert warning.levelname == "WARNING" and warning.getMessage().endswith(": masked, shared.weight")
-    assert info.getMessage().endswith(" for " + ", ".join(inside))
+    assert info.getMessage().endswith(" frozen: " + ", ".join(inside))
 
 
 def test_a_cast_that_autocast_keeps_hides_no_use(batch):

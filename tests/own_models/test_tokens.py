@@ -95,7 +95,7 @@ def test_a_loop_on_tokens_reports_no_accuracy(tmp_path):
     [
         (Y[:, :3], "model: expected logits"),
         (Y + 5, "expected labels 0..10"),
-        (torch.full_like(Y, -100), "at least one counted position"),
+        (torch.full_like(Y, -100), "at least one label that counts"),
         (Y.double(), r"expected int64 labels of shape \(N,\), or \(N, T\) for tokens"),
     ],
 )

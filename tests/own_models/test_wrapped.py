@@ -342,7 +342,7 @@ def test_a_module_called_twice_names_its_calls(gradient):
 
 @BOTH
 def test_sites_in_the_wrong_order_are_refused(gradient):
-    with pytest.raises(UsageError, match="expected the sites in the order of the forward pass, which is b, c"):
+    with pytest.raises(UsageError, match="expected the sites in the order in which the forward pass calls them: b, c"):
         measure(Net(), gradient, ["c", "b"])
 
 
@@ -422,7 +422,7 @@ class Parallel(Net):
 
 
 def test_an_input_that_is_read_before_the_first_site_is_refused_and_not_called_wrong():
-    sentence = "before the first site runs; choose as the first site a module"
+    sentence = "before the first site runs; choose a first site whose input"
     assert_withdrawn(measure(Parallel(), sites=["b"]), sentence)
     with pytest.raises(UsageError, match=sentence):
         measure(Parallel(), "forward", ["b"])

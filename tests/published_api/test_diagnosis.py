@@ -294,7 +294,7 @@ def test_what_every_batch_has_wrong_is_reported_once():
 
 
 def test_a_detached_stream_and_no_batch_are_refused():
-    with pytest.raises(InvalidFields, match="model: expected every state to be on the way"):
+    with pytest.raises(InvalidFields, match="model: expected that the loss depends on every state"):
         fa_registry.diagnose(build(Detached), MIXED)
     with pytest.raises(InvalidFields, match="eval_batches: expected at least one batch"):
         fa_registry.diagnose(build(), iter(()))

@@ -316,7 +316,7 @@ def test_gradients_of_exactly_zero_are_at_the_floor():
 
 
 def test_a_stream_that_the_loss_does_not_depend_on_is_refused():
-    with pytest.raises(InvalidFields, match="model: expected every state to be on the way from the input to the loss"):
+    with pytest.raises(InvalidFields, match="model: expected that the loss depends on every state"):
         fa_registry.FAProtocol(build(Detached), *batch()).run(test_acc=0.9)
 
 

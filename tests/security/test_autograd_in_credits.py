@@ -208,13 +208,13 @@ def test_a_network_rebuilt_from_copied_weights_is_seen_at_the_final_weights(degr
 
 def test_a_gradient_turned_further_is_seen_under_fresh_feedback_and_beyond_the_suites_limit_no_more(third_party):
     found = {degrees: backprop_check(task_of(turned(ever_after=degrees))) for degrees in (15, 32)}
-    assert found[15].outcome == "not possible" and "under newly drawn feedback" in found[15].detail
+    assert found[15].outcome == "not possible" and "with newly drawn feedback, " in found[15].detail
     assert found[32].outcome == "agrees"
 
 
 def test_a_card_that_declares_it_may_reach_backpropagation_and_does_so_without_learning_is_still_seen(third_party):
     found = backprop_check(task_of(turned(), may_reach_bp=True))
-    assert found.outcome == "not possible" and "under newly drawn feedback" in found.detail
+    assert found.outcome == "not possible" and "with newly drawn feedback, " in found.detail
 
 
 def test_a_method_whose_feedback_is_lost_cannot_be_distinguished_from_backpropagation():

@@ -81,10 +81,8 @@ def test_a_network_that_answers_from_the_test_set_gets_no_pass(tmp_path, study):
     for run in runs:  # nothing else speaks against it: without this finding it passes
         assert outcomes(run, "D1", "D2", "D3") == {"pass"} and outcomes(run, NETWORK) == {"warn"}
         (found,) = (finding for finding in run.findings if finding.rule == NETWORK)
-        assert "the accuracy with noise of 0.01 standard deviations is 0.1" in found.sentence
-        assert (
-            "the accuracy on training samples is 0.1" in found.sentence and "on the test set 1.0000" in found.sentence
-        )
+        assert "without noise and 0.1" in found.sentence and "with noise of 0.01 standard deviations" in found.sentence
+        assert "the accuracy is 1.0000 on the test set and only 0.1" in found.sentence
     (form,) = Path("pages/forms").glob("bp-*.md")
     assert "The accuracy must not be claimed for a network that classifies images" in form.read_text(encoding="utf-8")
 
@@ -153,14 +151,16 @@ def test_a_network_that_answers_in_the_order_of_the_test_set_is_seen(task):
 
     found = checked(task, answer)
     assert found.outcome == "not possible"
-    assert "the accuracy in another order of the samples is 0.1" in found.detail
+    assert "in the test set's order and 0.1" in found.detail
     assert "the accuracy on random images is 1.0000" in found.detail
 
 
 def test_a_network_that_answers_by_the_place_in_the_batch_is_seen(task):
     labels = task.splits.test_labels
     found = checked(task, lambda images, logits: onehot(labels.repeat(2)[: len(images)]))
-    assert found.outcome == "not possible" and "another class in a batch of one than in a larger batch" in found.detail
+    assert (
+        found.outcome == "not possible" and "different classes in a batch of one and in a larger batch" in found.detail
+    )
 
 
 def test_a_network_that_answers_by_the_nearest_test_image_is_seen(task):
@@ -171,7 +171,7 @@ def test_a_network_that_answers_by_the_nearest_test_image_is_seen(task):
         return torch.where((distance < 1)[:, None], onehot(labels[nearest]) * 100, logits)
 
     found = checked(task, answer)
-    assert found.outcome == "not possible" and "the accuracy on training samples is" in found.detail
+    assert found.outcome == "not possible" and "on the test set and only" in found.detail
     assert "with noise" not in found.detail  # noise that small leaves the nearest image the nearest
 
 
@@ -180,7 +180,9 @@ def test_a_network_that_follows_its_batch_is_seen(task):
         return logits - logits.mean(dim=0) if len(images) > 1 else onehot(torch.zeros(1).long())
 
     found = checked(task, answer)
-    assert found.outcome == "not possible" and "another class in a batch of one than in a larger batch" in found.detail
+    assert (
+        found.outcome == "not possible" and "different classes in a batch of one and in a larger batch" in found.detail
+    )
 
 
 def test_a_network_that_refuses_what_is_not_the_test_set_is_no_pass(task):

@@ -61,7 +61,7 @@ def test_bp_weights_under_dfas_name_with_honest_first_steps_are_found_by_taking_
     assert "after epoch 4, " in detail(report, bp_as_dfa, "first steps")
     honest = store.run_id(method="fa", seed=1)
     assert detail(report, honest, "first steps").endswith(
-        "after step 8 and after epoch 4 the recorded state is reproduced bit by bit"
+        "the recorded state after step 8 and after epoch 4 is reproduced bit by bit"
     )
 
 
@@ -69,7 +69,7 @@ def test_fewer_steps_than_the_sealed_state_is_of_compare_nothing_and_say_so(stor
     run_id = store.run_id(method="fa", seed=1)
     code, report = audit("--run", run_id, "--replay", "3")
     assert checks(report, run_id)["first steps"] == "not possible"
-    assert "the recorded state is the state after step 8" in detail(report, run_id, "first steps")
+    assert "recorded state is the state after step 8" in detail(report, run_id, "first steps")
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "some"])

@@ -150,7 +150,7 @@ def test_batches_change_neither_the_loss_nor_the_main_metric(monkeypatch, size):
 
 @pytest.mark.parametrize("method", ["dni", "pepita"])
 def test_a_method_without_tokens_is_refused_by_its_card(method):
-    expected = f"method: {method} trains classification, regression according to its card, not span_masking"
+    expected = f"method: according to its card, {method} trains the tasks classification, regression, not span_masking"
     with pytest.raises(InvalidFields, match=expected):
         parse_spec({**FIELDS, "method": method, "seed": 1, "epochs": 1})
 

@@ -320,7 +320,7 @@ def test_a_damaged_file_is_set_aside_and_the_run_begins_again(tmp_path, damage, 
     assert weights_equal(trainer.setup.network, untouched.setup.network) and trainer.epoch == 0
     aside = tmp_path / "id.resume.damaged"
     assert os.path.lexists(aside) and not os.path.lexists(file.path)
-    assert f"renamed to {aside}, and the run restarts" in caplog.text
+    assert f"renamed to {aside}, and the run starts again" in caplog.text
     assert file.read_into(trainer) == []
 
 

@@ -142,7 +142,7 @@ def test_every_misfit_is_named_at_once():
     assert problems == [
         "missing: gone",
         "unexpected: extra",
-        "turned: expected shape (2, 3), found (3, 2); its transpose would fit",
+        "turned: expected shape (2, 3), found (3, 2); the transposed tensor would fit",
         "small: expected shape (2, 3), found (1,)",
         "text: expected a tensor, found a list",
         "whole: expected torch.float32, found torch.int64",
@@ -221,7 +221,7 @@ def test_all_misfits_of_both_files_are_named_and_nothing_is_loaded():
         "weights: missing: out_ln.bias",
         "weights: unexpected: blocks.9.w1.weight",
         "weights: blocks.0.w1.weight: expected shape (16, 16), found (3, 3)",
-        "feedback: B_02: expected shape (16, 10), found (10, 16); its transpose would fit",
+        "feedback: B_02: expected shape (16, 10), found (10, 16); the transposed tensor would fit",
     ]
     assert weights_equal(task.network, untouched.network) and weights_equal(task.feedback, untouched.feedback)
 
@@ -264,8 +264,8 @@ def test_numbers_are_ordered_as_numbers_not_as_text():
     [
         ([FIRST], "expected 2 matrices, B_01 to B_02, found 1"),
         ({"B.0": FIRST, "B.1": SECOND, "B.2": FIRST}, "expected 2 matrices, B_01 to B_02, found 3"),
-        ({"B.0": FIRST, "B.2": SECOND}, r"numbered from 0 or 1 without a gap, found B\.0, B\.2"),
-        ({"B.2": FIRST, "B.3": SECOND}, r"numbered from 0 or 1 without a gap, found B\.2, B\.3"),
+        ({"B.0": FIRST, "B.2": SECOND}, r"start at 0 or 1 and have no gap, found B\.0, B\.2"),
+        ({"B.2": FIRST, "B.3": SECOND}, r"start at 0 or 1 and have no gap, found B\.2, B\.3"),
         (FIRST, "expected a mapping from names to tensors, found a Tensor"),
         ({"B": [FIRST], "feedback": [SECOND]}, r"one set of tensors, found several \(feedback, B\)"),
     ],
@@ -439,6 +439,6 @@ def test_an_error_about_a_hundred_thousand_tensors_is_short():
     _, problems = match_tensors({"a": torch.zeros(2)}, {**given, "x" * 10**6: empty})
     assert problems[0] == "missing: a"
     assert problems[1] == f"unexpected: {', '.join(list(given)[:10])}, and 99,991 more"
-    with pytest.raises(ValueError, match=r"without a gap, found B\.2, .*, and 99,990 more$") as caught:
+    with pytest.raises(ValueError, match=r"have no gap, found B\.2, .*, and 99,990 more$") as caught:
         feedback_tensors({f"B.{place}": empty for place in range(2, 100_002)}, NAMES)
     assert len(str(caught.value)) < 200

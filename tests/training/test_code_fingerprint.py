@@ -43,7 +43,7 @@ def mine(version: str = "0.1", digest: str = A, package: str = "mine") -> dict:
         (
             None,
             mine(),
-            "method m: its source was not recorded with the run; the installed source is package mine 0.1 (digest aaaaaaaa…)",
+            "method m: the run recorded no source of this plug-in; the installed source is package mine 0.1 (digest aaaaaaaa…)",
         ),
     ],
 )

@@ -80,7 +80,7 @@ def test_every_pair_trains_or_is_refused_by_the_methods_card(method, architectur
     task = "token_prediction" if architecture == "causal_transformer" else "classification"
     expected = []
     if not card.trains(tasks.CATALOG.get(task)):
-        expected.append(f"method: {method} trains {', '.join(card.tasks)} according to its card, not {task}")
+        expected.append(f"method: according to its card, {method} trains the tasks {', '.join(card.tasks)}, not {task}")
     if not card.supports(architecture):
         supported_names = ", ".join(card.architectures)
         expected.append(f"architecture: {method} supports {supported_names}, not {architecture}: {card.unsupported}")

@@ -55,7 +55,7 @@ def test_labels_the_model_has_no_output_for(shift, found):
         (
             X,
             torch.ones_like(Y),
-            "y_eval: found labels of only one class, 1; the gradient of one class is a poor reference",
+            "y_eval: found labels of only one class, 1; the gradient over samples of one class is a poor reference",
         ),
         (X[:1], Y[:1], "y_eval: found only one sample, so every median is the value of this sample"),
     ],
@@ -142,9 +142,7 @@ def test_checking_leaves_input_and_mode_as_they_were():
 def test_a_model_without_blocks():
     assert problems(model=nn.Linear(5, CLASSES))[0].startswith("model: sites: expected names of the model's modules")
     shallow = Network(nn.Linear(5, WIDTH), [], None, nn.Linear(WIDTH, CLASSES))
-    assert problems(model=shallow) == [
-        "model: expected at least one block, found none; a network without blocks cannot be judged"
-    ]
+    assert problems(model=shallow) == ["model: expected at least one block to judge, found none"]
 
 
 def test_what_is_no_model():
@@ -205,6 +203,4 @@ def test_all_problems_are_raised_together_and_none_when_there_is_none():
 def test_an_empty_list_of_blocks_is_called_that_for_any_model():
     model = exploded()
     model.blocks = nn.ModuleList()
-    assert problems(model=model) == [
-        "model: expected at least one block, found none; a network without blocks cannot be judged"
-    ]
+    assert problems(model=model) == ["model: expected at least one block to judge, found none"]

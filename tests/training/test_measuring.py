@@ -112,7 +112,7 @@ def test_a_credit_that_fits_no_state_is_refused_while_measuring():
 
     task = tiny_task()
     misfit = RunSetup(task.spec, CPU, task.card, task.splits, task.network, Misfit(), task.feedback)
-    with pytest.raises(PluginError, match=r"site 0: credit of shape \(128, 3\), expected \(128, 16\)"):
+    with pytest.raises(PluginError, match=r"site 0: expected a credit of shape \(128, 16\), found \(128, 3\)"):
         measure(misfit)
 
 
@@ -128,7 +128,9 @@ def test_where_the_card_gives_gamma_no_meaning_there_is_none_but_rho_and_nudge_s
     assert len(gammas) > 15
     for name in gammas:
         found = measured.sites.get(name, (measured.scalars.get(name),))
-        assert {reading.reason for reading in found} == {"according to its card, Γ has no meaning for dfa"}, name
+        assert {reading.reason for reading in found} == {
+            "according to the card of dfa, Γ has no meaning for this method"
+        }, name
     for name in ("rho", "nudge", "norm_ratio"):
         assert all(reading.value is not None for reading in measured.sites[name]), name
 

@@ -104,7 +104,7 @@ def test_a_specification_that_was_changed_is_refused(tmp_path):
     made(tmp_path)
     path = tmp_path / "model" / model_folder.SPEC
     path.write_text(path.read_text().replace('"seed": 3', '"seed": 4'))
-    with pytest.raises(IntegrityError, match=r"spec.json: expected SHA-256 .* changed after it was promoted"):
+    with pytest.raises(IntegrityError, match=r"spec.json: expected SHA-256 .* changed after the promotion"):
         read_folder(tmp_path / "model")
 
 

@@ -186,7 +186,9 @@ def test_a_feedback_that_no_memory_holds_is_refused_before_it_is_drawn(monkeypat
     monkeypatch.setattr("fa_registry.training.run_setup.memory", lambda device: drawn)
     tiny_task(**wide)
     monkeypatch.setattr("fa_registry.training.run_setup.memory", lambda device: drawn - 1)
-    with pytest.raises(InvalidFields, match=r"method_options: the feedback needs 0.0 GiB; this machine has 0.0 GiB"):
+    with pytest.raises(
+        InvalidFields, match=r"method_options: the feedback needs 0.0 GiB of memory; this machine has 0.0 GiB"
+    ):
         tiny_task(**wide)
 
 

@@ -44,7 +44,7 @@ def test_no_command_takes_a_number_that_no_user_can_mean(registry, wild):
         ("epochs", "100001", "epochs: expected at most 100,000, found 100001"),
         ("architecture.num_blocks", "100000", "num_blocks: expected at most 10,000, found 100,000"),
         ("architecture.d_hidden", "99999999999", "d_hidden: expected at most 1,000,000, found 99999999999"),
-        ("architecture.d_hidden", "1000000", "resmlp would have 4,000,165,000,010 weights"),
+        ("architecture.d_hidden", "1000000", "the training of resmlp with 4,000,165,000,010 weights"),
         ("architecture.w2_std", "1e308", "w2_std: expected at most 1e+30, found 1e+308"),
         ("penalty", "1e308", "penalty: expected at most 1e+30, found 1e+308"),
     ],
@@ -59,7 +59,7 @@ def test_a_batch_that_has_no_room_is_refused_before_a_run_is_written(registry, m
     monkeypatch.setattr(run_setup, "memory", lambda device: 100_000)  # enough for its weights
     result = registry(*TRAIN, "--set", "batch_size=1437")
     refused(result, TRAIN)
-    assert "batch_size: the states of 1,437 samples need 0.0 GiB; this machine has 0.0 GiB" in result.stderr
+    assert "batch_size: the states of 1,437 samples need 0.0 GiB of memory; this machine has 0.0 GiB" in result.stderr
     assert not open_tracker().search({})
 
 

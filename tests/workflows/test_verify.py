@@ -86,7 +86,7 @@ def test_a_feedback_of_another_shape_gives_a_reason_and_no_number(trained, seale
     result = trained(*VERIFY)
     assert result.exit_code == 3
     assert states(result) == {"bp": "verified", "fa": "verified", "dfa": "mismatch", "frozen": "verified"}
-    expected = "do not fit: " if sealed else "the file was changed after it was recorded"
+    expected = "do not fit: " if sealed else "the file was changed after the recording"
     assert expected in details(result, "dfa") and "gamma" not in details(result, "dfa")
 
 
