@@ -24,7 +24,7 @@ EDITION = "2026-05"
 FORMATS = {
     "D1_scale_growth": "max growth {max_growth:.4g} (limit {threshold:g})",
     "D2_ref_validity": "‖g_L‖ {g_L:.4g} (floor {floor:g})",
-    "D3_depth_utility": "margin {margin_pp:+.2f} pp over frozen (required {threshold_pp:g})",
+    "D3_depth_utility": "margin {margin_pp:+.2f} pp over the frozen control (required {threshold_pp:g})",
 }
 ZERO = (
     "‖g_L‖ is exactly zero: the gradient of the loss does not reach the states. This is not the defect of a small reference "

@@ -211,11 +211,11 @@ def verify(
         report_file: Path of an audit.json or of a bundle. To recompute runs, give `study` or `run_ids` instead.
 
     Returns:
-        One outcome per run. `integrity.state` of an outcome is verified, mismatch or unverifiable. For an audit.json, the first
-            outcome is about the report itself.
+        One outcome per run, whose `integrity.state` is verified, mismatch or unverifiable. For an audit.json, the first outcome
+            is that of the report itself.
 
     Raises:
-        UsageError: Not exactly one of report_file, study and run_ids was given.
+        UsageError: None or several of report_file, study and run_ids were given.
         InvalidFields, NothingSelected, StoreError: The same as in `audit`.
 
     >>> all(found.integrity.state == "verified" for found in fa_registry.verify(study="digits"))
@@ -277,7 +277,7 @@ def import_bundle(path: str | Path, *, signer: SignerOptions, location: StoreLoc
 def report(
     report_file: str | Path = "", *, source: AuditSource, pages: ReportOutput, location: StoreLocation
 ) -> list[Path]:
-    """Render the pages of an audit again; the same records give the same bytes.
+    """Render the pages of an audit again; equal audits give equal bytes.
 
     Args:
         report_file: Path of an audit.json. The default is reports/audit.json.

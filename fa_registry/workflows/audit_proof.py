@@ -76,7 +76,8 @@ def check_verdicts(
     """Judge the records again and compare verdicts and findings with the report.
 
     Args:
-        same_release: Whether the installed code made the report. If not, a difference is unverifiable instead of a mismatch.
+        same_release: Whether the installed code made the report. If False, the outcome of a difference is `unverifiable` instead
+            of `mismatch`.
         interims: Number of the interim analysis of each group, as in `judged_again`.
     """
     differences, reworded, unchecked, names = [], [], [], []
@@ -169,7 +170,7 @@ def _metrics(record: RunRecord) -> set[str]:
 def check_records(tracker: Tracker, report: AuditReport) -> Integrity:
     """Compare every record of the report with the files of its run.
 
-    If at least one record differs, the outcome is a mismatch.
+    If a record differs, the outcome is `mismatch`.
     """
     outcomes = [(run.record, outcome_of(lambda run=run: _of_run(tracker, run.record))) for run in report.runs]
     for state in ("mismatch", "unverifiable"):

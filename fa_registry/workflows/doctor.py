@@ -103,7 +103,11 @@ def _left_behind(store: str, repair: bool, pages: Path, lost_hosts: Sequence[str
     remote_runs = at_work_elsewhere(tracker, heartbeats) if tracker else []
     if remote_runs:
         hosts = ", ".join(sorted(set(map(host_of, remote_runs))))
-        advice = "" if repair else "; `fa-registry doctor --repair` waits for heartbeats and closes runs that send none"
+        advice = (
+            ""
+            if repair
+            else "; `fa-registry doctor --repair` waits for heartbeats and closes the runs that send no heartbeat"
+        )
         yield {
             "check": "runs on other machines",
             "ok": True,
@@ -216,7 +220,7 @@ def _bf16() -> str:
         if gain > WORTH
         else "`--precision bf16` does not make training faster"
     )
-    return f"bf16 matrix products are {gain:.1f} times as fast as fp32 products: {advice}"
+    return f"bf16 matrix multiplications are {gain:.1f} times as fast as in fp32: {advice}"
 
 
 def _is_missing(store: str) -> bool:
@@ -305,7 +309,9 @@ def _load(name: str) -> str:
     if not dataset.card.sha256:
         return "synthetic: the data are generated at each use"
     splits = dataset.load(torch.device("cpu"))
-    return f"{len(splits.train_labels)} train, {len(splits.test_labels)} test, digest {splits.digest[:12]}"
+    return (
+        f"{len(splits.train_labels)} training and {len(splits.test_labels)} test samples, digest {splits.digest[:12]}"
+    )
 
 
 def _check(name: str, check: Callable[[], str | dict[str, Any]]) -> dict[str, Any]:

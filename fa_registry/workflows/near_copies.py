@@ -54,7 +54,7 @@ class _Trained:
     """A run with digests of its trained tensors and a sample of its weights.
 
     Args:
-        scale: Median absolute change of the sampled weights during training, over the weights that changed.
+        scale: Median absolute change during training, over the sampled weights that changed.
     """
 
     record: RunRecord
@@ -182,8 +182,8 @@ def distance(first: Mapping[str, Tensor], second: Mapping[str, Tensor], initial:
     The distance of a tensor is median |a − b| / median |a − a₀|, where a and b are the final weights of the two runs and a₀
     are the initial weights.
 
-    If the median |a − a₀| is less than SHORT times the median |a₀|, the distance is enlarged in proportion, because two methods
-    with the same first step differ only in second order. The distance is infinite if the tensors that both runs trained have
+    If the median |a − a₀| is less than SHORT times the median |a₀|, the distance is increased in proportion: shortly after an
+    equal first step, two methods differ only in second order. The distance is infinite if the tensors that both runs trained have
     fewer than SAMPLED entries in total.
 
     Args:

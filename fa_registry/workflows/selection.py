@@ -143,7 +143,7 @@ def _by_study(tracker: Tracker, selector: RunSelector) -> Selection:
 
 
 def _asked(study: Study, overrides: Mapping[str, Any]) -> dict[str, str]:
-    """Return the values with which the user replaced values of the study's file, without the device."""
+    """Return the user's overrides of the study's file, except the device."""
     listed = [str(seed) for seed in overrides.get("seeds") or ()]
     values = {"seeds": ", ".join(listed), "epochs": overrides.get("epochs"), **study.twin.overrides}
     return {name: str(value) for name, value in values.items() if value}
@@ -299,7 +299,7 @@ def is_hidden(run: StoredRun) -> bool:
 
 
 def own_spec(tracker: Tracker, run: StoredRun) -> RunSpec | None:
-    """Return the specification in the run's spec.json, or None.
+    """Return the specification in the run's spec.json.
 
     The result is None if the file is missing or unreadable, or if the run's tag names another specification. In these cases, the
     audit uses only the tags of the run, and another check reports the error.
@@ -397,7 +397,7 @@ def add_unaudited_runs(tracker: Tracker, report: AuditReport, judged: Sequence[S
 def _neighbour(tracker: Tracker, report: AuditReport, candidates: Sequence[Candidate]) -> Iterator[OtherRun]:
     """Yield the runs whose settings differ from a judged setting by at most 1 % in some numbers.
 
-    Judged runs in such a setting are included too, because an author could move seeds with bad results to such a setting.
+    Judged runs in these settings are included too, because an author could move seeds with bad results to a similar setting.
     """
     settings = NearSettings(run.record.spec for run in report.runs)
     neighbours = []
@@ -463,13 +463,13 @@ def _candidates(tracker: Tracker, specs: Iterable[RunSpec], excluded_ids: Collec
 
 
 def _asked_of(spec: RunSpec) -> tuple[tuple[str, str], ...]:
-    """Return the parameters by which runs of this setting and of similar settings are searched."""
+    """Return the parameters with which to search for runs of this setting and of similar settings."""
     names = [name for name in COMPARED if name != "epochs" or spec.epochs * NEAR < 1]
     return tuple((f"cfg/{name}", str(getattr(spec, name))) for name in names)
 
 
 def _shared(params: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return the parameters that all runs of a group share, and an entry for whether the run is adopted."""
+    """Return the parameters that all runs of a group share, and whether the run is adopted."""
     shared = {name: value for name, value in params.items() if name.startswith("cfg/") and name not in FREE}
     return tuple(sorted({**shared, "adopted": str("cfg/weights" in params)}.items()))
 

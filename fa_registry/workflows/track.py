@@ -363,7 +363,7 @@ def _wrong_control(model: Any, control: Any, wrappers: Sequence[str]) -> list[st
     distributed = torch.distributed
     is_one_of_many = distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
     if is_one_of_many or "DistributedDataParallel" in wrappers:
-        advice = "use frozen_control in every process, before the model is wrapped"
+        advice = "use frozen_control in every process, before the model is wrapped for distributed training"
         return [
             f"control: expected a model that one process trains, found a model that several processes train; {advice}"
         ]
@@ -379,7 +379,9 @@ def _misfit(factory: str, network: nn.Module) -> list[str]:
     return (
         []
         if built == structure(_inner(network))
-        else [f"factory {factory!r}: expected the weight names and shapes of the trained model, found others"]
+        else [
+            f"factory {factory!r}: expected the weight names and shapes of the trained model, found other names or shapes"
+        ]
     )
 
 
@@ -427,7 +429,7 @@ def _story(network: nn.Module, credit: CreditRule | None, frozen: Sequence[str])
 
 
 def _commit(folder: Path) -> str:
-    """Return the git commit of a folder, with a `+` if files were changed, or an empty string."""
+    """Return the git commit of a folder, with a `+` if files were changed; empty if there is no commit."""
     try:
         command = ["git", "-C", str(folder), "describe", "--always", "--abbrev=40", "--dirty=+"]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()

@@ -139,7 +139,7 @@ def judging_audits(tracker: Tracker, runs: Sequence[StoredRun]) -> dict[str, lis
 
 
 def _excluding(tracker: Tracker, run: StoredRun) -> str:
-    """Return the id of the newest audit that excluded the run, or an empty string."""
+    """Return the id of the newest audit that excluded the run; empty if no audit excluded the run."""
     audits = tracker.search({schema.TAG_KIND: "audit", schema.TAG_STATUS: "complete"}, most=MOST_AUDITS)
     for audit in audits:
         with contextlib.suppress(RegistryError):  # if the report is unreadable, continue with the next audit
