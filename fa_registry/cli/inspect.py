@@ -213,7 +213,7 @@ def info(name: str, family: str, as_json: bool) -> None:
 
 
 def _value(value: Any) -> str:
-    """Return a value as text: a list of words in one line, other lists numbered, a mapping in lines."""
+    """Return a value as text: a list of words is one line, any other list or mapping is several lines."""
     if isinstance(value, Mapping):
         lines = [f"{name}: {_option(option)}" for name, option in value.items()]
     elif isinstance(value, str) or not isinstance(value, Sequence):
@@ -314,7 +314,7 @@ def ui(study: str, port: int | None, store: str, as_json: bool) -> None:
 
     with served_pages(store, study, port or 0) as (address, server):
         print_json({"address": address}) if as_json else print_out(f"MLflow's pages: {address}")
-        print_err("To enlarge the charts, close the panel MLflow Assistant with its ×. MLflow remembers this.")
+        print_err("To enlarge the charts, close the panel MLflow Assistant with its ×. MLflow remembers that the panel is closed.")
         if server:
             print_err("To end, press Ctrl-C.")
             wait_for_end(server)
@@ -401,7 +401,7 @@ class Action(click.Choice):
 
         if value not in ACTIONS and value in datasets.CATALOG.names():
             self.fail(
-                f"{value!r} is a data set; give an action first, e.g. `fa-registry data check {value}` (also list, where or fetch)",
+                f"{value!r} is a data set; give an action first, e.g. `fa-registry data check {value}` (or list, where, fetch)",
                 param,
                 ctx,
             )

@@ -1,7 +1,7 @@
 """Γ of a user-supplied credit rule on a user-supplied model.
 
-Γ, the cosine of credit and gradient, is measured at each site. It is compared with a null: the Γ of the same rule with newly
-drawn feedback.
+Γ, the cosine of credit and gradient, is measured at each site and compared with a null distribution. The null distribution
+contains the Γ of the same rule with newly drawn feedback.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ class FAProtocol:
         Margins are in percentage points.
 
         Args:
-            report: result of `run`, also after conversion to JSON and back.
+            report: result of `run`. A report that was converted to JSON and back is accepted too.
 
         Raises:
             KeyError: the report lacks a key.

@@ -36,7 +36,7 @@ def commands_reference() -> str:
 
 
 def python_reference() -> str:
-    """Return docs/python-api.md with the table of options whose name in Python differs."""
+    """Return docs/python-api.md with the table of options that have another name in Python."""
     functions = filter(callable, vars(api).values())
     options = merged(*(function.options for function in functions if hasattr(function, "options")))
     rows = [(each.flag.partition("/")[0], each.name) for each in options if not each.hidden]

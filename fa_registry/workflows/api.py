@@ -51,8 +51,8 @@ def train(
     If the store already contains a finished run of this configuration, return that run. If another process trains this
     configuration, wait for the run of that process.
 
-    By default, third-party code runs in a separate process and built-in code in this process. With the executor `side_by_side`,
-    all code runs in this process, so a debugger can step into the code of a method.
+    By default, third-party code runs in a separate process, and built-in code runs in this process. With the executor
+    `side_by_side`, all code runs in this process, so a debugger can step into the code of a method.
 
     Returns:
         The id and the status of the run, and the headline metrics if this call trained the run.
@@ -181,7 +181,7 @@ def compare(
 
     Raises:
         InvalidFields: Arguments are invalid.
-        UsageError: The methods were trained in several settings and `setting` does not select one.
+        UsageError: The methods were trained in several settings, and `setting` does not select one of these settings.
         IntegrityError, StoreError: A run or the store cannot be used.
 
     >>> fa_registry.compare("dfa", "bp", study="digits").page
@@ -203,9 +203,9 @@ def verify(
     signer: SignerOptions,
     location: StoreLocation,
 ) -> list[Verification]:
-    """Recompute runs, compare an audit.json with the store, or check a bundle.
+    """Recompute metrics of runs, compare an audit.json with the store, or check a bundle.
 
-    Metrics are recomputed from the artifacts of the runs.
+    The metrics are recomputed from the artifacts of the runs.
 
     Args:
         report_file: Path of an audit.json or of a bundle. To recompute runs, give `study` or `run_ids` instead.

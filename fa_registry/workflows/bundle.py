@@ -115,7 +115,7 @@ def _pages(tracker: MemoryTracker, audit: StoredRun, report: AuditReport) -> Int
 def _runs(
     folder: Path, runs: Sequence[StoredRun], judged: Sequence[RunAudit], manifest: Manifest, measuring: RemeasureOptions
 ) -> list[Verification]:
-    """Check the files of each run, then recompute its metrics if the tensors exist."""
+    """Check the files of each run, then recompute its metrics if the bundle contains its tensors."""
     tracker = _tracker(folder)
     pairs = list(zip(runs, judged, strict=True))
     file_outcomes = [_sealed(tracker, run, judged_run.record, manifest) for run, judged_run in pairs]

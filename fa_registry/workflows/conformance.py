@@ -188,7 +188,7 @@ def sealed_code(provenance: Mapping[str, Any]) -> Code | None:
 def log_code_changes(changed: Mapping[str, Sequence[str]], is_kept: bool) -> None:
     """Log which runs were trained by other code than the installed code.
 
-    The log also contains the changes of the code, and whether the runs are kept.
+    The log also contains the changes of the code, and states whether the runs are kept.
 
     Args:
         changed: Mapping from run name to the changes of the code. If empty, nothing is logged.

@@ -34,7 +34,7 @@ Attempts = dict[str, list[StoredRun]]
 
 
 class StudySnapshot:
-    """Copy of a study's runs in memory, which saves one store query per specification.
+    """Copy of a study's runs in memory; the copy saves one store query per specification.
 
     Attributes:
         alone: True until this process finds a run of another worker in the study.
@@ -72,7 +72,7 @@ class StudySnapshot:
 class StopTagPoller:
     """Stop function that also returns True if a user set TAG_STOP on a run of the study.
 
-    The store is queried at most once in STOP_LOOKS seconds.
+    The store is queried at most once per STOP_LOOKS seconds.
 
     Args:
         stop: Another stop function, e.g. for signals. If `stop` returns True, this function returns True.
@@ -224,7 +224,7 @@ def waiting_text(leased: Mapping[str, StoredRun]) -> str:
 
 
 def at_work_elsewhere(tracker: Tracker, heartbeats: HeartbeatMonitor) -> list[StoredRun]:
-    """Return the running runs on other machines, except runs whose heartbeats have stopped."""
+    """Return the running runs on other machines, except those whose heartbeats have stopped."""
     return [run for run in _running_elsewhere(tracker) if schema.TAG_SIGN in run.tags and not heartbeats.is_dead(run)]
 
 

@@ -34,8 +34,8 @@ FORMS = ("source", "or unpacked", "or installed")  # labels of the paths that `c
 def overview(name: str = "", root: Path | None = None) -> list[DataRow]:
     """Return one row per data set.
 
-    A row has the data set's name, a one-line description, the numbers of files and of missing files, and whether the files are
-    decoded.
+    A row contains the name and a one-line description of the data set, the number of files, the number of missing files, and
+    whether the files are decoded.
 
     Args:
         name: Name of one data set. If empty, all data sets are chosen.

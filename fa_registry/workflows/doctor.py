@@ -49,8 +49,8 @@ def examine(
     """Check the machine, the store, plug-ins and data sets; return one row per check.
 
     A row has the fields `check` (name), `ok` (whether the check passed), `state` (short text) and `found` (details). State
-    `missing` means that files of a data set are missing, which does not fail the check. Stale items of killed processes do not
-    fail a check either, because the next command that writes to the store removes these items.
+    `missing` means that files of a data set are missing; the check passes nevertheless. A check of stale items passes too,
+    because the next command that writes to the store removes these items.
 
     Args:
         repair: Whether to remove stale items; the state of their row is then `repaired`.

@@ -98,7 +98,7 @@ def compared(tracker: Tracker, records: Sequence[RunRecord]) -> list[RunRecord]:
 
 
 def _with_near(record: RunRecord, similar_runs: Mapping[str, str], records_by_id: Mapping[str, RunRecord]) -> RunRecord:
-    """Add a failed check that names runs with almost the same weights.
+    """Add a failed check that names the runs with almost the same weights.
 
     A record that already has a failed check of the final weights is not changed.
     """

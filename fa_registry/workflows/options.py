@@ -176,7 +176,9 @@ class StudyOverrides:
         completes="datasets",
     )
     scale: float | str = option(
-        "", f"Scale the study's number of epochs: {study_variants.SCALING}. Not with --epochs.", metavar="F"
+        "",
+        f"Scale the study's number of epochs: {study_variants.SCALING}. Cannot be combined with --epochs.",
+        metavar="F",
     )
     device: str = device_option()
 

@@ -54,7 +54,7 @@ class Promotion:
         run_id: id of the promoted run.
         verdict, edition: the verdict that decided the promotion, and the edition of this verdict.
         promoted: False if the same version existed before.
-        verdicts: description of each edition of the audit → verdict.
+        verdicts: mapping from the description of each edition of the audit to its verdict.
         aliases: aliases that this promotion set.
         despite: reason why a failed run was promoted; empty if no reason was necessary.
     """

@@ -34,8 +34,7 @@ class RunStatus:
         fired: rule code → first epoch at which the rule fired.
         rate: epochs per second, or None if unknown.
         left: estimated remaining seconds, or None if unknown.
-        silent: seconds since this process last observed a new heartbeat. The value is 0 at the first poll, and for a run that
-            is not running.
+        silent: seconds since this process last observed a new heartbeat; 0 at the first poll, and for a run that is not running.
     """
 
     run_id: str

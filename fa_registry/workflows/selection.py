@@ -224,7 +224,7 @@ def make_exclusion(
 def not_judged(record: RunRecord) -> Exclusion | None:
     """Return the exclusion of a run that must not be judged, or None if the run may be judged.
 
-    A run is excluded if its metrics, tables or weights differ from what was recorded, or if it was not trained to its end.
+    A run is excluded if its metrics, tables or weights differ from the recorded values, or if it was not trained to its end.
     """
     if record.integrity.state == "mismatch":
         return _of_record(record, "integrity", f"{INTEGRITY_FAILURE}: {'; '.join(record.integrity.details)}")

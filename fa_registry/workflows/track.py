@@ -48,7 +48,7 @@ DRAWS = 20  # number of random feedback samples for the null distribution of Γ,
 
 
 class TrackedRun:
-    """Context manager for a run of a user-supplied loop, returned by `track`.
+    """Context manager that `track` returns for a run of a user-supplied loop.
 
     Attributes:
         done: number of measured epochs. A resumed loop must continue with epoch `done + 1`.

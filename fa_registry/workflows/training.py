@@ -466,7 +466,7 @@ def _there(tracker: MlflowTracker, run: StoredRun, changed: tuple[str, ...]) -> 
 
 
 def _trained_by(executor: str, job: TrainingJob, resources: JobResources, tracker: Tracker) -> TrainingResult:
-    """Train the job with an executor; return the result, or raise the error of the job."""
+    """Train the job with an executor; return its result or raise its error."""
     end = _run_by(executor, job, resources, run_name(job.spec))
     if end.kind == "stopped":
         raise Interrupted(end.value or "stopped before the run began")
@@ -524,9 +524,8 @@ def parse_lease(typed: str | int, problems: list[str]) -> int:
 def default_executor(specs: Sequence[RunSpec], several: bool = False) -> str:
     """Return the name of the default executor for these runs.
 
-    Runs with third-party code, which could end its process, and several runs on a CPU are trained in separate processes
-    (`local`). Other runs are trained in this process (`side_by_side`): runs on a GPU share the GPU, and a debugger can step into
-    a single run.
+    Separate processes (`local`) train runs with third-party code, which could end its process, and several runs on a CPU. This
+    process (`side_by_side`) trains all other runs: runs on a GPU share the GPU, and a debugger can step into a single run.
 
     Args:
         several: whether several runs train at the same time.

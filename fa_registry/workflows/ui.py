@@ -55,10 +55,7 @@ def served_pages(store: str = "", study: str = "", port: int = 0) -> Iterator[tu
         )
     page = mlflow_page(tracker, newest[0].tags.get(TAG_STUDY, ""), newest[0].experiment) if newest else EMPTY
     if not newest:
-        LOG.info(
-            "the store %s has no runs yet; to train the runs of a small study, use `fa-registry run digits`",
-            tracker.uri,
-        )
+        LOG.info("the store %s has no runs yet; to train runs, use e.g. `fa-registry run digits`", tracker.uri)
     if tracker.uri.startswith("http"):
         yield f"{tracker.uri.rstrip('/')}/{page}", None
         return

@@ -37,7 +37,7 @@ from fa_registry.workflows.selection import select_runs
 from fa_registry.workflows.stores import open_tracker
 
 PAGES, TAGS = "pages", "verdict tags"  # subjects of a Check
-MOST_AUDITS = 20  # number of newest audits in which the audit that excluded a run is searched
+MOST_AUDITS = 20  # number of newest audits that are searched for the audit that excluded a run
 SHOWN = 5  # largest number of runs in a message
 WORST_FIRST = ("mismatch", "unverifiable", "trusted", "verified")
 
