@@ -95,8 +95,8 @@ def run_compare(
     Args:
         texts: The operands, that is, the method labels or run ids to compare.
         selector: Runs among which the operands are searched. The default is the newest finished run of each specification.
-        setting: Part of the names of the settings to compare. It is required if `selector` is empty and the operands were trained
-            in several settings.
+        setting: Part of the names of the settings to compare; required if `selector` is empty and the operands were trained in
+            several settings.
         judging: The edition and its thresholds.
         measuring: Whether and how to recompute metrics. By default, the logged metrics are used.
         pages: Folder of the page, and user templates.

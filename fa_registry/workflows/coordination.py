@@ -130,7 +130,7 @@ def newest_finished(runs: Sequence[StoredRun], spec: RunSpec, watch: MonitoredRu
     """Return the newest finished run of a specification.
 
     A run is finished if its status is complete or diverged. If no run is finished, return the newest run that the same stop rules
-    ended early, because these rules would also end a new run. If there is none either, return None.
+    ended early, because these rules would also end a new run. If both are missing, return None.
     """
     runs = newest_first(runs)
     for run in runs:

@@ -227,7 +227,7 @@ def _kin(spec: RunSpec) -> tuple[object, ...]:
 
 
 def effective_control(spec: RunSpec) -> str:
-    """Return the simplest name of an equivalent control.
+    """Return the simplest name of a control that is equivalent to the control of `spec`.
 
     `ladder_L` trains all L blocks and is equivalent to `none`. `ladder_0` with method bp is equivalent to `frozen`.
     """

@@ -260,7 +260,7 @@ def _packages(tracker: Tracker, run: StoredRun, factories: bool) -> frozenset[st
 def _with_third_party(
     tracker: Tracker, results: Sequence[RemeasuredRun], job: Job, measuring: RemeasureOptions
 ) -> Sequence[RemeasuredRun]:
-    """Add the metrics of third-party diagnostics, which workers measure, to the recomputed runs."""
+    """Add metrics of third-party diagnostics to the recomputed runs; workers measure these metrics."""
     selected = [outcome for outcome in results if outcome.record and outcome.redrawn]
     if not selected or not diagnostics.CATALOG.third_party():
         return results

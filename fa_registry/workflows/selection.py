@@ -280,7 +280,7 @@ def half_written(tracker: Tracker, run: StoredRun, spec: RunSpec | None = None) 
 def failure_text(tracker: Tracker, run_id: str) -> str:
     """Return the traceback of a failed run, or an empty string if the run has no traceback.
 
-    If the traceback cannot be read, return the reason.
+    If the traceback cannot be read, return the error message.
     """
     try:
         path = tracker.artifact(run_id, schema.FAILURE)
@@ -379,7 +379,8 @@ Candidate = tuple[StoredRun, RunSpec | None]  # a run that may have a judged set
 def add_unaudited_runs(tracker: Tracker, report: AuditReport, judged: Sequence[StoredRun]) -> AuditReport:
     """Return the report with a list of runs in the store that the audit did not judge.
 
-    The list contains all runs of the judged groups, and runs whose settings differ by at most 1 % in some numbers.
+    The list contains all runs of the judged groups, and runs whose settings differ from a judged setting by at most 1 % in some
+    numbers.
 
     Args:
         judged: the runs that were selected for the audit.

@@ -53,7 +53,7 @@ def mlflow_page(tracker: Tracker, study: str = "", experiment: str = "", about: 
     Args:
         study: show only the runs of this study. If empty, all runs of the experiment are shown.
         experiment: experiment that contains the runs. If empty, it is the experiment of the newest run.
-        about: ids of the runs that were just trained or audited. Their settings are shown first.
+        about: ids of the runs that were just trained or audited. The settings of these runs are shown first.
     """
     tags = {TAG_KIND: "run"} | ({TAG_STUDY: study} if study else {})
     try:
