@@ -13,7 +13,8 @@ from fa_registry.workflows import api
 
 INTRODUCTION = """# Reference: command line
 
-Generated from the code by `python -m fa_registry.reference --write`; do not edit. `fa-registry COMMAND --help` prints the same.
+Generated from the code by `python -m fa_registry.reference --write`; do not edit. `fa-registry COMMAND --help` prints the same
+text.
 
 {help}
 

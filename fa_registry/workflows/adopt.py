@@ -59,9 +59,6 @@ class Adoption:
 def run_adopt(weights: str, options: CheckpointOptions, location: StoreLocation = StoreLocation()) -> Adoption:
     """Measure a checkpoint and log it as one run, without judging the run.
 
-    Args:
-        weights: Path of the checkpoint.
-
     Raises:
         InvalidFields: Arguments are invalid; the error lists all of them.
         UsageError: The store contains the run with another feedback file or another frozen accuracy.

@@ -211,9 +211,6 @@ def verdict_tags(report: AuditReport, index: int, current_tags: Mapping[str, str
     """Return the tags with the verdicts of a run.
 
     `fa.verdict` is the verdict of the leading edition. There is one tag `fa.verdict.<edition>.<digest>` per edition.
-
-    Args:
-        index: Index of the run in the report.
     """
     leading_verdict = report.runs[index].verdict
     tags = {

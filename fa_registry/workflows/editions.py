@@ -88,9 +88,6 @@ def headline_problem(edition: Edition, headlines: Sequence[Headline]) -> str:
     """Return an error message if an edition judges a main metric that is not in `headlines`.
 
     The message is empty if there is no error.
-
-    Args:
-        headlines: Main metrics of the runs.
     """
     judged = headline_of_edition(edition)
     if judged is None or judged in headlines or not headlines:

@@ -1,7 +1,7 @@
 """Options of the commands and Python functions: each option is declared once, in a group.
 
-To add an option, add a field to the group. The options of a cluster are declared in `studies.executors.base`, those of stored data
-in `tracking.base`.
+To add an option, add a field to the group. The options of a cluster are declared in `studies.executors.base`. The options of
+stored data are declared in `tracking.base`.
 """
 
 from __future__ import annotations
@@ -317,7 +317,7 @@ class JudgingOptions:
     edition: str = edition_option()
     editions: tuple[str, ...] = option(
         (),
-        "Several editions that judge the runs. If the study's edition is one of them, it is the leading edition.",
+        "Several editions that judge the runs. If the study's edition is given, the study's edition is the leading edition.",
         is_list=True,
         metavar="E,E,…",
         completes="editions",
@@ -431,7 +431,7 @@ class ReportOutput:
     out: str = option("reports", "Folder to which the pages are written.")
     templates: str = option(
         "",
-        "Folder of your templates. Each replaces the built-in template with the same file name. Templates run in a sandbox.",
+        "Folder of your templates. A template replaces the built-in template with the same file name. Templates run in a sandbox.",
         metavar="DIR",
     )
 

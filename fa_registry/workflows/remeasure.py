@@ -227,7 +227,6 @@ def _on_a_cluster(
             stop: StopCheck,
             report: EventSink,
         ) -> None:
-            """Run the jobs with the executor in `processes` processes."""
             executor.run(
                 jobs,
                 partial(_in_one_step, job_function),

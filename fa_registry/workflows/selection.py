@@ -59,7 +59,7 @@ def select_runs(tracker: Tracker, selector: RunSelector) -> Selection:
     """Return the runs that the selector chooses.
 
     Raises:
-        UsageError: not exactly one of study, experiment and run ids was given, or a run id is unknown.
+        UsageError: none or several of study, experiment and run ids were given, or a run id is unknown.
         NothingSelected: none of the chosen runs is finished.
     """
     if len(selector.ways) != 1:

@@ -134,7 +134,7 @@ class TrackedRun:
         checks.fractions(test_accuracy=test_accuracy)
         given = {ACCURACY: test_accuracy, TOKEN_LOSS: test_loss}
         checks.problems += [
-            f"{label_of(other.name)}: expected the {label_of(self.headline.name)}, the main metric of this run"
+            f"{label_of(other.name)}: expected no value; the main metric of this run is the {label_of(self.headline.name)}"
             for other, value in given.items()
             if value is not None and other != self.headline
         ]

@@ -504,12 +504,7 @@ def _checked(
 
 
 def parse_seconds(name: str, typed: str | int, problems: list[str], lower: int = 0, upper: int | None = None) -> int:
-    """Return a number of seconds, or append an error to `problems` and return `lower`.
-
-    Args:
-        name: name of the option, for the error.
-        typed: value as the user typed it.
-    """
+    """Return a number of seconds, or append an error to `problems` and return `lower`."""
     try:
         return whole_number(typed, least=lower, **({} if upper is None else {"most": upper}))
     except ValueError as error:
