@@ -206,8 +206,8 @@ def diagnose(
     Args:
         model: any model that FAProtocol accepts.
         eval_batches: disjoint batches of x (N, …) and y (N,); the published code uses 8 batches of 128 samples. All norms are
-            measured on the first batch. As published, ‖g‖ is the norm of the gradient of the mean loss of that batch, so the
-            floor depends on N.
+            measured on the first batch. As published, ‖g‖ is computed from the mean loss of that batch, so the floor depends on
+            N.
         headline_acc: accuracy on the whole test set, as a fraction.
         frozen_baseline_acc: accuracy of the frozen baseline on the whole test set, as a fraction.
         method_name: name of the method in the report.

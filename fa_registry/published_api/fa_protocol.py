@@ -27,8 +27,8 @@ FORMATS = {
     "D3_depth_utility": "margin {margin_pp:+.2f} pp over the frozen control (required {threshold_pp:g})",
 }
 ZERO = (
-    "‖g_L‖ is exactly zero: the gradient of the loss does not reach the states. This is not the defect of a small reference "
-    "gradient. D2 fires, as in the published code, and Γ is not defined"
+    "‖g_L‖ is exactly zero: the gradient of the loss does not reach the states. An exact zero is not the defect of a small "
+    "reference gradient. D2 fires, as in the published code, and Γ is not defined"
 )
 
 
@@ -46,8 +46,8 @@ class FAProtocol:
         x_eval: input of the evaluation batch, (N, …).
         y_eval: labels of the evaluation batch, (N,).
         d1_threshold: largest allowed growth of ‖h_l‖ from block to block.
-        d2_eps: d2_eps · d2_factor is the smallest allowed ‖g_L‖ (D2). As published, ‖g_L‖ is the norm of the gradient of the
-            *mean* cross entropy over the evaluation batch, so D2 depends on N.
+        d2_eps: d2_eps · d2_factor is the smallest allowed ‖g_L‖ (D2). As published, ‖g_L‖ is computed from the *mean* cross
+            entropy over the evaluation batch, so D2 depends on N.
         d2_factor: see d2_eps.
         d3_margin_pp: required accuracy gain over the frozen baseline, in percentage points. In the report, `margin` and
             `margin_threshold` are fractions, as published.

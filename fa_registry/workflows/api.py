@@ -309,7 +309,7 @@ def forget(*run_ids: str, location: StoreLocation) -> list[ForgettableRun]:
         run_ids: Run ids, or the first characters of run ids.
 
     Returns:
-        A description of each run. Its attribute `restore` is the command that restores the run.
+        A description of each run. The attribute `restore` of a description is the command that restores the run.
 
     Raises:
         InvalidFields: Some runs must be kept; the error lists all of them. A run must be kept if it is still training, is an

@@ -53,7 +53,8 @@ def chosen_editions(
     The leading edition determines the verdicts.
 
     Args:
-        edition_of_study: The study's edition. It is the leading edition if `editions` contains it or if the user gave no edition.
+        edition_of_study: The study's edition, which is the leading edition if `editions` contains it or if the user gave no
+            edition.
         edition: The only edition. Empty if `editions` is given or if the user gave no edition.
         editions: Several editions, instead of `edition`.
         thresholds: Mapping from the code of a rule to its new threshold in the leading edition.

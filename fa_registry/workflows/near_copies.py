@@ -3,8 +3,8 @@
 Only trained tensors are compared, that is, tensors that training changed. The distance of two runs is compared with the
 smallest distance that was measured between two honest runs. Distances are medians, so a few large changes have no effect.
 
-The number of pairs grows with the square of the number of runs. Therefore only those pairs are compared whose random samples
-of weights are close.
+The number of pairs grows with the square of the number of runs. Therefore two runs are compared only if their random samples of
+weights are close.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class _Trained:
 
 
 def near_copies(tracker: Tracker, records: Sequence[RunRecord]) -> dict[str, dict[str, str]]:
-    """Return the pairs of runs with almost equal weights, with a description of each pair.
+    """Return the pairs of runs with almost equal weights, and describe each pair.
 
     Weights are compared relative to the initial weights that both runs have in common. If one run is an adopted run, or its
     initial weights cannot be computed on this machine, the initial weights of the other run are used.

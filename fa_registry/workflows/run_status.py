@@ -56,7 +56,7 @@ class RunStatus:
 
 @dataclass
 class StatusPoller:
-    """Reader of the state of the newest runs of a store, for repeated calls of `poll`.
+    """Reader of the newest runs in a store; each call of `poll` returns their present states.
 
     Attributes:
         study: study whose runs are read, or an empty string for all runs.

@@ -407,7 +407,7 @@ def run_train(
 ) -> TrainResult:
     """Train one specification, unless the store has a finished run of this specification.
 
-    If the finished run was trained with other code, the specification is trained again, except with `keep_trained`.
+    If the finished run was trained with other code, the specification is trained again, unless `keep_trained` is set.
 
     Args:
         executor: name of an executor in studies.executors.CATALOG. If empty, `default_executor` chooses the executor.

@@ -118,4 +118,4 @@ def _wait_until_ready(address: str, server: subprocess.Popen, log: BinaryIO) -> 
             return
         time.sleep(POLL)
     last_lines = without_password("\n".join(text.splitlines()[-5:]))
-    raise RegistryError(f"MLflow's server did not start at {address}. Its last messages:\n{last_lines}")
+    raise RegistryError(f"MLflow's server did not start at {address}. The last messages of the server:\n{last_lines}")
