@@ -227,6 +227,7 @@ def _on_a_cluster(
             stop: StopCheck,
             report: EventSink,
         ) -> None:
+            """Run the jobs with the executor that the user chose."""
             executor.run(
                 jobs,
                 partial(_in_one_step, job_function),

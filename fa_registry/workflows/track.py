@@ -265,8 +265,7 @@ def track(
             measured.
         fresh: function that returns the credit with new random feedback, for the null distribution of Γ, as for `alignment`.
         dataset: name of the data set [`own-` and the first digits of the digest of `eval`].
-        factory: function without arguments that builds the model, as `package.module:function`. An audit with --factory calls
-            this function.
+        factory: `package.module:function` without arguments that builds the model; an audit with --factory calls this function.
         feedback: the feedback matrices (name → tensor), or the module that contains the matrices; stored with the run.
         epochs: planned number of epochs [the number of calls of run.epoch].
         checkpoint_every: as for `train`.
