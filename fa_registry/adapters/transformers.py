@@ -16,9 +16,9 @@ class TransformersCallback(TrainerCallback):
     """Callback that tracks a Hugging Face training with `fa_registry.track`.
 
     Example: `Trainer(…, callbacks=[TransformersCallback(model=lambda model: fa_registry.adapt(model, …), eval=(x, y),
-    method="mine")])`. If the Trainer evaluates every epoch, the model is measured after each evaluation, otherwise at the end
-    of each epoch. The Trainer does not report exceptions to callbacks. After an exception the run therefore stays in the state
-    RUNNING until the process has ended and a later command of fa-registry closes the run.
+    method="mine")])`. If the Trainer evaluates every epoch, the model is measured after each evaluation, otherwise at the end of
+    each epoch. The Trainer does not report exceptions to callbacks. After an exception, the run therefore stays in the state
+    RUNNING. When the process has ended, a later command of fa-registry closes the run.
 
     Args:
         model: function that converts the Trainer's model for `track`, usually with `adapt` and its arguments inputs, output, state.

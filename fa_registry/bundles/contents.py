@@ -39,7 +39,7 @@ def collect_files(
     Args:
         audit: stored run of the audit itself, which contains its pages.
         light: whether to leave out the files with tensors.
-        licence: SPDX identifier of the licence, or an empty string.
+        licence: SPDX identifier of the licence; empty if there is no licence.
     """
     runs = [tracker.get(judged.record.run_id) for judged in report.runs]
     for judged, run in zip(report.runs, runs, strict=True):

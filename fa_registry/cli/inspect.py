@@ -216,7 +216,7 @@ def info(name: str, family: str, as_json: bool) -> None:
 
 
 def _value(value: Any) -> str:
-    """Return a value as text: a list of words in one line, other lists numbered, a mapping in lines."""
+    """Return a value as text: a list of words is one line, any other list or mapping is several lines."""
     if isinstance(value, Mapping):
         lines = [f"{name}: {_option(option)}" for name, option in value.items()]
     elif isinstance(value, str) or not isinstance(value, Sequence):
@@ -298,7 +298,7 @@ class Action(click.Choice):
 
         if value not in ACTIONS and value in datasets.CATALOG.names():
             self.fail(
-                f"{value!r} is a data set; give an action first, e.g. `fa-registry data check {value}` (also list, where or fetch)",
+                f"{value!r} is a data set; give an action first, e.g. `fa-registry data check {value}` (or list, where, fetch)",
                 param,
                 ctx,
             )

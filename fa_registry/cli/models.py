@@ -28,15 +28,15 @@ NOT_ADOPTED = "control study"  # options of a specification that an adopted run 
 def adopt(weights: str, as_json: bool, **arguments: Any) -> None:
     """Create a run from a checkpoint that another program trained.
 
-    The command measures the checkpoint. Afterwards, `audit` judges the run like any other run.
+    The command measures the checkpoint. Afterwards, `audit` judges the run in the same way as other runs.
 
     WEIGHTS is a .safetensors file, or a .pt or .pth file that contains only tensors. In a .pt or .pth file, the tensors may also
     be in the entry state_dict, model_state_dict or model. Pickled models are not read. The tensors have the names of the
     published reference code. For resmlp: embed, blocks.N.ln|w1|w2, out_ln, out_head. For vit_mini: patch_embed, cls_token,
     pos_embed, blocks.N.attn.in_proj_weight, …. For small_resnet: stem_conv, stem_bn, blocks.N.conv1, ….
 
-    The feedback FILE contains tensors B_01, B_02, …, a list of matrices B_1..B_L, or tensors whose names differ only in one
-    number from 0 or 1 (B.0, B.1, …).
+    The feedback FILE contains tensors B_01, B_02, …, a list of matrices B_1..B_L, or tensors whose names differ only in a number
+    that begins with 0 or 1 (B.0, B.1, …).
     """
     from fa_registry.workflows.adopt import run_adopt
 

@@ -19,10 +19,10 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON on stand
 def takes(
     *sources: Callable | type, only: str = "", without: str = "", argument: str = ""
 ) -> Callable[[Callable], Callable]:
-    """Return a decorator that adds the options of Python functions or of groups to a command.
+    """Return a decorator that adds options to a command.
 
     Args:
-        sources: functions of `workflows.api`, or groups of options.
+        sources: functions of `workflows.api` or option groups, which declare the options.
         only: names of the options to add. By default, all options are added.
         without: names of options that only Python has.
         argument: kind of the names in the argument `name` or `names`, see `name_check.check_names`.

@@ -1,7 +1,7 @@
 """Γ of a user-supplied credit rule on a user-supplied model.
 
-Γ, the cosine of credit and gradient, is measured at each site. It is compared with a null: the Γ of the same rule with newly
-drawn feedback.
+Γ, the cosine of credit and gradient, is measured at each site and compared with a null distribution. The null distribution
+contains the Γ of the same rule with newly drawn feedback.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Alignment:
         """p-value of Γ_l at each site, from the rank of Γ_l in its null.
 
         The null contains the Γ_l of `draws` new draws of the feedback. The p-value is (1 + number of draws whose Γ_l is at least
-        as large) / (draws + 1).
+        the measured Γ_l) / (draws + 1).
         """
         return self.measured.sites["gamma_null_p"]
 

@@ -205,9 +205,9 @@ def diagnose(
 
     Args:
         model: any model that FAProtocol accepts.
-        eval_batches: disjoint batches of x (N, …) and y (N,); the published code uses 8 batches of 128 samples. All norms
-            are measured on the first batch. As published, ‖g‖ is the gradient of the mean loss of that batch, so the floor
-            depends on N.
+        eval_batches: disjoint batches of x (N, …) and y (N,); the published code uses 8 batches of 128 samples. All norms are
+            measured on the first batch. As published, ‖g‖ is computed from the mean loss of that batch, so the floor depends on
+            N.
         headline_acc: accuracy on the whole test set, as a fraction.
         frozen_baseline_acc: accuracy of the frozen baseline on the whole test set, as a fraction.
         method_name: name of the method in the report.
@@ -254,7 +254,7 @@ def _thresholds(edition: Edition) -> dict[str, float]:
 
 
 def _flags(audit: RunAudit) -> dict[str, bool | None]:
-    """Return a mapping flag → whether its rule fires; None if no rule decides it."""
+    """Return a mapping flag → whether its rule fires; None if no rule decides the flag."""
     fires = {"fail": True, "pass": False}
     flags: dict[str, bool | None] = {flag: None for flag, *_ in FLAGS}
     for finding in audit.findings:
@@ -264,7 +264,7 @@ def _flags(audit: RunAudit) -> dict[str, bool | None]:
 
 
 def _in_text(audit: RunAudit, edition: Edition) -> str:
-    """Return the verdict's label, plus the defects if the label ends with a colon."""
+    """Return the label of the verdict; if the label ends with a colon, append the defects."""
     label = edition.labels.get("fail", "")
     if audit.verdict.outcome != "fail" or not label.endswith(":"):
         return audit.verdict.label
@@ -355,7 +355,7 @@ def _of_sites(measurements: Measurements) -> list[str]:
 
 
 def _of_findings(audit: RunAudit, stability: Reading) -> list[str]:
-    """Return the sentence of each finding that is not a pass and has no remark yet."""
+    """Return the sentence of each finding that is not a pass and is not yet in the remarks."""
     return [
         finding.sentence
         for finding in audit.findings

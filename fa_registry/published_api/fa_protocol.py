@@ -24,11 +24,11 @@ EDITION = "2026-05"
 FORMATS = {
     "D1_scale_growth": "max growth {max_growth:.4g} (limit {threshold:g})",
     "D2_ref_validity": "‖g_L‖ {g_L:.4g} (floor {floor:g})",
-    "D3_depth_utility": "margin {margin_pp:+.2f} pp over frozen (required {threshold_pp:g})",
+    "D3_depth_utility": "margin {margin_pp:+.2f} pp over the frozen control (required {threshold_pp:g})",
 }
 ZERO = (
-    "‖g_L‖ is exactly zero: the gradient of the loss does not reach the states. This is not the defect of a small reference "
-    "gradient. D2 fires, as in the published code, and Γ is not defined"
+    "‖g_L‖ is exactly zero: the gradient of the loss does not reach the states. An exact zero is not the defect of a small "
+    "reference gradient. D2 fires, as in the published code, and Γ is not defined"
 )
 
 
@@ -46,7 +46,7 @@ class FAProtocol:
         x_eval: input of the evaluation batch, (N, …).
         y_eval: labels of the evaluation batch, (N,).
         d1_threshold: largest allowed growth of ‖h_l‖ from block to block.
-        d2_eps: d2_eps · d2_factor is the smallest allowed ‖g_L‖ (D2). As published, ‖g‖ is the gradient of the *mean* cross
+        d2_eps: d2_eps · d2_factor is the smallest allowed ‖g_L‖ (D2). As published, ‖g_L‖ is computed from the *mean* cross
             entropy over the evaluation batch, so D2 depends on N.
         d2_factor: see d2_eps.
         d3_margin_pp: required accuracy gain over the frozen baseline, in percentage points. In the report, `margin` and
@@ -130,7 +130,7 @@ class FAProtocol:
         Margins are in percentage points.
 
         Args:
-            report: result of `run`, also after conversion to JSON and back.
+            report: result of `run`. A report that was converted to JSON and back is accepted too.
 
         Raises:
             KeyError: the report lacks a key.

@@ -16,9 +16,9 @@ REGISTERED = "models:/"
 def load_model(model: str | Path, store: str = "") -> LoadedModel:
     """Load the network of a promoted run with its exact weights.
 
-    The SHA-256 of every file is checked before the file is read. For a registered model, two further checks are made, because
-    the tags of a model version are untrusted. The digest of the card must match the name of the folder that the version has as
-    its source. The weights must be the weights that the run recorded.
+    The SHA-256 of every file is checked before the file is read. For a registered model, two further checks are made, because the
+    tags of a model version are untrusted. The digest of the card must match the name of the version's source folder. The weights
+    must be the weights that the run recorded.
 
     Args:
         model: `models:/NAME@alias`, `models:/NAME/3`, or a folder with the files of a model version.

@@ -120,7 +120,7 @@ def judged(measurements: Measurements, frozen_accuracy: float | None, edition: E
     """Judge measurements that do not belong to a run.
 
     Args:
-        frozen_accuracy: accuracy of the frozen baseline as a fraction, or None.
+        frozen_accuracy: accuracy of the frozen baseline as a fraction; None if it is unknown.
     """
     frozen = None
     if frozen_accuracy is not None:

@@ -13,7 +13,8 @@ from fa_registry.workflows import api
 
 INTRODUCTION = """# Reference: command line
 
-Generated from the code by `python -m fa_registry.reference --write`; do not edit. `fa-registry COMMAND --help` prints the same.
+Generated from the code by `python -m fa_registry.reference --write`; do not edit. `fa-registry COMMAND --help` prints the same
+text.
 
 {help}
 
@@ -36,7 +37,7 @@ def commands_reference() -> str:
 
 
 def python_reference() -> str:
-    """Return docs/python-api.md with the table of options whose name in Python differs."""
+    """Return docs/python-api.md with the table of options that have another name in Python."""
     functions = filter(callable, vars(api).values())
     options = merged(*(function.options for function in functions if hasattr(function, "options")))
     rows = [(each.flag.partition("/")[0], each.name) for each in options if not each.hidden]

@@ -113,9 +113,9 @@ expiry = 2027-05-31
 EDITION = """
 ## An edition
 
-The rules of an audit: `fa-registry audit --study digits --edition ours.toml`, and `ours.toml:lenient` for a variant. The
-built-in editions are listed by `fa-registry list editions`; [2026-12](../fa_registry/protocol/editions/2026-12.toml) uses nearly
-every key.
+An edition contains the rules of an audit. The option `--edition ours.toml` selects the edition of this file, and
+`--edition ours.toml:lenient` its variant. The built-in editions are listed by `fa-registry list editions`;
+[2026-12](../fa_registry/protocol/editions/2026-12.toml) uses nearly every key.
 
 ```toml
 name = "ours"

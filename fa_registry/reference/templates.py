@@ -32,9 +32,9 @@ Put a file with the name of a built-in template into a folder, and pass the fold
 folder. These built-in templates can be replaced: {names}.
 
 All printed values are escaped. An unknown name is an error; the message contains the template, the line and the known names. A
-number that no filter has formatted is an error too. User templates run in a sandbox. They can read only the fields below and use
-only the filters below. A page may take at most {seconds} seconds. All errors of the templates are reported together before
-anything is measured, and no page is written.
+number that no filter has formatted is an error too. User templates run in a sandbox: a template can read only the fields below
+and use only the filters below. A page may take at most {seconds} seconds. All errors of the templates are reported together
+before anything is measured, and no page is written.
 """
 GENERIC = {"T": "…", "Any": "anything"}
 

@@ -44,8 +44,8 @@ class Adoption:
         status: `complete` or `diverged`.
         adopted: True if this call logged the run, False if the store already contained it.
         headline: The main metrics by name; empty if the store already contained the run.
-        absent: Reason why the alignment Γ was not measured, or an empty string.
-        judge: Command line that audits the run.
+        absent: Reason why the alignment Γ was not measured; empty if Γ was measured.
+        judge: Command that audits the run.
     """
 
     run_id: str
@@ -59,12 +59,9 @@ class Adoption:
 def run_adopt(weights: str, options: CheckpointOptions, location: StoreLocation = StoreLocation()) -> Adoption:
     """Measure a checkpoint and log it as one run, without judging the run.
 
-    Args:
-        weights: Path of the checkpoint.
-
     Raises:
         InvalidFields: Arguments are invalid; the error lists all of them.
-        UsageError: The store contains the run, but with another feedback state or frozen accuracy.
+        UsageError: The store contains the run with another feedback file or another frozen accuracy.
     """
     name, feedback, strict = options.name, options.feedback, options.strict
     problems: list[str] = []
@@ -199,19 +196,19 @@ def _fraction(text: str) -> float | None:
     except ValueError:
         value = math.nan
     if not 0 <= value <= 1:
-        raise ValueError(f"expected a fraction of the test set between 0 and 1, found {shortened(text)}")
+        raise ValueError(f"expected an accuracy from 0 to 1, found {shortened(text)}")
     return value
 
 
 def _check_same(tracker: Tracker, existing: StoredRun, feedback_digest: str, frozen_accuracy: float | None) -> None:
-    """Raise UsageError if feedback or frozen accuracy differ from those of the stored run."""
+    """Raise UsageError if the feedback or the frozen accuracy differs from that of the stored run."""
     record = read_record(tracker, existing)
     frozen = record.measurements.scalars.get(FROZEN_ACCURACY)
     origin = record.provenance.get("origin", {})
     recorded = (origin.get("feedback sha256", ""), frozen.value if frozen else None)
     if recorded != (feedback_digest, frozen_accuracy):
         raise UsageError(
-            f"adopt: the store already has these weights as run {existing.run_id}, but with other values: "
-            f"feedback file: {origin.get('feedback file', 'none')}, frozen accuracy: "
-            f"{'none' if recorded[1] is None else recorded[1]}; --force logs a new run with the values of this command"
+            f"adopt: run {existing.run_id} in the store has the same weights, but other values "
+            f"(feedback file {origin.get('feedback file', 'none')}, frozen accuracy "
+            f"{'none' if recorded[1] is None else recorded[1]}); --force logs a new run with the values of this command"
         )

@@ -53,7 +53,7 @@ def run_analyse(
 ) -> AnalyseResult:
     """Judge runs by one edition, apply analyses, and write JSON, CSV and PNG files.
 
-    Waivers do not apply because an analysis uses the unmodified findings of the rules.
+    Waivers do not apply, because an analysis uses the unmodified findings.
 
     Args:
         name: Name of one analysis, or `all`.

@@ -51,8 +51,8 @@ def train(
     If the store already contains a finished run of this configuration, return that run. If another process trains this
     configuration, wait for the run of that process.
 
-    By default, third-party code runs in a separate process and built-in code in this process. With the executor `side_by_side`,
-    all code runs in this process, so a debugger can step into the code of a method.
+    By default, third-party code runs in a separate process, and built-in code runs in this process. With the executor
+    `side_by_side`, all code runs in this process, so a debugger can step into the code of a method.
 
     Returns:
         The id and the status of the run, and the headline metrics if this call trained the run.
@@ -141,8 +141,8 @@ def audit(
 
     Returns:
         The report, the paths of its pages, the id of the audit's run, and `exit_code`. `report.runs` contains the findings and
-            verdicts. The exit code is 0 if no run fails and 1 if a run fails. It is 3 if a run is incomplete or fails its
-            integrity check.
+            verdicts. The exit code is 0 if no run fails, 1 if a run fails, and 3 if a run is incomplete or fails its integrity
+            check.
 
     Raises:
         InvalidFields: Arguments are invalid.
@@ -181,7 +181,7 @@ def compare(
 
     Raises:
         InvalidFields: Arguments are invalid.
-        UsageError: The methods were trained in several settings and `setting` does not select one.
+        UsageError: The methods were trained in several settings, and `setting` does not select one of these settings.
         IntegrityError, StoreError: A run or the store cannot be used.
 
     >>> fa_registry.compare("dfa", "bp", study="digits").page
@@ -205,19 +205,19 @@ def verify(
     signer: SignerOptions,
     location: StoreLocation,
 ) -> list[Verification]:
-    """Recompute runs, compare an audit.json with the store, or check a bundle.
+    """Recompute metrics of runs, compare an audit.json with the store, or check a bundle.
 
-    Metrics are recomputed from the artifacts of the runs.
+    The metrics are recomputed from the artifacts of the runs.
 
     Args:
         report_file: Path of an audit.json or of a bundle. To recompute runs, give `study` or `run_ids` instead.
 
     Returns:
-        One outcome per run. `integrity.state` of an outcome is verified, mismatch or unverifiable. For an audit.json, the first
-            outcome is about the report itself.
+        One outcome per run, whose `integrity.state` is verified, mismatch or unverifiable. For an audit.json, the first outcome
+            is that of the report itself.
 
     Raises:
-        UsageError: Not exactly one of report_file, study and run_ids was given.
+        UsageError: None or several of report_file, study and run_ids were given.
         InvalidFields, NothingSelected, StoreError: The same as in `audit`.
 
     >>> all(found.integrity.state == "verified" for found in fa_registry.verify(study="digits"))
@@ -279,7 +279,7 @@ def import_bundle(path: str | Path, *, signer: SignerOptions, location: StoreLoc
 def report(
     report_file: str | Path = "", *, source: AuditSource, pages: ReportOutput, location: StoreLocation
 ) -> list[Path]:
-    """Render the pages of an audit again; the same records give the same bytes.
+    """Render the pages of an audit again; equal audits give equal bytes.
 
     Args:
         report_file: Path of an audit.json. The default is reports/audit.json.
@@ -311,7 +311,7 @@ def forget(*run_ids: str, location: StoreLocation) -> list[ForgettableRun]:
         run_ids: Run ids, or the first characters of run ids.
 
     Returns:
-        A description of each run. Its attribute `restore` is the command that restores the run.
+        A description of each run. The attribute `restore` of a description is the command that restores the run.
 
     Raises:
         InvalidFields: Some runs must be kept; the error lists all of them. A run must be kept if it is still training, is an

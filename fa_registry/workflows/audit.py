@@ -106,8 +106,8 @@ def run_audit(
         measuring: Whether and how to recompute the metrics.
         pages: Folder of the pages, and user templates.
         adopt: Whether to log the audit to the run that `mlflow run` started. Use False if the study already uses that run.
-        early_is_incomplete: Whether the audit is incomplete if a rule of --stop-on ended a run early. Use False if the caller
-            passed --stop-on.
+        early_is_incomplete: Whether a run that a rule of --stop-on ended early makes the audit incomplete. Use False if the
+            caller passed --stop-on.
     """
     editions, measuring, waivers, reference = checked_audit(selector, judging, measuring, pages)
     tracker = open_tracker(location.store, create=False, write=True)
@@ -182,7 +182,7 @@ def _waivers(file: str, problems: list[str]) -> tuple[Waiver, ...]:
 
 
 def study_waivers(selector: RunSelector) -> str:
-    """Return the path of the study's waivers file, or an empty string."""
+    """Return the path of the study's waivers file; the path is empty if the study names no file."""
     if not selector.study:
         return ""
     try:

@@ -76,7 +76,8 @@ def check_verdicts(
     """Judge the records again and compare verdicts and findings with the report.
 
     Args:
-        same_release: Whether the installed code made the report. If not, a difference is unverifiable instead of a mismatch.
+        same_release: Whether the installed code made the report. If False, the outcome of a difference is `unverifiable` instead
+            of `mismatch`.
         interims: Number of the interim analysis of each group, as in `judged_again`.
     """
     differences, reworded, unchecked, names = [], [], [], []
@@ -98,9 +99,7 @@ def check_verdicts(
             elif recorded.findings != rejudged.findings:
                 reworded.append(f"{run.record.name}: only the wording of findings by edition {reference.name} differs")
     if differences or reworded:
-        reason = (
-            () if same_release else ("other code than the installed code made the audit and may judge differently",)
-        )
+        reason = () if same_release else ("the installed code did not make the audit, so its verdicts may differ",)
         return Integrity("mismatch" if same_release else "unverifiable", (*_first([*differences, *reworded]), *reason))
     if unchecked:
         return Integrity("unverifiable", tuple(unchecked))
@@ -169,7 +168,7 @@ def _metrics(record: RunRecord) -> set[str]:
 def check_records(tracker: Tracker, report: AuditReport) -> Integrity:
     """Compare every record of the report with the files of its run.
 
-    If at least one record differs, the outcome is a mismatch.
+    If a record differs, the outcome is `mismatch`.
     """
     outcomes = [(run.record, outcome_of(lambda run=run: _of_run(tracker, run.record))) for run in report.runs]
     for state in ("mismatch", "unverifiable"):
@@ -284,7 +283,7 @@ def _attached_pages(tracker: Tracker, audit: StoredRun, notes: Notes, run: Store
 
 
 def verdict_tag_differences(report: AuditReport, run: StoredRun) -> list[str]:
-    """Return one line per tag `fa.verdict…` of the run that differs from the report."""
+    """Compare the tags `fa.verdict…` of the run with the report; return one line per difference."""
     expected = expected_verdict_tags(report, run)
     return [
         f"run {run.run_id} ({run.name}): tag {name} is {run.tags.get(name, 'not set')!r}, but the audit has {value!r}"

@@ -1,4 +1,4 @@
-"""Publication of an audit: the run that records it, and the tags, notes and forms of the audited runs."""
+"""Publication of an audit as a run, and as tags, notes and forms of the audited runs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def log_audit(
 
     Args:
         folder: Folder that contains only the pages.
-        adopted: Id of an existing run that records the audit, or an empty string for a new run.
+        adopted: Id of an existing run that records the audit. If empty, a new run is created.
         rendered_by: Text from `reporting.render.renderer`, which identifies the code and templates that rendered the pages.
 
     Returns:
@@ -211,9 +211,6 @@ def verdict_tags(report: AuditReport, index: int, current_tags: Mapping[str, str
     """Return the tags with the verdicts of a run.
 
     `fa.verdict` is the verdict of the leading edition. There is one tag `fa.verdict.<edition>.<digest>` per edition.
-
-    Args:
-        index: Index of the run in the report.
     """
     leading_verdict = report.runs[index].verdict
     tags = {
@@ -228,8 +225,8 @@ def verdict_tags(report: AuditReport, index: int, current_tags: Mapping[str, str
 def outdated_verdict_tags(tags: Mapping[str, str], current_tags: Mapping[str, str]) -> list[str]:
     """Return the names of a run's outdated verdict tags.
 
-    Such a tag comes from an earlier audit by an edition with changed thresholds, and `tags` has a verdict of the same edition with
-    its original thresholds.
+    A tag is outdated if an earlier audit set the tag by an edition with changed thresholds, and `tags` contains a verdict of this
+    edition with the original thresholds.
 
     Args:
         tags: New tags of the run.
@@ -250,10 +247,7 @@ def verdict_text(verdict: Verdict, edition: EditionReference) -> str:
 
 
 def first_fire_tags(run: RunAudit, report: AuditReport, current_tags: Mapping[str, str]) -> dict[str, str]:
-    """Return the tags fa.first_fire.<rule>: the first epoch at which each rule fired.
-
-    The rules are those of the leading edition.
-    """
+    """Return the tags fa.first_fire.<rule>: first epoch at which a rule of the leading edition fired."""
     # the current tags may come from another edition that has other rules with the same names
     edition_text = signature(report.edition)
     tags = {schema.TAG_FIRST_FIRE_BY: edition_text}

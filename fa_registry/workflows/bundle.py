@@ -72,15 +72,15 @@ def make_bundle(
 
 
 def verify_bundle(path: Path, measuring: RemeasureOptions = RemeasureOptions(), key: str = "") -> list[Verification]:
-    """Check a bundle without a store or a network.
+    """Check a bundle; no store and no internet connection is needed.
 
     Args:
         measuring: How to recompute the metrics.
-        key: Path of the public key of the expected signer, or an empty string.
+        key: Path of the public key of the expected signer. If empty, any signer is accepted.
 
     Returns:
-        One outcome each for the file, the newly rendered pages and the recomputed verdicts, then one outcome per run. The
-            metrics of a run are recomputed if the bundle contains the tensors of the run.
+        Three outcomes for the file, the newly rendered pages and the recomputed verdicts, then one outcome per run. The metrics
+            of a run are recomputed if the bundle contains the tensors of the run.
 
     Raises:
         IntegrityError: The file was changed after it was written, or its signature is invalid.
@@ -117,7 +117,7 @@ def _pages(tracker: MemoryTracker, audit: StoredRun, report: AuditReport) -> Int
 def _runs(
     folder: Path, runs: Sequence[StoredRun], judged: Sequence[RunAudit], manifest: Manifest, measuring: RemeasureOptions
 ) -> list[Verification]:
-    """Check the files of each run, then recompute its metrics if the tensors exist."""
+    """Check the files of each run, then recompute its metrics if the bundle contains its tensors."""
     tracker = _tracker(folder)
     pairs = list(zip(runs, judged, strict=True))
     file_outcomes = [_sealed(tracker, run, judged_run.record, manifest) for run, judged_run in pairs]
@@ -219,7 +219,7 @@ def import_into(path: str, experiment: str = "", store: str = "", key: str = "")
 
 
 def _present(tracker: Tracker, run: StoredRun) -> str:
-    """Return the id of the store's run with the same recorded files, or ""."""
+    """Return the id of the run in the store with the same recorded files; "" if there is no such run."""
     tags = {
         schema.TAG_SPEC: run.tags.get(schema.TAG_SPEC, ""),
         schema.TAG_ARTIFACTS: run.tags.get(schema.TAG_ARTIFACTS, ""),

@@ -1,8 +1,8 @@
 """Removal of stale items: runs, files and processes that a killed process left.
 
-The command `doctor` lists stale items. `doctor --repair` removes stale items, and other commands do this before they write
-to the store. An item is kept if its process is alive or unknown, or is on another machine or in another container. Exception: a
-run on another machine is closed if its heartbeats have stopped.
+The command `doctor` lists stale items. `doctor --repair` removes stale items. Commands that write to the store first remove stale
+items too. An item is kept if its process is alive, unknown, or on another machine or container. Exception: a run on another
+machine is closed if its heartbeats have stopped.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ KINDS = (RUNS, FOLDERS, PAGES, JOURNAL, PROCESSES, STATE_FILES)
 
 
 def resume_folder(registry: Path) -> Path:
-    """Return the folder of the files from which stopped runs resume.
+    """Return the folder of the resume files of stopped runs.
 
     Args:
         registry: Folder that `stores.registry_folder` returned.
@@ -123,7 +123,7 @@ def close_gone(
 
     Args:
         heartbeats: Observed heartbeats of runs on other machines.
-        as_status: Status of a closed run that had no final status.
+        as_status: New status of a closed run that had no final status.
     """
     for run in runs:
         if says_running(run) and heartbeats.is_dead(run):
@@ -137,7 +137,7 @@ def close_zombies(
 
     Args:
         heartbeats: Observed heartbeats of runs on other machines. If None, every run on another machine counts as alive.
-        as_status: Status of a closed run that had no final status.
+        as_status: New status of a closed run that had no final status.
     """
     close_gone(tracker, tracker.search(tags), heartbeats or HeartbeatMonitor(), as_status)
 

@@ -19,7 +19,7 @@ UNITS = {
     f"{letter}{end}": base**power for power, letter in enumerate("KMGT", 1) for end, base in (("B", 1000), ("iB", 1024))
 }
 ONE_MACHINE = (
-    "A sqlite file is for one machine, because two machines that write to the file damage it. On all machines, use --store with "
+    "A sqlite file is only for one machine: two machines that write to the file damage it. On all machines, use --store with "
     "the address of one MLflow server or one PostgreSQL database (docs/many-machines.md)"
 )
 
@@ -28,7 +28,7 @@ def asked_resources(executor: str, cluster: ClusterOptions, device: str, problem
     """Return the resources that each job requests; append errors to `problems`.
 
     Args:
-        executor: Name of the executor, or an empty string for `local`.
+        executor: Name of the executor; an empty string means `local`.
         cluster: Address and resources, as the user typed them.
     """
     resources = JobResources(
@@ -79,7 +79,7 @@ def _bytes(typed: str, problems: list[str]) -> int:
 def check_reach(store: str, capacity: Capacity) -> None:
     """Raise StoreError if jobs on other machines cannot use the store safely.
 
-    A sqlite file is not safe, and neither is a store whose address contains a password.
+    A sqlite file is not safe. A store whose address contains a password is not safe either.
 
     Args:
         capacity: Machines on which the executor starts jobs.
@@ -89,14 +89,14 @@ def check_reach(store: str, capacity: Capacity) -> None:
     other_machines = sorted(capacity.machines - {platform.node()})
     if other_machines and sqlite_path(store):
         raise StoreError(
-            f"store {store}: jobs would run on other machines ({', '.join(other_machines[:3])}). {ONE_MACHINE}"
+            f"store {store}: the executor starts jobs on other machines ({', '.join(other_machines[:3])}). {ONE_MACHINE}"
         )
     address = urlsplit(store)
     if address.password or "password" in parse_qs(address.query):
         displayed = escape_control(store).partition("?")[0]
         raise StoreError(
-            f"store {displayed}: the password would be sent with every job, and other users could read the password on disks and "
-            "web pages. Remove the password from the address and set these variables on every machine: PGPASSFILE or PGPASSWORD "
-            "for PostgreSQL, MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD for an MLflow server "
+            f"store {displayed}: the address contains a password. Every job would contain this address, and other users could read "
+            "the password on disks and web pages. Remove the password from the address and set these variables on every machine: "
+            "PGPASSFILE or PGPASSWORD for PostgreSQL, MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD for an MLflow server "
             "(docs/many-machines.md)"
         )

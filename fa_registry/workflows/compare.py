@@ -95,15 +95,15 @@ def run_compare(
     Args:
         texts: The operands, that is, the method labels or run ids to compare.
         selector: Runs among which the operands are searched. The default is the newest finished run of each specification.
-        setting: Only runs in settings whose name contains this text are compared. If `selector` is empty and the operands were
-            trained in several settings, this argument is required.
+        setting: Part of the names of the settings to compare; required if `selector` is empty and the operands were trained in
+            several settings.
         judging: The edition and its thresholds.
         measuring: Whether and how to recompute metrics. By default, the logged metrics are used.
         pages: Folder of the page, and user templates.
 
     Raises:
         InvalidFields: Arguments are invalid; the error lists all of them.
-        UsageError: The operands and `setting` do not select one setting.
+        UsageError: The operands and `setting` do not determine one setting.
     """
     problems: list[str] = []
     if len(texts) < 2:
@@ -152,7 +152,7 @@ def _twice(operands: Sequence[Operand]) -> Iterable[str]:
             if operand.text == previous.text or (shared_ids and operand.is_run and previous.is_run):
                 yield f"{operand.text}: the same as {previous.text}; expected different methods or runs"
             elif shared_ids and operand.is_run != previous.is_run:
-                yield f"{operand.text}: this operand and {previous.text} share a run; expected only methods or only runs"
+                yield f"{operand.text}: this operand and {previous.text} contain the same run; expected only methods or only runs"
 
 
 def _operand(text: str, pool: Sequence[StoredRun], problems: list[str]) -> Operand | None:
@@ -211,7 +211,7 @@ def needed(compared: Sequence[Operand], pool: Sequence[StoredRun]) -> list[Store
 def check_unambiguous(compared: Sequence[Operand]) -> None:
     """Raise UsageError if the methods or runs to compare do not determine the settings.
 
-    The settings are determined if exactly one setting has all operands, or if each operand was trained in only one setting.
+    The settings are determined if exactly one setting contains all operands, or if each operand was trained in only one setting.
     The error lists the possible settings.
     """
     settings_by_operand = [dict.fromkeys(map(_setting, operand.runs)) for operand in compared]
@@ -223,11 +223,11 @@ def check_unambiguous(compared: Sequence[Operand]) -> None:
     if len(shared) == 1 or all(len(settings) == 1 for settings in settings_by_operand):
         return
     listed_settings = shared or list(dict.fromkeys(setting for settings in settings_by_operand for setting in settings))
-    explanation = "settings with all operands" if shared else "no setting has all operands; settings with some operands"
+    explanation = "Settings with all operands" if shared else "No setting has all operands. Settings with some operands"
     lines = "".join(f"\n  - {setting}" for setting in listed_settings)
     raise UsageError(
-        f"compare: {', '.join(operand.text for operand in compared)} ran in several settings of this store; "
-        f"choose one setting with --setting, --study, --experiment or --run ({explanation}):{lines}"
+        f"compare: the runs of {', '.join(operand.text for operand in compared)} are in several settings; "
+        f"choose one setting with --setting, --study, --experiment or --run. {explanation}:{lines}"
     )
 
 

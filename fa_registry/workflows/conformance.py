@@ -34,9 +34,8 @@ CHECK_SECONDS = 3_600.0  # limit of the checks, which take far less time on one 
 def cached_conformance(spec: RunSpec, store: str) -> dict[str, Any]:
     """Return the conformance outcome that training records for a method, as JSON.
 
-    The outcome is computed once for each version of the source code, and then read from a folder next to the store. For a
-    built-in method, the returned mapping is empty. A method that fails its checks is trained nevertheless, and the failures are
-    logged.
+    The outcome is computed once for each version of the source code and stored in a folder next to the store. For a built-in
+    method, the returned mapping is empty. A method that fails its checks is trained nevertheless, and the failures are logged.
     """
     if methods.CATALOG.location(spec.method).is_builtin:
         return {}
@@ -115,7 +114,7 @@ def _key(spec: RunSpec) -> dict[str, Any]:
 def _tested(key: str) -> Conformance:
     """Check every property of the method on the architecture of the run.
 
-    Other architectures are omitted, because to check all of them would take minutes.
+    Other architectures are omitted, because the check of all architectures would take minutes.
 
     Args:
         key: Result of `_key` as JSON.
@@ -159,8 +158,8 @@ SUBJECT = "code"
 def code_changes(tracker: Tracker, run: StoredRun, spec: RunSpec) -> tuple[str, ...]:
     """Return the differences between the code that trained a run and the installed code.
 
-    If there are no differences, the tuple is empty. Usually a tag of the run is sufficient, and no file is opened. This tag only
-    decides whether a run is trained again; an audit reads the recorded files instead.
+    If there are no differences, the tuple is empty. If a tag of the run identifies the code, no file is opened. The tag only
+    decides whether a run is trained again; an audit reads the recorded files.
     """
     today = fingerprint(spec)
     tag = run.tags.get(schema.TAG_CODE)
@@ -189,7 +188,7 @@ def sealed_code(provenance: Mapping[str, Any]) -> Code | None:
 def log_code_changes(changed: Mapping[str, Sequence[str]], is_kept: bool) -> None:
     """Log which runs were trained by other code than the installed code.
 
-    The log also contains the changes of the code, and whether the runs are kept.
+    The log also contains the changes of the code, and states whether the runs are kept.
 
     Args:
         changed: Mapping from run name to the changes of the code. If empty, nothing is logged.

@@ -34,7 +34,7 @@ Attempts = dict[str, list[StoredRun]]
 
 
 class StudySnapshot:
-    """Copy of a study's runs in memory, which saves one store query per specification.
+    """Copy of a study's runs in memory; the copy saves one store query per specification.
 
     Attributes:
         alone: True until this process finds a run of another worker in the study.
@@ -56,7 +56,7 @@ class StudySnapshot:
     def record_outcome(self, free: bool) -> None:
         """Record whether this process could train a specification.
 
-        If other workers trained the last MISSES specifications, the snapshot is read from the store.
+        If other workers trained the last MISSES specifications, the snapshot is read from the store again.
 
         Args:
             free: True if no other worker trains or has trained the specification.
@@ -72,7 +72,7 @@ class StudySnapshot:
 class StopTagPoller:
     """Stop function that also returns True if a user set TAG_STOP on a run of the study.
 
-    The store is queried at most once in STOP_LOOKS seconds.
+    The store is queried at most once per STOP_LOOKS seconds.
 
     Args:
         stop: Another stop function, e.g. for signals. If `stop` returns True, this function returns True.
@@ -119,7 +119,7 @@ def stopped_by_tag(tracker: Tracker, study: str) -> str:
 
 
 def finished_run(tracker: Tracker, spec: RunSpec, watch: MonitoredRules = UNWATCHED) -> StoredRun | None:
-    """Return the finished run that makes training the specification unnecessary, or None.
+    """Return the finished run of the specification, or None if the specification must be trained.
 
     See `newest_finished`.
     """
@@ -127,10 +127,10 @@ def finished_run(tracker: Tracker, spec: RunSpec, watch: MonitoredRules = UNWATC
 
 
 def newest_finished(runs: Sequence[StoredRun], spec: RunSpec, watch: MonitoredRules = UNWATCHED) -> StoredRun | None:
-    """Return the newest finished run of a specification, or None.
+    """Return the newest finished run of a specification.
 
-    A run is finished if its status is complete or diverged. If there is no such run, return the newest run that the same
-    stop rules ended early, because these rules would end a new run too.
+    A run is finished if its status is complete or diverged. If no run is finished, return the newest run that the same stop rules
+    ended early, because these rules would also end a new run. If both are missing, return None.
     """
     runs = newest_first(runs)
     for run in runs:
@@ -151,7 +151,7 @@ def ended_among(attempts: Iterable[StoredRun]) -> frozenset[str]:
 def finished_but(
     ignored_ids: Iterable[str], watch: MonitoredRules
 ) -> Callable[[RunSpec, Sequence[StoredRun]], StoredRun | None]:
-    """Return a function like `newest_finished` that ignores the runs with the ids `ignored_ids`."""
+    """Return a version of `newest_finished` that ignores the runs with the ids `ignored_ids`."""
 
     def finished(spec: RunSpec, attempts: Sequence[StoredRun]) -> StoredRun | None:
         return newest_finished([run for run in attempts if run.run_id not in ignored_ids], spec, watch)
@@ -224,7 +224,7 @@ def waiting_text(leased: Mapping[str, StoredRun]) -> str:
 
 
 def at_work_elsewhere(tracker: Tracker, heartbeats: HeartbeatMonitor) -> list[StoredRun]:
-    """Return the running runs on other machines, except runs whose heartbeats have stopped."""
+    """Return the running runs on other machines, except those whose heartbeats have stopped."""
     return [run for run in _running_elsewhere(tracker) if schema.TAG_SIGN in run.tags and not heartbeats.is_dead(run)]
 
 
@@ -242,14 +242,14 @@ def _running_elsewhere(tracker: Tracker) -> list[StoredRun]:
 def observe_heartbeats(tracker: Tracker) -> HeartbeatMonitor:
     """Wait for a heartbeat of each running run on another machine, and return the heartbeats.
 
-    The function waits for a run at most for the duration of the run's lease.
+    The longest wait for a run is the duration of its lease.
     """
     heartbeats, has_logged = HeartbeatMonitor(), False
     while silent := [run for run in at_work_elsewhere(tracker, heartbeats) if not heartbeats.has_moved(run)]:
         if not has_logged:
             hosts = ", ".join(sorted({host_of(run) for run in silent}))
             LOG.info(
-                "waiting for heartbeats of %d runs on other machines (%s), at most for the duration of each lease",
+                "waiting for heartbeats of %d runs on other machines (%s); each wait lasts at most as long as the lease of the run",
                 len(silent),
                 hosts,
             )

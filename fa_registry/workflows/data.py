@@ -34,11 +34,11 @@ FORMS = ("source", "or unpacked", "or installed")  # labels of the paths that `c
 def overview(name: str = "", root: Path | None = None) -> list[DataRow]:
     """Return one row per data set.
 
-    A row has the data set's name, a one-line description, the numbers of files and of missing files, and whether the files are
-    decoded.
+    A row contains the name and a one-line description of the data set, the number of files, the number of missing files, and
+    whether the files are decoded.
 
     Args:
-        name: Name of one data set, or an empty string for all.
+        name: Name of one data set. If empty, all data sets are chosen.
         root: Folder of the files. The default is $FA_REGISTRY_DATA, else `data`.
     """
     return [_summary(dataset, dataset_name, data_root(root)) for dataset_name, dataset in _chosen(name).items()]
@@ -51,7 +51,7 @@ def places(name: str = "", root: Path | None = None) -> list[DataRow]:
     file exists.
 
     Args:
-        name: Name of one data set, or an empty string for all.
+        name: Name of one data set. If empty, all data sets are chosen.
         root: Folder of the files. The default is $FA_REGISTRY_DATA, else `data`.
     """
     folder = data_root(root)
@@ -128,7 +128,7 @@ def check(name: str = "", root: Path | None = None, report: Report = lambda line
     """Check the files of one data set, or of all data sets that need files.
 
     Args:
-        name: Name of one data set, or an empty string for all.
+        name: Name of one data set. If empty, all data sets are chosen.
         root: Folder of the files. The default is $FA_REGISTRY_DATA, else `data`.
         report: Function that receives progress messages.
 
@@ -248,7 +248,7 @@ def _is_cached(dataset: ImageFiles, root: Path) -> bool:
 
 
 def _counted(data: Splits | RawImages) -> str:
-    return f"{len(data.train_labels):,} train, {len(data.test_labels):,} test, digest {data.digest[:12]}"
+    return f"{len(data.train_labels):,} training and {len(data.test_labels):,} test samples, digest {data.digest[:12]}"
 
 
 def _attempt(name: str, item: str, describe: Callable[[], str]) -> DataRow:

@@ -49,8 +49,8 @@ def examine(
     """Check the machine, the store, plug-ins and data sets; return one row per check.
 
     A row has the fields `check` (name), `ok` (whether the check passed), `state` (short text) and `found` (details). State
-    `missing` means that files of a data set are missing, which does not fail the check. Stale items of killed processes do not
-    fail a check either, because the next command that writes to the store removes these items.
+    `missing` means that files of a data set are missing; the check passes nevertheless. A check of stale items passes too,
+    because the next command that writes to the store removes these items.
 
     Args:
         repair: Whether to remove stale items; the state of their row is then `repaired`.
@@ -103,7 +103,11 @@ def _left_behind(store: str, repair: bool, pages: Path, lost_hosts: Sequence[str
     remote_runs = at_work_elsewhere(tracker, heartbeats) if tracker else []
     if remote_runs:
         hosts = ", ".join(sorted(set(map(host_of, remote_runs))))
-        advice = "" if repair else "; `fa-registry doctor --repair` waits for heartbeats and closes runs that send none"
+        advice = (
+            ""
+            if repair
+            else "; `fa-registry doctor --repair` waits for heartbeats and closes the runs that send no heartbeat"
+        )
         yield {
             "check": "runs on other machines",
             "ok": True,
@@ -299,7 +303,9 @@ def _load(name: str) -> str:
     if not dataset.card.sha256:
         return "synthetic: the data are generated at each use"
     splits = dataset.load(torch.device("cpu"))
-    return f"{len(splits.train_labels)} train, {len(splits.test_labels)} test, digest {splits.digest[:12]}"
+    return (
+        f"{len(splits.train_labels)} training and {len(splits.test_labels)} test samples, digest {splits.digest[:12]}"
+    )
 
 
 def _check(name: str, check: Callable[[], str | dict[str, Any]]) -> dict[str, Any]:

@@ -98,7 +98,7 @@ def compared(tracker: Tracker, records: Sequence[RunRecord]) -> list[RunRecord]:
 
 
 def _with_near(record: RunRecord, similar_runs: Mapping[str, str], records_by_id: Mapping[str, RunRecord]) -> RunRecord:
-    """Add a failed check that names runs with almost the same weights.
+    """Add a failed check that names the runs with almost the same weights.
 
     A record that already has a failed check of the final weights is not changed.
     """
@@ -119,20 +119,20 @@ def _is_found(check: Check) -> bool:
 def may_share_weights(first: RunSpec, second: RunSpec) -> bool:
     """Return whether two specifications must give the same final weights.
 
-    If they must, equal weights are not reported. Two specifications give the same weights if they differ only in fields that have
-    no effect. These fields have no effect:
-    - if nothing was trained (no epoch, a learning rate of 0, or `linear_lq` without `learn`): all fields except those that
-      determine the initial weights;
-    - if no block is trained and backpropagation trains the embedding (`frozen`, or `ladder_0` of `bp`): the method;
-    - the control `ladder_L`, because it trains all L blocks;
-    - the number of blocks in a shallow control, because this control has no blocks;
-    - if errors are backpropagated end to end: credit_norm, and options that choose where a credit is applied;
-    - if there is only one epoch: the schedule;
-    - a penalty or a weight decay that is so small that float32 rounding removes its effect.
+    Equal weights of two such specifications are not reported. Specifications give the same weights if they differ only in fields
+    without effect. The list gives each condition and the fields that have no effect under this condition:
+    - nothing was trained (no epoch, a learning rate of 0, or `linear_lq` without `learn`): all fields that do not determine the
+      initial weights;
+    - no block is trained, and backpropagation trains the embedding (`frozen`, or `ladder_0` of `bp`): the method;
+    - the control is `ladder_L`, which trains all L blocks: the control;
+    - the control is `shallow`, which has no blocks: the number of blocks;
+    - errors are backpropagated end to end: credit_norm, and the options that choose where a credit is applied;
+    - there is only one epoch: the schedule;
+    - float32 rounding removes the effect of a penalty or of a weight decay: this penalty or weight decay.
 
-    The owner of an adopted run states its seed and setting. Two adopted runs are therefore allowed to have the same weights file if
-    only their seeds or settings differ. If their method, method options, credit_norm, penalty or control differ, equal weights are
-    reported. In one group, `protocol.paired_runs` counts a shared weights file only once.
+    For an adopted run, seed and setting are only claims of its owner. Two adopted runs with the same weights file are therefore
+    allowed to differ in seed and setting. If their method, method options, credit_norm, penalty or control differ, equal weights
+    are reported. In one group, `protocol.paired_runs` counts a shared weights file only once.
     """
     if first.weights and second.weights:
         return _rule(first) == _rule(second)
@@ -246,7 +246,7 @@ def _elsewhere(tracker: Tracker, by_digest: Mapping[str, Sequence[RunRecord]]) -
 def _sealed_with(tracker: Tracker, run_id: str, digest: str, template: RunRecord) -> RunRecord | None:
     """Return a record of the run if its files recorded these weights, otherwise None.
 
-    Only the id and the specification of the record belong to this run.
+    Only the id and the specification of the record are those of the run; all other fields come from `template`.
     """
     try:
         spec, provenance = (tracker.artifact(run_id, name) for name in (schema.SPEC, schema.PROVENANCE))

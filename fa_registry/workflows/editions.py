@@ -18,7 +18,7 @@ DEFAULT_EDITION = "2026-12"
 
 
 def study_edition(study: str) -> str:
-    """Return the name of the study's edition, or "" if the study does not exist."""
+    """Return the name of the study's edition; "" if the study does not exist."""
     try:
         return load_study(study).edition if study else ""
     except UnknownName:
@@ -26,7 +26,7 @@ def study_edition(study: str) -> str:
 
 
 def load_or_name(name: str, problems: list[str], thresholds: Mapping[str, float] | None = None) -> Edition | None:
-    """Load an edition with changed thresholds; on an error, return None.
+    """Load an edition and change its thresholds; on an error, return None.
 
     Args:
         name: Name of the edition or path of its file.
@@ -53,8 +53,9 @@ def chosen_editions(
     The leading edition determines the verdicts.
 
     Args:
-        edition_of_study: The study's edition. It is the leading edition if `editions` contains it or if the user gave no edition.
-        edition: The only edition, or an empty string.
+        edition_of_study: The study's edition, which is the leading edition if `editions` contains it or if the user gave no
+            edition.
+        edition: The only edition. Empty if `editions` is given or if the user gave no edition.
         editions: Several editions, instead of `edition`.
         thresholds: Mapping from the code of a rule to its new threshold in the leading edition.
     """
@@ -87,10 +88,7 @@ def check_headlines(editions: Sequence[Edition], headlines: Sequence[Headline]) 
 def headline_problem(edition: Edition, headlines: Sequence[Headline]) -> str:
     """Return an error message if an edition judges a main metric that is not in `headlines`.
 
-    The message is empty if the edition fits.
-
-    Args:
-        headlines: Main metrics of the runs.
+    The message is empty if there is no error.
     """
     judged = headline_of_edition(edition)
     if judged is None or judged in headlines or not headlines:

@@ -56,7 +56,7 @@ class Listing:
     Attributes:
         runs: One mapping per run, newest first.
         more: Whether the limit excluded older runs.
-        none: Reason why the list is empty, or an empty string.
+        none: Reason why no run is listed; empty if runs are listed.
     """
 
     runs: list[dict[str, Any]]
@@ -70,9 +70,9 @@ def listed_runs(store: str = "", study: str = "", method: str = "", status: str 
     The values come from the tables of the store, which an audit does not trust. No file is read.
 
     Args:
-        study: Name of the study, or an empty string for all studies.
-        method: Label of the method, or an empty string for all methods.
-        status: Status of the runs, or an empty string for every status.
+        study: Name of the study; if empty, all studies.
+        method: Label of the method; if empty, all methods.
+        status: Status of the runs; if empty, every status.
         limit: Maximum number of runs; 0: no limit.
     """
     filters = {schema.TAG_STUDY: study, schema.TAG_METHOD: method, schema.TAG_STATUS: status}

@@ -3,8 +3,8 @@
 Only trained tensors are compared, that is, tensors that training changed. The distance of two runs is compared with the
 smallest distance that was measured between two honest runs. Distances are medians, so a few large changes have no effect.
 
-The number of pairs grows with the square of the number of runs. Therefore only those pairs are compared whose random samples
-of weights are close.
+The number of pairs grows with the square of the number of runs. Therefore two runs are compared only if their random samples of
+weights are close.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Trained:
     """A run with digests of its trained tensors and a sample of its weights.
 
     Args:
-        scale: Median absolute change of the sampled weights during training, over the weights that changed.
+        scale: Median absolute change during training, over the sampled weights that changed.
     """
 
     record: RunRecord
@@ -65,7 +65,7 @@ class _Trained:
 
 
 def near_copies(tracker: Tracker, records: Sequence[RunRecord]) -> dict[str, dict[str, str]]:
-    """Return the pairs of runs with almost equal weights, with a description of each pair.
+    """Return the pairs of runs with almost equal weights, and describe each pair.
 
     Weights are compared relative to the initial weights that both runs have in common. If one run is an adopted run, or its
     initial weights cannot be computed on this machine, the initial weights of the other run are used.
@@ -182,8 +182,8 @@ def distance(first: Mapping[str, Tensor], second: Mapping[str, Tensor], initial:
     The distance of a tensor is median |a − b| / median |a − a₀|, where a and b are the final weights of the two runs and a₀
     are the initial weights.
 
-    If the median |a − a₀| is less than SHORT times the median |a₀|, the distance is enlarged in proportion, because two methods
-    with the same first step differ only in second order. The distance is infinite if the tensors that both runs trained have
+    If the median |a − a₀| is less than SHORT times the median |a₀|, the distance is increased in proportion: shortly after an
+    equal first step, two methods differ only in second order. The distance is infinite if the tensors that both runs trained have
     fewer than SAMPLED entries in total.
 
     Args:
@@ -227,7 +227,7 @@ def _kin(spec: RunSpec) -> tuple[object, ...]:
 
 
 def effective_control(spec: RunSpec) -> str:
-    """Return the simplest name of an equivalent control.
+    """Return the simplest name of a control that is equivalent to the control of `spec`.
 
     `ladder_L` trains all L blocks and is equivalent to `none`. `ladder_0` with method bp is equivalent to `frozen`.
     """

@@ -1,7 +1,7 @@
 """Options of the commands and Python functions: each option is declared once, in a group.
 
-To add an option, add a field to the group. The options of a cluster are declared in `studies.executors.base`, those of stored data
-in `tracking.base`.
+To add an option, add a field to the group. The options of a cluster are declared in `studies.executors.base`. The options of
+stored data are declared in `tracking.base`.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class CheckpointOptions(SpecOptions):
     force: bool = option(False, "Adopt the checkpoint again even if the store already has a run of this checkpoint.")
     strict: bool = option(
         False,
-        "Print the command of an audit that judges like the published code (FAIL if any rule fires). Nothing is judged now.",
+        "Print the command of an audit that judges as the published code does (FAIL if any rule fires). Nothing is judged now.",
     )
 
 
@@ -190,7 +190,9 @@ class StudyOverrides:
         completes="datasets",
     )
     scale: float | str = option(
-        "", f"Scale the study's number of epochs: {study_variants.SCALING}. Not with --epochs.", metavar="F"
+        "",
+        f"Scale the study's number of epochs: {study_variants.SCALING}. Cannot be combined with --epochs.",
+        metavar="F",
     )
     settings: Mapping[str, Any] = option(
         None,
@@ -248,7 +250,7 @@ class RunSelector:
 
     @property
     def device(self) -> str:
-        """Device that replaces the study's device, as the user typed it, or an empty string."""
+        """Device that the user typed to replace the study's device; empty if the user typed none."""
         return str(self.overrides.get("device", ""))
 
     @cached_property
@@ -314,11 +316,11 @@ class TrainingOptions:
 
 @dataclass(frozen=True)
 class ExecutorOptions:
-    """Executor of many jobs, and what it requests from a cluster."""
+    """Executor of many jobs, and the resources that the executor requests from a cluster."""
 
     jobs: int | str = option(
         0,
-        "Number of simultaneous runs: on a CPU one process per run [one per core], on a GPU all in one process [8].",
+        "Number of simultaneous runs [one per CPU core, or 8 on a GPU]. On a GPU, one process trains all runs.",
         metavar="N",
     )
     executor: str = executor_option()
@@ -330,7 +332,7 @@ class PlanOptions:
     """Options for a study that is only planned."""
 
     dry_run: bool = option(False, "Print which runs would be trained; train and write nothing.")
-    no_probe: bool = option(False, "No effect; no training step is timed.", "--no-timing", hidden=True)
+    no_probe: bool = option(False, "This option has no effect.", "--no-timing", hidden=True)
 
 
 @dataclass(frozen=True)
@@ -340,7 +342,7 @@ class JudgingOptions:
     edition: str = edition_option()
     editions: tuple[str, ...] = option(
         (),
-        "Several editions that judge the runs. If the study's edition is one of them, it is the leading edition.",
+        "Several editions that judge the runs. If the study's edition is given, the study's edition is the leading edition.",
         is_list=True,
         metavar="E,E,…",
         completes="editions",
@@ -360,7 +362,7 @@ class JudgingOptions:
         metavar="FILE",
     )
     strict: bool = option(
-        False, "Judge like the published code: FAIL if any rule fires. Short for --edition 2026-05:strict."
+        False, "Judge as the published code does: FAIL if any rule fires. Short for --edition 2026-05:strict."
     )
 
 
@@ -413,7 +415,7 @@ class RecomputeOptions:
         False,
         "Recompute the metrics of every run first, or use the logged metrics [--trust-logged].",
         "--recompute/--trust-logged",
-        python="Recompute the metrics of every run first, instead of using the logged metrics.",
+        python="If True, recompute the metrics of every run first. By default, the logged metrics are used.",
     )
     jobs: int | str = measuring_jobs()
     device: str = device_option()
@@ -427,7 +429,7 @@ class RecomputeOptions:
 class ComparisonOptions(RecomputeOptions):
     """Options of the command `compare`."""
 
-    setting: str = option("", "Only settings whose name contains this text.", metavar="TEXT")
+    setting: str = option("", "Compare only settings whose name contains this text.", metavar="TEXT")
 
 
 @dataclass(frozen=True)
@@ -454,7 +456,7 @@ class ReportOutput:
     out: str = option("reports", "Folder to which the pages are written.")
     templates: str = option(
         "",
-        "Folder of your templates. Each replaces the built-in template with the same file name. Templates run in a sandbox.",
+        "Folder of your templates. A template replaces the built-in template with the same file name. Templates run in a sandbox.",
         metavar="DIR",
     )
 
@@ -481,7 +483,9 @@ class AuditSource:
 class BundleOptions:
     """Content of a bundle."""
 
-    study: str = option(MISSING, "Study whose newest audit is written.", metavar="NAME", completes="studies")
+    study: str = option(
+        MISSING, "Study whose newest audit is written into the bundle.", metavar="NAME", completes="studies"
+    )
     out: str = option(
         "", "Path of the bundle. An existing file is replaced only if it is a bundle [NAME.fa.zip].", metavar="FILE"
     )

@@ -54,9 +54,9 @@ class Promotion:
         run_id: id of the promoted run.
         verdict, edition: the verdict that decided the promotion, and the edition of this verdict.
         promoted: False if the same version existed before.
-        verdicts: description of each edition of the audit → verdict.
+        verdicts: mapping from the description of each edition of the audit to its verdict.
         aliases: aliases that this promotion set.
-        despite: reason why a failed run was promoted, or an empty string.
+        despite: reason why a failed run was promoted; empty if no reason was necessary.
     """
 
     name: str
@@ -401,7 +401,7 @@ def check_override(run: StoredRun, opinion: Opinion, reason: str | None, author:
 
     Args:
         opinion: the verdict that decides whether the run may be promoted.
-        reason: the reason that the user gave, or None.
+        reason: the reason that the user gave; None if the user gave no reason.
         author: author of the reason. If empty, the user's login name is used.
 
     Raises:
@@ -435,7 +435,7 @@ def verdict_alias(deciding: Opinion, adopted: bool = False) -> str:
 
     Args:
         deciding: the verdict that decides whether the run may be promoted.
-        adopted: whether the run is an adopted run. The alias then begins with `adopted`, unless the verdict needs a reason.
+        adopted: whether the run is an adopted run. If True, the alias begins with `adopted`, unless the promotion needs a reason.
     """
     outcome, edition = deciding.verdict.outcome, deciding.edition
     outcome = ADOPTED if adopted and outcome not in NEEDS_REASON else outcome
@@ -446,9 +446,9 @@ def verdict_alias(deciding: Opinion, adopted: bool = False) -> str:
 
 
 def model_name(spec: RunSpec, setting: str) -> str:
-    """Return a model name from the labels of method and setting, valid for MLflow and in a shell.
+    """Return a model name that consists of the labels of method and setting.
 
-    Example: `dfa-pen-0.01--resmlp-256x4-digits-30-epochs`.
+    The name is valid in MLflow and in a shell, e.g. `dfa-pen-0.01--resmlp-256x4-digits-30-epochs`.
     """
     return f"{_slug(spec.method_label)}--{_slug(setting)}"[:200].rstrip("-.")
 

@@ -82,7 +82,7 @@ class RemeasuredRun:
     Attributes:
         record: the run's record, or None if the run is excluded.
         redrawn: result of the replay, or None if no training step was replayed.
-        exclusion: reason why the run is excluded, or None.
+        exclusion: reason why the run is excluded; None if the run is not excluded.
     """
 
     run: StoredRun
@@ -171,7 +171,7 @@ def checked_measuring(measuring: RemeasureOptions, problems: list[str]) -> Remea
 def _each(
     tracker: Tracker, runs: Sequence[StoredRun], job: Callable, measuring: RemeasureOptions, data_root: Path | None
 ) -> list[RemeasuredRun]:
-    """Recompute all runs, in groups that import the same third-party packages; workers call `job`."""
+    """Recompute the runs group by group; all runs of a group import the same third-party packages."""
     if measuring.trust_logged:
         return [remeasure_one(tracker, run, measuring, data_root) for run in runs]
     groups: dict[frozenset[str], list[int]] = {frozenset(): []}
@@ -193,7 +193,7 @@ def _part(
     data_root: Path | None,
     third_party: bool,
 ) -> list[RemeasuredRun]:
-    """Recompute runs that import the same third-party packages, if any."""
+    """Recompute runs that all import the same third-party packages or none."""
     if measuring.executor:
         return _on_a_cluster(tracker, runs, job, measuring)
     count = min(int(measuring.jobs) or _default_processes(runs, measuring), len(runs))
@@ -227,7 +227,7 @@ def _on_a_cluster(
             stop: StopCheck,
             report: EventSink,
         ) -> None:
-            """Run the jobs with the executor in `processes` processes."""
+            """Run the jobs with the executor that the user chose."""
             executor.run(
                 jobs,
                 partial(_in_one_step, job_function),
@@ -260,7 +260,7 @@ def _packages(tracker: Tracker, run: StoredRun, factories: bool) -> frozenset[st
 def _with_third_party(
     tracker: Tracker, results: Sequence[RemeasuredRun], job: Job, measuring: RemeasureOptions
 ) -> Sequence[RemeasuredRun]:
-    """Add the metrics of third-party diagnostics, which workers measure, to the recomputed runs."""
+    """Add metrics of third-party diagnostics to the recomputed runs; workers measure these metrics."""
     selected = [outcome for outcome in results if outcome.record and outcome.redrawn]
     if not selected or not diagnostics.CATALOG.third_party():
         return results
@@ -338,13 +338,13 @@ def _run(
     stop: Callable[[], bool],
     run_all: Callable[..., None],
 ) -> list[RemeasuredRun]:
-    """Recompute the runs in `processes` workers, which `run_all` (e.g. `run_jobs`) starts."""
+    """Recompute the runs in `processes` workers, which the function `run_all` starts."""
     results: dict[int, RemeasuredRun] = {}
     title = f"recomputing {pluralise(len(runs), 'run')}" + (f", {processes} at a time" if processes > 1 else "")
     with Progress(title, [run.name for run in runs], lambda outcome: outcome.text) as progress:
 
         def receive(event: JobEvent) -> None:
-            """Keep the result of a run that a worker recomputed; the worker returned a copy of the run."""
+            """Keep a worker's result, with the original run instead of the worker's copy."""
             progress.show(event)
             if event.kind == "done":
                 results[event.index] = dataclasses.replace(event.value, run=runs[event.index])
@@ -386,7 +386,7 @@ def report_replay(measuring: RemeasureOptions, results: Sequence[RemeasuredRun])
 
 
 def _default_processes(runs: Sequence[StoredRun], measuring: RemeasureOptions = RemeasureOptions()) -> int:
-    """Return the number of processes that saves time for these runs, or 1 if a run needs a GPU."""
+    """Return the fastest number of processes for these runs; 1 if a run needs a GPU."""
     if any(run.params.get(f"{schema.PARAM}device_class") == "cuda" for run in runs):
         return 1
     epoch_params = [

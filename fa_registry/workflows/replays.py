@@ -112,10 +112,10 @@ class SeriesComparison:
         self._logged = logged_rows(read_rows(tracker.artifact(record.run_id, schema.SERIES)))
 
     def difference(self, epoch: int, measured: Measurements) -> str:
-        """Return the differences between recomputed and logged metrics at one epoch, or an empty string.
+        """Return the differences between recomputed and logged metrics at one epoch; empty if there are none.
 
         Args:
-            measured: recomputed metrics of the epoch: either all metrics, or only the losses.
+            measured: recomputed metrics of the epoch, either all metrics or only the losses.
         """
         logged = self._logged.get(epoch, Measurements({}, {}))
         losses = {name: reading for name, reading in measured.scalars.items() if name in ONLY_IN_TRAINING}

@@ -29,12 +29,12 @@ class MonitoredRules:
 
     @property
     def by(self) -> str:
-        """Value of the tag TAG_FIRST_FIRE_BY: the edition's name and digest, or an empty string."""
+        """Value of the tag TAG_FIRST_FIRE_BY: name and digest of the edition; empty if there is no edition."""
         return signature(self.edition.reference) if self.edition else ""
 
     @property
     def wish(self) -> str:
-        """Value of the tag TAG_STOP_ON: the rules that may end a run, or an empty string."""
+        """Value of the tag TAG_STOP_ON: the rules that may end a run; empty if no rule may end a run."""
         return f"{','.join(self.stop_on)} by {self.by}" if self.stop_on else ""
 
     def of(self, control: str) -> MonitoredRules:
@@ -112,7 +112,7 @@ class Monitor:
 
     @property
     def ended_by(self) -> str:
-        """Reason to end the run, e.g. `D1 at epoch 8`, or an empty string to continue."""
+        """Reason to end the run, e.g. `D1 at epoch 8`; empty if the run must continue."""
         fired = [code for code in self._watch.stop_on if code in self.fired]
         first = min((self.fired[code] for code in fired), default=0)
         codes = "+".join(code for code in fired if self.fired[code] == first)

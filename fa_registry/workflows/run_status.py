@@ -26,16 +26,15 @@ class RunStatus:
     """State of one run according to the tags and metrics in the store.
 
     Attributes:
-        h_L, g_L, accuracy: last logged values, or None.
+        h_L, g_L, accuracy: last logged values; None if no value was logged.
         headline: name of the main metric that the run logs, or `accuracy` if the run has not logged a main metric.
-        value: last logged value of the main metric, or None.
+        value: last logged value of the main metric; None if no value was logged.
         epoch: last measured epoch, or None if no epoch was logged.
         epochs: requested number of epochs, or None if unknown.
         fired: rule code → first epoch at which the rule fired.
         rate: epochs per second, or None if unknown.
         left: estimated remaining seconds, or None if unknown.
-        silent: seconds since this process last observed a new heartbeat. The value is 0 at the first poll, and for a run that
-            is not running.
+        silent: seconds since this process last observed a new heartbeat; 0 at the first poll, and for a run that is not running.
     """
 
     run_id: str
@@ -57,7 +56,7 @@ class RunStatus:
 
 @dataclass
 class StatusPoller:
-    """Reader of the state of the newest runs of a store, for repeated calls of `poll`.
+    """Reader of the newest runs in a store; each call of `poll` returns their present states.
 
     Attributes:
         study: study whose runs are read, or an empty string for all runs.
@@ -111,7 +110,7 @@ class StatusPoller:
     def _rate(self, run: StoredRun, epoch: int) -> float | None:
         """Return the epochs per second since the first poll, or None if unknown.
 
-        If no epoch has ended since the first poll, the value is for the time since the run was started or resumed.
+        If no epoch has ended since the first poll, return the epochs per second since the run was started or resumed.
         """
         first_epoch, start_time = self._seen.setdefault(run.run_id, (epoch, self.clock()))
         if epoch == first_epoch:

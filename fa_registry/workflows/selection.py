@@ -59,7 +59,7 @@ def select_runs(tracker: Tracker, selector: RunSelector) -> Selection:
     """Return the runs that the selector chooses.
 
     Raises:
-        UsageError: not exactly one of study, experiment and run ids was given, or a run id is unknown.
+        UsageError: none or several of study, experiment and run ids were given, or a run id is unknown.
         NothingSelected: none of the chosen runs is finished.
     """
     if len(selector.ways) != 1:
@@ -153,7 +153,7 @@ def _by_study(tracker: Tracker, selector: RunSelector) -> Selection:
 
 
 def _asked(study: Study, overrides: Mapping[str, Any]) -> dict[str, str]:
-    """Return the values with which the user replaced values of the study's file, without the device."""
+    """Return the user's overrides of the study's file, except the device."""
     listed = [str(seed) for seed in overrides.get("seeds") or ()]
     given = (overrides.get("settings") or {}).items()
     settings = ",".join(
@@ -238,7 +238,7 @@ def make_exclusion(
 def not_judged(record: RunRecord) -> Exclusion | None:
     """Return the exclusion of a run that must not be judged, or None if the run may be judged.
 
-    A run is excluded if its metrics, tables or weights differ from what was recorded, or if it was not trained to its end.
+    A run is excluded if its metrics, tables or weights differ from the recorded values, or if it was not trained to its end.
     """
     if record.integrity.state == "mismatch":
         return _of_record(record, "integrity", f"{INTEGRITY_FAILURE}: {'; '.join(record.integrity.details)}")
@@ -294,7 +294,7 @@ def half_written(tracker: Tracker, run: StoredRun, spec: RunSpec | None = None) 
 def failure_text(tracker: Tracker, run_id: str) -> str:
     """Return the traceback of a failed run, or an empty string if the run has no traceback.
 
-    If the traceback cannot be read, return the reason.
+    If the traceback cannot be read, return the error message.
     """
     try:
         path = tracker.artifact(run_id, schema.FAILURE)
@@ -313,7 +313,7 @@ def is_hidden(run: StoredRun) -> bool:
 
 
 def own_spec(tracker: Tracker, run: StoredRun) -> RunSpec | None:
-    """Return the specification in the run's spec.json, or None.
+    """Return the specification in the run's spec.json.
 
     The result is None if the file is missing or unreadable, or if the run's tag names another specification. In these cases, the
     audit uses only the tags of the run, and another check reports the error.
@@ -393,7 +393,8 @@ Candidate = tuple[StoredRun, RunSpec | None]  # a run that may have a judged set
 def add_unaudited_runs(tracker: Tracker, report: AuditReport, judged: Sequence[StoredRun]) -> AuditReport:
     """Return the report with a list of runs in the store that the audit did not judge.
 
-    The list contains all runs of the judged groups, and runs whose settings differ by at most 1 % in some numbers.
+    The list contains all runs of the judged groups, and runs whose settings differ from a judged setting by at most 1 % in some
+    numbers.
 
     Args:
         judged: the runs that were selected for the audit.
@@ -411,7 +412,7 @@ def add_unaudited_runs(tracker: Tracker, report: AuditReport, judged: Sequence[S
 def _neighbour(tracker: Tracker, report: AuditReport, candidates: Sequence[Candidate]) -> Iterator[OtherRun]:
     """Yield the runs whose settings differ from a judged setting by at most 1 % in some numbers.
 
-    Judged runs in such a setting are included too, because an author could move seeds with bad results to such a setting.
+    Judged runs in these settings are included too, because an author could move seeds with bad results to a similar setting.
     """
     settings = NearSettings(run.record.spec for run in report.runs)
     neighbours = []
@@ -477,13 +478,13 @@ def _candidates(tracker: Tracker, specs: Iterable[RunSpec], excluded_ids: Collec
 
 
 def _asked_of(spec: RunSpec) -> tuple[tuple[str, str], ...]:
-    """Return the parameters by which runs of this setting and of similar settings are searched."""
+    """Return the parameters with which to search for runs of this setting and of similar settings."""
     names = [name for name in COMPARED if name != "epochs" or spec.epochs * NEAR < 1]
     return tuple((f"cfg/{name}", str(getattr(spec, name))) for name in names)
 
 
 def _shared(params: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return the parameters that all runs of a group share, and an entry for whether the run is adopted."""
+    """Return the parameters that all runs of a group share, and whether the run is adopted."""
     shared = {name: value for name, value in params.items() if name.startswith("cfg/") and name not in FREE}
     return tuple(sorted({**shared, "adopted": str("cfg/weights" in params)}.items()))
 

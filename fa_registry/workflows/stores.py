@@ -28,8 +28,8 @@ def open_tracker(store: str = "", experiment: str = "", create: bool = True, wri
 
     Args:
         store: MLflow tracking URI. If empty, the default store is used.
-        experiment: experiment for new runs. If empty, it is the experiment in MLFLOW_EXPERIMENT_NAME or in the option
-            `mlflow run --experiment-name`, or else `fa_registry`.
+        experiment: experiment for new runs. If empty, MLFLOW_EXPERIMENT_NAME or the option `mlflow run --experiment-name`
+            determines the experiment. The default is `fa_registry`.
         create: whether to create a missing database. If False, a missing database is an error.
         write: whether the command writes to the store. If `create` and `write` are False, the store may be read-only.
 
@@ -54,7 +54,7 @@ def mlflow_page(tracker: Tracker, study: str = "", experiment: str = "", about: 
     Args:
         study: show only the runs of this study. If empty, all runs of the experiment are shown.
         experiment: experiment that contains the runs. If empty, it is the experiment of the newest run.
-        about: ids of the runs that were just trained or audited. Their settings are shown first.
+        about: ids of the runs that were just trained or audited. The settings of these runs are shown first.
     """
     tags = {TAG_KIND: "run"} | ({TAG_STUDY: study} if study else {})
     try:
@@ -65,9 +65,9 @@ def mlflow_page(tracker: Tracker, study: str = "", experiment: str = "", about: 
         )
         if study and other_experiments:
             LOG.warning(
-                "MLflow's page shows only the %d of %d runs of study %s that are in experiment %s. The other runs are in %s. "
+                "study %s has %d runs. MLflow's page shows only the %d runs in experiment %s. The other runs are in %s. "
                 "To log new runs in one experiment, use --experiment",
-                *(len(visible_runs), len(runs), study, runs[0].experiment, other_experiments),
+                *(study, len(runs), len(visible_runs), runs[0].experiment, other_experiments),
             )
         return (
             tracker.with_experiment(runs[0].experiment).publish_views(views_of(study, visible_runs, about))
@@ -97,7 +97,7 @@ def served(uri: str, page: str) -> str:
 
 
 def mlflow_run_in_progress() -> str:
-    """Return the id of the run that `mlflow run` created for this process, or an empty string."""
+    """Return the id of the run that `mlflow run` created for this process; empty if there is no such run."""
     # a run in the experiment Default is ignored, because the user did not name this experiment
     return os.environ.get("MLFLOW_RUN_ID", "") if os.environ.get("MLFLOW_EXPERIMENT_ID", DEFAULT) != DEFAULT else ""
 

@@ -77,7 +77,7 @@ class StudyResult:
         elsewhere: ids of the runs that other workers trained during this call.
         left: names of the runs that other workers are still training.
         other_code: run name → changes in the code since the existing run was trained.
-        page: address of the MLflow page that compares the runs, or an empty string.
+        page: address of the MLflow page that compares the runs; empty if there is no page.
     """
 
     study: str
@@ -112,8 +112,8 @@ def run_study(
 
     Args:
         selector: the study, with overrides.
-        joins: run as one of many workers: begin with a random specification, log no run for the study itself, and do not
-            wait for the runs of other workers.
+        joins: whether this process is one of many workers. A worker begins with a random specification, logs no run for the study
+            itself, and does not wait for the runs of other workers.
 
     Raises:
         InvalidFields: lists all invalid arguments.
@@ -155,7 +155,7 @@ def run_study(
 
 
 def _rotated_specs(specs: list[RunSpec]) -> list[RunSpec]:
-    """Return the specifications in rotated order, beginning with a random one."""
+    """Return the specifications in rotated order, beginning with a random specification."""
     first = random.randrange(len(specs))
     return specs[first:] + specs[:first]
 

@@ -67,7 +67,7 @@ def measured_apart(runs: Sequence[StoredRun], job: Job, processes: int) -> list[
 
 
 def with_third_party(record: RunRecord, logged: Measurements, extra: Measurements) -> RunRecord:
-    """Return the record with the metrics of third-party diagnostics, compared with the logged values.
+    """Add the metrics of third-party diagnostics to the record, and compare them with the logged values.
 
     Args:
         record: record with built-in metrics.

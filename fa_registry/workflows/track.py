@@ -51,7 +51,7 @@ DRAWS = 20  # number of random feedback samples for the null distribution of Γ,
 
 
 class TrackedRun:
-    """Context manager for a run of a user-supplied loop, returned by `track`.
+    """Context manager that `track` returns for a run of a user-supplied loop.
 
     Attributes:
         done: number of measured epochs. A resumed loop must continue with epoch `done + 1`.
@@ -140,7 +140,7 @@ class TrackedRun:
         given = {ACCURACY: _number(test_accuracy), TOKEN_LOSS: _number(test_loss)}
         checks.fractions(test_accuracy=given[ACCURACY])
         checks.problems += [
-            f"{label_of(other.name)}: expected the {label_of(self.headline.name)}, the main metric of this run"
+            f"{label_of(other.name)}: expected no value; the main metric of this run is the {label_of(self.headline.name)}"
             for other, value in given.items()
             if value is not None and other != self.headline
         ]
@@ -275,7 +275,7 @@ def track(
         credit: function credit(model, x, y) → [c_0 … c_L], as for `alignment`. Without this function, Γ is not measured.
         fresh: function that returns the credit with new random feedback, for the null distribution of Γ, as for `alignment`.
         dataset: name of the data set [`own-` and the first digits of the digest of `eval`].
-        factory: `package.module:function` that builds the model without arguments, for an audit with --factory.
+        factory: `package.module:function` without arguments that builds the model; an audit with --factory calls this function.
         feedback: the feedback matrices (name → tensor), or the module that contains the matrices; stored with the run.
         epochs: planned number of epochs [the number of calls of run.epoch].
         checkpoint_every: as for `train`.
@@ -379,7 +379,7 @@ def _wrong_control(model: Any, control: Any, wrappers: Sequence[str]) -> list[st
     distributed = torch.distributed
     is_one_of_many = distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
     if is_one_of_many or "DistributedDataParallel" in wrappers:
-        advice = "use frozen_control in every process, before the model is wrapped"
+        advice = "use frozen_control in every process, before the model is wrapped for distributed training"
         return [
             f"control: expected a model that one process trains, found a model that several processes train; {advice}"
         ]
@@ -395,7 +395,9 @@ def _misfit(factory: str, network: nn.Module) -> list[str]:
     return (
         []
         if built == structure(_inner(network))
-        else [f"factory {factory!r}: expected the weight names and shapes of the trained model, found others"]
+        else [
+            f"factory {factory!r}: expected the weight names and shapes of the trained model, found other names or shapes"
+        ]
     )
 
 
@@ -451,7 +453,7 @@ def _story(
 
 
 def _commit(folder: Path) -> str:
-    """Return the git commit of a folder, with a `+` if files were changed, or an empty string."""
+    """Return the git commit of a folder, with a `+` if files were changed; empty if there is no commit."""
     try:
         command = ["git", "-C", str(folder), "describe", "--always", "--abbrev=40", "--dirty=+"]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()

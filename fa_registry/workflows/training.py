@@ -80,7 +80,8 @@ class TrainingJob:
         conformance: result of the conformance suite for the method, to be recorded with the run.
         device: GPU to use if the machine has several, e.g. `cuda:1`.
         lease: a run on another machine counts as abandoned if it has no heartbeat for this number of seconds.
-        known: ids of runs of this specification that had ended before this job. These runs do not make the job unnecessary.
+        known: ids of runs of this specification that had ended before this job. The job trains the specification despite these
+            runs.
         yields: whether to end this job if another worker trains the specification.
     """
 
@@ -120,9 +121,9 @@ class TrainingResult:
     Attributes:
         run_id: id of the trained run. If the status is ELSEWHERE, id of the other worker's run.
         status: status of the run, or ELSEWHERE if another worker trains or has just trained the specification.
-        resumed_from: last epoch before an interruption, or 0.
+        resumed_from: last epoch before an interruption; 0 if the run was not resumed.
         fired: rule code → first epoch at which the rule fired.
-        ended_by: rule that ended the run early, or an empty string.
+        ended_by: rule that ended the run early; empty if no rule ended the run.
     """
 
     run_id: str
@@ -283,7 +284,7 @@ def _record_end(error: BaseException, run: _AcquiredRun, resume: ResumeFile, tra
     """Record that an error ended the training, and save the state from which the run can resume.
 
     Raises:
-        StoreError: the error came from the store; the message also says where the training can resume.
+        StoreError: the error came from the store; the message also states where the training can resume.
     """
     writer = run.writer
     if isinstance(error, Interrupted):
@@ -384,10 +385,10 @@ class TrainResult:
 
     Attributes:
         run_id, status: id and status of the run.
-        ended_by: rule that ended the run early, or an empty string.
+        ended_by: rule that ended the run early; empty if no rule ended the run.
         result: result of training, or None if the store already had the run.
         other_code: changes in the code since an existing run was trained, one line per plug-in.
-        page: address of the MLflow page that compares all runs of the experiment, or an empty string.
+        page: address of the MLflow page that compares all runs of the experiment; empty if there is no page.
     """
 
     run_id: str
@@ -406,7 +407,7 @@ def run_train(
 ) -> TrainResult:
     """Train one specification, unless the store has a finished run of this specification.
 
-    If the finished run was trained with other code, the specification is trained again, except with `keep_trained`.
+    If the finished run was trained with other code, the specification is trained again, unless `keep_trained` is set.
 
     Args:
         executor: name of an executor in studies.executors.CATALOG. If empty, `default_executor` chooses the executor.
@@ -465,7 +466,7 @@ def _there(tracker: MlflowTracker, run: StoredRun, changed: tuple[str, ...]) -> 
 
 
 def _trained_by(executor: str, job: TrainingJob, resources: JobResources, tracker: Tracker) -> TrainingResult:
-    """Train the job with an executor; return the result, or raise the error of the job."""
+    """Train the job with an executor; return its result or raise its error."""
     end = _run_by(executor, job, resources, run_name(job.spec))
     if end.kind == "stopped":
         raise Interrupted(end.value or "stopped before the run began")
@@ -503,12 +504,7 @@ def _checked(
 
 
 def parse_seconds(name: str, typed: str | int, problems: list[str], lower: int = 0, upper: int | None = None) -> int:
-    """Return a number of seconds, or append an error to `problems` and return `lower`.
-
-    Args:
-        name: name of the option, for the error.
-        typed: value as the user typed it.
-    """
+    """Return a number of seconds, or append an error to `problems` and return `lower`."""
     try:
         return whole_number(typed, least=lower, **({} if upper is None else {"most": upper}))
     except ValueError as error:
@@ -523,9 +519,8 @@ def parse_lease(typed: str | int, problems: list[str]) -> int:
 def default_executor(specs: Sequence[RunSpec], several: bool = False) -> str:
     """Return the name of the default executor for these runs.
 
-    Runs with third-party code, which could end its process, and several runs on a CPU are trained in separate processes
-    (`local`). Other runs are trained in this process (`side_by_side`): runs on a GPU share the GPU, and a debugger can step into
-    a single run.
+    Separate processes (`local`) train runs with third-party code, which could end its process, and several runs on a CPU. This
+    process (`side_by_side`) trains all other runs: runs on a GPU share the GPU, and a debugger can step into a single run.
 
     Args:
         several: whether several runs train at the same time.
@@ -536,7 +531,7 @@ def default_executor(specs: Sequence[RunSpec], several: bool = False) -> str:
 
 
 def kept_text(specs: Sequence[RunSpec], states: int) -> str:
-    """Return a text with the number and maximum size of the stored training states, or an empty string."""
+    """Return the number and maximum size of the stored training states as text; empty if none are stored."""
     if not states or not specs:
         return ""
     kinds = {(spec.setting.identity, spec.method, spec.control): spec for spec in specs}

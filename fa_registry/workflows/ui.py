@@ -55,7 +55,7 @@ def served_pages(store: str = "", study: str = "", port: int = 0) -> Iterator[tu
         )
     page = mlflow_page(tracker, newest[0].tags.get(TAG_STUDY, ""), newest[0].experiment) if newest else EMPTY
     if not newest:
-        LOG.info("the store %s has no runs yet; to train some, use `fa-registry run digits`", tracker.uri)
+        LOG.info("the store %s has no runs yet; to train runs, use e.g. `fa-registry run digits`", tracker.uri)
     if tracker.uri.startswith("http"):
         yield f"{tracker.uri.rstrip('/')}/{page}", None
         return
@@ -118,4 +118,4 @@ def _wait_until_ready(address: str, server: subprocess.Popen, log: BinaryIO) -> 
             return
         time.sleep(POLL)
     last_lines = without_password("\n".join(text.splitlines()[-5:]))
-    raise RegistryError(f"MLflow's server did not start at {address}. Its last messages:\n{last_lines}")
+    raise RegistryError(f"MLflow's server did not start at {address}. The last messages of the server:\n{last_lines}")

@@ -94,7 +94,7 @@ def _measured_again(tracker: Tracker, record: RunRecord, story: Any) -> tuple[Me
     files = {name: tracker.artifact(record.run_id, name) for name in (schema.FINAL, EVALUATION)}
     if missing := [name for name, path in files.items() if path is None or name not in record.digests]:
         raise IntegrityError(
-            f"run {record.run_id}: {', '.join(missing)}: expected a file with a recorded digest, found none"
+            f"run {record.run_id}: {', '.join(missing)}: the file or its recorded digest is missing, so no metric can be recomputed"
         )
     model = from_factory(str(story["factory"]))
     load_into(model, files[schema.FINAL], record.digests[schema.FINAL])

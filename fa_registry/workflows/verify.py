@@ -37,7 +37,7 @@ from fa_registry.workflows.selection import select_runs
 from fa_registry.workflows.stores import open_tracker
 
 PAGES, TAGS = "pages", "verdict tags"  # subjects of a Check
-MOST_AUDITS = 20  # number of newest audits in which the audit that excluded a run is searched
+MOST_AUDITS = 20  # number of newest audits that are searched for the audit that excluded a run
 SHOWN = 5  # largest number of runs in a message
 WORST_FIRST = ("mismatch", "unverifiable", "trusted", "verified")
 
@@ -139,7 +139,7 @@ def judging_audits(tracker: Tracker, runs: Sequence[StoredRun]) -> dict[str, lis
 
 
 def _excluding(tracker: Tracker, run: StoredRun) -> str:
-    """Return the id of the newest audit that excluded the run, or an empty string."""
+    """Return the id of the newest audit that excluded the run; empty if no audit excluded the run."""
     audits = tracker.search({schema.TAG_KIND: "audit", schema.TAG_STATUS: "complete"}, most=MOST_AUDITS)
     for audit in audits:
         with contextlib.suppress(RegistryError):  # if the report is unreadable, continue with the next audit

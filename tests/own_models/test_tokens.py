@@ -84,7 +84,7 @@ def test_a_tracked_loop_has_the_loss_per_token_as_its_main_metric(tmp_path):
 def test_a_loop_on_tokens_reports_no_accuracy(tmp_path):
     torch.manual_seed(0)
     with (
-        pytest.raises(InvalidFields, match="expected the test loss per token, the main metric of this run"),
+        pytest.raises(InvalidFields, match="expected no value; the main metric of this run is the test loss per token"),
         fa_registry.track(Decoder(), method="mine", eval=(X, Y), store=f"sqlite:///{tmp_path}/store.db") as run,
     ):
         run.epoch(test_accuracy=0.5)

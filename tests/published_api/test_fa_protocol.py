@@ -229,7 +229,7 @@ def test_summary_is_four_lines():
 def test_summary_of_a_real_report_gives_the_margin():
     report = fa_registry.FAProtocol(build(), *batch()).run(0.5, 0.51)
     assert fa_registry.FAProtocol.summary(report).splitlines()[3] == (
-        "D3_depth_utility: FIRES, margin +1.00 pp over frozen (required 2)"
+        "D3_depth_utility: FIRES, margin +1.00 pp over the frozen control (required 2)"
     )
 
 

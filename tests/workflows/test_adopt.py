@@ -311,8 +311,8 @@ def test_already_adopted_does_not_drop_evidence_that_is_given_now(registry, adop
     first, _ = adopt(elsewhere.weights, "--frozen-accuracy", "0.5")
     for more in ((), ("--frozen-accuracy", "0.6"), ("--frozen-accuracy", "0.5", "--feedback", elsewhere.feedback)):
         message = refused(registry, elsewhere.weights, *SPEC, *more)
-        assert f"already has these weights as run {first}, but with other values" in message
-        assert "feedback file: none given, frozen accuracy: 0.5" in message
+        assert f"run {first} in the store has the same weights, but other values" in message
+        assert "feedback file none given, frozen accuracy 0.5" in message
     assert len(stored()) == 1
 
 
@@ -335,7 +335,7 @@ def test_all_that_is_wrong_is_named_at_once_and_nothing_is_written(registry):
         "unknown field 'colour'",
         "weights: nowhere.pt: no such file",
         "feedback: B.bin: expected a file ending in .safetensors, .pt, .pth",
-        "frozen_accuracy: expected a fraction of the test set between 0 and 1, found 64",
+        "frozen_accuracy: expected an accuracy from 0 to 1, found 64",
     ):
         assert text in message
     assert stored() == []
@@ -344,7 +344,7 @@ def test_all_that_is_wrong_is_named_at_once_and_nothing_is_written(registry):
 @pytest.mark.parametrize("text", ["nan", "-0.1", "1.01", "64%", "inf"])
 def test_a_frozen_accuracy_that_is_no_fraction_is_refused(registry, elsewhere, text):
     message = refused(registry, elsewhere.weights, *SPEC, "--frozen-accuracy", text)
-    assert f"frozen_accuracy: expected a fraction of the test set between 0 and 1, found {text}" in message
+    assert f"frozen_accuracy: expected an accuracy from 0 to 1, found {text}" in message
 
 
 def test_weights_of_another_architecture_are_named_tensor_by_tensor(registry, elsewhere):

@@ -110,7 +110,7 @@ def test_an_sqlite_store_is_for_the_machine_that_it_lies_on(tmp_path):
     check_reach(store, Capacity())
     check_reach(store, HERE)
     with pytest.raises(
-        StoreError, match="jobs would run on other machines \\(a, b\\). A sqlite file is for one machine"
+        StoreError, match="the executor starts jobs on other machines \\(a, b\\). A sqlite file is only for one machine"
     ):
         check_reach(store, OTHERS)
     check_reach("http://registry:5000", OTHERS)

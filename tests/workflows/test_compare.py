@@ -155,7 +155,7 @@ def test_a_method_whose_name_is_hexadecimal_is_a_method():
         (["ccc", "bp"], "ccc: unknown method or run"),  # three characters name no run
         (["bp", "bp"], "bp: the same as bp"),
         (["aaaa1", "aaaa10"], "aaaa10: the same as aaaa1"),
-        (["dfa", "aaaa1"], "aaaa1: this operand and dfa share a run"),
+        (["dfa", "aaaa1"], "aaaa1: this operand and dfa contain the same run"),
     ],
 )
 def test_what_cannot_be_compared_is_reported(texts, text):
@@ -186,10 +186,11 @@ def test_one_shared_setting_is_unambiguous_and_several_are_listed():
         parse_operands(["dfa", "cccc2"], POOL)
     )  # in two settings, one each: compared, and said not to be comparable
     with pytest.raises(
-        UsageError, match=r"(?s)bp, frozen ran in several settings.*settings with all operands.*- one\n  - two"
+        UsageError,
+        match=r"(?s)the runs of bp, frozen are in several settings.*Settings with all operands.*- one\n  - two",
     ):
         check_unambiguous(parse_operands(["bp", "frozen"], POOL))
-    with pytest.raises(UsageError, match="no setting has all operands"):
+    with pytest.raises(UsageError, match="No setting has all operands"):
         check_unambiguous(
             parse_operands(["dfa", "fa"], (*POOL, stored("e1", "fa", "two"), stored("e2", "fa", "three")))
         )

@@ -120,7 +120,7 @@ def test_fetch_unpacks_an_archive_that_was_put_there(registry, workplace, catalo
     result = registry("data", "fetch", "cifar10", "--data-root", "files", "--json")
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
-    assert all(row["ok"] for row in found) and "20 train, 6 test" in found[-1]["found"]
+    assert all(row["ok"] for row in found) and "20 training and 6 test samples" in found[-1]["found"]
     assert cache_path(Path("files"), "cifar10").is_file()
 
 
@@ -147,7 +147,7 @@ def test_check_reports_files_counts_and_cache(registry, small):
     found = json.loads(result.stdout)
     assert result.exit_code == 0 and {row["name"] for row in found} == {"mnist"}
     assert [row["found"] for row in found[:-1]] == ["as published"] * 4
-    assert found[-1]["found"].startswith("20 train, 6 test, digest ")
+    assert found[-1]["found"].startswith("20 training and 6 test samples, digest ")
     (Path("data") / small.card.files[0].path).unlink()
     again = json.loads(registry("data", "check", "mnist", "--json").stdout)
     assert again[0]["ok"] and "not needed: the data are decoded" in again[0]["found"]
@@ -173,7 +173,7 @@ def test_check_exits_3_on_a_broken_file_and_on_a_broken_cache(registry, small):
 
 
 def test_check_of_a_bundled_set_needs_no_folder_and_of_files_it_does(registry):
-    assert "1,437 train, 360 test" in registry("data", "check", "digits").stdout
+    assert "1,437 training and 360 test samples" in registry("data", "check", "digits").stdout
     result = registry("data", "check", "mnist")
     assert result.exit_code == 2 and "data: expected a folder, found nothing; create this folder" in result.stderr
     Path("data").mkdir()
@@ -240,5 +240,5 @@ def test_list_check_and_where_agree_on_the_files_of_a_package(registry, workplac
         (Path("made") / source.path).rename(fashion_mnist.PACKAGE.folder / Path(source.path).name)
     assert json.loads(registry("data", "list", "fashion_mnist", "--json").stdout)[0]["missing"] == 0
     found = json.loads(registry("data", "check", "fashion_mnist", "--json").stdout)
-    assert all(row["ok"] for row in found) and "20 train, 6 test" in found[-1]["found"]
+    assert all(row["ok"] for row in found) and "20 training and 6 test samples" in found[-1]["found"]
     assert "or installed" in registry("data", "where", "fashion_mnist").stdout

@@ -82,7 +82,7 @@ def test_a_renamed_experiment_keeps_its_runs_and_new_ones_elsewhere_are_reported
     )
     more = trained("study", "tiny", "--seeds", "1,2", "--jobs", "1")
     assert more.exit_code == 0
-    assert "MLflow's page shows only the 4 of 8 runs of study tiny that are in experiment fa_registry" in more.stderr
+    assert "study tiny has 8 runs. MLflow's page shows only the 4 runs in experiment fa_registry" in more.stderr
     assert "The other runs are in mine. To log new runs in one experiment, use --experiment" in more.stderr
     audited = json.loads(trained(*AUDIT, "--seeds", "1,2", "--json").stdout)["report"]
     assert len(audited["runs"]) == 8
