@@ -168,9 +168,12 @@ def pictures(store: Path) -> None:
     from tests.end_to_end.browser import chromium, close_assistant
     from tests.end_to_end.server import mlflow_server
 
-    def keep(page: Any, name: str) -> None:
+    def keep(page: Any, name: str, last: str = "") -> None:
+        """last: selector of the last element of the picture, instead of the whole window."""
         path = ROOT / "docs" / "images" / f"fashion-{name}.png"
-        page.screenshot(path=path, animations="disabled")
+        box = page.locator(last).bounding_box() if last else None
+        clip = {"x": 0, "y": 0, "width": 1400, "height": box["y"] + box["height"] + 16} if box else None
+        page.screenshot(path=path, animations="disabled", clip=clip)
         Image.open(path).convert("RGB").quantize(256).save(path, optimize=True)
 
     reports = store.parent / "reports"
@@ -180,13 +183,15 @@ def pictures(store: Path) -> None:
         context.set_default_timeout(WAIT)
         page = context.new_page()
         close_assistant(page, address)
-        page.goto(f"{address}/#/experiments/1/runs?workflowType=machine_learning&viewStateShareKey=fashion&compareRunsMode=CHART")
+        page.goto(
+            f"{address}/#/experiments/1/runs?workflowType=machine_learning&viewStateShareKey=fashion&compareRunsMode=CHART"
+        )
         page.wait_for_function("() => document.querySelectorAll('.js-plotly-plot').length >= 5")
         page.wait_for_timeout(3000)
         keep(page, "charts")
-        for name, path in (("form", form), ("audit", reports / "index.html")):
+        for name, path, last in (("form", form, ""), ("verdicts", reports / "index.html", ".tiles")):
             page.goto(path.as_uri())
-            keep(page, name)
+            keep(page, name, last)
         context.close()
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fa_registry.deprecated_names import aliases
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import SCHEMA, AuditReport, EditionReference, Exclusion, Reading
+from fa_registry.records.notebook_repr import NotebookRepr
 
 KINDS = (
     "text",
@@ -101,8 +102,8 @@ class AnalysisTable:
                 )
 
 
-@dataclass(frozen=True)
-class Analysis:
+@dataclass(frozen=True, repr=False)
+class Analysis(NotebookRepr):
     """The result of an analysis with the runs and the edition that it used.
 
     The first table answers the question, and the other tables are the evidence for the answer.
@@ -124,6 +125,9 @@ class Analysis:
     remarks: tuple[str, ...] = ()
     excluded: tuple[Exclusion, ...] = ()
     schema: int = SCHEMA
+
+    def __repr__(self) -> str:
+        return f"Analysis({self.name!r}, rows: {len(self.rows)})"
 
     @property
     def columns(self) -> tuple[AnalysisColumn, ...]:

@@ -72,6 +72,10 @@ class AdaptedNetwork(nn.Module):
         self.reads = reads or ModelIO()
         self.gradient = gradient
 
+    def __repr__(self) -> str:
+        """Return one line; the repr of `model` lists the modules."""
+        return f"AdaptedNetwork({type(self.model).__name__}, sites: {len(self.sites)}, skip: {self.skip})"
+
     def forward(
         self, x: Tensor, return_hidden: bool = False, shifts: Sequence[Tensor] | None = None
     ) -> Tensor | tuple[Tensor, list[Tensor], list[Tensor]]:

@@ -43,17 +43,8 @@ def adopt(weights: str, as_json: bool, **arguments: Any) -> None:
     result = run_adopt(weights, build(CheckpointOptions, arguments), build(StoreLocation, arguments))
     if as_json:
         print_json(result)
-        return
-    if not result.adopted:
-        print_out(
-            f"run {result.run_id}: already adopted (--force adopts it again)", f"to audit the run: {result.judge}"
-        )
-        return
-    print_out(f"run {result.run_id}: adopted, {result.status}")
-    print_out("  " + " · ".join(f"{name} {value:.4g}" for name, value in result.headline.items()))
-    if result.absent:
-        print_out(f"  no Γ: {result.absent} (pass the feedback with --feedback FILE)")
-    print_out(f"to audit the run: {result.judge}")
+    else:
+        print_out(*result.lines())
 
 
 @click.command(short_help="Register the weights of an audited run as a model version.")
@@ -104,17 +95,8 @@ def promote(as_json: bool, **arguments: Any) -> None:
     result = run_promote(location=location, **arguments)
     if as_json:
         print_json(result)
-        return
-    outcome = "promoted" if result.promoted else "already promoted with this verdict"
-    print_out(f"{result.reference}: run {result.run_id} {outcome}, {result.verdict} by edition {result.edition}")
-    other_verdicts = [f"{label} by {name}" for name, label in result.verdicts.items() if name != result.edition]
-    if other_verdicts:
-        print_out(f"  other editions: {', '.join(other_verdicts)}")
-    if result.despite:
-        print_out(f"  promoted despite {result.verdict}: {result.despite}")
-    if result.aliases:
-        print_out(f"  aliases: {', '.join(result.aliases)}")
-    print_out(f'to load the model: fa_registry.load_model("{result.reference}")')
+    else:
+        print_out(*result.lines())
 
 
 @click.command(short_help="Write a study's audit and runs into one file that can be verified.")

@@ -52,11 +52,10 @@ def print_json(value: Any) -> None:
 
 def print_page(address: str) -> None:
     """Print the address of the MLflow page that compares the runs, if the address is not empty."""
-    if address:
-        from fa_registry.workflows.stores import UI  # the command has already imported this module
+    from fa_registry.workflows.stores import page_lines  # the command has already imported this module
 
-        served = " (after `fa-registry ui`)" if address.startswith(UI) else ""
-        print_out(f"side by side: {address}{served}")
+    for line in page_lines(address):
+        print_out(line)
 
 
 def table(header: Sequence[TerminalCell], rows: Sequence[Sequence[TerminalCell]], title: str | Sequence[str]) -> None:

@@ -11,7 +11,7 @@ import click
 from fa_registry.cli import shell_completion
 from fa_registry.cli.audit import audited
 from fa_registry.cli.options import JSON, examples, takes
-from fa_registry.cli.tables import print_json, print_out, print_page, table
+from fa_registry.cli.tables import print_json, print_out, table
 from fa_registry.errors import pluralise
 from fa_registry.option_table import build
 from fa_registry.workflows import api
@@ -27,7 +27,7 @@ from fa_registry.workflows.options import (
 )
 
 if TYPE_CHECKING:
-    from fa_registry.workflows.dry_run import Plan, SettingPlan
+    from fa_registry.workflows.dry_run import Plan
     from fa_registry.workflows.study import StudyResult
 
 RUN = "jobs epochs seeds data scale settings device edition editions stop_on force keep_trained out store experiment data_root"
@@ -65,9 +65,7 @@ def train(as_json: bool, **arguments: Any) -> None:
             }
         )
         return
-    status = f"{run.status.replace('_', ' ')} ({run.ended_by})" if run.ended_by else run.status
-    print_out(f"run {run.run_id}: " + (status if run.result else f"already {status} (--force trains it again)"))
-    print_page(run.page)
+    print_out(*run.lines())
 
 
 @click.command()
@@ -179,19 +177,8 @@ def studied(result: StudyResult, as_json: bool, quiet: bool = False) -> int:
         )
         print_json({name: getattr(result, name) for name in names})
         return result.exit_code
-    counts = {
-        "already complete": result.present,
-        "trained": result.trained,
-        "trained by other processes": result.elsewhere,
-        "still trained by other processes": result.left,
-        "stopped early": result.stopped_early,
-        "failed": result.failed,
-        "stopped": result.stopped,
-    }
     if not quiet:
-        text = ", ".join(f"{len(runs)} {label}" for label, runs in counts.items() if runs)
-        print_out(f"study {result.study}: {text}")
-        print_page(result.page)
+        print_out(*result.lines())
     for name, error in result.failed.items():
         print_out("", f"{name} failed:", *error.split("\n"), err=True)
     if result.stopped:
@@ -213,24 +200,10 @@ def planned(plan: Plan, as_json: bool) -> int:
     )
     print_out(f"{pluralise(len(plan.methods), 'method')}: {', '.join(plan.methods)}")
     header = ["setting", "called", "methods", "seeds", "runs", "controls", "complete", "to train"]
-    table(header, [_planned_row(setting) for setting in plan.settings], "")
+    table(header, [[*map(str, row.values())] for row in plan.rows()], "")
     for remark in plan.remarks:
         print_out(remark)
     return plan.exit_code
-
-
-def _planned_row(setting: SettingPlan) -> list[str]:
-    controls = ", ".join(f"{count} {name}" for name, count in setting.controls.items())
-    return [
-        setting.setting,
-        ", ".join(setting.labels),
-        ", ".join(setting.methods),
-        ", ".join(map(str, setting.seeds)),
-        str(setting.runs),
-        controls or "none",
-        str(setting.complete),
-        str(setting.runs - setting.complete),
-    ]
 
 
 COMMANDS = (train, study, worker, run)

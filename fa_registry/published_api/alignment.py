@@ -23,7 +23,7 @@ MEASURED = ("h_norm", "gain", "g_norm", "fidelity", "gamma", "gamma_null", "norm
 COLUMNS = ("h_norm", "g_norm", "fidelity", "gamma", "gamma_null_mean", "gamma_null_p", "reference_check")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Alignment:
     """Result of `alignment`: metrics of a credit rule on one batch.
 
@@ -62,6 +62,10 @@ class Alignment:
         A metric without a value is {"na": reason}.
         """
         return jsonio.encode(self)
+
+    def __repr__(self) -> str:
+        gamma = _shown(self.measured.scalars["gamma_deep_mean"])
+        return f"Alignment(sites: {len(self.sites)}, gamma_deep_mean: {gamma}, draws: {self.draws})"
 
     def __str__(self) -> str:
         """Return a table with one line per site, the aggregates, and the reasons for N/A."""

@@ -70,7 +70,7 @@ class Thresholds(dict[str, float]):
         return self.get("below_frozen")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DiagnosisReport:
     """Results of four diagnostics of one model.
 
@@ -161,6 +161,9 @@ class DiagnosisReport:
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain JSON values."""
         return jsonio.encode(self)
+
+    def __repr__(self) -> str:
+        return f"DiagnosisReport({self.method_name!r}, {self.verdict}, edition {self.edition})"
 
     def __str__(self) -> str:
         """Return the verdict, one line per diagnostic, and one line per remark."""

@@ -45,7 +45,7 @@ class GuardReading:
     """mean of the metric over the sites that count; null if `observed` is not a share of this mean"""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Finding:
     """Result of one rule for one run, with the limit that was applied."""
 
@@ -107,6 +107,12 @@ class Finding:
     """
     basis: str = ""
     """the assumption on which the interval over seeds is based; empty without an interval, and in reports of older releases"""
+
+    def __repr__(self) -> str:
+        return f"Finding({self.rule}, {self.outcome}, run {self.run_id})"
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.outcome.replace('_', ' ')}: {self.sentence}"
 
     @property
     def quantities(self) -> tuple[str, ...]:

@@ -158,8 +158,8 @@ class RunSpec:
 SETTINGS: weakref.WeakValueDictionary[str, RunSpec] = weakref.WeakValueDictionary()
 
 
-@dataclass(frozen=True)
-class Measurements:
+@dataclass(frozen=True, repr=False)
+class Measurements(NotebookRepr):
     """Measurements on the fixed evaluation batch at one time."""
 
     sites: Mapping[str, Annotated[Sequence[Reading], Series]]
@@ -170,6 +170,9 @@ class Measurements:
     """how the metrics were measured (eval batch size and digest, vector convention, threads)"""
     failures: Mapping[str, str] = field(default_factory=dict)
     """name of a diagnostic that crashed → its traceback; its metrics are missing"""
+
+    def __repr__(self) -> str:
+        return f"Measurements(scalars: {len(self.scalars)}, metrics by site: {len(self.sites)})"
 
 
 def objection_in(measurements: Measurements) -> str:

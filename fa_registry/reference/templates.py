@@ -36,6 +36,8 @@ number that no filter has formatted is an error too. User templates run in a san
 and use only the filters below. A page may take at most {seconds} seconds. All errors of the templates are reported together
 before anything is measured, and no page is written.
 """
+SECTION = re.compile(r"\n+(?:Attributes|Args):\n((?: +.*\n?|\n)*)")  # of a docstring in Google style
+ENTRY = re.compile(r"(?m)^    `?(\w+(?:, \w+)*)`?: ")
 GENERIC = {"T": "…", "Any": "anything"}
 
 
@@ -70,18 +72,25 @@ def _context(context: type, names: list[str]) -> str:
 
 
 def _record(record: type) -> str:
-    hints, text = typing.get_type_hints(record), text_below(record)
-    lines = [f"\n### {record.__name__}\n", *([_text(record)] if _own_text(record) else [])]
-    lines += [
-        "",
-        *(
-            f"- `{field.name}`: {type_text(hints[field.name])}{'; ' if field.name in text else ''}{text.get(field.name, '')}"
-            for field in dataclasses.fields(record)
-        ),
-    ]
+    hints, text = typing.get_type_hints(record), {**_attributes(record), **text_below(record)}
+    lines = [f"\n### {record.__name__}\n", *([_text(record)] if _own_text(record) else []), ""]
+    for field in dataclasses.fields(record):
+        description = text.get(field.name, "")
+        separator = ". " if description[:1].isupper() else "; " if description else ""
+        lines.append(f"- `{field.name}`: {type_text(hints[field.name])}{separator}{description}")
     properties = inspect.getmembers(record, lambda member: isinstance(member, property))
-    lines += [f"- `{name}`, computed{_sentence(computed.fget)}" for name, computed in properties]
+    for name, computed in properties:
+        description = text.get(name) or (first_line(computed.fget) if computed.fget.__doc__ else "")
+        lines.append(f"- `{name}`, computed{': ' if description else ''}{description}")
     return "\n".join(lines)
+
+
+def _attributes(record: type) -> dict[str, str]:
+    """Return a mapping field name → its description in the section Attributes or Args of the docstring."""
+    section = SECTION.search(inspect.cleandoc(record.__doc__ or ""))
+    _, *entries = ENTRY.split(section[1]) if section else [""]
+    pairs = zip(entries[::2], entries[1::2], strict=True)
+    return {name: " ".join(text.split()) for names, text in pairs for name in names.split(", ")}
 
 
 def text_below(record: type) -> dict[str, str]:
@@ -159,11 +168,9 @@ def _own_text(record: type) -> bool:
 
 
 def _text(record: type) -> str:
-    return re.sub(r"\n(?!\n)(?<!\n\n)", " ", inspect.cleandoc(record.__doc__ or "")).replace("\n ", "\n\n").strip()
-
-
-def _sentence(function: Callable | None) -> str:
-    return f": {first_line(function)}" if function is not None and function.__doc__ else ""
+    """Return the docstring without its section Attributes or Args, one line per paragraph."""
+    text = SECTION.sub("", inspect.cleandoc(record.__doc__ or ""))
+    return re.sub(r"\n(?!\n)(?<!\n\n)", " ", text).replace("\n ", "\n\n").strip()
 
 
 def first_line(function: Callable) -> str:

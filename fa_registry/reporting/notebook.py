@@ -12,11 +12,13 @@ from typing import Any
 
 from markupsafe import Markup
 
+from fa_registry.analyses import Analysis, AnalysisCell
 from fa_registry.metrics import COMPARED_WITH_CONTROL, at_last_site, headlines_of, metrics_of_cards, quantity_of, table
 from fa_registry.protocol.builtin_editions import describe_edition
-from fa_registry.records import AuditReport, Reading, RunAudit, RunRecord, Verdict
+from fa_registry.records import AuditReport, Measurements, Reading, RunAudit, RunRecord, Verdict
 from fa_registry.records.notebook_repr import WRITERS, Writer
 from fa_registry.reporting.files.csv import audit_table
+from fa_registry.reporting.pages.analyses import WRITTEN
 from fa_registry.reporting.pages.comparison import CompareContext
 from fa_registry.reporting.report_values import audit_columns, last_site, scalar_metric
 from fa_registry.reporting.table import Column, ResultsTable
@@ -25,7 +27,7 @@ from fa_registry.reporting.view_models import Estimate
 from fa_registry.text_safety import escape_control, escape_to_one_line
 
 MOST = 100  # rows of a table in a notebook; the pages and the data frames contain all rows
-SCREEN = 40  # rows of a table that `print` shows
+SCREEN, LINES = 40, 58  # rows of a table, and lines of a record, that `print` shows
 STYLE = Markup(
     "<style>.fa-registry table{border-collapse:collapse}.fa-registry :is(th,td){padding:.2em .7em;text-align:left;"
     "border-bottom:1px solid;border-color:color-mix(in srgb,currentColor 30%,transparent)}.fa-registry td.n{text-align:right;"
@@ -87,6 +89,32 @@ def _comparison_parts(context: CompareContext) -> Iterator[Part]:
         yield replace(ResultsTable.of(("", *(column.label for column in part.columns)), rows), notes=(note,))
 
 
+def _measurement_parts(measured: Measurements) -> Iterator[Part]:
+    """Yield two tables of the metrics that have a value: by site, and the others."""
+    by_site = [
+        (name, *(reading(value, quantity_of(name).kind) for value in values))
+        for name, values in measured.sites.items()
+        if any(value.value is not None for value in values)
+    ]
+    if by_site:
+        yield ResultsTable.of(("site", *map(str, range(max(map(len, by_site)) - 1))), by_site)
+    scalars = ((name, value) for name, value in measured.scalars.items() if value.value is not None)
+    yield ResultsTable.of(("", ""), [(name, reading(value, quantity_of(name).kind)) for name, value in scalars])
+
+
+def _analysis_parts(analysis: Analysis) -> Iterator[Part]:
+    """Yield the question of an analysis, and the table that answers the question."""
+    rows = [[_answer(row[column.name], column.kind) for column in analysis.columns] for row in analysis.rows]
+    answer = ResultsTable.of([column.name.replace("_", " ") for column in analysis.columns], rows)
+    yield replace(answer, title=analysis.title, notes=("; ".join((analysis.question, analysis.selection)),))
+
+
+def _answer(cell: AnalysisCell, kind: str) -> str:
+    if cell.reading is None or (cell.text and cell.n and not cell.reading.value):  # `accepts` instead of `accepts 0`
+        return cell.text
+    return f"{cell.text} {reading(cell.reading, WRITTEN.get(kind, kind))}".strip()
+
+
 def html(parts: Iterator[Part]) -> str:
     """Return the parts of a record as HTML."""
     return str(Markup('<div class="fa-registry">{}{}</div>').format(STYLE, Markup("").join(map(_part_html, parts))))
@@ -118,8 +146,9 @@ def _chip(verdict: Verdict) -> Markup:
 
 
 def text(parts: Iterator[Part]) -> str:
-    """Return the parts of a record as lines of text, with at most SCREEN rows of each table."""
-    return "\n".join(line for part in parts for line in _lines(part))
+    """Return the parts of a record as at most LINES lines of text, with at most SCREEN rows of each table."""
+    lines = [line for part in parts for line in _lines(part)]
+    return "\n".join([*lines[: LINES - 1], f"{len(lines) - LINES + 1} more lines are not shown"] if len(lines) > LINES else lines)
 
 
 def _lines(part: Part) -> Iterator[str]:
@@ -166,5 +195,7 @@ WRITERS.update(
         RunRecord: _writer(_run_parts),
         RunAudit: _writer(_judged_parts),
         AuditReport: _writer(_report_parts),
+        Measurements: _writer(_measurement_parts),
+        Analysis: _writer(_analysis_parts),
     }
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from fa_registry.training.specs import parse_spec, run_name
 from fa_registry.workflows.conformance import code_changes
 from fa_registry.workflows.coordination import finished_run
 from fa_registry.workflows.options import CheckpointOptions, StoreLocation
+from fa_registry.workflows.results import Result
 from fa_registry.workflows.stores import open_tracker
 from fa_registry.workflows.training import headline
 
@@ -36,8 +37,8 @@ FROZEN_ACCURACY = "frozen_accuracy"
 MOST_COPIES, SLACK = 16, 2**28
 
 
-@dataclass(frozen=True)
-class Adoption:
+@dataclass(frozen=True, repr=False)
+class Adoption(Result):
     """Result of `run_adopt`.
 
     Attributes:
@@ -54,6 +55,16 @@ class Adoption:
     headline: Mapping[str, float] = field(default_factory=dict)
     absent: str = ""
     judge: str = ""
+
+    def lines(self) -> Iterator[str]:
+        if self.adopted:
+            yield f"run {self.run_id}: adopted, {self.status}"
+            yield "  " + " · ".join(f"{name} {value:.4g}" for name, value in self.headline.items())
+        else:
+            yield f"run {self.run_id}: already adopted (--force adopts it again)"
+        if self.absent:
+            yield f"  no Γ: {self.absent} (pass the feedback with --feedback FILE)"
+        yield f"to audit the run: {self.judge}"
 
 
 def run_adopt(weights: str, options: CheckpointOptions, location: StoreLocation = StoreLocation()) -> Adoption:

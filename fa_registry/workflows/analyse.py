@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fa_registry import jsonio
 from fa_registry.analyses import CATALOG, Analysis
@@ -19,8 +21,12 @@ from fa_registry.workflows.options import (
     RunSelector,
     StoreLocation,
 )
+from fa_registry.workflows.results import TableResult
 from fa_registry.workflows.selection import select_runs
 from fa_registry.workflows.stores import open_tracker
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ALL = "all"
 REMOVED = {
@@ -28,8 +34,8 @@ REMOVED = {
 }
 
 
-@dataclass(frozen=True)
-class AnalyseResult:
+@dataclass(frozen=True, repr=False)
+class AnalyseResult(TableResult):
     """Result of `run_analyse`.
 
     Attributes:
@@ -41,6 +47,19 @@ class AnalyseResult:
     analyses: tuple[Analysis, ...]
     files: tuple[Path, ...]
     exit_code: int
+
+    def lines(self) -> Iterator[str]:
+        yield f"analyses: {len(self.analyses)}, files: {len(self.files)}, in {self.files[0].parent}"
+
+    def rows(self) -> list[dict[str, str | int]]:
+        return [
+            {"analysis": analysis.name, "question": analysis.question, "rows": len(analysis.rows)}
+            for analysis in self.analyses
+        ]
+
+    def frame(self, name: str = "") -> pd.DataFrame:
+        """Return the first table of an analysis as a pandas frame; the default is the first analysis."""
+        return table_numbers(next(each for each in self.analyses if name in ("", each.name)).tables[0])
 
 
 def run_analyse(

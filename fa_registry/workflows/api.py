@@ -10,6 +10,7 @@ The options are declared in `workflows.options`; `help` of a function describes 
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ from fa_registry.workflows.options import (
     StudyOverrides,
     TrainingOptions,
 )
+from fa_registry.workflows.results import ResultList
 
 if TYPE_CHECKING:
     from fa_registry.workflows.audit import AuditResult
@@ -225,7 +227,9 @@ def verify(
     """
     from fa_registry.workflows.verify import run_verify
 
-    return run_verify(str(report_file), selector, measuring, location.store, signer.key)
+    outcomes = run_verify(str(report_file), selector, measuring, location.store, signer.key)
+    counts = Counter(outcome.integrity.state for outcome in outcomes)
+    return ResultList(outcomes, ", ".join(f"{count} {state}" for state, count in counts.items()))
 
 
 @takes_options("study out", location="store")
@@ -293,11 +297,12 @@ def report(
         IntegrityError: The report in the store differs from its recorded digest.
 
     >>> fa_registry.report("before/audit.json", out="again")
-    [PosixPath('again/index.html'), …]
+    ResultList(24 files in again)
     """
     from fa_registry.workflows.reports import run_report
 
-    return run_report(str(report_file), source.study, pages, location.store)
+    files = run_report(str(report_file), source.study, pages, location.store)
+    return ResultList(files, f"{len(files)} files in {pages.out}")
 
 
 @takes_options(location="store")
@@ -322,4 +327,4 @@ def forget(*run_ids: str, location: StoreLocation) -> list[ForgettableRun]:
     """
     from fa_registry.workflows.forget import run_forget
 
-    return run_forget(run_ids, location.store)
+    return ResultList(run_forget(run_ids, location.store), f"runs moved to MLflow's bin: {len(run_ids)}")

@@ -21,11 +21,12 @@ from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.lease import LeaseHolder, sign
 from fa_registry.tracking.memory import MemoryTracker
 from fa_registry.tracking.reader import NEEDED, check_files, check_seal, read_sealed
-from fa_registry.workflows.audit import verdict_text
 from fa_registry.workflows.audit_proof import check_pages, check_verdicts, is_same_release, outcome_of, rendered_again
+from fa_registry.workflows.audit_publication import verdict_text
 from fa_registry.workflows.options import RemeasureOptions
 from fa_registry.workflows.remeasure import RemeasuredRun, checked_measuring, remeasure_all
 from fa_registry.workflows.reports import newest_report, recorded_report
+from fa_registry.workflows.results import Result, TableResult
 from fa_registry.workflows.selection import previous_seed_sets
 from fa_registry.workflows.stores import open_tracker
 from fa_registry.workflows.verify import Verification
@@ -33,8 +34,8 @@ from fa_registry.workflows.verify import Verification
 LICENCE = re.compile(r"[A-Za-z0-9.\-]{1,64}")  # an SPDX identifier
 
 
-@dataclass(frozen=True)
-class BundleResult:
+@dataclass(frozen=True, repr=False)
+class BundleResult(Result):
     """A bundle that was written.
 
     Attributes:
@@ -47,6 +48,9 @@ class BundleResult:
     runs: int
     size: int
     signed: bool
+
+    def lines(self) -> Iterator[str]:
+        return bundled_text(self)
 
 
 def make_bundle(
@@ -175,8 +179,8 @@ def _names(manifest: Manifest, run: StoredRun) -> set[str]:
     return {name.removeprefix(start) for name in manifest.files if name.startswith(start)}
 
 
-@dataclass(frozen=True)
-class ImportResult:
+@dataclass(frozen=True, repr=False)
+class ImportResult(TableResult):
     """Result of `import_into`.
 
     Attributes:
@@ -186,6 +190,17 @@ class ImportResult:
 
     runs: dict[str, str]
     present: dict[str, str]
+
+    def lines(self) -> Iterator[str]:
+        yield f"runs imported: {len(self.runs)}, already in the store: {len(self.present)}"
+
+    def rows(self) -> list[dict[str, str]]:
+        named = {"imported": self.runs, "already in the store": self.present}
+        return [
+            {"run in the bundle": source, "run in the store": run, "outcome": outcome}
+            for outcome, runs in named.items()
+            for source, run in runs.items()
+        ]
 
 
 def import_into(path: str, experiment: str = "", store: str = "", key: str = "") -> ImportResult:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fa_registry.errors import IntegrityError, InvalidFields, NothingSelected, UsageError, unknown_name_text
 from fa_registry.protocol.grouping import Group, groups
@@ -28,6 +29,9 @@ from fa_registry.workflows.options import (
 )
 from fa_registry.workflows.selection import Selection, select_runs
 from fa_registry.workflows.stores import in_browser, open_tracker
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 WHOLE_STORE = "the newest run of every specification in the store"
 
@@ -79,6 +83,26 @@ class CompareResult:
 
     def __str__(self) -> str:
         return f"{COMPARISON.text(self.context)}\npage: {self.page}"
+
+    def frame(self) -> pd.DataFrame:
+        """Return a pandas frame with one row per setting, metric and compared method or run."""
+        import pandas as pd  # not needed to compare runs
+
+        rows = [
+            {
+                "setting": part.setting,
+                "metric": compared.name,
+                "compared": column.label,
+                "mean": estimate.mean.reading.value,
+                "low": estimate.low.value,
+                "high": estimate.high.value,
+                "n": estimate.n,
+            }
+            for part, _ in self.context.parts
+            for compared in part.quantities
+            for column, estimate in zip(part.columns, compared.estimates, strict=True)
+        ]
+        return pd.DataFrame(rows)
 
 
 def run_compare(

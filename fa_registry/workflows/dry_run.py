@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fa_registry.records import RunSpec, Scalar
@@ -14,6 +14,7 @@ from fa_registry.training.specs import setting_label
 from fa_registry.workflows.conformance import code_changes
 from fa_registry.workflows.coordination import newest_finished
 from fa_registry.workflows.options import ExecutorOptions, RunSelector, StoreLocation, TrainingOptions
+from fa_registry.workflows.results import TableResult
 from fa_registry.workflows.rule_monitor import MonitoredRules
 from fa_registry.workflows.stores import open_tracker
 from fa_registry.workflows.study import checked_study, default_processes
@@ -45,9 +46,22 @@ class SettingPlan:
     controls: Mapping[str, int]
     complete: int
 
+    def row(self) -> dict[str, str | int]:
+        """Return the cells of the plan's table."""
+        return {
+            "setting": self.setting,
+            "called": ", ".join(self.labels),
+            "methods": ", ".join(self.methods),
+            "seeds": ", ".join(map(str, self.seeds)),
+            "runs": self.runs,
+            "controls": ", ".join(f"{count} {name}" for name, count in self.controls.items()) or "none",
+            "complete": self.complete,
+            "to train": self.runs - self.complete,
+        }
 
-@dataclass(frozen=True)
-class Plan:
+
+@dataclass(frozen=True, repr=False)
+class Plan(TableResult):
     """Runs of a study.
 
     Attributes:
@@ -71,6 +85,14 @@ class Plan:
     jobs: int
     remarks: tuple[str, ...]
     exit_code = 0
+
+    def lines(self) -> Iterator[str]:
+        yield f"{' '.join(filter(None, ('study', self.study, self.twin)))}: {self.title}"
+        yield f"runs: {self.runs}, controls: {self.control_runs}, complete: {self.complete}; edition {self.edition}"
+        yield from self.remarks
+
+    def rows(self) -> list[dict[str, str | int]]:
+        return [setting.row() for setting in self.settings]
 
 
 def plan_study(

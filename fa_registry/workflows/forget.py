@@ -13,12 +13,13 @@ from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.models import ModelRegistry
 from fa_registry.workflows.cleanup import says_running
 from fa_registry.workflows.coordination import host_of
+from fa_registry.workflows.results import Result
 from fa_registry.workflows.selection import expand_run_id
 from fa_registry.workflows.stores import open_tracker
 
 
-@dataclass(frozen=True)
-class ForgettableRun:
+@dataclass(frozen=True, repr=False)
+class ForgettableRun(Result):
     """Description of a run that can be moved to MLflow's bin.
 
     Attributes:
@@ -36,6 +37,14 @@ class ForgettableRun:
     verdict: str
     size: int | None
     restore: str
+
+    def row(self) -> dict[str, str]:
+        """Return the cells of the table of moved runs."""
+        return {"run": self.run_id, "name": self.name, "status": self.status, "restore": self.restore}
+
+    def lines(self) -> Iterator[str]:
+        yield f"{self.name}: {self.status}"
+        yield f"to restore the run: {self.restore}"
 
 
 def forgettable(run_ids: Sequence[str], store: str = "") -> list[ForgettableRun]:

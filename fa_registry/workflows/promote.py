@@ -40,12 +40,13 @@ from fa_registry.workflows.editions import load_or_name, signature
 from fa_registry.workflows.options import StoreLocation
 from fa_registry.workflows.remeasure import remeasure_run
 from fa_registry.workflows.reports import recorded_report
+from fa_registry.workflows.results import Result
 from fa_registry.workflows.selection import expand_run_id
 from fa_registry.workflows.stores import open_tracker
 
 
-@dataclass(frozen=True)
-class Promotion:
+@dataclass(frozen=True, repr=False)
+class Promotion(Result):
     """Result of `run_promote`.
 
     Attributes:
@@ -69,6 +70,18 @@ class Promotion:
     verdicts: Mapping[str, str] = field(default_factory=dict)
     aliases: tuple[str, ...] = ()
     despite: str = ""
+
+    def lines(self) -> Iterator[str]:
+        outcome = "promoted" if self.promoted else "already promoted with this verdict"
+        yield f"{self.reference}: run {self.run_id} {outcome}, {self.verdict} by edition {self.edition}"
+        other_verdicts = [f"{label} by {name}" for name, label in self.verdicts.items() if name != self.edition]
+        if other_verdicts:
+            yield f"  other editions: {', '.join(other_verdicts)}"
+        if self.despite:
+            yield f"  promoted despite {self.verdict}: {self.despite}"
+        if self.aliases:
+            yield f"  aliases: {', '.join(self.aliases)}"
+        yield f'to load the model: fa_registry.load_model("{self.reference}")'
 
 
 # The newest audit's verdict on one run, read from the audit's own report and checked against its recorded digest.

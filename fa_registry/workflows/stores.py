@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shlex
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from fa_registry.errors import StoreError
@@ -44,6 +44,13 @@ def open_tracker(store: str = "", experiment: str = "", create: bool = True, wri
     if create or write:
         clear(tracker, registry_folder(tracker.uri))
     return tracker
+
+
+def page_lines(address: str) -> Iterator[str]:
+    """Yield a line with the address of the page that compares the runs, if it is not empty."""
+    if address:
+        served = " (after `fa-registry ui`)" if address.startswith(UI) else ""
+        yield f"side by side: {address}{served}"
 
 
 def mlflow_page(tracker: Tracker, study: str = "", experiment: str = "", about: Collection[str] = ()) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
@@ -46,8 +46,9 @@ from fa_registry.workflows.data import make_ready
 from fa_registry.workflows.editions import headline_problem, load_or_name
 from fa_registry.workflows.options import ExecutorOptions, RunSelector, StoreLocation, TrainingOptions
 from fa_registry.workflows.progress import Progress
+from fa_registry.workflows.results import TableResult
 from fa_registry.workflows.rule_monitor import UNWATCHED, MonitoredRules, checked_watch
-from fa_registry.workflows.stores import in_browser, mlflow_page, mlflow_run_in_progress, open_tracker
+from fa_registry.workflows.stores import in_browser, mlflow_page, mlflow_run_in_progress, open_tracker, page_lines
 from fa_registry.workflows.training import (
     ELSEWHERE,
     TrainingJob,
@@ -64,8 +65,8 @@ LOG = logging.getLogger(__name__)
 SIDE_BY_SIDE = 8  # runs on one GPU at a time
 
 
-@dataclass
-class StudyResult:
+@dataclass(repr=False)
+class StudyResult(TableResult):
     """Result of training a study.
 
     Attributes:
@@ -99,6 +100,32 @@ class StudyResult:
     @property
     def exit_code(self) -> int:
         return 130 if self.stopped else 1 if self.failed else 0
+
+    @property
+    def by_outcome(self) -> dict[str, Collection[str]]:
+        """Mapping from the description of an outcome to the ids or names of the runs."""
+        return {
+            "already complete": self.present,
+            "trained": self.trained,
+            "trained by other processes": self.elsewhere,
+            "still trained by other processes": self.left,
+            "stopped early": self.stopped_early,
+            "failed": self.failed,
+            "stopped": self.stopped,
+        }
+
+    def lines(self) -> Iterator[str]:
+        counts = ", ".join(f"{len(runs)} {outcome}" for outcome, runs in self.by_outcome.items() if runs)
+        yield f"study {self.study}: {counts}"
+        yield from page_lines(self.page)
+
+    def rows(self) -> list[dict[str, str]]:
+        last_lines = {name: error.strip().rpartition("\n")[2] for name, error in self.failed.items()}
+        return [
+            {"run": run, "outcome": outcome, "error": last_lines.get(run, "")}
+            for outcome, runs in self.by_outcome.items()
+            for run in runs
+        ]
 
 
 def run_study(

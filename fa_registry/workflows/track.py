@@ -89,6 +89,9 @@ class TrackedRun:
     def fired(self) -> Mapping[str, int]:
         return dict(self._monitor.fired)
 
+    def __repr__(self) -> str:
+        return f"TrackedRun({self.run_id if self._writer else 'not started'}, measured epochs: {self.done})"
+
     def __enter__(self) -> TrackedRun:
         with ExitStack() as entered:
             entered.enter_context(self._freezing)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -58,8 +58,16 @@ from fa_registry.workflows.data import make_ready
 from fa_registry.workflows.editions import study_edition
 from fa_registry.workflows.options import SpecOptions, StoreLocation, TrainingOptions
 from fa_registry.workflows.progress import Progress, joined
+from fa_registry.workflows.results import Result
 from fa_registry.workflows.rule_monitor import UNWATCHED, Monitor, MonitoredRules, checked_watch, fired_text
-from fa_registry.workflows.stores import in_browser, mlflow_page, mlflow_run_in_progress, open_tracker, registry_folder
+from fa_registry.workflows.stores import (
+    in_browser,
+    mlflow_page,
+    mlflow_run_in_progress,
+    open_tracker,
+    page_lines,
+    registry_folder,
+)
 
 LOG = logging.getLogger(__name__)
 ELSEWHERE = "elsewhere"  # status of a job whose spec another process trains
@@ -379,8 +387,8 @@ def training_text(result: TrainingResult) -> str:
 # The command `train`: one specification, trained by this call, with its progress.
 
 
-@dataclass(frozen=True)
-class TrainResult:
+@dataclass(frozen=True, repr=False)
+class TrainResult(Result):
     """Result of `run_train`.
 
     Attributes:
@@ -397,6 +405,13 @@ class TrainResult:
     result: TrainingResult | None = None
     other_code: tuple[str, ...] = ()
     page: str = ""
+
+    def lines(self) -> Iterator[str]:
+        status = f"{self.status.replace('_', ' ')} ({self.ended_by})" if self.ended_by else self.status
+        yield f"run {self.run_id}: " + (status if self.result else f"already {status} (--force trains it again)")
+        if self.result:
+            yield "  " + " · ".join(f"{name} {value:.4g}" for name, value in self.result.headline.items())
+        yield from page_lines(self.page)
 
 
 def run_train(

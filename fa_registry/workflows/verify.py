@@ -33,6 +33,7 @@ from fa_registry.workflows.duplicate_weights import compared
 from fa_registry.workflows.options import RemeasureOptions, RunSelector
 from fa_registry.workflows.remeasure import RemeasuredRun, checked_measuring, remeasure_all
 from fa_registry.workflows.reports import LARGEST, existing, load_report, recorded_report
+from fa_registry.workflows.results import Result
 from fa_registry.workflows.selection import select_runs
 from fa_registry.workflows.stores import open_tracker
 
@@ -42,8 +43,8 @@ SHOWN = 5  # largest number of runs in a message
 WORST_FIRST = ("mismatch", "unverifiable", "trusted", "verified")
 
 
-@dataclass(frozen=True)
-class Verification:
+@dataclass(frozen=True, repr=False)
+class Verification(Result):
     """Result of checking one run, report or bundle.
 
     Attributes:
@@ -57,6 +58,16 @@ class Verification:
     name: str
     integrity: Integrity
     files: Mapping[str, int] = field(default_factory=dict)
+
+    def row(self) -> dict[str, str]:
+        """Return the cells of the table of outcomes."""
+        details = "; ".join(self.integrity.details)
+        return {"run": self.run_id, "name": self.name, "outcome": self.integrity.state, "details": details}
+
+    def lines(self) -> Iterator[str]:
+        yield f"{self.name}: {self.integrity.state}"
+        yield from self.integrity.details
+        yield f"files checked: {len(self.files)}, bytes: {sum(self.files.values()):,}"
 
 
 BUNDLE = ".zip"  # suffix of a bundle; any other file is an audit.json

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from tests.docs.pages import ROOT
 
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -9,3 +11,20 @@ TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 
 def test_it_is_short():
     assert len(TEXT.splitlines()) <= 180
+
+
+def test_the_first_screen_has_the_measured_figures():
+    measured = json.loads((ROOT / "docs" / "measured" / "fashion.json").read_text(encoding="utf-8"))
+    rows = {row[0]: row for row in measured["rows"]}
+    accuracy, frozen = (float(rows[method][1].split()[0]) for method in ("dfa", "frozen"))
+    first = TEXT.partition("![")[0]
+    assert (
+        f"accuracy {accuracy:.0%}".replace("%", " %") in first and f"reaches {frozen:.0%}".replace("%", " %") in first
+    )
+    assert f"positive ({rows['dfa'][7]})" in first and measured["date"] in first
+    assert "None of the paper's CIFAR figures has been tested here" in TEXT.partition("\n## ")[0]
+
+
+def test_lines_are_short():
+    prose = TEXT.replace("<!-- /", "<!-- ").split("<!-- ")[::2]
+    assert [line for part in prose for line in part.splitlines() if len(line) > 100 and line[:1] not in "|!"] == []

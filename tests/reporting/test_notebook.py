@@ -8,7 +8,7 @@ import sys
 from html.parser import HTMLParser
 
 from fa_registry.records import Verdict
-from fa_registry.reporting.notebook import MOST, SCREEN, WRITERS
+from fa_registry.reporting.notebook import LINES, MOST, SCREEN, WRITERS
 from fa_registry.reporting.text.filters import reading
 
 EVIL = "<script>alert(1)</script>\u202e"
@@ -83,6 +83,14 @@ def test_print_of_many_runs_names_the_number_that_is_not_shown(rich):
     assert f"the first {MOST} of {len(many.runs)} rows are shown" in many._repr_html_()
 
 
+def test_measurements_and_findings_have_one_line(rich):
+    run = next(run for run in rich.runs if run.findings)
+    assert run.findings[0].sentence in str(run.findings[0])
+    assert len(str(run.record.measurements).splitlines()) <= LINES and "h_norm" in str(run.record.measurements)
+    for shown in (run.findings[0], run.record.measurements):
+        assert "\n" not in repr(shown) and len(repr(shown)) <= 200
+
+
 def test_print_escapes_foreign_text(rich):
     evil = dataclasses.replace(rich.runs[0].record, name="\x1b[31mred\u202e", setting="two\nlines")
     assert not {"\x1b", "\u202e"} & set(str(evil)) and len(str(evil).splitlines()) == len(
@@ -92,7 +100,8 @@ def test_print_escapes_foreign_text(rich):
 
 
 def test_every_kind_has_its_form():
-    assert {kind.__name__ for kind in WRITERS} == {"Verdict", "RunRecord", "RunAudit", "AuditReport"}
+    kinds = {"Verdict", "RunRecord", "RunAudit", "AuditReport", "Measurements", "Analysis"}
+    assert {kind.__name__ for kind in WRITERS} == kinds
 
 
 def test_a_record_alone_is_plain_text_where_no_page_code_is_loaded():
