@@ -1,6 +1,6 @@
-"""Analysis `cross-architecture`: the same method on every network.
+"""Analysis `cross-architecture`: results of the same method on every network.
 
-Each network has its frozen control, with which the method is compared.
+On each network, the method is compared with the frozen control of this network.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _method(label: str, entries: Sequence[tuple[MethodRuns, Mapping[str, Analysi
 
 
 def silence(analysis: Analysis) -> str:
-    """Return the reason for no comparison if all runs are of one network, else ""."""
+    """Return the reason why networks cannot be compared; empty if there are several networks."""
     has_several = len({row["architecture"].text for row in analysis.rows}) > 1
     return "" if has_several else "all runs are of one network"
 

@@ -69,7 +69,7 @@ class Fire:
     Args:
         epoch: the epoch, or the reason why there is none.
         state: `fires`, `never` or `unknown`.
-        open: whether the rule could not be judged at an earlier epoch.
+        open: true if the rule could not be judged at some earlier epoch, at which it may have fired.
     """
 
     run: RunAudit
@@ -116,7 +116,7 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
 def fire(rule: Rule, run: RunAudit) -> Fire:
     """Return the epoch at which a rule first fires on a run.
 
-    If there is no such epoch, the result states whether the rule never fires, or why this is unknown.
+    If there is no such epoch, the result states that the rule never fires, or why the epoch is unknown.
     """
     if rule.judge != LIMIT or rule.reference:
         comparison = AT_THE_END.get(rule.judge, "the rule compares the run with other results")

@@ -1,4 +1,4 @@
-"""Claims: sentences on what an audit allows or forbids to state about a method.
+"""Claims are sentences; each claim says which statement about a method is allowed or forbidden.
 
 This module identifies a finding by its metric and state, because an edition may give any name to its rules.
 """
@@ -70,8 +70,8 @@ def claims(
     Args:
         runs: The judged runs. Controls are ignored, so the result is empty for a control.
         excluded: The runs of the method that were not judged.
-        has_all_runs: Whether `runs` contains all runs of the method in the report. If true, a single run means that the method has
-            only one seed.
+        has_all_runs: Whether `runs` contains every run of the method that is in the report. If true, a single run means that the
+            method has only one seed.
         exact: Whether the credit of the method is the gradient at every site by construction.
     """
     judged = [_without_gamma(run) if exact else run for run in runs if run.record.spec.control == "none"]
@@ -112,7 +112,7 @@ def _claims(runs: Sequence[RunAudit], has_all_runs: bool) -> Iterator[Claim]:
 
 
 def _pass_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield the claim that all seeds pass, with their margin over the frozen control."""
+    """Yield a claim if all seeds pass. The claim contains the margin over the frozen control."""
     if not all(map(is_above_frozen, runs)):
         symbol = _symbol(runs)
         better = f"a smaller {symbol}" if _is_of_tokens(runs) else f"more {symbol}"
@@ -202,7 +202,7 @@ def _evidence_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
             "adopted",
             "No claim about the training of the blocks or the effect of the feedback used in training is allowed for these weights",
         ),
-        (DUPLICATE, "warn"): ("superseded", "The metrics of this run do not count for the method"),
+        (DUPLICATE, "warn"): ("superseded", "The metrics of this run are no evidence about the method"),
         (CODE, "not_applicable"): (
             "other code",
             "No claim about the metrics of this run is allowed, because the metrics could not be recomputed",
@@ -324,8 +324,9 @@ def _reported_elsewhere(finding: Finding) -> bool:
 def _means(make_text: Callable, finding: Finding) -> bool:
     """Return whether the sentence that `make_text` writes is true for the finding.
 
-    The state of the finding is not sufficient, for two reasons. First, an edition may use the state OK for values above a limit or
-    below a limit. Second, the rule may limit the gain, and the gain does not show how far the gradient is above its floor.
+    The state of the finding alone does not decide whether the sentence is true. First, an edition may use the state OK for values
+    above a limit or for values below a limit. Second, the rule may limit the gain, and the gain does not show how far the gradient
+    is above its floor.
     """
     if make_text is _has_reference and finding.quantity not in GRADIENTS:
         return False

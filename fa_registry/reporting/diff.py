@@ -1,4 +1,4 @@
-"""Differences between two audits A and B in the selection, the rules and the runs."""
+"""The differences between two audits A and B: changes of the selection, the rules and the runs."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class FindingChange:
     title: str
     """title of the rule"""
     decided: bool
-    """true if the outcome or state changed, or A or B lacks the finding; false if only a value or limit changed"""
+    """true if the outcome or state changed, or if only one audit has the finding; false if only a value or limit changed"""
     before: Finding | None
     """the finding in A; null if A has none"""
     after: Finding | None
@@ -189,9 +189,9 @@ class AuditDiff:
     matched: int
     """how many runs are in both audits"""
     trained_again: int
-    """number of runs in both audits whose run id in A differs from that in B"""
+    """number of runs that are in both audits, but with different run ids"""
     report: tuple[Change, ...]
-    """changes of the selection, and of values that apply to all runs"""
+    """changes of the selection, and changes of values that apply to all runs"""
     rules: tuple[RuleChange, ...]
     """changes of each rule"""
     runs: tuple[RunChange, ...]
@@ -331,7 +331,7 @@ def _comparable(finding: Finding) -> Finding:
 def _number(reading: Reading) -> Reading:
     """Return the reading without the text of its reason.
 
-    The result of a missing value states only whether the value is not finite or was not computed.
+    For a missing value, the result shows only whether the value was not finite or was not computed.
     """
     return reading if reading.value is not None else NO_NUMBER[reading.not_finite]
 
@@ -405,8 +405,8 @@ def _rule_changes(pairs: Sequence[Pair]) -> Iterator[RuleChange]:
 def _has_other_limits(before: Sequence[Finding], after: Sequence[Finding]) -> bool:
     """Return whether the limits, operators or confidence levels of a rule differ between A and B.
 
-    The wording of the limits does not count. Operators and levels are compared only if both sides have them, because only a rule
-    that fires has an operator and only an interval has a level.
+    Another wording of a limit is no difference. Only a rule that fires has an operator, and only an interval has a level. Therefore
+    operators and levels are compared only if A and B both contain them.
     """
     operators, levels = [_operators(side) for side in (before, after)], [_levels(side) for side in (before, after)]
     return (
@@ -430,7 +430,7 @@ def _operators(findings: Sequence[Finding]) -> dict[str, str]:
 def _levels(findings: Sequence[Finding]) -> set[float]:
     """Return the confidence levels of the intervals.
 
-    A report of an older release does not contain its level, which is 0.95.
+    A report of an older release contains no level; its intervals have the level 0.95.
     """
     return {finding.confidence or CONFIDENCE for finding in findings if finding.interval}
 
@@ -470,7 +470,7 @@ def _edition_changes(label: str, a: EditionReference, b: EditionReference) -> It
 
 
 def _waivers(report: AuditReport) -> dict[str, str]:
-    """Return a mapping of the waivers: the waived rule and its run or method → dates, author and reason."""
+    """Return a mapping of the waivers: text with rule and run (or method) → dates, author and reason."""
     terms: dict[str, str] = {}
     for waiver in report.waivers:
         key = f"of {waiver.rule} for {waiver.run or waiver.method}"

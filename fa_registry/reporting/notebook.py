@@ -1,4 +1,4 @@
-"""Audits, verdicts, runs and comparisons as HTML for notebooks and as text for `print`.
+"""HTML for notebooks and text for `print`, for audits, verdicts, runs and comparisons.
 
 Both forms show the same titles and tables. The HTML has no scripts, and inherits colours and fonts from the light or dark theme
 of the notebook. All texts of a run are escaped.
@@ -83,7 +83,7 @@ def _run_parts(record: RunRecord) -> Iterator[Part]:
 
 
 def _judged_parts(run: RunAudit) -> Iterator[Part]:
-    """Yield a run with its verdict and a table of all findings."""
+    """Yield the parts of a judged run: the run, its verdict and a table of all findings."""
     yield run.verdict
     yield from _run_parts(run.record)
     rows = [(finding.rule, finding.outcome.replace("_", " "), finding.sentence) for finding in run.findings]
@@ -110,7 +110,7 @@ def _report_parts(report: AuditReport) -> Iterator[Part]:
 
 
 def _comparison_parts(context: CompareContext) -> Iterator[Part]:
-    """Yield, for every setting, a table of the compared columns with verdicts and metrics over seeds."""
+    """Yield one table per setting: the verdict of each compared column, and its metrics over seeds."""
     yield Title(context.title)
     for part, _ in context.parts:
         rows: list[tuple[Cell, ...]] = [("verdict", *(column.verdict for column in part.columns))]

@@ -307,16 +307,16 @@ def test_every_page_has_its_own_clock(tmp_path, monkeypatch):
 
 DOUBLED = "{% set n = namespace(a='aaaaaaaa') %}{% for _ in range(99) %}{% set n.a = n.a ~ n.a %}{% endfor %}"
 LISTED = "{% set n = namespace(a=[]) %}{% for x in range(99999) %}{% set n.a = n.a + [x] * 999999 %}{% endfor %}"
-WIDER = "of at most 67,108,864 characters or entries, found the operator"
-BITS = r"of at most 4,096 bits, found the operator"
+WIDER = "gives a value of more than 67,108,864 characters or entries"
+BITS = "gives a value of more than 4,096 bits"
 MEMORY = r"MemoryError: expected a page that takes at most 268,435,456 bytes of memory"
 HUNGRY = {
-    "{{ 'a' * 10**10 }}": rf"{WIDER} \* with a larger result",
-    "{{ 10**10 * 'a' }}": rf"{WIDER} \* with a larger result",
-    "{% set x = [0] * 10**9 %}": rf"{WIDER} \* with a larger result",
-    "{% set x = 'a' * 2**26 %}{{ x + 'b' }}": rf"{WIDER} \+ with a larger result",
-    "{{ 9 ** 99999 }}": rf"{BITS} \*\* with a larger result",
-    "{{ 2**2000 * 2**2000 * 2**2000 }}": rf"{BITS} \* with a larger result",
+    "{{ 'a' * 10**10 }}": rf"the operator \* {WIDER}",
+    "{{ 10**10 * 'a' }}": rf"the operator \* {WIDER}",
+    "{% set x = [0] * 10**9 %}": rf"the operator \* {WIDER}",
+    "{% set x = 'a' * 2**26 %}{{ x + 'b' }}": rf"the operator \+ {WIDER}",
+    "{{ 9 ** 99999 }}": rf"the operator \*\* {BITS}",
+    "{{ 2**2000 * 2**2000 * 2**2000 }}": rf"the operator \* {BITS}",
     "{{ '%010000000000d' % 1 }}": "the operator % of texts is not available",
     "{{ '{:>10000000000}'.format(1) }}": "cannot use 'format' of str",
     "{{ 'a' | indent(width=10**9) }}": "No filter named 'indent'",

@@ -7,7 +7,7 @@ pass → passed; warn → passed, and the sentence is in system-out; fail → fa
 error; not_applicable, skipped and waived → skipped.
 
 Every run also has a test case `integrity`. A run that could not be judged is an error, so missing runs never make the test report
-pass. The file contains no times, therefore the same audit gives the same bytes.
+pass. The file contains no times. Therefore the same audit gives the same bytes.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class OfRecords(GenerateJsonSchema):
         return jsonio.encode(default)
 
     def field_is_required(self, field: Any, total: bool) -> bool:
-        """Return whether a field is required; `schema` is required despite its default."""
+        """Return whether a field is required. The field `schema` is required although it has a default."""
         return super().field_is_required(field, total) or field.get("name") == "schema"
 
     def dataclass_schema(self, schema: Any) -> dict[str, Any]:
@@ -167,7 +167,7 @@ def _records(schema: Mapping[str, Any], documented_names: Collection[str]) -> It
 
 
 def _inside(schema: Any) -> list[str]:
-    """Return the names of the records to which a schema refers, in order."""
+    """Return, in order, the names of the records that a schema references."""
     if isinstance(schema, str):
         return [schema.removeprefix(REFERENCE)] if schema.startswith(REFERENCE) else []
     parts = schema.values() if isinstance(schema, Mapping) else schema if isinstance(schema, list) else ()

@@ -1,4 +1,4 @@
-"""The comparison page: judged methods or runs as columns, one table per setting."""
+"""The comparison page: one table per setting, with one column per judged method or run."""
 
 from __future__ import annotations
 
@@ -330,7 +330,7 @@ class SettingComparison:
     """One part of the comparison page.
 
     Attributes:
-        why_not: The reason why the settings of the columns are not comparable, or an empty string.
+        why_not: The reason why the settings of the columns are not comparable; empty if they are comparable.
     """
 
     setting: str
@@ -511,7 +511,7 @@ def seeds_of(group: Group) -> set[int]:
 
 
 def _readings(group: Group, quantity: Metric, frozen: Frozen) -> dict[tuple[int, str], Reading]:
-    """Return a mapping from (seed, run id) to the value that `_subtracted` makes of the metric."""
+    """Return a mapping (seed, run id) → value of the metric, converted by `_subtracted`."""
     readings = {
         (run.record.spec.seed, run.record.run_id): metric_of_run(run, quantity, frozen).reading for run in group.runs
     }
@@ -519,7 +519,9 @@ def _readings(group: Group, quantity: Metric, frozen: Frozen) -> dict[tuple[int,
 
 
 def _subtracted(reading: Reading, quantity: Metric) -> Reading:
-    """Convert a fraction to percentage points and a ratio-scale metric to its logarithm, for subtraction."""
+    """Convert a value to the scale on which differences are computed.
+
+    A fraction is converted to percentage points, and a metric on a ratio scale to its decimal logarithm."""
     if reading.value is None:
         return reading
     if quantity.mean != GEOMETRIC:

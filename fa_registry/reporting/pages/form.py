@@ -163,7 +163,7 @@ def _depth(findings: Sequence[FindingRow], runs: Sequence[RunAudit]) -> Iterator
 
 
 def blanks(blank_texts: Mapping[str, str]) -> tuple[Blank, ...]:
-    """Return the blanks of the form, i.e. the fields that only the author can fill.
+    """Return the blanks of the form. A blank is a field that only the author can fill.
 
     Each blank contains the text that the author wrote into an earlier form. Blanks that the present template does not define are
     kept if they contain a text.
@@ -431,7 +431,7 @@ def completion_commands(
 def _whose_file(study: str) -> str:
     """Return a remark that the path of a user's study.toml is needed, or "".
 
-    The remark is "" if the study is built in.
+    The remark is empty if the study is built in.
     """
     shipped = {path.parent.name for path in bundled_files.projects().glob("*/study.toml")}
     return "" if study in shipped else f"{study}: replace this name with the path of the study.toml that has this name"

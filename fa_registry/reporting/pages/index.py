@@ -173,7 +173,7 @@ def _findings(sources: Sources) -> tuple[list[FindingRow], int]:
 def _unaudited(report: AuditReport) -> Truncated[OtherRun] | None:
     """Return the runs that this audit left out; finished runs are first.
 
-    Return None if the report does not list such runs.
+    The result is None if the report does not list these runs.
     """
     other_runs = report.choice.unaudited if report.choice else None
     return None if other_runs is None else Truncated.first(MOST, sorted(other_runs, key=lambda run: not run.finished))
@@ -182,7 +182,7 @@ def _unaudited(report: AuditReport) -> Truncated[OtherRun] | None:
 def _neighbour(sources: Sources) -> Truncated[NearSettingRow] | None:
     """Return the runs whose setting differs by at most 1 % from a judged setting.
 
-    Return None if the report does not list such runs.
+    The result is None if the report does not list these runs.
     """
     choice = sources.report.choice
     if choice is None or choice.beside is None:
@@ -426,7 +426,7 @@ class IndexContext:
     )
     passed: int = documented("number of findings that passed", "findings")
     comparison: EditionComparison | None = documented(
-        "every edition's verdict on every method; none if only one edition judged", "text"
+        "every edition's verdict on every method; none if only one edition judged the runs", "text"
     )
     reproduction: ReproductionTable | None = documented(
         "every published value of the study with its outcome; none if the study has no reference.toml",

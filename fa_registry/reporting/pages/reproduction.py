@@ -1,4 +1,4 @@
-"""Table that compares the published values of a study with the measured values."""
+"""The table that compares the published values of a study with the measured values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SITES: Mapping[str, str] = MappingProxyType(
 
 
 def table(reproduction: Reproduction | None, run_ids: Collection[str] | None = None) -> ReproductionTable | None:
-    """Return the table of published values, in which values that differ are first.
+    """Return the table of published values. Values that differ are first.
 
     Args:
         reproduction: The comparison with the values in the study's reference.toml.
