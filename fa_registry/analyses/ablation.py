@@ -230,7 +230,7 @@ def _sets(names: Sequence[str]) -> list[tuple[str, ...]]:
 def _columns(ladder: Iterable[Sequence[str]]) -> tuple[AnalysisColumn, ...]:
     decisions = (
         AnalysisColumn(
-            name_of(subset), f"decision of {name_of(subset)}, and number of runs that it rejects", "runs", "count"
+            name_of(subset), f"decision of {name_of(subset)}, and number of rejected runs", "runs", "count"
         )
         for subset in ladder
     )
@@ -299,8 +299,8 @@ def _remarks(report: AuditReport, edition: Edition, all_sets: Sequence[Sequence[
     diverged = [run for run in report.runs if run.record.status == "diverged" and run.record.spec.control == "none"]
     if diverged:
         remarks.append(
-            f"Diverged runs: {len(diverged)}. The full protocol fails these runs regardless of its rules. For a set of "
-            "instruments, only the results of these instruments decide."
+            f"Diverged runs: {len(diverged)}. The full protocol fails these runs regardless of its rules. A set of "
+            "instruments judges these runs only by the results of its instruments."
         )
     return remarks
 

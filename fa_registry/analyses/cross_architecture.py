@@ -44,16 +44,16 @@ BY_METHOD = (
     METHOD,
     AnalysisColumn("architectures", "number of networks that were trained with the method", "networks", "count"),
     AnalysisColumn(
-        "above", "settings in which the method has a higher mean accuracy than the frozen control", "settings", "count"
+        "above", "number of settings in which the method has a higher mean accuracy than the frozen control", "settings", "count"
     ),
     AnalysisColumn(
         "settings",
-        "settings in which the accuracies of the method and of the frozen control are known",
+        "number of settings in which the accuracies of the method and of the frozen control are known",
         "settings",
         "count",
     ),
-    AnalysisColumn("passes", "settings in which the edition passes the method"),
-    AnalysisColumn("fails", "settings in which the edition fails the method"),
+    AnalysisColumn("passes", "names of the settings in which the edition passes the method"),
+    AnalysisColumn("fails", "names of the settings in which the edition fails the method"),
 )
 
 

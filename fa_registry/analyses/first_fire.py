@@ -38,18 +38,18 @@ COLUMNS = (
     SETTING,
     RULE,
     RUNS,
-    AnalysisColumn("fired", "runs in which the rule fires", "runs", "count"),
-    AnalysisColumn("never", "runs in which the rule never fires", "runs", "count"),
-    AnalysisColumn("unknown", "runs for which it is unknown whether the rule fires", "runs", "count"),
-    AnalysisColumn("earliest", "minimum over the runs of the first epoch at which the rule fires", UNIT, "count"),
+    AnalysisColumn("fired", "number of runs in which the rule fires", "runs", "count"),
+    AnalysisColumn("never", "number of runs in which the rule never fires", "runs", "count"),
+    AnalysisColumn("unknown", "number of runs for which it is unknown whether the rule fires", "runs", "count"),
+    AnalysisColumn("earliest", "earliest epoch at which the rule first fires, over the runs", UNIT, "count"),
     AnalysisColumn(
         "median",
-        "median over the runs of the first epoch at which the rule fires; a run in which the rule never fires counts "
-        "as later than all others",
+        "median over the runs of the epoch at which the rule first fires; a run in which the rule never fires counts "
+        "as later than all other runs",
         UNIT,
         "count",
     ),
-    AnalysisColumn("latest", "maximum over the runs of the first epoch at which the rule fires", UNIT, "count"),
+    AnalysisColumn("latest", "latest epoch at which the rule first fires, over the runs", UNIT, "count"),
     AnalysisColumn("epochs", "first epoch at which the rule fires, for each seed"),
 )
 BY_RUN = (

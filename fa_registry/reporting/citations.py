@@ -1,6 +1,6 @@
 """BibTeX entries for the sources of a reporting form.
 
-The sources are those of the method, architecture, data set, diagnostics and editions, and this software.
+A form cites the sources of its method, architecture, data set, diagnostics and editions. A form also cites this software.
 """
 
 from __future__ import annotations

@@ -293,7 +293,7 @@ ELSEWHERE = {  # subject → states that the other modules of claims cover
 
 
 def state_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield claims for the states of rules, such as OK, that no other claim covers.
+    """Yield a claim for each state of a rule (such as OK) that no other claim covers.
 
     Each claim is about all runs for which the rule found this state.
     """

@@ -581,10 +581,10 @@ def _reached(runs: Sequence[RunAudit], sites: Sites) -> str:
 
 
 def count_draws_reaching(ranks: Sequence[float], draws: object) -> str:
-    """Return a text on how many fresh draws reach the observed Γ.
+    """Return a text with the number of fresh draws that reach the observed Γ.
 
     Args:
-        ranks: One or more p-values; for several p-values, the text is a range.
+        ranks: One or more p-values; for several p-values, the text contains a range of numbers.
         draws: The recorded number of draws of the null.
 
     Returns:

@@ -173,7 +173,7 @@ class RunChange:
     figures: tuple[FigureChange, ...]
     """metrics that differ between A and B"""
     changes: tuple[Change, ...]
-    """all other values that differ between A and B"""
+    """values that differ between A and B, except metrics and findings"""
 
 
 @dataclass(frozen=True)

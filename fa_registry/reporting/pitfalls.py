@@ -30,10 +30,10 @@ from fa_registry.reporting.text.filters import at_least, compact, cos, num, pct,
 
 AVOIDED, VIOLATED, UNKNOWN, NOT_APPLICABLE = "avoided", "violated", "unknown", "not applicable"
 WORST_FIRST = (VIOLATED, UNKNOWN, AVOIDED, NOT_APPLICABLE)
-NO_EVIDENCE = "the run's metrics do not match the files recorded with it, so they are no evidence"
+NO_EVIDENCE = "the metrics do not match the files recorded with the run, so the metrics are no evidence"
 TRUSTED = "the metrics were logged, but not recomputed: audit without --trust-logged to check them"
 EXACT = "the credit equals the gradient at every site by construction"
-DID_NOT_LOOK = "this report was made by a release of fa_registry without this check"
+DID_NOT_LOOK = "the release of fa_registry that made this report lacks this check"
 NEAR = 10.0  # largest factor between the measured and the predicted effect of a step that counts as agreement
 FAR = 1e6  # an L₋₁ norm differs from the L₂ norms by more than this factor
 CLAMP = 1e-8  # default eps of the usual library cosine, which replaces every norm below eps by eps
@@ -341,7 +341,7 @@ def per_sample_gradients(context: PitfallContext) -> Answered:
     pairs = list(known_sites(context.row("g_norm"), context.row("g_norm_mean_ce")))
     reduction = context.convention("gradient_reduction")
     if not pairs:
-        return UNKNOWN, "‖g_l‖ per sample or ‖g_l‖ of the mean loss was not measured: it is not known which is reported"
+        return UNKNOWN, "‖g_l‖ per sample or ‖g_l‖ of the mean loss was not measured: it is not known which norm the run reports"
     if not isinstance(samples, int) or reduction is None:
         return UNKNOWN, "the run did not record how its gradients were reduced"
     wrong_sites = [
@@ -494,8 +494,8 @@ def _left_out(report: AuditReport, choice: SelectionSummary) -> Iterator[str]:
 def _in_the_store(context: PitfallContext, other_runs: Sequence[OtherRun]) -> tuple[list[str], list[str]]:
     """Return two lists of texts about runs in the store that are not in the report.
 
-    Only runs of the method and its frozen controls are listed. The first list contains the omitted runs. A finished run is omitted
-    if the report has no run with its seed, or if it is newer than the run with this seed in the report. A frozen control is omitted
+    Only runs of the method and its frozen controls are listed. The first list contains the omitted runs. A finished run counts as
+    omitted if the report has no run with the same seed, or only an older run with the same seed. A frozen control counts as omitted
     only if the method was trained with the seed of the control. The second list contains all other runs, for example older runs
     of the same seed and unfinished runs.
     """
@@ -521,8 +521,8 @@ def _in_the_store(context: PitfallContext, other_runs: Sequence[OtherRun]) -> tu
 def _tried_neighbour(context: PitfallContext) -> tuple[list[str], list[str]]:
     """Return two lists of texts about runs whose settings differ by at most 1 %.
 
-    The first list contains the omitted runs. A finished run is omitted if this report neither judges this run nor contains a run of
-    the method with the same seed. The second list contains the remaining runs.
+    The first list contains the omitted runs. A finished run counts as omitted if the report contains neither this run nor another
+    run of the method with the same seed. The second list contains the remaining runs.
     """
     judged_seeds = context.sources.judged_seeds.get(context.spec.seeds, frozenset())
     judged = context.sources.judgements[0]

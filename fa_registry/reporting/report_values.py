@@ -43,7 +43,7 @@ Columns = tuple[Metric, ...]  # columns of a table with one number per run
 
 @dataclass(frozen=True)
 class Frozen:
-    """The frozen controls of a report by run id."""
+    """The frozen controls of a report; their run ids are the keys."""
 
     runs: Mapping[str, RunRecord]
 

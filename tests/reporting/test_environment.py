@@ -273,7 +273,7 @@ def test_what_a_template_may_not_touch(render_untrusted, text, message):
 def test_a_page_that_does_not_end_is_stopped(render_untrusted, hurried, tmp_path, text):
     (tmp_path / "part.html.j2").write_text("x" * 50)
     with pytest.raises(
-        UsageError, match=r"page\.html\.j2, line 1: SecurityError: expected a page within 0\.02 s; a loop"
+        UsageError, match=r"page\.html\.j2, line 1: SecurityError: the page takes more than 0\.02 s; a loop"
     ):
         render_untrusted(text)
 
@@ -309,7 +309,7 @@ DOUBLED = "{% set n = namespace(a='aaaaaaaa') %}{% for _ in range(99) %}{% set n
 LISTED = "{% set n = namespace(a=[]) %}{% for x in range(99999) %}{% set n.a = n.a + [x] * 999999 %}{% endfor %}"
 WIDER = "gives a value of more than 67,108,864 characters or entries"
 BITS = "gives a value of more than 4,096 bits"
-MEMORY = r"MemoryError: expected a page that takes at most 268,435,456 bytes of memory"
+MEMORY = r"MemoryError: the page needs more than 268,435,456 bytes of memory"
 HUNGRY = {
     "{{ 'a' * 10**10 }}": rf"the operator \* {WIDER}",
     "{{ 10**10 * 'a' }}": rf"the operator \* {WIDER}",
@@ -379,6 +379,6 @@ def test_a_file_that_is_no_template_is_reported_before_it_is_read(tmp_path, monk
     text = {
         "pipe": "form.html.j2: is no regular file",
         "large": "form.html.j2: has 1,048,577 bytes, expected at most 1,048,576",
-        "folded": "template form.html.j2: MemoryError: expected a page that takes at most 268,435,456 bytes of memory",
+        "folded": "template form.html.j2: MemoryError: the page needs more than 268,435,456 bytes of memory",
     }
     assert template_problems(tmp_path) == [text[kind]]

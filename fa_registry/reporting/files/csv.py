@@ -161,7 +161,7 @@ WHO = (
         TEXT,
         lambda row: pairs(row.run.record.spec.method_options),
     ),
-    _spec("control", "`none`, or the kind of control that this run is"),
+    _spec("control", "kind of control, such as `frozen`; `none` if this run is no control"),
     _spec("penalty", "strength λ of the residual penalty", NUMBER),
     _spec("architecture", "name of the architecture"),
     CsvColumn(

@@ -98,9 +98,9 @@ AUDIT_CSV = """\
 
 RFC 4180: UTF-8 without a byte-order mark, commas, CRLF, one header line. There is one line for every judged run, then one for
 every selected run that could not be judged (`status` is `excluded`). In the column names, EDITION and RULE are placeholders for
-the editions and rules of the audit. There is one `verdict_` column per edition, the leading one first, and five columns per rule
-of the leading edition. Then there is one column for every aggregate of Γ that was measured. Last, there is one column for every
-other metric with one number per run: metrics of tables and forms without a column above, and metrics of third-party diagnostics.
+the editions and rules of the audit. There is one `verdict_` column per edition (the leading edition is first) and five columns
+per rule of the leading edition. Then there is one column for every aggregate of Γ that was measured. Last, there is one column for
+every other metric with one number per run: metrics of tables and forms without a column above, and metrics of third-party diagnostics.
 Numbers have all their digits. A missing number is an empty cell; the reason is in `reasons`.
 
 A `'` is put before a text that begins with `'`, or that a spreadsheet would calculate. Such texts begin with `=`, `+`, `-`, `@`
@@ -116,7 +116,7 @@ JUnit has fewer outcomes than the rules. Every run also has a case `integrity` (
 A run that could not be judged is an error in the suite `not judged`. The file contains no times. An invisible character
 (control, direction) is written as `⟨U+001B⟩`, as in audit.csv; in audit.json, it is the escape `\\u001b`.
 
-A failure means that a rule fired. The verdict decides whether that fails the run: use the exit code of `fa-registry audit`.
+A failure means that a rule fired. The verdict decides whether the run fails: use the exit code of `fa-registry audit`.
 """
 DIFF = """\
 ## fa-registry diff --json

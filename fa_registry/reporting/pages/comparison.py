@@ -354,7 +354,7 @@ class CompareContext:
     edition: EditionReference = documented("the edition (set of rules) that judged the runs", "record")
     overrides: tuple[Entry, ...] = documented("thresholds changed on the command line", "text")
     series_label: str = documented(
-        "how many per-epoch values were stated by the author and not recomputed; empty if none", "text"
+        "number of per-epoch values that the author stated and the audit did not recompute; empty if there are none", "text"
     )
     integrity: tuple[Count, ...] = documented(
         "number of runs in each integrity state; trusted: metrics as logged, not recomputed", "runs"

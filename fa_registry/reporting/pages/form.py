@@ -187,8 +187,8 @@ class FormContext:
     verdict: Verdict = documented("verdict on all seeds together", "record")
     proof: str = documented("what the audit's replays prove about the training", "text")
     series_label: str = documented(
-        "how many curves, first epochs at which a rule fires, and training values were stated by the author and not recomputed; "
-        "empty if no value was stated",
+        "number of values that the author stated and the audit did not recompute (curves, epochs of first fire, training values); "
+        "empty if there are no such values",
         "text",
     )
     opinions: tuple[tuple[EditionReference, Verdict], ...] = documented(
@@ -226,7 +226,7 @@ class FormContext:
         "unit of the main metric",
     )
     sampling: Sampling | None = documented(
-        "uncertainty of the accuracy from the size of the test set: Wilson's 95 % interval; none if the size is unknown",
+        "Wilson's 95 % interval of the accuracy, from the size of the test set; none if this size is unknown",
         "fraction",
     )
     frozen: Estimate = documented(
@@ -245,10 +245,10 @@ class FormContext:
         "Γ with each aggregation, and the spread of these values", "cosine"
     )
     gamma_sites: Table[Row[Cell]] = documented(
-        "Γ of every seed at the sites that are not exact by construction; always shown", "cosine"
+        "Γ of every seed at the sites where the credit is not exact by construction; always shown", "cosine"
     )
     gamma_exact: Table[Row[Cell]] = documented(
-        "Γ of every seed at the sites that are exact by construction; collapsed on the page", "cosine"
+        "Γ of every seed at the sites where the credit is exact by construction; collapsed on the page", "cosine"
     )
     exact_sites: str = documented(
         "sites whose credit equals the gradient by construction, so Γ = 1 is no evidence there", "text"

@@ -418,7 +418,7 @@ class IndexContext:
         "PNG data URI",
     )
     analyses: PageAnalyses = documented(
-        "the analyses of all runs together, and for each analysis that is left out the reason", "see each table"
+        "the analyses of all runs together, and the reason for each analysis that is left out", "see each table"
     )
     findings: Truncated[FindingRow] = documented(
         "every finding that did not pass, most severe first; seeds with the same judgement are grouped",
@@ -440,7 +440,7 @@ class IndexContext:
         "runs",
     )
     beside: Truncated[NearSettingRow] | None = documented(
-        "runs whose specification differs from a judged run only in numbers, by at most 1 %; none if this was not checked",
+        "runs whose specification differs from a judged run only in numbers, by at most 1 %; none if the report lacks this list",
         "runs",
     )
     integrity: Truncated[IntegrityRow] = documented(

@@ -137,7 +137,7 @@ class UserEnvironment(ImmutableSandboxedEnvironment):
             SecurityError: The time limit is exceeded.
         """
         if time.monotonic() - self.started > SECONDS:
-            raise SecurityError(f"expected a page within {SECONDS:g} s; a loop or a macro does not end")
+            raise SecurityError(f"the page takes more than {SECONDS:g} s; a loop or a macro does not end")
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         """Return an attribute of an object; the old names of attributes are accepted too."""
@@ -384,7 +384,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return NESTED
     if isinstance(error, MemoryError):
-        return f"expected a page that takes at most {MEMORY:,} bytes of memory"
+        return f"the page needs more than {MEMORY:,} bytes of memory; shorten the page"
     if isinstance(error, TemplateNotFound):
         return f"template {error.name} not found; a template can include files from its folder and built-in templates"
     return shortened(error, LONGEST_PROBLEM)
