@@ -53,7 +53,7 @@ COLUMNS = (
 DEPTHS = (
     METHOD,
     SETTING,
-    AnalysisColumn("scan", "setting of the network that has the fewest blocks in the depth scan"),
+    AnalysisColumn("scan", "setting of the network with the fewest blocks in the depth scan"),
     AnalysisColumn("blocks", "total number of blocks, L", "blocks", "count"),
     RUNS,
     RESULT,

@@ -178,7 +178,7 @@ def _evidence_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
         (METHOD, "fail"): ("method fails", "No claim about a method with this name is allowed"),
         (METHOD, "warn"): (
             "method not measured",
-            "This audit did not measure whether the code of the method agrees with its card",
+            "This audit did not check whether the code of the method agrees with its card",
         ),
         (CREDIT, "warn"): (
             "near backpropagation",

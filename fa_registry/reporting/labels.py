@@ -1,4 +1,4 @@
-"""Labels of groups, file names of forms, and commands that retrain a run."""
+"""The labels of groups, the file names of forms, and the commands that retrain a run."""
 
 from __future__ import annotations
 

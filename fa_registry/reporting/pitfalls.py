@@ -403,7 +403,8 @@ def metric_of_test_set(context: PitfallContext) -> Answered:
 def own_control(context: PitfallContext) -> Answered:
     """Answer item 10: does the frozen control have the same setting, seed and data as the run?
 
-    A main metric that the author only states is a violation, because setting, seed and data of the frozen control are not recorded.
+    If the author only states the main metric of the frozen control, the answer is a violation, because setting, seed and data of
+    the frozen control are not recorded.
     """
     control = context.sources.frozen.runs.get(context.run.frozen_run_id)
     if control is not None:

@@ -359,7 +359,7 @@ def overridable() -> list[str]:
 
 def _unused_template(name: str) -> str:
     if name in NOT_OURS:
-        return "this template is used only for notes in the store and not for the report, so a user cannot replace this template"
+        return "this template is used only for notes in the store, so a user cannot replace this template"
     return f"no page uses it and no template includes it; {unknown_name_text('template', name, overridable())}"
 
 

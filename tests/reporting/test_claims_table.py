@@ -442,7 +442,7 @@ def rows_of_evidence() -> Iterator[Row]:
             METHOD,
             "warn",
             "STATED",
-            "This audit did not measure whether the code of the method agrees with its card: why",
+            "This audit did not check whether the code of the method agrees with its card: why",
         ),
         (
             "not sealed",

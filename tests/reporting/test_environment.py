@@ -379,6 +379,6 @@ def test_a_file_that_is_no_template_is_reported_before_it_is_read(tmp_path, monk
     text = {
         "pipe": "form.html.j2: is no regular file",
         "large": "form.html.j2: has 1,048,577 bytes, expected at most 1,048,576",
-        "folded": "template form.html.j2: MemoryError: the page needs more than 268,435,456 bytes of memory",
+        "folded": "template form.html.j2: MemoryError: the page needs more than 268,435,456 bytes of memory; shorten the page",
     }
     assert template_problems(tmp_path) == [text[kind]]

@@ -100,7 +100,7 @@ class Canvas:
 
     @cached_property
     def sheet(self) -> Axes:
-        """Invisible axes over the whole canvas: x and y are inches from the top left corner.
+        """Invisible axes that cover the whole canvas. Their coordinates are inches from the top left corner.
 
         Many small panels on one sheet are drawn faster than one Axes per panel.
         """

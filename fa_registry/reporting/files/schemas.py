@@ -100,8 +100,8 @@ RFC 4180: UTF-8 without a byte-order mark, commas, CRLF, one header line. There 
 every selected run that could not be judged (`status` is `excluded`). In the column names, EDITION and RULE are placeholders for
 the editions and rules of the audit. There is one `verdict_` column per edition (the leading edition is first) and five columns
 per rule of the leading edition. Then there is one column for every aggregate of Γ that was measured. Last, there is one column for
-every other metric with one number per run: metrics of tables and forms without a column above, and metrics of third-party diagnostics.
-Numbers have all their digits. A missing number is an empty cell; the reason is in `reasons`.
+every other metric with one number per run: metrics of tables and forms without a column above, and metrics of third-party
+diagnostics. Numbers have all their digits. A missing number is an empty cell; the reason is in `reasons`.
 
 A `'` is put before a text that begins with `'`, or that a spreadsheet would calculate. Such texts begin with `=`, `+`, `-`, `@`
 or their full-width forms, also after blanks, or with a tab or a line break. To restore a text, remove one leading `'`.

@@ -305,7 +305,7 @@ class PairedRow:
     """The difference of a metric between two columns, over their shared seeds.
 
     Attributes:
-        unit: Unit of the difference; `decades` for a difference of decimal logarithms.
+        unit: Unit of the difference. A difference of decimal logarithms has the unit `decades`.
         difference: Mean of first − second.
         low: Lower end of the 95 % interval, or the reason why there is no interval.
         high: Upper end of the 95 % interval, or the reason why there is no interval.
