@@ -67,7 +67,7 @@ class Fire:
     """The epoch at which a rule first fires on one run.
 
     Args:
-        epoch: the epoch, or the reason why there is none.
+        epoch: the epoch, or the reason why there is no epoch.
         state: `fires`, `never` or `unknown`.
         open: true if the rule could not be judged at some earlier epoch, at which it may have fired.
     """

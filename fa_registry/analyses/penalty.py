@@ -103,7 +103,7 @@ OUTCOMES = {"a beats b": "higher", "b beats a": "lower"}
 
 
 def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
-    """Compare the runs of every method at each penalty strength λ with its smallest λ.
+    """Compare, for every method, the runs at each penalty strength λ with the runs at the smallest λ.
 
     Returns:
         Two tables: the metrics at each λ over seeds, and the paired differences from the runs with the smallest λ.

@@ -63,7 +63,7 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
     """Find the range of each threshold within which no verdict of a run changes.
 
     Returns:
-        Two tables: the range of each threshold with the runs that limit it, and all observed values at which a verdict can
+        Two tables: the range of each threshold with the runs that limit this range, and all observed values at which a verdict can
         change.
     """
     rows, observed = [], []

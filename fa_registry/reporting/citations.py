@@ -146,7 +146,6 @@ def _judging(findings: Iterable[Finding], cards: Mapping[str, Mapping[str, Any]]
 
 
 def _called(name: str, text: str) -> str:
-    """Return the BibTeX entry `text` with its key replaced by `name`."""
     key = ENTRY.search(text)[1]
     return text if key == name else text.replace(key, name, 1)
 

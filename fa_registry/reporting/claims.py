@@ -132,7 +132,6 @@ def _pass_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 
 
 def _symbol(runs: Sequence[RunAudit]) -> str:
-    """Return the symbol of the runs' main metric, such as `accuracy`."""
     return headline_of(runs[0].record.measurements.scalars).symbol
 
 
@@ -170,7 +169,6 @@ def _without_gamma(run: RunAudit) -> RunAudit:
 
 
 def _evidence_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield claims from the audit's checks of code, network, data and files."""
     if not runs:
         return
     symbol, of_tokens = _symbol(runs), _is_of_tokens(runs)

@@ -104,17 +104,14 @@ def _judged(finding: Finding) -> Headline:
 
 
 def _margin(finding: Finding) -> str:
-    """Return the margin in its unit, for example `+2.0 pp`."""
     return KINDS[_judged(finding).margin_kind](finding.observed.value)
 
 
 def _ends(finding: Finding) -> str:
-    """Return the interval of the margin in its unit."""
     return between(finding.interval, _judged(finding).margin_kind)
 
 
 def _limit(finding: Finding) -> str:
-    """Return the limit of the margin in its unit."""
     return f"{compact(finding.threshold)} {_judged(finding).unit}"
 
 
@@ -212,7 +209,7 @@ def _level(finding: Finding) -> str:
 
 
 def _why_level(finding: Finding) -> str:
-    """Return a sentence with the number of the interim analysis; it is empty for the first audit."""
+    """Return a sentence with the number of the interim analysis. The text is empty for the first audit."""
     if finding.look < 2:
         return ""
     return f". The confidence level is that of interim analysis {finding.look}, because earlier audits judged other sets of seeds"

@@ -163,7 +163,7 @@ def with_state(runs: Iterable[RunAudit], *states: str, quantities: Sequence[str]
 
 
 def finding_with(run: RunAudit, *states: str, quantities: Sequence[str] = ()) -> Finding | None:
-    """Return the first finding of a run in one of the states, or None.
+    """Return the first finding that has one of the states, or None.
 
     If `quantities` is not empty, only findings about these metrics count.
     """

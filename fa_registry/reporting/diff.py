@@ -313,7 +313,6 @@ def _finding_changes(a: RunAudit, b: RunAudit) -> Iterator[FindingChange]:
 
 
 def _paired_findings(a: RunAudit, b: RunAudit) -> dict[str, Findings]:
-    """Return a mapping rule → (finding in A, finding in B) of the leading editions for one run."""
     before = {finding.rule: finding for finding in a.findings}
     after = {finding.rule: finding for finding in b.findings}
     return {rule: (before.get(rule), after.get(rule)) for rule in {**before, **after}}
@@ -351,7 +350,6 @@ def _readings(measured: Measurements) -> Iterator[tuple[str, Reading]]:
 
 
 def _record_changes(a: RunRecord, b: RunRecord) -> Iterator[Change]:
-    """Yield the changes of all fields of the record except run id and metrics."""
     yield from _changed_entries("convention", a.measurements.conventions, b.measurements.conventions)
     yield from _changed_entries("crashed diagnostic", a.measurements.failures, b.measurements.failures)
     for field in dataclasses.fields(RunRecord):
@@ -385,7 +383,6 @@ def _judgement_changes(pair: Pair, opinions: Opinions) -> Iterator[Change]:
 
 
 def _rule_changes(pairs: Sequence[Pair]) -> Iterator[RuleChange]:
-    """Yield one change for every rule whose limits or outcomes differ."""
     by_rule: dict[str, list[Findings]] = {}
     for pair in pairs:
         for rule, findings in _paired_findings(*pair).items():
@@ -417,13 +414,11 @@ def _has_other_limits(before: Sequence[Finding], after: Sequence[Finding]) -> bo
 
 
 def _limits(findings: Sequence[Finding]) -> set[tuple[str, float | None]]:
-    """Return the pairs (metric, limit) of all conditions of a rule."""
     leading = {(finding.quantity, finding.threshold) for finding in findings}
     return leading | {(further.quantity, further.threshold) for finding in findings for further in finding.further}
 
 
 def _operators(findings: Sequence[Finding]) -> dict[str, str]:
-    """Return a mapping metric → operator of the condition that fires."""
     return {finding.quantity: finding.crossed for finding in findings if finding.crossed}
 
 

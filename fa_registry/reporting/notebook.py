@@ -65,7 +65,6 @@ def _verdict_parts(verdict: Verdict) -> Iterator[Part]:
 
 
 def _run_parts(record: RunRecord) -> Iterator[Part]:
-    """Yield a table with name, status, integrity and headline metrics of a run."""
     statement: dict[str, Cell] = {
         "run": f"{record.name} ({record.run_id})",
         "setting": record.setting,
@@ -83,7 +82,6 @@ def _run_parts(record: RunRecord) -> Iterator[Part]:
 
 
 def _judged_parts(run: RunAudit) -> Iterator[Part]:
-    """Yield the parts of a judged run: the run, its verdict and a table of all findings."""
     yield run.verdict
     yield from _run_parts(run.record)
     rows = [(finding.rule, finding.outcome.replace("_", " "), finding.sentence) for finding in run.findings]
@@ -91,7 +89,6 @@ def _judged_parts(run: RunAudit) -> Iterator[Part]:
 
 
 def _report_parts(report: AuditReport) -> Iterator[Part]:
-    """Yield title, edition, number of runs per verdict, and the table of an audit."""
     card_metrics, frozen = metrics_of_cards(report.cards), Frozen.of(report)
     columns = audit_columns(report.runs, card_metrics=card_metrics)
     rows = [
@@ -110,7 +107,6 @@ def _report_parts(report: AuditReport) -> Iterator[Part]:
 
 
 def _comparison_parts(context: CompareContext) -> Iterator[Part]:
-    """Yield one table per setting: the verdict of each compared column, and its metrics over seeds."""
     yield Title(context.title)
     for part, _ in context.parts:
         rows: list[tuple[Cell, ...]] = [("verdict", *(column.verdict for column in part.columns))]

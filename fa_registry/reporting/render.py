@@ -315,7 +315,6 @@ def template_problems(folder: Path) -> list[str]:
 
 
 def _included_templates(names: Iterable[str], includes: Mapping[str, set[str]]) -> set[str]:
-    """Return these templates and all templates that they include."""
     reached, pending = set(), list(names)
     while pending:
         name = pending.pop()

@@ -75,7 +75,7 @@ class Sources:
     Args:
         groups: The groups in the order of the pages.
         links: The link to the form of each group; None for controls.
-        editions: The editions. The first, leading edition determines the verdicts in the report.
+        editions: The editions. The first edition is the leading edition, which determines the verdicts in the report.
         judgements: For each edition, a mapping from run id to judgement.
         exclusions: Mapping from a group to its excluded runs. The key is `seeds_key` of the specification. If the specification is
             not known, the key is (method label, setting).

@@ -47,7 +47,7 @@ class Estimate:
         n: Number of values used for mean, std (ddof 1) and the 95 % t interval low..high.
         of: Number of all seeds, including seeds without a value.
         marks: Numbers of the footnotes that explain missing values.
-        average: Kind of the mean: arithmetic or geometric. The std of a geometric mean is a factor.
+        average: Kind of the mean: arithmetic or geometric. For a geometric mean, `std` is a factor.
     """
 
     kind: str

@@ -112,7 +112,6 @@ def _line_in_text(frame: pd.DataFrame) -> str:
 
 
 def _value(frame: pd.DataFrame, value: float) -> str:
-    """Return a value of the main metric as text."""
     return filters.KINDS[quantity_of(frame["headline"].iloc[0]).kind](value)
 
 

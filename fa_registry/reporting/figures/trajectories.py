@@ -286,7 +286,6 @@ def heights(panel: Panel, values: np.ndarray | float) -> np.ndarray:
 
 
 def _numbers(row: Series) -> np.ndarray:
-    """Return the values of a series; a missing value is NaN."""
     return np.array([entry if isinstance(entry, float) else np.nan for entry in row.__json__()])
 
 

@@ -93,7 +93,6 @@ def _cases(run: RunAudit, group: Group) -> Iterator[Element]:
 
 
 def _finding(case: Element, finding: Finding) -> Element:
-    """Add the text of the finding to the test case, in the element of its outcome."""
     text = "\n".join(_lines(finding))
     if finding.outcome in ELEMENTS and (finding.gating or finding.outcome != "fail"):
         _outcome(case, ELEMENTS[finding.outcome], finding.outcome, text, finding.sentence)

@@ -181,7 +181,6 @@ def _rules(columns: Sequence[Group], card_metrics: Known) -> Iterator[ComparedRu
 
 
 def _paired(columns: Sequence[Group], frozen: Frozen) -> Iterator[PairedRow]:
-    """Yield the differences between the first column and each other column."""
     for other in columns[1:]:
         if seeds_of(columns[0]) & seeds_of(other):
             yield from paired_rows(columns[0], other, frozen)
@@ -511,7 +510,6 @@ def seeds_of(group: Group) -> set[int]:
 
 
 def _readings(group: Group, quantity: Metric, frozen: Frozen) -> dict[tuple[int, str], Reading]:
-    """Return a mapping (seed, run id) → value of the metric, converted by `_subtracted`."""
     readings = {
         (run.record.spec.seed, run.record.run_id): metric_of_run(run, quantity, frozen).reading for run in group.runs
     }

@@ -372,7 +372,7 @@ def _written(text: str, subject: str) -> dict[str, str]:
 def lines(runs: Sequence[RunAudit], report: AuditReport, frozen: Frozen) -> tuple[str, ...]:
     """Return the shell commands (POSIX) that reproduce the runs and the audit.
 
-    A comment (#) names everything that no command can reproduce.
+    Everything that no command can reproduce is listed in a comment (#).
     """
     controls = dict.fromkeys(run.frozen_run_id for run in runs if run.frozen_run_id)
     records = [run.record for run in runs] + [frozen.runs[run_id] for run_id in controls if run_id in frozen.runs]

@@ -152,7 +152,6 @@ def _cell(run: RunAudit, name: str, kind: str, site: int) -> Cell:
 
 
 def _number(run: RunAudit, name: str, kind: str, site: int) -> Number:
-    """Return the metric at a site, or N/A if the run did not measure it."""
     row = site_row(run.record, name)
     absent = "this metric was not measured at this site" if row else "this metric was not measured"
     reading = row[site] if site < len(row) else Reading(None, absent)

@@ -159,7 +159,6 @@ def rendered_figures(context: IndexContext) -> dict[FigureFile, bytes]:
 
 
 def _findings(sources: Sources) -> tuple[list[FindingRow], int]:
-    """Return the findings that did not pass, and the number of findings that passed."""
     not_passed, passed_count = [], 0
     for group in sources.groups:
         for row in finding_rows(group.runs, group_label(group), group.setting, sources.known):

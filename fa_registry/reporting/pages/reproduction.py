@@ -172,7 +172,7 @@ class ReproductionRow:
     """A published value and the measured value, as text.
 
     Attributes:
-        look: Word for a verdict, such as `pass`; the page uses the colour of this verdict for the row.
+        look: Name of a verdict, such as `pass`. The row has the colour of this verdict.
         each: One measured value per compared run.
     """
 
