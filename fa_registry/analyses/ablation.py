@@ -229,9 +229,7 @@ def _sets(names: Sequence[str]) -> list[tuple[str, ...]]:
 
 def _columns(ladder: Iterable[Sequence[str]]) -> tuple[AnalysisColumn, ...]:
     decisions = (
-        AnalysisColumn(
-            name_of(subset), f"decision of {name_of(subset)}, and number of rejected runs", "runs", "count"
-        )
+        AnalysisColumn(name_of(subset), f"decision of {name_of(subset)}, and number of rejected runs", "runs", "count")
         for subset in ladder
     )
     return (METHOD, SETTING, RUNS, *decisions)

@@ -44,7 +44,10 @@ BY_METHOD = (
     METHOD,
     AnalysisColumn("architectures", "number of networks that were trained with the method", "networks", "count"),
     AnalysisColumn(
-        "above", "number of settings in which the method has a higher mean accuracy than the frozen control", "settings", "count"
+        "above",
+        "number of settings in which the method has a higher mean accuracy than the frozen control",
+        "settings",
+        "count",
     ),
     AnalysisColumn(
         "settings",

@@ -214,7 +214,9 @@ def test_a_mean_on_the_limit_is_never_decided(claims_of_depth):
     finding = margin([0.0, 4.0], outcome="warn", state="UNDECIDED")
     assert seeds_needed(finding) is None
     text = claims_of_depth(finding)[0][1]
-    assert f"not even {MOST_SEEDS:,} seeds would decide the comparison, because the mean is too close to the limit" in text
+    assert (
+        f"not even {MOST_SEEDS:,} seeds would decide the comparison, because the mean is too close to the limit" in text
+    )
     assert "A new study" not in text
 
 

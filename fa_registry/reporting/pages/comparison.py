@@ -353,7 +353,8 @@ class CompareContext:
     edition: EditionReference = documented("the edition (set of rules) that judged the runs", "record")
     overrides: tuple[Entry, ...] = documented("thresholds changed on the command line", "text")
     series_label: str = documented(
-        "number of per-epoch values that the author stated and the audit did not recompute; empty if there are none", "text"
+        "number of per-epoch values that the author stated and the audit did not recompute; empty if there are none",
+        "text",
     )
     integrity: tuple[Count, ...] = documented(
         "number of runs in each integrity state; trusted: metrics as logged, not recomputed", "runs"

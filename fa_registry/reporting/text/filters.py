@@ -143,7 +143,9 @@ def _spanned(low: str, high: str) -> str:
 def na(reading: Reading) -> str:
     """Return the text for a missing number: `not finite` (NaN or infinite) or `N/A`."""
     if reading.value is not None:
-        raise ValueError(f"expected a missing number for the filter na, found {reading}; write this number with num, sci or pct")
+        raise ValueError(
+            f"expected a missing number for the filter na, found {reading}; write this number with num, sci or pct"
+        )
     return "not finite" if reading.not_finite else "N/A"
 
 
