@@ -341,10 +341,7 @@ def per_sample_gradients(context: PitfallContext) -> Answered:
     pairs = list(known_sites(context.row("g_norm"), context.row("g_norm_mean_ce")))
     reduction = context.convention("gradient_reduction")
     if not pairs:
-        return (
-            UNKNOWN,
-            "‖g_l‖ per sample or ‖g_l‖ of the mean loss was not measured: it is not known which norm the run reports",
-        )
+        return UNKNOWN, "‖g_l‖ per sample or ‖g_l‖ of the mean loss was not measured: the reported norm is unknown"
     if not isinstance(samples, int) or reduction is None:
         return UNKNOWN, "the run did not record how its gradients were reduced"
     wrong_sites = [

@@ -74,10 +74,7 @@ def rows_of_passing() -> Iterator[Row]:
     yield row("trained depth", at_one, passes, a_run(CLEARS, conventions={"test_samples": None}))
     two = [passes, a_run(CLEARS, seed=123, scalars={"accuracy": 0.94})]
     yield row(
-        "trained depth",
-        ", with a 95 % interval of 87.1\u00a0% to 99.9\u00a0% over 2 seeds, and an interval of ",
-        two,
-        [passes],
+        "trained depth", ", with a 95 % interval of 87.1\u00a0% to 99.9\u00a0% over 2 seeds, and an interval", two, [passes]
     )
     yield row("trained depth", "for one seed, with a 95 % interval of ", passes, two)
     unknown = [passes, a_run(CLEARS, seed=123, scalars={"accuracy": None})]
@@ -455,13 +452,7 @@ def rows_of_evidence() -> Iterator[Row]:
             "could not check from the files that the run is the result of its seed and its method: why",
         ),
         ("adopted", ADOPTED, "warn", "STATED", "the feedback used in training is allowed for these weights: why"),
-        (
-            "superseded",
-            DUPLICATE,
-            "warn",
-            "SUPERSEDED",
-            "The metrics of this run are no evidence about the method: why",
-        ),
+        ("superseded", DUPLICATE, "warn", "SUPERSEDED", "metrics of this run are no evidence about the method: why"),
         (
             "other code",
             CODE,
