@@ -74,7 +74,7 @@ def rows_of_passing() -> Iterator[Row]:
     yield row("trained depth", at_one, passes, a_run(CLEARS, conventions={"test_samples": None}))
     two = [passes, a_run(CLEARS, seed=123, scalars={"accuracy": 0.94})]
     yield row(
-        "trained depth", ", with a 95 % interval of 87.1\u00a0% to 99.9\u00a0% over 2 seeds, and an interval", two, [passes]
+        "trained depth", "95 % interval of 87.1\u00a0% to 99.9\u00a0% over 2 seeds, and an interval", two, [passes]
     )
     yield row("trained depth", "for one seed, with a 95 % interval of ", passes, two)
     unknown = [passes, a_run(CLEARS, seed=123, scalars={"accuracy": None})]
