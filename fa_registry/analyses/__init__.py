@@ -1,6 +1,6 @@
 """Analyses of many judged runs, one module per analysis.
 
-An analysis uses recorded metrics and computes no new measurements on a network.
+An analysis reads recorded metrics and measures no network.
 """
 
 from fa_registry.analyses.base import Analyser, Analysis, AnalysisCell, AnalysisColumn, AnalysisTable

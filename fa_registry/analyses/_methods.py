@@ -1,4 +1,4 @@
-"""Methods of a report with unique labels, and means of their metrics over seeds."""
+"""The methods of a report with unique labels, and the means of their metrics over seeds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class MethodRuns:
 
     Args:
         label: name of the method, unique within the setting.
-        group: the runs, one per seed, with their common verdict.
+        group: the runs (one run per seed) and their common verdict.
     """
 
     label: str
@@ -78,7 +78,7 @@ def last_site(name: str) -> Pick:
 def mid_site(name: str) -> Pick:
     """Return a function that reads a per-site metric at site ⌊L/2⌋ of a run.
 
-    protocol.md uses this site for metrics that are reported for one site only.
+    protocol.md requires this site if a metric is reported for only one site.
     """
 
     def pick(record: RunRecord) -> Reading:
@@ -89,7 +89,7 @@ def mid_site(name: str) -> Pick:
 
 
 def by_seed(runs: Iterable[RunAudit], quantity: str, pick: Pick) -> dict[int, float]:
-    """Return a mapping seed → value of a metric, without the seeds that have no value.
+    """Return a mapping seed → value of a metric; a seed without a value is left out.
 
     If several runs have the same seed, their mean is used. The declaration of the metric decides whether this mean is
     arithmetic or geometric.
@@ -117,7 +117,7 @@ def mean_cell(runs: Sequence[RunAudit], quantity: str, pick: Pick | None = None)
 def quantity_column(name: str, quantity: str, unit: str = "", site_text: str = "") -> AnalysisColumn:
     """Return the column of a metric that is averaged over seeds.
 
-    The heading is the metric's text in the catalog of metrics. If the mean is geometric, the heading states this.
+    The heading is the metric's text in the catalog of metrics. The heading of a geometric mean contains the words `geometric mean`.
 
     Args:
         name: key of the column's cells.

@@ -1,6 +1,6 @@
-"""Repeated judgement of runs with one changed threshold.
+"""Functions that judge runs again with one changed threshold.
 
-The module finds the thresholds at which verdicts change.
+The functions find the thresholds at which verdicts change.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ class VerdictChange:
 
 @dataclass(frozen=True)
 class ThresholdEdge:
-    """One end of the range of thresholds in which no verdict changes.
+    """One end of a range of thresholds. No verdict changes within this range.
 
     Args:
         value: the observed value at this end of the range.
         included: whether `value` itself is in the range.
-        changes: verdicts that change if the threshold is outside the range.
+        changes: verdicts that change if the threshold is beyond this end of the range.
     """
 
     value: float
@@ -81,7 +81,7 @@ class ThresholdEdge:
 class JudgedUnit:
     """Runs that a rule judges together.
 
-    A unit is one run, or all runs of a method if the rule judges the mean over seeds.
+    If the rule judges the mean over seeds, a unit is all runs of a method. Otherwise, a unit is one run.
 
     Args:
         `control_records`: mapping run id of a control → record of the control. The runs are compared with these controls.
@@ -127,14 +127,14 @@ class JudgedUnit:
     def verdicts(self, threshold: float) -> tuple[Verdict, ...]:
         """Return one verdict per run at another threshold.
 
-        The result is cached, because a search for changed labels and a search for changed outcomes need the same verdicts.
+        The result is cached, because the search for changed labels and the search for changed outcomes use the same verdicts.
         """
         if threshold not in self._kept:
             self._kept[threshold] = self._judged(threshold)
         return self._kept[threshold]
 
     def _judged(self, threshold: float) -> tuple[Verdict, ...]:
-        """Return one verdict per run at another threshold, with unchanged findings of all other rules."""
+        """Return one verdict per run at another threshold. The findings of all other rules stay unchanged."""
         rule = self.limit.rule
         single_rule_edition = dataclasses.replace(self.edition, rules=(rule,), fail_if=(), strict=False)
         edition = overridden(single_rule_edition, {self.limit.name: threshold})
@@ -189,13 +189,13 @@ def units(report: AuditReport, edition: Edition, limit: RuleLimit) -> tuple[Judg
 def edge(unit: JudgedUnit, start: float, side: int, label: bool) -> ThresholdEdge | None:
     """Return the threshold nearest to `start` at which a verdict of the unit changes.
 
-    Return None if no verdict changes on this side.
+    The result is None if no verdict changes on the searched side.
 
     Args:
         unit: runs that the rule of the threshold judges together.
         start: threshold of the edition.
         side: −1 to search below `start`, +1 to search above `start`.
-        label: if true, a change of the verdict's label counts, including its flags; if false, only a change of the outcome
+        label: if true, any change of the verdict's label counts, also a change of its flags. If false, only a change of the outcome
             (pass, warn, fail, incomplete) counts.
     """
     if not unit.limit.rule.gating:  # the verdict does not depend on this rule

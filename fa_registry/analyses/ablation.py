@@ -1,7 +1,7 @@
-"""Analysis `ablation`: which instruments, single or combined, reject which runs.
+"""Analysis `ablation`: the runs that each instrument, and each set of instruments, rejects.
 
 An instrument is the main metric, Γ, or a gating rule of the edition. An instrument that changes no decision is not useful.
-For each run, an instrument fires, does not fire, or has an undetermined result.
+For each run, an instrument fires, does not fire, or has no determined result.
 
 A set of instruments rejects a run if the main metric or Γ is in the set and fires. The set also rejects the run if all rules of one
 `fail_if` list of the edition are in the set and fire; in a strict edition, one rule that fires is enough. If a metric is
@@ -52,7 +52,7 @@ def instruments(edition: Edition, headlines: Sequence[Headline] = (ACCURACY,)) -
 
 
 def _main(headlines: Sequence[Headline]) -> str:
-    """Return the name of the row of the table for the main metric, such as `accuracy`."""
+    """Return the instrument name of the main metric, such as `accuracy`."""
     return " or ".join(headline.symbol for headline in headlines)
 
 
@@ -77,7 +77,7 @@ def evidence(run: RunAudit, report: AuditReport, edition: Edition) -> Evidence:
 
 
 def not_better_than_guessing(run: RunAudit, card: Mapping[str, Any]) -> bool | None:
-    """Return whether the main metric of a run is no better than the value that guessing reaches.
+    """Return whether the main metric of a run is not better than that of guessing.
 
     Guessing reaches the accuracy 1/C or the loss ln V. Return None if the metric or the number of classes is unknown.
 
@@ -107,7 +107,7 @@ def not_positive(run: RunAudit, card: Mapping[str, Any]) -> bool | None:
 
 @dataclass(frozen=True)
 class Decider:
-    """Function object that returns the decision of a set of instruments for one run.
+    """Callable object that returns the decision of a set of instruments on one run.
 
     The call is `decide(run_evidence, subset)`, where `subset` contains the names of the instruments.
 
@@ -144,21 +144,21 @@ LADDER = (
     AnalysisColumn("instruments", f"names of the instruments (main metric, {GAMMA} or rules) in the set"),
     AnalysisColumn(
         "methods_rejected",
-        "methods that the set of instruments rejects; a method counts once per setting",
+        "number of methods that the instruments of the set reject; a method counts once per setting",
         "methods",
         "count",
     ),
     AnalysisColumn(
         "methods_unjudged",
-        "methods that the set of instruments cannot judge; a method counts once per setting",
+        "number of methods that the instruments of the set cannot judge; a method counts once per setting",
         "methods",
         "count",
     ),
-    AnalysisColumn("methods", "all methods; a method counts once per setting", "methods", "count"),
-    AnalysisColumn("runs_rejected", "runs that the set of instruments rejects", "runs", "count"),
-    AnalysisColumn("runs_unjudged", "runs that the set of instruments cannot judge", "runs", "count"),
+    AnalysisColumn("methods", "number of all methods; a method counts once per setting", "methods", "count"),
+    AnalysisColumn("runs_rejected", "number of runs that the instruments of the set reject", "runs", "count"),
+    AnalysisColumn("runs_unjudged", "number of runs that the instruments of the set cannot judge", "runs", "count"),
     RUNS,
-    AnalysisColumn("rejected", "names of the methods that the set of instruments rejects"),
+    AnalysisColumn("rejected", "names of the methods that the instruments of the set reject"),
 )
 GUESSING: Mapping[str, str] = MappingProxyType(
     {
@@ -179,8 +179,8 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
     """Count the methods and runs that each set of instruments rejects.
 
     Returns:
-        Three tables: the decision of each set for each method, the counts for some sets, and the counts for all sets. The second
-        table has every set of one instrument, then sets that grow by one instrument, then the full protocol.
+        Three tables: the decision of each set for each method, the counts for some sets, and the counts for all sets. The
+        rows of the second table are every set of one instrument, then sets that grow by one instrument, then the full protocol.
     """
     methods = trained(report)
     headlines = _headlines(report)
@@ -215,7 +215,7 @@ def name_of(subset: Sequence[str]) -> str:
 
 
 def _ladder(names: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return all sets of one instrument, sets that grow by one instrument, and () for the full protocol."""
+    """Return the sets of one instrument, then sets that grow by one instrument, then () (full protocol)."""
     single_sets = [(name,) for name in names]
     growing_sets = [tuple(names[:count]) for count in range(2, len(names) + 1)]
     return [*single_sets, *growing_sets, ()]
@@ -229,9 +229,7 @@ def _sets(names: Sequence[str]) -> list[tuple[str, ...]]:
 
 def _columns(ladder: Iterable[Sequence[str]]) -> tuple[AnalysisColumn, ...]:
     decisions = (
-        AnalysisColumn(
-            name_of(subset), f"decision of {name_of(subset)}, and number of runs that it rejects", "runs", "count"
-        )
+        AnalysisColumn(name_of(subset), f"decision of {name_of(subset)}, and number of rejected runs", "runs", "count")
         for subset in ladder
     )
     return (METHOD, SETTING, RUNS, *decisions)
@@ -299,8 +297,8 @@ def _remarks(report: AuditReport, edition: Edition, all_sets: Sequence[Sequence[
     diverged = [run for run in report.runs if run.record.status == "diverged" and run.record.spec.control == "none"]
     if diverged:
         remarks.append(
-            f"Diverged runs: {len(diverged)}. The full protocol fails these runs regardless of its rules. For a set of "
-            "instruments, only the results of these instruments decide."
+            f"Diverged runs: {len(diverged)}. The full protocol fails these runs regardless of its rules. A set of "
+            "instruments judges these runs only by the results of its instruments."
         )
     return remarks
 

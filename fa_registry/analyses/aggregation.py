@@ -1,6 +1,6 @@
 """Analysis `aggregation`: Γ of a method according to eight ways of averaging.
 
-The eight numbers are computed from the same cosines. The analysis also names a site that may dominate the mean.
+The eight numbers are computed from the same cosines. If a site dominates the mean, the analysis names this site.
 """
 
 from __future__ import annotations

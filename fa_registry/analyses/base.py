@@ -1,6 +1,6 @@
-"""Interface of analyses.
+"""The interface of analyses.
 
-An analysis answers one question about many runs with tables. Each number in a table has the ids of the runs from which
+The tables of an analysis answer one question about many runs. Each number in a table has the ids of the runs from which
 the number was computed.
 """
 
@@ -56,9 +56,9 @@ class AnalysisCell:
     Args:
         reading: the number, or the reason why there is no number.
         run_ids: ids of the runs that provided the content.
-        interval: 95 % Student-t interval (low, high) of a mean over seeds, or the ends of another estimate.
+        interval: (low, high); for a mean over seeds the 95 % Student-t interval, otherwise the bounds of another interval.
         n: number of values from which the number is computed.
-        of: for a mean over seeds, the number of all seeds; only `n` of these seeds have a value.
+        of: for a mean over seeds, the number of all seeds, of which `n` have a value.
     """
 
     reading: Reading | None = None
@@ -82,7 +82,7 @@ class AnalysisTable:
     Args:
         name: key of the table.
         rows: one mapping column name → cell per row. Every row has a cell for every column.
-        detail: whether the table is too long for a terminal and is used only in files and figures.
+        detail: if true, the table is too long for a terminal and is written only to files and figures.
     """
 
     name: str
@@ -104,7 +104,7 @@ class AnalysisTable:
 
 @dataclass(frozen=True, repr=False)
 class Analysis(NotebookRepr):
-    """The result of an analysis with the runs and the edition that it used.
+    """The result of an analysis, and the runs and edition that the analysis used.
 
     The first table answers the question, and the other tables are the evidence for the answer.
 
@@ -167,7 +167,8 @@ class Analyser:
         source: publication that first investigated the question.
         answer: function that computes the result from a report and the edition that judged the runs of the report.
         rank: position among the analyses on the first page of an audit, from 1; 0 if that page does not show the analysis.
-        silence: function that receives the finished analysis. It returns the reason why the analysis has no result, or "".
+        silence: function that receives the finished analysis. This function returns the reason why the analysis has no result;
+            the text is empty if the analysis has a result.
     """
 
     name: str

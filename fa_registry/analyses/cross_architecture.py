@@ -1,6 +1,6 @@
-"""Analysis `cross-architecture`: the same method on every network.
+"""Analysis `cross-architecture`: results of the same method on every network.
 
-Each network has its frozen control, with which the method is compared.
+On each network, the method is compared with the frozen control of this network.
 """
 
 from __future__ import annotations
@@ -44,16 +44,19 @@ BY_METHOD = (
     METHOD,
     AnalysisColumn("architectures", "number of networks that were trained with the method", "networks", "count"),
     AnalysisColumn(
-        "above", "settings in which the method has a higher mean accuracy than the frozen control", "settings", "count"
-    ),
-    AnalysisColumn(
-        "settings",
-        "settings in which the accuracies of the method and of the frozen control are known",
+        "above",
+        "number of settings in which the method has a higher mean accuracy than the frozen control",
         "settings",
         "count",
     ),
-    AnalysisColumn("passes", "settings in which the edition passes the method"),
-    AnalysisColumn("fails", "settings in which the edition fails the method"),
+    AnalysisColumn(
+        "settings",
+        "number of settings in which the accuracies of the method and of the frozen control are known",
+        "settings",
+        "count",
+    ),
+    AnalysisColumn("passes", "names of the settings in which the edition passes the method"),
+    AnalysisColumn("fails", "names of the settings in which the edition fails the method"),
 )
 
 
@@ -139,7 +142,7 @@ def _method(label: str, entries: Sequence[tuple[MethodRuns, Mapping[str, Analysi
 
 
 def silence(analysis: Analysis) -> str:
-    """Return the reason for no comparison if all runs are of one network, else ""."""
+    """Return the reason why networks cannot be compared; empty if there are several networks."""
     has_several = len({row["architecture"].text for row in analysis.rows}) > 1
     return "" if has_several else "all runs are of one network"
 

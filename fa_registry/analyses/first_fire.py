@@ -38,18 +38,18 @@ COLUMNS = (
     SETTING,
     RULE,
     RUNS,
-    AnalysisColumn("fired", "runs in which the rule fires", "runs", "count"),
-    AnalysisColumn("never", "runs in which the rule never fires", "runs", "count"),
-    AnalysisColumn("unknown", "runs for which it is unknown whether the rule fires", "runs", "count"),
-    AnalysisColumn("earliest", "minimum over the runs of the first epoch at which the rule fires", UNIT, "count"),
+    AnalysisColumn("fired", "number of runs in which the rule fires", "runs", "count"),
+    AnalysisColumn("never", "number of runs in which the rule never fires", "runs", "count"),
+    AnalysisColumn("unknown", "number of runs for which it is unknown whether the rule fires", "runs", "count"),
+    AnalysisColumn("earliest", "earliest epoch at which the rule first fires, over the runs", UNIT, "count"),
     AnalysisColumn(
         "median",
-        "median over the runs of the first epoch at which the rule fires; a run in which the rule never fires counts "
-        "as later than all others",
+        "median over the runs of the epoch at which the rule first fires; a run in which the rule never fires counts "
+        "as later than all other runs",
         UNIT,
         "count",
     ),
-    AnalysisColumn("latest", "maximum over the runs of the first epoch at which the rule fires", UNIT, "count"),
+    AnalysisColumn("latest", "latest epoch at which the rule first fires, over the runs", UNIT, "count"),
     AnalysisColumn("epochs", "first epoch at which the rule fires, for each seed"),
 )
 BY_RUN = (
@@ -67,9 +67,9 @@ class Fire:
     """The epoch at which a rule first fires on one run.
 
     Args:
-        epoch: the epoch, or the reason why there is none.
+        epoch: the epoch, or the reason why there is no epoch.
         state: `fires`, `never` or `unknown`.
-        open: whether the rule could not be judged at an earlier epoch.
+        open: true if the rule could not be judged at some earlier epoch, at which it may have fired.
     """
 
     run: RunAudit
@@ -116,7 +116,7 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
 def fire(rule: Rule, run: RunAudit) -> Fire:
     """Return the epoch at which a rule first fires on a run.
 
-    If there is no such epoch, the result states whether the rule never fires, or why this is unknown.
+    If there is no such epoch, the result states that the rule never fires, or why the epoch is unknown.
     """
     if rule.judge != LIMIT or rule.reference:
         comparison = AT_THE_END.get(rule.judge, "the rule compares the run with other results")

@@ -53,7 +53,7 @@ COLUMNS = (
 DEPTHS = (
     METHOD,
     SETTING,
-    AnalysisColumn("scan", "setting of the network that has the fewest blocks in the depth scan"),
+    AnalysisColumn("scan", "setting of the network with the fewest blocks in the depth scan"),
     AnalysisColumn("blocks", "total number of blocks, L", "blocks", "count"),
     RUNS,
     RESULT,
@@ -87,7 +87,7 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
 def _controls(report: AuditReport) -> Mapping[tuple[str, str], tuple[str, Runs]]:
     """Return a mapping (key, name of a control) → (label, runs) of the control.
 
-    The key identifies the method, or only the setting for the frozen control.
+    The key of a frozen control identifies only the setting. The key of another control identifies the method.
     """
     controls: dict[tuple[str, str], tuple[str, Runs]] = {}
     for group in groups(report):
@@ -106,7 +106,7 @@ def _key(spec: RunSpec, bare: bool) -> str:
 def _depths_value(
     method: MethodRuns, controls: Mapping[tuple[str, str], tuple[str, Runs]]
 ) -> dict[int, tuple[str, Runs]]:
-    """Return a mapping number of trained blocks → (label, runs) of method or control."""
+    """Return a mapping: number of trained blocks → (label, runs) of the method or its control."""
     spec, blocks = method.runs[0].record.spec, _blocks(method)
     depths = {blocks: (method.label, method.runs)}
     ladder_depths = {int(depth[1]) for _, name in controls if (depth := DEPTH.fullmatch(name))}
@@ -142,7 +142,7 @@ def _row(method: MethodRuns, count: int, depths: Mapping[int, tuple[str, Runs]])
 
 
 def _gain(runs: Runs, baseline_runs: Runs) -> AnalysisCell:
-    """Return the mean accuracy gain over the runs `baseline_runs` without trained blocks."""
+    """Return the mean accuracy minus that of `baseline_runs`, the runs without trained blocks."""
     if runs is baseline_runs:
         return AnalysisCell(Reading(0.0), run_ids=tuple(run.record.run_id for run in runs))
     accuracies, baseline = (by_seed(group, ACCURACY.name, scalar(ACCURACY.name)) for group in (runs, baseline_runs))
@@ -186,9 +186,10 @@ def _depth(
 
 
 def silence(analysis: Analysis) -> str:
-    """Return the reason why the analysis has no result, or an empty string.
+    """Return the reason why the analysis has no result; empty if there is a result.
 
-    The analysis needs runs that train only some of the blocks, or one method at two depths or more.
+    There is a result if some runs train only some of their blocks. There is also a result if a method was run with at least two
+    numbers of blocks.
     """
     depths = Counter((row["method"].text, row["setting"].text) for row in analysis.rows)
     has_depths = max(depths.values(), default=0) > 2 or analysis.table("depth").rows

@@ -45,7 +45,7 @@ from fa_registry.statistics.samples import LARGEST
 class SweepColumn:
     """A metric that the penalty sweep compares.
 
-    Two values are compared by their ratio if the metric is on a ratio scale, else by their difference.
+    Values of a metric on a ratio scale are compared by their ratio; other values are compared by their difference.
 
     Args:
         name: name of the metric in the catalog of metrics.
@@ -103,7 +103,7 @@ OUTCOMES = {"a beats b": "higher", "b beats a": "lower"}
 
 
 def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
-    """Compare the runs of every method at each penalty strength λ with its smallest λ.
+    """Compare, for every method, the runs at each penalty strength λ with the runs at the smallest λ.
 
     Returns:
         Two tables: the metrics at each λ over seeds, and the paired differences from the runs with the smallest λ.
@@ -134,7 +134,7 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
 def sweeps(report: AuditReport) -> tuple[tuple[MethodRuns, ...], ...]:
     """Return groups of methods that differ only in λ, each sorted by λ.
 
-    A method that was run with only one λ is a group of one.
+    A method that was run with only one λ forms a group without other methods.
     """
     sweeps_by_key: dict[str, list[MethodRuns]] = {}
     for method in trained(report):
@@ -181,7 +181,9 @@ def _outcome(method_values: dict[int, float], baseline_values: dict[int, float])
 
 
 def _difference(method: MethodRuns, baseline: MethodRuns, metric: SweepColumn) -> AnalysisCell:
-    """Return the mean paired difference, or ratio, with its 95 % t interval."""
+    """Return the mean paired difference from the baseline, with its 95 % t interval.
+
+    For a metric on a ratio scale, return the geometric mean of the paired ratios instead."""
     runs = (*baseline.runs, *method.runs)
     readings = {run.record.run_id: metric.pick(run.record) for run in runs}
     ids_not_finite = [run_id for run_id, reading in readings.items() if reading.not_finite]

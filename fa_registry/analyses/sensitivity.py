@@ -1,7 +1,7 @@
 """Analysis `sensitivity`: the range of each threshold in which no verdict changes.
 
-The range is exact, and no grid is searched. The result of a comparison can change only if the threshold passes an
-observed value. Therefore each run is judged again only at its observed values and at the next float64 number beyond
+The range is exact, because the analysis does not search a grid. A rule can fire or stop firing only if its threshold passes
+an observed value. Therefore each run is judged again only at its observed values and at the next float64 number beyond
 each observed value. For a rule over seeds, all runs of a method are judged again together.
 """
 
@@ -60,10 +60,10 @@ OBSERVED = (
 
 
 def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
-    """Find the range of each threshold in which no run's verdict changes.
+    """Find the range of each threshold within which no verdict of a run changes.
 
     Returns:
-        Two tables: the range of each threshold with the runs that limit it, and all observed values at which a verdict can
+        Two tables: the range of each threshold with the runs that limit this range, and all observed values at which a verdict can
         change.
     """
     rows, observed = [], []
@@ -96,7 +96,7 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
 
 
 def _tightest(judged_units: Iterable[JudgedUnit], threshold: float, side: int, label: bool) -> ThresholdEdge | None:
-    """Return the nearest threshold, above or below, at which the verdict of a run or group changes."""
+    """Return the nearest threshold on one side at which the verdict of a run or of a group changes."""
     edges: dict[int, ThresholdEdge] = {}  # index of a unit → its edge
     nearest_value = math.inf
     for start, index, unit in sorted(

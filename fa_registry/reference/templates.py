@@ -62,7 +62,7 @@ def _context(context: type, names: list[str]) -> str:
     hints = typing.get_type_hints(context)
     lines = [f"\n### {', '.join(f'`{name}`' for name in names)}\n", _text(context)]
     if any(name in NOT_OURS for name in names):
-        lines.append("\nThis template is written to the store and not to the report, so it cannot be replaced.")
+        lines.append("\nThis template is used only for notes in the store, so a user cannot replace this template.")
     lines += ["\n| variable | type | description | unit |", "|---|---|---|---|"]
     lines += [
         f"| `{field.name}` | {type_text(hints[field.name])} | {cell(field.metadata['help'])} | {cell(field.metadata['unit'])} |"

@@ -1,1 +1,1 @@
-"""Reports of an audit: claims, pages, figures and machine-readable files."""
+"""The reports of an audit: claims, pages, figures and machine-readable files."""

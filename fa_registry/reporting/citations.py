@@ -1,6 +1,6 @@
 """BibTeX entries for the sources of a reporting form.
 
-The sources are those of the method, architecture, data set, diagnostics and editions, and this software.
+A form cites the sources of its method, architecture, data set, diagnostics and editions. A form also cites this software.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Citation:
     """One BibTeX entry.
 
     Args:
-        uses: Texts that name the parts of the form that cite this entry.
+        uses: One text for each part of the form that cites this entry.
     """
 
     key: str
@@ -51,7 +51,7 @@ class Bibliography:
 
 
 def bibliography(runs: Sequence[RunAudit], findings: Sequence[Finding], report: AuditReport) -> Bibliography:
-    """Return the sources of the runs of one method in one setting.
+    """Return the entries that a form about one method in one setting must cite.
 
     Args:
         findings: The findings of all editions that judged the runs.
@@ -100,7 +100,7 @@ class _Gathered:
     def description(self, what: str, source: str, key: str) -> None:
         """Add the arXiv papers and this software if `source` names them.
 
-        If `source` names neither, add the text of `source` as an entry.
+        If `source` names no paper and not this software, add the text of `source` as an entry.
         """
         use = f"{what}: {source}"
         numbers = dict.fromkeys(ARXIV.findall(source))
@@ -125,7 +125,7 @@ class _Gathered:
 def entries_of(bibtex: str) -> Iterator[tuple[str, str]]:
     """Yield (key, text) of every entry in a BibTeX text.
 
-    If the text contains no entry, yield one @misc entry whose note is the text.
+    A text without an entry becomes the note of one @misc entry.
     """
     starts = list(ENTRY.finditer(bibtex))
     if not starts:
@@ -138,7 +138,7 @@ def entries_of(bibtex: str) -> Iterator[tuple[str, str]]:
 
 
 def _judging(findings: Iterable[Finding], cards: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the card keys of the diagnostics that measure a metric used by a finding."""
+    """Yield the card key of each diagnostic that measures the metric of a finding."""
     judged_metrics = {quantity for finding in findings for quantity in finding.quantities}
     for key, card in cards.items():
         if key.startswith("diagnostics/") and judged_metrics & set(map(str, card.get("quantities", ()))):
@@ -146,7 +146,6 @@ def _judging(findings: Iterable[Finding], cards: Mapping[str, Mapping[str, Any]]
 
 
 def _called(name: str, text: str) -> str:
-    """Return the BibTeX entry `text` with its key replaced by `name`."""
     key = ENTRY.search(text)[1]
     return text if key == name else text.replace(key, name, 1)
 

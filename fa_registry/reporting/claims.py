@@ -1,4 +1,4 @@
-"""Claims: sentences on what an audit allows or forbids to state about a method.
+"""Claims are sentences; each claim says which statement about a method is allowed or forbidden.
 
 This module identifies a finding by its metric and state, because an edition may give any name to its rules.
 """
@@ -68,8 +68,8 @@ def claims(
     Args:
         runs: The judged runs. Controls are ignored, so the result is empty for a control.
         excluded: The runs of the method that were not judged.
-        has_all_runs: Whether `runs` contains all runs of the method in the report. If true, a single run means that the method has
-            only one seed.
+        has_all_runs: Whether `runs` contains every run of the method that is in the report. If true, a single run means that the
+            method has only one seed.
         exact: Whether the credit of the method is the gradient at every site by construction.
     """
     judged = [_without_gamma(run) if exact else run for run in runs if run.record.spec.control == "none"]
@@ -110,7 +110,7 @@ def _claims(runs: Sequence[RunAudit], has_all_runs: bool) -> Iterator[Claim]:
 
 
 def _pass_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield the claim that all seeds pass, with their margin over the frozen control."""
+    """Yield a claim if all seeds pass. The claim contains the margin over the frozen control."""
     if not all(map(is_above_frozen, runs)):
         symbol = _symbol(runs)
         better = f"a smaller {symbol}" if _is_of_tokens(runs) else f"more {symbol}"
@@ -130,7 +130,6 @@ def _pass_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 
 
 def _symbol(runs: Sequence[RunAudit]) -> str:
-    """Return the symbol of the runs' main metric, such as `accuracy`."""
     return headline_of(runs[0].record.measurements.scalars).symbol
 
 
@@ -168,7 +167,6 @@ def _without_gamma(run: RunAudit) -> RunAudit:
 
 
 def _evidence_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield claims from the audit's checks of code, network, data and files."""
     if not runs:
         return
     symbol, of_tokens = _symbol(runs), _is_of_tokens(runs)
@@ -176,7 +174,7 @@ def _evidence_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
         (METHOD, "fail"): ("method fails", "No claim about a method with this name is allowed"),
         (METHOD, "warn"): (
             "method not measured",
-            "This audit did not measure whether the code of the method agrees with its card",
+            "This audit did not check whether the code of the method agrees with its card",
         ),
         (CREDIT, "warn"): (
             "near backpropagation",
@@ -200,7 +198,7 @@ def _evidence_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
             "adopted",
             "No claim about the training of the blocks or the effect of the feedback used in training is allowed for these weights",
         ),
-        (DUPLICATE, "warn"): ("superseded", "The metrics of this run do not count for the method"),
+        (DUPLICATE, "warn"): ("superseded", "The metrics of this run are no evidence about the method"),
         (CODE, "not_applicable"): (
             "other code",
             "No claim about the metrics of this run is allowed, because the metrics could not be recomputed",
@@ -291,7 +289,7 @@ ELSEWHERE = {  # subject → states that the other modules of claims cover
 
 
 def state_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield claims for the states of rules, such as OK, that no other claim covers.
+    """Yield a claim for each state of a rule (such as OK) that no other claim covers.
 
     Each claim is about all runs for which the rule found this state.
     """
@@ -322,8 +320,9 @@ def _reported_elsewhere(finding: Finding) -> bool:
 def _means(make_text: Callable, finding: Finding) -> bool:
     """Return whether the sentence that `make_text` writes is true for the finding.
 
-    The state of the finding is not sufficient, for two reasons. First, an edition may use the state OK for values above a limit or
-    below a limit. Second, the rule may limit the gain, and the gain does not show how far the gradient is above its floor.
+    The state of the finding alone does not decide whether the sentence is true. First, an edition may use the state OK for values
+    above a limit or for values below a limit. Second, the rule may limit the gain, and the gain does not show how far the gradient
+    is above its floor.
     """
     if make_text is _has_reference and finding.quantity not in GRADIENTS:
         return False

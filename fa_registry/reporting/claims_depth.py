@@ -1,4 +1,4 @@
-"""Claims about depth: whether trained blocks are better than frozen blocks.
+"""Claims that compare trained blocks with frozen blocks.
 
 If the comparison is undecided, the claim describes a study that would decide the comparison.
 """
@@ -74,7 +74,7 @@ def depth_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 
 
 def cleared_text(runs: Sequence[RunAudit]) -> str:
-    """Return a text about the margin over the frozen control, if it is above the limit.
+    """Return a text about a margin over the frozen control that is above its limit.
 
     Only complete runs whose rule estimates the margin over several seeds count.
 
@@ -100,22 +100,19 @@ def _headline(run: RunAudit) -> Headline:
 
 
 def _judged(finding: Finding) -> Headline:
-    """Return the headline whose main metric or margin a finding about depth judges."""
+    """Return the headline whose main metric or margin is judged by a finding about depth."""
     return MARGINS.get(finding.quantity) or HEADLINES[finding.quantity]
 
 
 def _margin(finding: Finding) -> str:
-    """Return the margin in its unit, for example `+2.0 pp`."""
     return KINDS[_judged(finding).margin_kind](finding.observed.value)
 
 
 def _ends(finding: Finding) -> str:
-    """Return the interval of the margin in its unit."""
     return between(finding.interval, _judged(finding).margin_kind)
 
 
 def _limit(finding: Finding) -> str:
-    """Return the limit of the margin in its unit."""
     return f"{compact(finding.threshold)} {_judged(finding).unit}"
 
 
@@ -213,7 +210,7 @@ def _level(finding: Finding) -> str:
 
 
 def _why_level(finding: Finding) -> str:
-    """Return the number of the interim analysis as text, or "" for the first audit."""
+    """Return a sentence with the number of the interim analysis. The text is empty for the first audit."""
     if finding.look < 2:
         return ""
     return f". The confidence level is that of interim analysis {finding.look}, because earlier audits judged other sets of seeds"
@@ -232,13 +229,13 @@ def _undecided(finding: Finding) -> str:
         advice = "One frozen control per seed, trained by fa_registry, would allow a comparison paired by seed"
     elif n_seeds is None:
         advice = (
-            f"With this mean and spread of the margin, not even {num(MOST_SEEDS)} seeds would decide this, because the mean is "
-            "too close to the limit"
+            f"With this mean and spread of the margin, not even {num(MOST_SEEDS)} seeds would decide the comparison, because the "
+            "mean is too close to the limit"
         )
     else:
         advice = (
-            f"A new study of {n_seeds} new seeds would decide this with {POWER:.0%} power at this mean and spread. Fix the number "
-            "of seeds in advance. Do not keep adding seeds until the method passes, because optional stopping "
+            f"A new study of {n_seeds} new seeds would decide the comparison with {POWER:.0%} power at this mean and spread. Fix "
+            "the number of seeds in advance. Do not keep adding seeds until the method passes, because optional stopping "
             "inflates the error. Therefore each further set of seeds is judged at a higher confidence level"
         )
     requirement = (
@@ -268,7 +265,8 @@ def _stated(finding: Finding) -> str:
         )
     return (
         f"The {headline.symbol} of the trained blocks is {headline.better_side} {target}; {margin}. This does not show that "
-        f"the trained blocks beat frozen random blocks. A frozen control of the same setting, {control_text}, would decide this"
+        f"the trained blocks beat frozen random blocks. A frozen control of the same setting, {control_text}, would decide the "
+        "comparison"
     )
 
 
@@ -277,7 +275,7 @@ def _last_block(finding: Finding) -> str:
     return (
         f"The trained blocks beat frozen random blocks{_interval(finding)}. However, the last block learns from the exact "
         "gradient, so its training is possibly the only cause, and depth utility of the other blocks must not be claimed. The "
-        f"control {CONTROL} by bp, which trains only the last block, would show this for each seed"
+        f"control {CONTROL} by bp, which trains only the last block, would show the effect of the last block for each seed"
     )
 
 
@@ -300,7 +298,7 @@ TEST_SAMPLES = "test_samples"  # key of the recorded convention that contains th
 class Sampling:
     """Mean accuracy over seeds with two 95 % intervals; all values are fractions.
 
-    All seeds use the same test set, therefore more seeds narrow only the interval over seeds.
+    All seeds use the same test set. Therefore more seeds narrow the interval over seeds, but not the interval over test samples.
 
     Args:
         accuracy: The mean accuracy.
@@ -351,17 +349,18 @@ def sampled(runs: Sequence[RunAudit]) -> str:
     value = f". The {ACCURACY.symbol} is {pct(estimate.accuracy)}"
     of_samples = f"{ci(estimate.over_samples)} from the sampling of {estimate.samples:,} test samples only (Wilson)"
     if estimate.over_seeds:
-        return f"{value}, with a 95 % interval of {ci(estimate.over_seeds)} over {estimate.seeds} seeds, and of {of_samples}"
+        over_seeds = f"a 95 % interval of {ci(estimate.over_seeds)} over {estimate.seeds} seeds"
+        return f"{value}, with {over_seeds}, and an interval of {of_samples}"
     return f"{value}, for one seed, with a 95 % interval of {of_samples}"
 
 
 def nearest_limit_text(runs: Sequence[RunAudit], finding: Finding) -> str:
     """Return a warning if the distance from the margin to its limit is less than the sampling error.
 
-    The sampling error is that of the accuracy on a test set of this size.
+    The sampling error is half the width of Wilson's interval of the accuracy.
 
     Returns:
-        An empty string if the sampling error is at most the distance to the limit, or is not known.
+        An empty string if the distance is at least the sampling error, or if the sampling error is not known.
     """
     estimate = sampling(runs)
     if (

@@ -1,4 +1,4 @@
-"""Claims about scale, reference gradient and Γ, and helpers for all claims."""
+"""Claims about the scale, the reference gradient and Γ. All claims use the helper functions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def has_gamma(run: RunAudit) -> bool:
 def is_gradient(run: RunAudit) -> bool:
     """Return whether the measured credit is the gradient at every site.
 
-    A run with this credit shows no learned alignment.
+    Such a run shows no learned alignment.
     """
     row = site_row(run.record, "gamma")
     return bool(row) and all(reading.value is not None and reading.value >= GRADIENT for reading in row)
@@ -75,7 +75,7 @@ def author_stated_runs(runs: Iterable[RunAudit], quantities: Sequence[str]) -> s
 def observed_text(finding: Finding) -> str:
     """Return the built-in name of the state that a rule found.
 
-    If there is no built-in name, return the edition's name. Reports of older releases contain only the edition's name.
+    If the report contains no built-in name, as in reports of older releases, return the name that the edition uses.
     """
     guarded = CALLED.get((finding.guard.quantity, finding.guard.crossed)) if finding.guard else None
     return guarded or CALLED.get((finding.quantity, finding.crossed)) or finding.state
@@ -90,7 +90,7 @@ def with_state(runs: Iterable[RunAudit], *states: str, quantities: Sequence[str]
 
 
 def finding_with(run: RunAudit, *states: str, quantities: Sequence[str] = ()) -> Finding | None:
-    """Return the first finding of a run in one of the states, or None.
+    """Return the first finding that has one of the states, or None.
 
     If `quantities` is not empty, only findings about these metrics count.
     """
@@ -178,7 +178,7 @@ def _floor_claims(runs: Sequence[RunAudit], touched: Sequence[RunAudit], reason:
 
 
 def _explanations(runs: Sequence[RunAudit], touched: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield an explanation of a tiny but exact reference gradient, for newcomers."""
+    """Explain to newcomers why a reference gradient can be tiny but exact."""
     if not touched:
         return
     first, last = (value_range(touched, lambda run, end=end: _length(run, end), "num") for end in (0, -1))
@@ -271,11 +271,11 @@ THE_GRADIENT = f"the credit is the gradient itself at every site, so {GAMMA} = 1
 
 @dataclass(frozen=True)
 class Sites:
-    """Sites of a run with a Γ and a p-value, grouped by the test against fresh draws of the feedback.
+    """Sites of a run that have a Γ and a p-value, grouped by whether Γ is above the null.
 
     Args:
         above: Sites whose Γ is above the null.
-        reached: Sites whose Γ is reached by too many fresh draws.
+        reached: Sites where too many fresh draws of the feedback reach this Γ, so Γ is not above the null.
     """
 
     above: tuple[int, ...]
@@ -508,10 +508,10 @@ def _reached(runs: Sequence[RunAudit], sites: Sites) -> str:
 
 
 def count_draws_reaching(ranks: Sequence[float], draws: object) -> str:
-    """Return a text on how many fresh draws reach the observed Γ.
+    """Return a text with the number of fresh draws that reach the observed Γ.
 
     Args:
-        ranks: One or more p-values; for several p-values, the text is a range.
+        ranks: One or more p-values; for several p-values, the text contains a range of numbers.
         draws: The recorded number of draws of the null.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Differences between two audits A and B in the selection, the rules and the runs."""
+"""The differences between two audits A and B: changes of the selection, the rules and the runs."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class FindingChange:
     title: str
     """title of the rule"""
     decided: bool
-    """true if the outcome or state changed, or A or B lacks the finding; false if only a value or limit changed"""
+    """true if the outcome or state changed, or if only one audit has the finding; false if only a value or limit changed"""
     before: Finding | None
     """the finding in A; null if A has none"""
     after: Finding | None
@@ -173,7 +173,7 @@ class RunChange:
     figures: tuple[FigureChange, ...]
     """metrics that differ between A and B"""
     changes: tuple[Change, ...]
-    """all other values that differ between A and B"""
+    """values that differ between A and B, except metrics and findings"""
 
 
 @dataclass(frozen=True)
@@ -189,9 +189,9 @@ class AuditDiff:
     matched: int
     """how many runs are in both audits"""
     trained_again: int
-    """number of runs in both audits whose run id in A differs from that in B"""
+    """number of runs that are in both audits, but with different run ids"""
     report: tuple[Change, ...]
-    """changes of the selection, and of values that apply to all runs"""
+    """changes of the selection, and changes of values that apply to all runs"""
     rules: tuple[RuleChange, ...]
     """changes of each rule"""
     runs: tuple[RunChange, ...]
@@ -313,7 +313,6 @@ def _finding_changes(a: RunAudit, b: RunAudit) -> Iterator[FindingChange]:
 
 
 def _paired_findings(a: RunAudit, b: RunAudit) -> dict[str, Findings]:
-    """Return a mapping rule → (finding in A, finding in B) of the leading editions for one run."""
     before = {finding.rule: finding for finding in a.findings}
     after = {finding.rule: finding for finding in b.findings}
     return {rule: (before.get(rule), after.get(rule)) for rule in {**before, **after}}
@@ -331,7 +330,7 @@ def _comparable(finding: Finding) -> Finding:
 def _number(reading: Reading) -> Reading:
     """Return the reading without the text of its reason.
 
-    The result of a missing value states only whether the value is not finite or was not computed.
+    For a missing value, the result shows only whether the value was not finite or was not computed.
     """
     return reading if reading.value is not None else NO_NUMBER[reading.not_finite]
 
@@ -351,7 +350,6 @@ def _readings(measured: Measurements) -> Iterator[tuple[str, Reading]]:
 
 
 def _record_changes(a: RunRecord, b: RunRecord) -> Iterator[Change]:
-    """Yield the changes of all fields of the record except run id and metrics."""
     yield from _changed_entries("convention", a.measurements.conventions, b.measurements.conventions)
     yield from _changed_entries("crashed diagnostic", a.measurements.failures, b.measurements.failures)
     for field in dataclasses.fields(RunRecord):
@@ -385,7 +383,6 @@ def _judgement_changes(pair: Pair, opinions: Opinions) -> Iterator[Change]:
 
 
 def _rule_changes(pairs: Sequence[Pair]) -> Iterator[RuleChange]:
-    """Yield one change for every rule whose limits or outcomes differ."""
     by_rule: dict[str, list[Findings]] = {}
     for pair in pairs:
         for rule, findings in _paired_findings(*pair).items():
@@ -405,8 +402,8 @@ def _rule_changes(pairs: Sequence[Pair]) -> Iterator[RuleChange]:
 def _has_other_limits(before: Sequence[Finding], after: Sequence[Finding]) -> bool:
     """Return whether the limits, operators or confidence levels of a rule differ between A and B.
 
-    The wording of the limits does not count. Operators and levels are compared only if both sides have them, because only a rule
-    that fires has an operator and only an interval has a level.
+    Another wording of a limit is no difference. Only a rule that fires has an operator, and only an interval has a level. Therefore
+    operators and levels are compared only if A and B both contain them.
     """
     operators, levels = [_operators(side) for side in (before, after)], [_levels(side) for side in (before, after)]
     return (
@@ -417,20 +414,18 @@ def _has_other_limits(before: Sequence[Finding], after: Sequence[Finding]) -> bo
 
 
 def _limits(findings: Sequence[Finding]) -> set[tuple[str, float | None]]:
-    """Return the pairs (metric, limit) of all conditions of a rule."""
     leading = {(finding.quantity, finding.threshold) for finding in findings}
     return leading | {(further.quantity, further.threshold) for finding in findings for further in finding.further}
 
 
 def _operators(findings: Sequence[Finding]) -> dict[str, str]:
-    """Return a mapping metric → operator of the condition that fires."""
     return {finding.quantity: finding.crossed for finding in findings if finding.crossed}
 
 
 def _levels(findings: Sequence[Finding]) -> set[float]:
     """Return the confidence levels of the intervals.
 
-    A report of an older release does not contain its level, which is 0.95.
+    A report of an older release contains no level; its intervals have the level 0.95.
     """
     return {finding.confidence or CONFIDENCE for finding in findings if finding.interval}
 
@@ -470,7 +465,7 @@ def _edition_changes(label: str, a: EditionReference, b: EditionReference) -> It
 
 
 def _waivers(report: AuditReport) -> dict[str, str]:
-    """Return a mapping of the waivers: the waived rule and its run or method → dates, author and reason."""
+    """Return a mapping of the waivers: text with rule and run (or method) → dates, author and reason."""
     terms: dict[str, str] = {}
     for waiver in report.waivers:
         key = f"of {waiver.rule} for {waiver.run or waiver.method}"

@@ -1,4 +1,4 @@
-"""Labels of groups, file names of forms, and commands that retrain a run."""
+"""The labels of groups, the file names of forms, and the commands that retrain a run."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def slug(group: Group) -> str:
     """Return the file name of a group's reporting form, without suffix.
 
     The name is valid on every file system, and it does not depend on other groups. The last six characters of the name are from
-    the digest of the specification without the seed. Therefore a form in which a user filled in blanks is found again for the same
-    group. All adopted runs of a specification have the same name, regardless of their weight files.
+    the digest of the specification without the seed. Therefore fa_registry finds the form of a group again
+    after a user has filled in its blanks. All adopted runs of a specification have the same name, regardless of their weight files.
     """
     first = group.runs[0].record.spec
     spec = dataclasses.replace(first, seed=0, weights="adopted" if first.weights else "")
@@ -98,7 +98,7 @@ def train_line(spec: RunSpec, study: str = "", force: bool = False) -> str:
 
     Args:
         spec: Specification of the run.
-        study: Name of the study of the run, or an empty string. The audit of a study prefers runs with the tag of the study.
+        study: Name of the run's study; empty if the run belongs to no study. The audit of a study prefers runs with its tag.
         force: Whether to retrain the run even if the store has a finished run.
     """
     if spec.weights or spec.is_tracked:
@@ -139,7 +139,7 @@ def _parameters(spec: RunSpec) -> dict[str, str]:
 
 
 def means_in_text(columns: Iterable[Metric]) -> str:
-    """Return a note on the type of mean that a table shows.
+    """Return a note that states whether a table shows arithmetic or geometric means.
 
     Example: `arithmetic means over seeds, but geometric means over seeds for …`.
     """

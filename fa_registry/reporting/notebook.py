@@ -1,4 +1,4 @@
-"""Audits, verdicts, runs and comparisons as HTML for notebooks and as text for `print`.
+"""HTML for notebooks and text for `print`, for audits, verdicts, runs and comparisons.
 
 Both forms show the same titles and tables. The HTML has no scripts, and inherits colours and fonts from the light or dark theme
 of the notebook. All texts of a run are escaped.
@@ -45,7 +45,6 @@ def _verdict_parts(verdict: Verdict) -> Iterator[Part]:
 
 
 def _run_parts(record: RunRecord) -> Iterator[Part]:
-    """Yield a table with name, status, integrity and headline metrics of a run."""
     statement = {
         "run": f"{record.name} ({record.run_id})",
         "setting": record.setting,
@@ -63,7 +62,6 @@ def _run_parts(record: RunRecord) -> Iterator[Part]:
 
 
 def _judged_parts(run: RunAudit) -> Iterator[Part]:
-    """Yield a run with its verdict and a table of all findings."""
     yield run.verdict
     yield from _run_parts(run.record)
     rows = [(finding.rule, finding.outcome.replace("_", " "), finding.sentence) for finding in run.findings]
@@ -71,7 +69,6 @@ def _judged_parts(run: RunAudit) -> Iterator[Part]:
 
 
 def _report_parts(report: AuditReport) -> Iterator[Part]:
-    """Yield title, edition, number of runs per verdict, and the table of an audit."""
     metrics = audit_columns(report.runs, card_metrics=metrics_of_cards(report.cards))
     excluded_notes = [f"{len(report.excluded)} not judged"] if report.excluded else []
     counts = f"by edition {describe_edition(report.edition)}: {report.verdict_counts}"
@@ -80,7 +77,6 @@ def _report_parts(report: AuditReport) -> Iterator[Part]:
 
 
 def _comparison_parts(context: CompareContext) -> Iterator[Part]:
-    """Yield, for every setting, a table of the compared columns with verdicts and metrics over seeds."""
     yield ResultsTable((), (), context.title)
     for part, _ in context.parts:
         rows = [("verdict", *(column.verdict for column in part.columns))]

@@ -30,10 +30,10 @@ from fa_registry.reporting.text.filters import at_least, compact, cos, num, pct,
 
 AVOIDED, VIOLATED, UNKNOWN, NOT_APPLICABLE = "avoided", "violated", "unknown", "not applicable"
 WORST_FIRST = (VIOLATED, UNKNOWN, AVOIDED, NOT_APPLICABLE)
-NO_EVIDENCE = "the run's metrics do not match the files recorded with it, so they are no evidence"
+NO_EVIDENCE = "the metrics do not match the files recorded with the run, so the metrics are no evidence"
 TRUSTED = "the metrics were logged, but not recomputed: audit without --trust-logged to check them"
 EXACT = "the credit equals the gradient at every site by construction"
-DID_NOT_LOOK = "this report was made by a release of fa_registry without this check"
+DID_NOT_LOOK = "the release of fa_registry that made this report lacks this check"
 NEAR = 10.0  # largest factor between the measured and the predicted effect of a step that counts as agreement
 FAR = 1e6  # an L₋₁ norm differs from the L₂ norms by more than this factor
 CLAMP = 1e-8  # default eps of the usual library cosine, which replaces every norm below eps by eps
@@ -61,12 +61,12 @@ class Answer:
 
 @dataclass(frozen=True)
 class Pitfall:
-    """One item of the checklist with its answers; the worst answer is first.
+    """One item of the checklist and its answers. The worst answer is first.
 
     Args:
         number: Number of the item in protocol.md.
         title: Description of the pitfall.
-        lint: Lint rule that finds the pitfall in code, or an empty string.
+        lint: Lint rule that finds the pitfall in code; empty if there is no such rule.
     """
 
     number: int
@@ -121,11 +121,11 @@ class PitfallContext:
         return scalar_metric(self.run.record, name)
 
     def convention(self, name: str) -> object:
-        """Return a recorded value that states how metrics were measured, or None."""
+        """Return a recorded value that states how metrics were measured; None if it was not recorded."""
         return self.run.record.measurements.conventions.get(name)
 
     def mismatch(self, *families: str) -> str:
-        """Return a text about the logged metrics that could not be reproduced.
+        """Return a text about logged metrics that the audit could not reproduce.
 
         Args:
             families: Prefixes of the names of metrics. For example, `gamma` includes gamma_null_p. Without prefixes, all
@@ -157,7 +157,7 @@ def absence(name: str, row: Iterable[Reading]) -> str:
 
 
 def norm_of_samples(context: PitfallContext) -> Answered:
-    """Answer item 1: norms are L₂ norms of each sample.
+    """Answer item 1: is each norm the L₂ norm of one sample?
 
     The pitfall is `tensor.norm(-1)`, which is the L₋₁ norm of the whole tensor.
     """
@@ -199,7 +199,7 @@ def _off(ratio: float) -> float:
 
 
 def unclamped_cosine(context: PitfallContext) -> Answered:
-    """Answer item 2: the cosine does not clamp norms at eps = 1e-8."""
+    """Answer item 2: is the cosine computed without a clamp of the norms at eps = 1e-8?"""
     if mismatch := context.mismatch("gamma"):
         return VIOLATED, f"recomputed in float64 without a clamp, Γ differs: {mismatch}"
     if context.verified:
@@ -219,7 +219,7 @@ def unclamped_cosine(context: PitfallContext) -> Answered:
 
 
 def no_underflow(context: PitfallContext) -> Answered:
-    """Answer item 3: gradients do not underflow in fp16."""
+    """Answer item 3: are the gradients free of underflow in fp16?"""
     precision = context.spec.precision
     if precision in ("fp32", "fp64", "bf16"):
         fidelity = context.scalar("fidelity_min").value
@@ -234,7 +234,7 @@ def no_underflow(context: PitfallContext) -> Answered:
 
 
 def own_feedback(context: PitfallContext) -> Answered:
-    """Answer item 4: Γ is specific to the feedback used in training.
+    """Answer item 4: is Γ specific to the feedback used in training?
 
     The pitfall is a Γ that is not larger than Γ with newly drawn random feedback.
     """
@@ -255,7 +255,7 @@ def own_feedback(context: PitfallContext) -> Answered:
 
 
 def every_aggregation(context: PitfallContext) -> Answered:
-    """Answer item 5: the report shows Γ for every aggregation."""
+    """Answer item 5: does the report show Γ for every aggregation?"""
     if is_exact(context.card):
         return NOT_APPLICABLE, EXACT
     values = [reading.value for reading in map(context.scalar, AGGREGATES)]
@@ -271,7 +271,7 @@ def every_aggregation(context: PitfallContext) -> Answered:
 
 
 def no_single_site(context: PitfallContext) -> Answered:
-    """Answer item 6: no single site dominates the headline Γ.
+    """Answer item 6: is the headline Γ not dominated by a single site?
 
     The headline Γ is the mean over sites 1..L. The answer also mentions the mean that includes site 0.
     """
@@ -300,7 +300,7 @@ def no_single_site(context: PitfallContext) -> Answered:
 
 
 def _carried(gammas: Sequence[tuple[int, float]]) -> tuple[int, float]:
-    """Return the site without which the mean Γ changes most, and the relative change of the mean."""
+    """Find the site whose removal changes the mean Γ most. Return this site and the relative change."""
     mean = sum(value for _, value in gammas) / len(gammas)
     changes = [(abs((mean * len(gammas) - value) / (len(gammas) - 1) - mean), site) for site, value in gammas]
     change, site = max(changes)
@@ -316,7 +316,7 @@ def _exact_at(context: PitfallContext, site: int) -> bool:
 
 
 def saved_feedback(context: PitfallContext) -> Answered:
-    """Answer item 7: Γ is N/A if the feedback was not saved.
+    """Answer item 7: was the feedback saved, or is Γ N/A?
 
     The pitfall is to report 1.0, or the cosine of the credit with itself.
     """
@@ -336,12 +336,12 @@ def saved_feedback(context: PitfallContext) -> Answered:
 
 
 def per_sample_gradients(context: PitfallContext) -> Answered:
-    """Answer item 8: gradients of samples and of the mean loss are not confused."""
+    """Answer item 8: are gradients of samples and gradients of the mean loss kept apart?"""
     samples = context.convention("g_norm_mean_ce_samples")
     pairs = list(known_sites(context.row("g_norm"), context.row("g_norm_mean_ce")))
     reduction = context.convention("gradient_reduction")
     if not pairs:
-        return UNKNOWN, "‖g_l‖ per sample or ‖g_l‖ of the mean loss was not measured: it is not known which is reported"
+        return UNKNOWN, "‖g_l‖ per sample or ‖g_l‖ of the mean loss was not measured: the reported norm is unknown"
     if not isinstance(samples, int) or reduction is None:
         return UNKNOWN, "the run did not record how its gradients were reduced"
     wrong_sites = [
@@ -362,7 +362,7 @@ def per_sample_gradients(context: PitfallContext) -> Answered:
 
 
 def metric_of_test_set(context: PitfallContext) -> Answered:
-    """Answer item 9: the main metric was measured on the whole test set.
+    """Answer item 9: was the main metric measured on the whole test set?
 
     The pitfall is a metric on the eval batch. A loss, unlike an accuracy, does not show the number of samples.
     """
@@ -401,9 +401,10 @@ def metric_of_test_set(context: PitfallContext) -> Answered:
 
 
 def own_control(context: PitfallContext) -> Answered:
-    """Answer item 10: the frozen control has the same setting, seed and data.
+    """Answer item 10: does the frozen control have the same setting, seed and data as the run?
 
-    A main metric that the author only states is a violation, because setting, seed and data of the frozen control are not recorded.
+    If the author only states the main metric of the frozen control, the answer is a violation, because setting, seed and data of
+    the frozen control are not recorded.
     """
     control = context.sources.frozen.runs.get(context.run.frozen_run_id)
     if control is not None:
@@ -434,7 +435,7 @@ def _differing(run: RunRecord, control: RunRecord) -> list[str]:
 
 
 def same_seeds(context: PitfallContext) -> Answered:
-    """Answer item 11: all methods of a setting have the same seeds.
+    """Answer item 11: do all methods of a setting have the same seeds?
 
     Choosing the seeds after training is a violation too.
     """
@@ -494,8 +495,8 @@ def _left_out(report: AuditReport, choice: SelectionSummary) -> Iterator[str]:
 def _in_the_store(context: PitfallContext, other_runs: Sequence[OtherRun]) -> tuple[list[str], list[str]]:
     """Return two lists of texts about runs in the store that are not in the report.
 
-    Only runs of the method and its frozen controls are listed. The first list contains the omitted runs. A finished run is omitted
-    if the report has no run with its seed, or if it is newer than the run with this seed in the report. A frozen control is omitted
+    Only runs of the method and its frozen controls are listed. The first list contains the omitted runs. A finished run counts as
+    omitted if the report has no run with the same seed, or only an older run with the same seed. A frozen control counts as omitted
     only if the method was trained with the seed of the control. The second list contains all other runs, for example older runs
     of the same seed and unfinished runs.
     """
@@ -521,8 +522,8 @@ def _in_the_store(context: PitfallContext, other_runs: Sequence[OtherRun]) -> tu
 def _tried_neighbour(context: PitfallContext) -> tuple[list[str], list[str]]:
     """Return two lists of texts about runs whose settings differ by at most 1 %.
 
-    The first list contains the omitted runs. A finished run is omitted if this report neither judges this run nor contains a run of
-    the method with the same seed. The second list contains the remaining runs.
+    The first list contains the omitted runs. A finished run counts as omitted if the report contains neither this run nor another
+    run of the method with the same seed. The second list contains the remaining runs.
     """
     judged_seeds = context.sources.judged_seeds.get(context.spec.seeds, frozenset())
     judged = context.sources.judgements[0]
@@ -545,7 +546,7 @@ def _other(other: OtherRun, is_repeat: bool) -> str:
 
 
 def eval_mode(context: PitfallContext) -> Answered:
-    """Answer item 12: BatchNorm and dropout were in eval mode while measuring."""
+    """Answer item 12: were BatchNorm and dropout in eval mode during the measurement?"""
     if mismatch := context.mismatch():
         return VIOLATED, f"recomputed in eval mode, the metrics differ: {mismatch}"
     if context.verified:

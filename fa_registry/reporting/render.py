@@ -1,4 +1,4 @@
-"""Rendering of the pages of an audit.
+"""Functions that render the pages of an audit.
 
 The same report gives the same bytes, because pages contain no times and no random ids.
 """
@@ -121,8 +121,8 @@ def rendered(report: AuditReport, out: Path, templates: Path | None = None) -> I
 def _as_values_allow(report: AuditReport) -> Iterator[None]:
     """Raise InvalidFields if the `with` block fails because of impossible values.
 
-    An example is a p-value of 7. Measured values never cause this error, but a report that was read from a file may contain such
-    values, because reading does not check all values (tests/stress/malformed.py).
+    An example is a p-value of 7. Measured values never cause this error. A report that was read from a file may contain impossible
+    values, because the reader does not check all values (tests/stress/malformed.py).
     """
     try:
         yield
@@ -135,7 +135,7 @@ def _as_values_allow(report: AuditReport) -> Iterator[None]:
 
 
 def renderer(templates: Path | None = None) -> str:
-    """Return a text that identifies everything on which the bytes of pages depend.
+    """Return a text that identifies everything that determines the bytes of the pages.
 
     The text contains the digest of the source code, the versions of the libraries, and the processor.
 
@@ -294,7 +294,7 @@ def check_templates(folder: Path | None) -> None:
 def template_problems(folder: Path) -> list[str]:
     """Return all problems of the user's templates in a folder.
 
-    Problems are syntax errors, unknown names and filters, unused files, and links that lead out of the folder.
+    Problems are syntax errors, unknown names, unknown filters, unused files, and links that lead out of the folder.
     """
     if not folder.is_dir():
         return [f"templates: expected a folder with {SUFFIX} files, found no folder {folder}"]
@@ -315,7 +315,6 @@ def template_problems(folder: Path) -> list[str]:
 
 
 def _included_templates(names: Iterable[str], includes: Mapping[str, set[str]]) -> set[str]:
-    """Return these templates and all templates that they include."""
     reached, pending = set(), list(names)
     while pending:
         name = pending.pop()
@@ -328,7 +327,7 @@ def _included_templates(names: Iterable[str], includes: Mapping[str, set[str]]) 
 def _no_templates(folder: Path, has_templates: bool) -> Iterator[str]:
     """Yield a problem for every file whose name is similar to a template's name.
 
-    If there is neither a template nor such a file, yield a problem for the folder.
+    Yield a problem for the folder if it contains no template and no file with a similar name.
     """
     file_names = sorted(path.name for path in folder.iterdir() if path.is_file() and path.suffix != SUFFIX)
     template_names = overridable()
@@ -359,7 +358,7 @@ def overridable() -> list[str]:
 
 def _unused_template(name: str) -> str:
     if name in NOT_OURS:
-        return "this template is written to the store and not to the report, so it cannot be replaced"
+        return "this template is used only for notes in the store, so a user cannot replace this template"
     return f"no page uses it and no template includes it; {unknown_name_text('template', name, overridable())}"
 
 

@@ -1,4 +1,4 @@
-"""Indexes of one report, which are built once and used for all pages.
+"""The indexes of one report. They are built once and used for all pages.
 
 Without the indexes, every form would search all runs of the report.
 """
@@ -75,10 +75,10 @@ class Sources:
     Args:
         groups: The groups in the order of the pages.
         links: The link to the form of each group; None for controls.
-        editions: The editions. The first, leading edition determines the verdicts in the report.
+        editions: The editions. The first edition is the leading edition, which determines the verdicts in the report.
         judgements: For each edition, a mapping from run id to judgement.
-        exclusions: Mapping from a key to excluded runs. The key is that of all seeds of a group, or (method label, setting) if the
-            specification is not known.
+        exclusions: Mapping from a group to its excluded runs. The key is `seeds_key` of the specification. If the specification is
+            not known, the key is (method label, setting).
         known: The metrics of the report.
     """
 
@@ -93,7 +93,7 @@ class Sources:
 
     @classmethod
     def of(cls, report: AuditReport) -> Sources:
-        """Return the report with its indexes, which are built in one pass over the runs."""
+        """Return the report and its indexes. The function reads the runs once."""
         ordered = groups(report)
         exclusions: dict[str | tuple[str, str], list[Exclusion]] = {}
         for exclusion in report.excluded:
@@ -119,7 +119,7 @@ class Sources:
 
     @cached_property
     def near_runs(self) -> Mapping[str, Sequence[tuple[OtherRun, Differing]]]:
-        """Mapping from `RunSpec.seeds` to runs in nearly the same setting, each with the differing numbers."""
+        """Mapping from `RunSpec.seeds` to runs in nearly the same setting, and their differing numbers."""
         runs: dict[str, list[tuple[OtherRun, Differing]]] = {}
         for other in (self.report.choice.beside or ()) if self.report.choice else ():
             for judged, differing in self.near_settings.near(other.spec):
@@ -235,7 +235,7 @@ def _why_changed(edition: EditionReference) -> str:
             "so the rules of this edition are not known"
         )
     if edition.shipped is None:
-        return "the report is from a release that did not record on which edition this edition is based"
+        return "an older release, which did not record the base edition of this edition, wrote the report"
     if not edition.based_on:
         return "this edition shares no rule with a built-in edition"
     return f"this edition is a user-supplied file, and differs from {edition.based_on} in {len(edition.differences)} points"
@@ -252,8 +252,8 @@ def _value(value: Scalar | None) -> str:
 def differences(judged: Sequence[Judged], card_metrics: Known) -> list[Difference]:
     """Return one row per subject that the editions judge differently.
 
-    A subject is, for example, scale or depth. If there is no such subject, the result has one row, which states that the findings
-    are the same.
+    A subject is, for example, scale or depth. If no subject is judged differently, the only row states that the findings are the
+    same.
     """
     rows = []
     for subject in dict.fromkeys(subject_of(finding.quantity) for _, findings in judged for finding in findings):
@@ -308,7 +308,8 @@ def _observed(findings: Sequence[Finding], card_metrics: Known) -> str:
 def without_mismatches(report: AuditReport) -> AuditReport:
     """Return the report without runs that differ from their recorded files.
 
-    Older releases judged such runs. The following runs are removed too, because their judgements depend on a removed run:
+    Older releases judged runs that differ from their recorded files. The judgements of the following runs depend on such runs, so
+    the following runs are removed too:
 
     - runs whose frozen control is removed,
     - the other seeds of a group from which a run is removed.

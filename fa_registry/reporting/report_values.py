@@ -1,4 +1,4 @@
-"""Values for the pages, read from the records, with the ids of their runs."""
+"""The values that the pages show. They are read from the records, with the ids of their runs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Columns = tuple[Metric, ...]  # columns of a table with one number per run
 
 @dataclass(frozen=True)
 class Frozen:
-    """The frozen controls of a report by run id."""
+    """The frozen controls of a report; their run ids are the keys."""
 
     runs: Mapping[str, RunRecord]
 
@@ -77,7 +77,7 @@ class Frozen:
     def stated(self, run: RunAudit) -> bool:
         """Return whether the main metric of the run's frozen control is known but not verified.
 
-        It is not verified if the author stated it, or if the frozen control is not proven.
+        The metric is not verified if the author stated it, or if the frozen control is not proven to be frozen.
         """
         number = self.value(run)
         return number.reading.value is not None and (number.run_ids == (run.record.run_id,) or bool(run.frozen_doubt))
@@ -85,7 +85,7 @@ class Frozen:
     def margin(self, run: RunAudit) -> Number:
         """Return the margin over the frozen control.
 
-        The rules of an edition use the same formula. An example is accuracy − frozen accuracy in percentage points.
+        The rules of an edition use the same formula, for example accuracy − frozen accuracy in percentage points.
         """
         headline = headline_of(run.record.measurements.scalars)
         observed, frozen = scalar_metric(run.record, headline.name), self.value(run)
@@ -115,8 +115,8 @@ def last_site(record: RunRecord, name: str) -> Reading:
 def metric_of_run(run: RunAudit, quantity: Metric, frozen: Frozen, card_metrics: Known = NONE) -> Number:
     """Return the number of a run for one column of a table.
 
-    A metric by site has no number in such a table. For a metric with the name `NAME_L`, the number is the value of the metric
-    `NAME` at the last site. The frozen accuracy and the margin depend on the frozen control of the run.
+    A metric by site has no number in a table with one number per run. For a metric with the name `NAME_L`, the number is the value
+    of the metric `NAME` at the last site. The frozen accuracy and the margin depend on the frozen control of the run.
 
     Args:
         card_metrics: The metrics of the report.
@@ -204,8 +204,8 @@ def scalar_estimate(runs: Iterable[RunAudit], quantity: Metric) -> Estimate:
 def figure_estimate(runs: Sequence[RunAudit], quantity: Metric, frozen: Frozen, card_metrics: Known = NONE) -> Estimate:
     """Return the mean over seeds of a metric in a column of a table.
 
-    If the metric depends on a frozen accuracy that is not verified, the mean has no interval, because such an accuracy is not
-    paired by seed. The rule that judges the margin computes an interval for this case.
+    If the metric depends on a frozen accuracy that is not verified, the mean has no interval, because an unverified accuracy is not
+    paired by seed. Only the rule that judges the margin then computes an interval.
     """
     values = [SeedValue(run.record.spec.seed, metric_of_run(run, quantity, frozen, card_metrics)) for run in runs]
     estimate = seed_estimate(quantity, values)
@@ -297,7 +297,7 @@ def finding_rows(runs: Iterable[RunAudit], method: str, setting: str, card_metri
 
 
 def most_severe_first(rows: Iterable[FindingRow]) -> list[FindingRow]:
-    """Return the rows sorted by outcome; gating findings are before other findings."""
+    """Return the rows sorted by outcome. If outcomes are equal, gating findings are first."""
     return sorted(rows, key=lambda row: (SEVERITY.index(row.outcome), not row.gating))
 
 

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def documented(help: str, unit: str) -> Any:
-    """Return a dataclass field with a description and a unit as metadata."""
+    """Return a dataclass field whose metadata contain a description and a unit."""
     return field(metadata={"help": help, "unit": unit})
 
 
@@ -45,9 +45,9 @@ class Estimate:
 
     Attributes:
         n: Number of values used for mean, std (ddof 1) and the 95 % t interval low..high.
-        of: Number of all seeds.
+        of: Number of all seeds, including seeds without a value.
         marks: Numbers of the footnotes that explain missing values.
-        average: Kind of the mean: arithmetic or geometric. The std of a geometric mean is a factor.
+        average: Kind of the mean: arithmetic or geometric. For a geometric mean, `std` is a factor.
     """
 
     kind: str
@@ -97,7 +97,7 @@ class Truncated(Generic[T]):
 
 @dataclass(frozen=True)
 class MetricSummary:
-    """One metric with its description and its estimate over seeds."""
+    """One metric: its description and its estimate over seeds."""
 
     name: str
     words: str
@@ -125,7 +125,7 @@ class Claim:
 class EntryValue:
     """A text and the ids of the runs to which it applies.
 
-    Without ids, the text applies to all runs.
+    If there are no ids, the text applies to all runs.
     """
 
     text: str
@@ -147,7 +147,7 @@ class Row(Generic[T]):
         cells: One cell per column.
         symbol: Symbol of the metric.
         words: Description of the metric.
-        run_ids: Ids of the runs from which the cells were read, if the cells have no run ids.
+        run_ids: Ids of the runs from which all cells were read; used only if the cells themselves have no run ids.
     """
 
     name: str
@@ -279,7 +279,7 @@ class SeedRow:
 
 @dataclass(frozen=True)
 class Judged:
-    """The outcome of a rule in a column of the audit table, if the rule does not pass."""
+    """The outcome of a rule that does not pass, in a column of the audit table."""
 
     rule: str
     outcome: str
@@ -371,8 +371,8 @@ class FindingRow:
 
     Attributes:
         said: One statement per set of seeds with the same finding.
-        limit: The requirement, without the unit if the report stores the unit separately.
-        under: The variant of the metric that is judged, if there are several variants.
+        limit: The requirement. It contains the unit only if the report does not store the unit separately.
+        under: The judged variant of the metric; empty if the metric has only one variant.
     """
 
     rule: str
@@ -438,7 +438,7 @@ class EditionComparison:
 
 @dataclass(frozen=True)
 class EditionChange:
-    """A difference between an edition and the built-in edition on which it is based."""
+    """A difference between an edition and its base, a built-in edition."""
 
     rule: str
     field: str
@@ -448,7 +448,7 @@ class EditionChange:
 
 @dataclass(frozen=True)
 class ChangedEdition:
-    """A modified or user-supplied edition, the reason, and all differences."""
+    """A modified or user-supplied edition, why it counts as changed, and its differences from its base."""
 
     edition: EditionReference
     words: str

@@ -154,7 +154,7 @@ def test_json_is_the_record(printed):
     assert found["same"] is False and found["runs"][0]["run_id_a"] == DFA[0].run_id
 
 
-COUNT = AnalysisColumn("D3", "decision of D3, and number of runs that it rejects", "runs", "count")
+COUNT = AnalysisColumn("D3", "decision of D3, and number of rejected runs", "runs", "count")
 
 
 @pytest.mark.parametrize(

@@ -190,13 +190,13 @@ def rows_of_undecided() -> Iterator[Row]:
     yield row("undecided", " seeds, contains the limit of 2 pp", a_run(open_, verdict="warn"), a_run(CLEARS))
     on = depth("UNDECIDED", "warn", 2.0, (-2.0, 6.0))
     how = (
-        " new seeds would decide this with 80% power at this mean and spread. Fix the number of seeds in advance. Do not keep "
-        "adding seeds until the method passes, because optional stopping inflates the error. Therefore each further set of seeds "
-        "is judged at a higher confidence level"
+        " new seeds would decide the comparison with 80% power at this mean and spread. Fix the number of seeds in advance. Do not "
+        "keep adding seeds until the method passes, because optional stopping inflates the error. Therefore each further set of "
+        "seeds is judged at a higher confidence level"
     )
     yield row("undecided", how, a_run(open_, verdict="warn"), a_run(on, verdict="warn"))
     yield row("undecided", "A new study of ", a_run(open_, verdict="warn"), a_run(on, verdict="warn"))
-    never = "this mean and spread of the margin, not even 1,000 seeds would decide this, because the mean is too close to the limit"
+    never = "spread of the margin, not even 1,000 seeds would decide the comparison, because the mean is too close to the limit"
     yield row("undecided", never, a_run(on, verdict="warn"), a_run(open_, verdict="warn"))
     yield row(
         "undecided",

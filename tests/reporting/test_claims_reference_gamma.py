@@ -194,7 +194,7 @@ def test_undecided_says_the_interval_and_how_many_seeds_would_do(claims_of_depth
     assert kind == "open" and "It is undecided whether" in text and ". The margin is +3.5\u00a0pp" in text
     assert "contains the limit of 2 pp" in text
     assert (
-        f"A new study of {seeds_needed(finding)} new seeds would decide this" in text
+        f"A new study of {seeds_needed(finding)} new seeds would decide the comparison" in text
         and "Fix the number of seeds in advance." in text
         and "80%" in text
     )
@@ -214,7 +214,9 @@ def test_a_mean_on_the_limit_is_never_decided(claims_of_depth):
     finding = margin([0.0, 4.0], outcome="warn", state="UNDECIDED")
     assert seeds_needed(finding) is None
     text = claims_of_depth(finding)[0][1]
-    assert f"not even {MOST_SEEDS:,} seeds would decide this, because the mean is too close to the limit" in text
+    assert (
+        f"not even {MOST_SEEDS:,} seeds would decide the comparison, because the mean is too close to the limit" in text
+    )
     assert "A new study" not in text
 
 
@@ -301,7 +303,7 @@ def test_every_claim_about_a_stated_figure_says_so_and_no_other_does(claims_of_d
     ((_, measured),) = claims_of_depth(margin([1.0, 4.0, 5.5], outcome=outcome, state=state))
     assert f"the {label_of('frozen_accuracy')} is stated by the author, not measured here" in stated
     assert "stated" not in measured
-    assert "seeds would decide this" not in stated
+    assert "seeds would decide the comparison" not in stated
 
 
 @pytest.mark.parametrize(("threshold", "above"), [(None, False), (0.0, False), (2.0, True)])

@@ -74,7 +74,7 @@ def rows_of_passing() -> Iterator[Row]:
     yield row("trained depth", at_one, passes, a_run(CLEARS, conventions={"test_samples": None}))
     two = [passes, a_run(CLEARS, seed=123, scalars={"accuracy": 0.94})]
     yield row(
-        "trained depth", ", with a 95 % interval of 87.1\u00a0% to 99.9\u00a0% over 2 seeds, and of ", two, [passes]
+        "trained depth", "95 % interval of 87.1\u00a0% to 99.9\u00a0% over 2 seeds, and an interval", two, [passes]
     )
     yield row("trained depth", "for one seed, with a 95 % interval of ", passes, two)
     unknown = [passes, a_run(CLEARS, seed=123, scalars={"accuracy": None})]
@@ -442,7 +442,7 @@ def rows_of_evidence() -> Iterator[Row]:
             METHOD,
             "warn",
             "STATED",
-            "This audit did not measure whether the code of the method agrees with its card: why",
+            "This audit did not check whether the code of the method agrees with its card: why",
         ),
         (
             "not sealed",
@@ -452,7 +452,7 @@ def rows_of_evidence() -> Iterator[Row]:
             "could not check from the files that the run is the result of its seed and its method: why",
         ),
         ("adopted", ADOPTED, "warn", "STATED", "the feedback used in training is allowed for these weights: why"),
-        ("superseded", DUPLICATE, "warn", "SUPERSEDED", "The metrics of this run do not count for the method: why"),
+        ("superseded", DUPLICATE, "warn", "SUPERSEDED", "metrics of this run are no evidence about the method: why"),
         (
             "other code",
             CODE,
@@ -485,9 +485,9 @@ def rows_of_stated_controls() -> Iterator[Row]:
     doubted = dataclasses.replace(stated, reference_run_id="f" * 32)
     for text, one, other in (
         (f"The accuracy of the trained blocks is above a {FROZEN} stated by the author", stated, doubted),
-        ("same setting, trained by fa_registry for each seed, would decide this", stated, doubted),
+        ("same setting, trained by fa_registry for each seed, would decide the comparison", stated, doubted),
         ("is above the accuracy of a frozen control that is not proven to be frozen", doubted, stated),
-        ("same setting, proven to be frozen for each seed by the audit, would decide this", doubted, stated),
+        ("same setting, proven to be frozen for each seed by the audit, would decide the comparison", doubted, stated),
     ):
         yield row("stated", text, a_run(one), a_run(other))
     open_ = dataclasses.replace(typed, reference_run_id="f" * 32)

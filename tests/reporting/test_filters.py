@@ -115,7 +115,7 @@ def test_an_interval_has_the_unit_of_its_quantity():
 def test_missing_and_not_finite_are_two_things():
     assert filters.na(Reading(None, "no feedback file")) == "N/A"
     assert filters.na(Reading.of(math.inf)) == "not finite"
-    with pytest.raises(ValueError, match="has a value"):
+    with pytest.raises(ValueError, match="expected a missing number"):
         filters.na(Reading(1.0))
 
 

@@ -265,7 +265,7 @@ def test_seeds_that_differ_between_methods_are_named(rich, report):
         (
             {"unaudited": None},
             "unknown",
-            "it is not known which other runs the store has: this report was made by a release of fa_registry without this check",
+            "it is not known which other runs the store has: the release of fa_registry that made this report lacks this check",
         ),
         ({"asked": {"epochs": "5"}}, "avoided", "no run is left out"),
     ],
@@ -331,7 +331,7 @@ def test_a_control_of_a_seed_that_was_trained_and_not_judged_is_passed_over(repo
 def test_what_was_left_out_makes_it_unknown(report):
     chosen = dataclasses.replace(report, choice=SelectionSummary("digits", unaudited=()))
     assert seeds(chosen, "dfa")[0] == "unknown" and "were not judged: 2" in seeds(chosen, "dfa")[1]
-    assert "without this check" in seeds(report, "dfa")[1]  # an older report, whose words begin with `study` as well
+    assert "lacks this check" in seeds(report, "dfa")[1]  # an older report, whose words begin with `study` as well
     some = dataclasses.replace(report, excluded=(), selection="runs a, b")
     assert "selected by runs a, b" in seeds(some, "dfa")[1] and seeds(some, "dfa")[0] == "unknown"
     one = dataclasses.replace(some, excluded=(Exclusion("f", "n", "r"),))

@@ -218,7 +218,7 @@ def test_every_problem_is_named_at_once_and_nothing_is_written(mine, report, tmp
     listed = "\n".join(caught.value.problems)
     assert listed.count("unknown name") == 3 and "UnicodeDecodeError" in listed
     assert "indx.html.j2: no page uses it" in listed and "did you mean 'index.html.j2'?" in listed
-    assert "note.md.j2: this template is written to the store" in listed
+    assert "note.md.j2: this template is used only for notes in the store" in listed
     assert not (tmp_path / "out").exists()
 
 

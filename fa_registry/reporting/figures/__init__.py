@@ -1,1 +1,1 @@
-"""Figures of the pages, embedded as PNG images."""
+"""The figures of the pages, which are embedded as PNG images."""

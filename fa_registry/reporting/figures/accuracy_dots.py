@@ -43,8 +43,8 @@ def accuracy_numbers(groups: Sequence[Group]) -> pd.DataFrame:
     """Return one row per run, in the order of the groups.
 
     Column `headline` is the name of the main metric. Column `chance` is the value that guessing reaches, or NaN if it is unknown.
-    Column `line` is the mean of the frozen controls, improved by the margin that a rule requires, or NaN if no rule requires a
-    margin. Column `margin` is in the unit of the headline's margin.
+    Column `line` is the value that a rule requires: the mean of the frozen controls, improved by the required margin. The
+    value is NaN if no rule requires a margin. Column `margin` is in the unit of the headline's margin.
     """
     headline = headlines_of(run.record for group in groups for run in group.runs)[0]
     rule, margin, line = _line(groups, headline)
@@ -112,7 +112,6 @@ def _line_in_text(frame: pd.DataFrame) -> str:
 
 
 def _value(frame: pd.DataFrame, value: float) -> str:
-    """Return a value of the main metric as text."""
     return filters.KINDS[quantity_of(frame["headline"].iloc[0]).kind](value)
 
 

@@ -1,4 +1,4 @@
-"""Figure of ‖g_l‖ (left) and Γ_l (right) by site, one row of panels per setting."""
+"""The figure of ‖g_l‖ (left) and Γ_l (right) by site. Each setting has one row of panels."""
 
 from __future__ import annotations
 

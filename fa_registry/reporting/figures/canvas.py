@@ -100,7 +100,7 @@ class Canvas:
 
     @cached_property
     def sheet(self) -> Axes:
-        """Invisible axes over the whole canvas: x and y are inches from the top left corner.
+        """Invisible axes that cover the whole canvas. Their coordinates are inches from the top left corner.
 
         Many small panels on one sheet are drawn faster than one Axes per panel.
         """
@@ -119,7 +119,7 @@ class Canvas:
         self.sheet.add_collection(LineCollection([*pieces], colors=colour, **look), autolim=False)
 
     def place(self, left: float, right: float, bottom: float, top: float, **options: float) -> None:
-        """Set the margins around all axes, in inches."""
+        """Set the margins around all axes; all margins are in inches."""
         wide, high = self.figure.get_size_inches()
         self.figure.subplots_adjust(
             left=left / wide, right=1 - right / wide, bottom=bottom / high, top=1 - top / high, **options
@@ -224,7 +224,7 @@ def chance_keys(chance: float) -> list[Line2D]:
 
 
 def ticks(low: float, high: float, max_steps: int) -> list[float]:
-    """Return round numbers between `low` and `high`, in about `max_steps` steps or fewer."""
+    """Return round numbers between `low` and `high`, in at most about `max_steps` steps."""
     values = MaxNLocator(nbins=max_steps, steps=[1, 2, 5, 10]).tick_values(low, high)
     return [value for value in values if low <= value <= high]
 
@@ -242,11 +242,11 @@ def tick_text(value: float, percent: bool) -> str:
 def padded(values: Iterable[float], min_width: float, share: float = 0.06) -> tuple[float, float]:
     """Return the range of the values with a margin on both sides, at least `min_width` wide.
 
-    The range is centred at 0 if there is no finite value.
+    If no value is finite, the range is centred at 0.
 
     Args:
         values: The values; those that are not finite are ignored.
-        share: The margin as a share of the range.
+        share: The width of each margin, as a fraction of the range.
     """
     finite = [value for value in values if math.isfinite(value)]
     low, high = (min(finite), max(finite)) if finite else (0.0, 0.0)

@@ -17,7 +17,7 @@ NUMERIC = ("value", "low", "high", "site", "epoch", "trained", "penalty", "seed"
 
 
 def from_frame(value: float, reason: str) -> Reading:
-    """Return the number as a Reading; if it is NaN, the Reading has the reason."""
+    """Return the number as a Reading. For NaN, the Reading contains only the reason."""
     return Reading(float(value)) if value == value else Reading(None, reason)
 
 
@@ -33,7 +33,7 @@ def variant(entries: Iterable[Mapping[str, object]]) -> pd.DataFrame:
 def with_chance(frame: pd.DataFrame, runs: Iterable[RunAudit]) -> pd.DataFrame:
     """Add the column `chance`, the accuracy of guessing.
 
-    The value is NaN if it is unknown or differs between runs.
+    The column is NaN if this accuracy is unknown or differs between runs.
     """
     frame["chance"] = common_chance(run.record for run in runs)
     return frame

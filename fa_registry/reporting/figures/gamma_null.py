@@ -103,7 +103,6 @@ def gamma_panel(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[s
 
 
 def _reason_of_first(record: RunRecord) -> str:
-    """Return the reason why Γ of site 0 has no value, or ""."""
     return next((reading.reason for reading in record.measurements.sites.get("gamma", ())), "")
 
 

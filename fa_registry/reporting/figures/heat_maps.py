@@ -65,8 +65,8 @@ BY_SITE = (  # metrics of RunRecord.by_site
 def heat_numbers(panel: Panel, groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
     """Return the mean over seeds for each method, site and epoch.
 
-    A value is NaN if and only if column `reason` explains why it is missing. Controls are left out. Methods whose credit is
-    exact at all sites are left out too.
+    A missing value is NaN, and column `reason` contains the reason. Controls are left out. Methods whose credit is exact at all
+    sites are left out too.
 
     Args:
         cards: The report's plug-in cards, which list the sites where Γ is exact by construction.

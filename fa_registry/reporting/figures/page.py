@@ -1,4 +1,4 @@
-"""Selection of the figures that fit on a page, with captions and tables."""
+"""Selection of the figures that fit on a page, and their captions and tables."""
 
 from __future__ import annotations
 

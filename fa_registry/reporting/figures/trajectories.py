@@ -1,4 +1,6 @@
-"""Figures of metrics by epoch as reproducible PNG bytes, and their numbers."""
+"""Figures that show metrics by epoch, and the numbers in these figures.
+
+The same numbers give the same PNG bytes."""
 
 from __future__ import annotations
 
@@ -148,8 +150,8 @@ def _handles(
 def _ticks(panel: Panel, low: float, high: float) -> list[tuple[float, str]]:
     """Return the tuple (position, label) of each tick of the y axis.
 
-    A linear axis has round percentages. A logarithmic axis has at most seven powers of ten. If the axis spans at most two
-    decades, it also has their multiples by 2 and 5.
+    A linear axis has round percentages. A logarithmic axis has at most seven powers of ten. If a logarithmic axis spans at most two
+    decades, it also has ticks at 2 times and 5 times each power of ten.
     """
     if not panel.log:
         return [(tick, tick_text(tick, panel.kind == "pct")) for tick in ticks(low, high, 6)]
@@ -252,7 +254,7 @@ PANELS = (
 
 
 def panels(groups: Sequence[Group]) -> tuple[Panel, ...]:
-    """Return the figures for which these runs have recorded numbers.
+    """Return the figures whose metrics these runs have recorded.
 
     The reference gradient is ‖g_L‖ of the mean cross entropy. If this norm was not recorded, it is ‖g_L‖ of one sample.
     """
@@ -284,7 +286,6 @@ def heights(panel: Panel, values: np.ndarray | float) -> np.ndarray:
 
 
 def _numbers(row: Series) -> np.ndarray:
-    """Return the values of a series; a missing value is NaN."""
     return np.array([entry if isinstance(entry, float) else np.nan for entry in row.__json__()])
 
 
@@ -308,8 +309,8 @@ def frozen_range(groups: Sequence[Group], headline: str) -> tuple[float, float] 
 def limit(quantity: str, groups: Sequence[Group]) -> tuple[str, float] | None:
     """Return (rule, threshold) of the first rule that judges a metric, or None.
 
-    Some rules judge a second metric in addition to their main metric, such as growth since initialisation. If no finding has this
-    metric as its main metric, return the rule of scale stability whose second metric is this metric.
+    First, search for a finding whose main metric is this metric. If there is no such finding, search for a rule of scale stability
+    that judges this metric as its second metric. Growth since initialisation, for example, is a second metric.
     """
     findings = (finding for group in groups for run in group.runs for finding in run.findings if quantity)
     judging = (finding for finding in findings if finding.quantity == quantity and finding.threshold is not None)

@@ -97,9 +97,9 @@ def write_csv(report: AuditReport, path: Path) -> None:
 
 
 def guarded(text: str) -> str:
-    """Return the text with a leading ' if a spreadsheet would execute it as a formula.
+    """Return the text with an apostrophe in front if a spreadsheet would execute the text.
 
-    A text that begins with ' gets another ', so `unguarded` can restore every text.
+    A text that begins with an apostrophe gets a second apostrophe. Therefore `unguarded` can restore every text.
     """
     return f"'{text}" if CALCULATED.match(text) else text
 
@@ -136,7 +136,7 @@ def _excluded(exclusion: Exclusion, report: AuditReport, columns: Sequence[Colum
 
 
 def _reasons(reasons: dict[str, str]) -> str:
-    """Return JSON that maps each empty column to its reason; "" if there is none."""
+    """Return JSON that maps each empty column to its reason; the text is empty if no column is empty."""
     return json_text(json.dumps(reasons, ensure_ascii=False)) if reasons else ""
 
 

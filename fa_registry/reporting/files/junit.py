@@ -7,7 +7,7 @@ pass → passed; warn → passed, and the sentence is in system-out; fail → fa
 error; not_applicable, skipped and waived → skipped.
 
 Every run also has a test case `integrity`. A run that could not be judged is an error, so missing runs never make the test report
-pass. The file contains no times, therefore the same audit gives the same bytes.
+pass. The file contains no times. Therefore the same audit gives the same bytes.
 """
 
 from __future__ import annotations
@@ -93,7 +93,6 @@ def _cases(run: RunAudit, group: Group) -> Iterator[Element]:
 
 
 def _finding(case: Element, finding: Finding) -> Element:
-    """Add the text of the finding to the test case, in the element of its outcome."""
     text = "\n".join(_lines(finding))
     if finding.outcome in ELEMENTS and (finding.gating or finding.outcome != "fail"):
         _outcome(case, ELEMENTS[finding.outcome], finding.outcome, text, finding.sentence)

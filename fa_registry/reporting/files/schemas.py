@@ -34,7 +34,7 @@ class OfRecords(GenerateJsonSchema):
         return jsonio.encode(default)
 
     def field_is_required(self, field: Any, total: bool) -> bool:
-        """Return whether a field is required; `schema` is required despite its default."""
+        """Return whether a field is required. The field `schema` is required although it has a default."""
         return super().field_is_required(field, total) or field.get("name") == "schema"
 
     def dataclass_schema(self, schema: Any) -> dict[str, Any]:
@@ -99,10 +99,10 @@ AUDIT_CSV = """\
 
 RFC 4180: UTF-8 without a byte-order mark, commas, CRLF, one header line. There is one line for every judged run, then one for
 every selected run that could not be judged (`status` is `excluded`). In the column names, EDITION and RULE are placeholders for
-the editions and rules of the audit. There is one `verdict_` column per edition, the leading one first, and five columns per rule
-of the leading edition. Then there is one column for every aggregate of Γ that was measured. Last, there is one column for every
-other metric with one number per run: metrics of tables and forms without a column above, and metrics of third-party diagnostics.
-Numbers have all their digits. A missing number is an empty cell; the reason is in `reasons`.
+the editions and rules of the audit. There is one `verdict_` column per edition (the leading edition is first) and five columns
+per rule of the leading edition. Then there is one column for every aggregate of Γ that was measured. Last, there is one column for
+every other metric with one number per run: metrics of tables and forms without a column above, and metrics of third-party
+diagnostics. Numbers have all their digits. A missing number is an empty cell; the reason is in `reasons`.
 
 A `'` is put before a text that begins with `'`, or that a spreadsheet would calculate. Such texts begin with `=`, `+`, `-`, `@`
 or their full-width forms, also after blanks, or with a tab or a line break. To restore a text, remove one leading `'`.
@@ -117,7 +117,7 @@ JUnit has fewer outcomes than the rules. Every run also has a case `integrity` (
 A run that could not be judged is an error in the suite `not judged`. The file contains no times. An invisible character
 (control, direction) is written as `⟨U+001B⟩`, as in audit.csv; in audit.json, it is the escape `\\u001b`.
 
-A failure means that a rule fired. The verdict decides whether that fails the run: use the exit code of `fa-registry audit`.
+A failure means that a rule fired. The verdict decides whether the run fails: use the exit code of `fa-registry audit`.
 """
 DIFF = """\
 ## fa-registry diff --json
@@ -168,7 +168,7 @@ def _records(schema: Mapping[str, Any], documented_names: Collection[str]) -> It
 
 
 def _inside(schema: Any) -> list[str]:
-    """Return the names of the records to which a schema refers, in order."""
+    """Return, in order, the names of the records that a schema references."""
     if isinstance(schema, str):
         return [schema.removeprefix(REFERENCE)] if schema.startswith(REFERENCE) else []
     parts = schema.values() if isinstance(schema, Mapping) else schema if isinstance(schema, list) else ()

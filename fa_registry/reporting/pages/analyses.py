@@ -1,4 +1,4 @@
-"""Analyses on the page index.html, and the reasons why other analyses are missing."""
+"""The analyses on the page index.html, and the reason for each analysis that is left out."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class AnswerCell:
     Attributes:
         words: Text before the number.
         number: The number.
-        of: Number of values on which the cell is based; 0 if the page does not print this number.
+        of: Number of values from which the cell is computed; 0 if the page does not print the number of values.
         interval: Interval of the number.
         reason: Reason why the cell has a text and no number.
-        some: Text such as `2 of 3` if only some seeds have a value, otherwise an empty string.
+        some: Text such as `2 of 3`; empty if all seeds have a value.
     """
 
     words: str = ""
@@ -47,7 +47,7 @@ class PageAnalysis:
     """One analysis with its table and figure.
 
     Attributes:
-        setting: The setting of all rows, or an empty string if the settings differ.
+        setting: The setting of all rows; empty if the rows have different settings.
         columns: For each column, the tuple (name, description, whether the column contains numbers).
     """
 

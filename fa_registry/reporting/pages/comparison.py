@@ -1,4 +1,4 @@
-"""The comparison page: judged methods or runs as columns, one table per setting."""
+"""The comparison page: one table per setting, with one column per judged method or run."""
 
 from __future__ import annotations
 
@@ -181,7 +181,6 @@ def _rules(columns: Sequence[Group], card_metrics: Known) -> Iterator[ComparedRu
 
 
 def _paired(columns: Sequence[Group], frozen: Frozen) -> Iterator[PairedRow]:
-    """Yield the differences between the first column and each other column."""
     for other in columns[1:]:
         if seeds_of(columns[0]) & seeds_of(other):
             yield from paired_rows(columns[0], other, frozen)
@@ -305,7 +304,7 @@ class PairedRow:
     """The difference of a metric between two columns, over their shared seeds.
 
     Attributes:
-        unit: Unit of the difference; `decades` for a difference of decimal logarithms.
+        unit: Unit of the difference. A difference of decimal logarithms has the unit `decades`.
         difference: Mean of first − second.
         low: Lower end of the 95 % interval, or the reason why there is no interval.
         high: Upper end of the 95 % interval, or the reason why there is no interval.
@@ -330,7 +329,7 @@ class SettingComparison:
     """One part of the comparison page.
 
     Attributes:
-        why_not: The reason why the settings of the columns are not comparable, or an empty string.
+        why_not: The reason why the settings of the columns are not comparable; empty if they are comparable.
     """
 
     setting: str
@@ -354,7 +353,8 @@ class CompareContext:
     edition: EditionReference = documented("the edition (set of rules) that judged the runs", "record")
     overrides: tuple[Entry, ...] = documented("thresholds changed on the command line", "text")
     series_label: str = documented(
-        "how many per-epoch values were stated by the author and not recomputed; empty if none", "text"
+        "number of per-epoch values that the author stated and the audit did not recompute; empty if there are none",
+        "text",
     )
     integrity: tuple[Count, ...] = documented(
         "number of runs in each integrity state; trusted: metrics as logged, not recomputed", "runs"
@@ -511,7 +511,6 @@ def seeds_of(group: Group) -> set[int]:
 
 
 def _readings(group: Group, quantity: Metric, frozen: Frozen) -> dict[tuple[int, str], Reading]:
-    """Return a mapping from (seed, run id) to the value that `_subtracted` makes of the metric."""
     readings = {
         (run.record.spec.seed, run.record.run_id): metric_of_run(run, quantity, frozen).reading for run in group.runs
     }
@@ -519,7 +518,9 @@ def _readings(group: Group, quantity: Metric, frozen: Frozen) -> dict[tuple[int,
 
 
 def _subtracted(reading: Reading, quantity: Metric) -> Reading:
-    """Convert a fraction to percentage points and a ratio-scale metric to its logarithm, for subtraction."""
+    """Convert a value to the scale on which differences are computed.
+
+    A fraction is converted to percentage points, and a metric on a ratio scale to its decimal logarithm."""
     if reading.value is None:
         return reading
     if quantity.mean != GEOMETRIC:

@@ -163,7 +163,7 @@ def _depth(findings: Sequence[FindingRow], runs: Sequence[RunAudit]) -> Iterator
 
 
 def blanks(blank_texts: Mapping[str, str]) -> tuple[Blank, ...]:
-    """Return the blanks of the form, i.e. the fields that only the author can fill.
+    """Return the blanks of the form. A blank is a field that only the author can fill.
 
     Each blank contains the text that the author wrote into an earlier form. Blanks that the present template does not define are
     kept if they contain a text.
@@ -187,8 +187,8 @@ class FormContext:
     verdict: Verdict = documented("verdict on all seeds together", "record")
     proof: str = documented("what the audit's replays prove about the training", "text")
     series_label: str = documented(
-        "how many curves, first epochs at which a rule fires, and training values were stated by the author and not recomputed; "
-        "empty if no value was stated",
+        "number of values that the author stated and the audit did not recompute (curves, epochs of first fire, training values); "
+        "empty if there are no such values",
         "text",
     )
     opinions: tuple[tuple[EditionReference, Verdict], ...] = documented(
@@ -226,7 +226,7 @@ class FormContext:
         "unit of the main metric",
     )
     sampling: Sampling | None = documented(
-        "uncertainty of the accuracy from the size of the test set: Wilson's 95 % interval; none if the size is unknown",
+        "Wilson's 95 % interval of the accuracy, from the size of the test set; none if this size is unknown",
         "fraction",
     )
     frozen: Estimate = documented(
@@ -245,10 +245,10 @@ class FormContext:
         "Γ with each aggregation, and the spread of these values", "cosine"
     )
     gamma_sites: Table[Row[Cell]] = documented(
-        "Γ of every seed at the sites that are not exact by construction; always shown", "cosine"
+        "Γ of every seed at the sites where the credit is not exact by construction; always shown", "cosine"
     )
     gamma_exact: Table[Row[Cell]] = documented(
-        "Γ of every seed at the sites that are exact by construction; collapsed on the page", "cosine"
+        "Γ of every seed at the sites where the credit is exact by construction; collapsed on the page", "cosine"
     )
     exact_sites: str = documented(
         "sites whose credit equals the gradient by construction, so Γ = 1 is no evidence there", "text"
@@ -372,7 +372,7 @@ def _written(text: str, subject: str) -> dict[str, str]:
 def lines(runs: Sequence[RunAudit], report: AuditReport, frozen: Frozen) -> tuple[str, ...]:
     """Return the shell commands (POSIX) that reproduce the runs and the audit.
 
-    A comment (#) names everything that no command can reproduce.
+    Everything that no command can reproduce is listed in a comment (#).
     """
     controls = dict.fromkeys(run.frozen_run_id for run in runs if run.frozen_run_id)
     records = [run.record for run in runs] + [frozen.runs[run_id] for run_id in controls if run_id in frozen.runs]
@@ -431,7 +431,7 @@ def completion_commands(
 def _whose_file(study: str) -> str:
     """Return a remark that the path of a user's study.toml is needed, or "".
 
-    The remark is "" if the study is built in.
+    The remark is empty if the study is built in.
     """
     shipped = {path.parent.name for path in bundled_files.projects().glob("*/study.toml")}
     return "" if study in shipped else f"{study}: replace this name with the path of the study.toml that has this name"

@@ -1,4 +1,4 @@
-"""Tables of a reporting form: metrics by seed and site, findings, reasons for N/A."""
+"""The tables of a reporting form: metrics by seed and site, their findings, and reasons for N/A."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _seeds(runs: Sequence[RunAudit]) -> tuple[tuple[str, str], ...]:
 def first_fires(runs: Sequence[RunAudit]) -> tuple[FirstFire, ...]:
     """Return the epochs at which each rule first fired, one epoch per seed.
 
-    Rules that fired for no seed are omitted.
+    A rule that never fired is omitted.
     """
     rules = {finding.rule: finding.title for run in runs for finding in run.findings if finding.first_fire is not None}
     return tuple(FirstFire(rule, title, tuple(_epoch(run, rule) for run in runs)) for rule, title in rules.items())
@@ -152,7 +152,6 @@ def _cell(run: RunAudit, name: str, kind: str, site: int) -> Cell:
 
 
 def _number(run: RunAudit, name: str, kind: str, site: int) -> Number:
-    """Return the metric at a site, or N/A if the run did not measure it."""
     row = site_row(run.record, name)
     absent = "this metric was not measured at this site" if row else "this metric was not measured"
     reading = row[site] if site < len(row) else Reading(None, absent)
@@ -177,7 +176,9 @@ def _scalar_row(quantity: Metric, runs: Sequence[RunAudit]) -> Row[Cell]:
 
 
 def _members(runs: Sequence[RunAudit], card_metrics: Known) -> Iterator[Metric]:
-    """Yield the metrics with the largest values of every family (metrics with the same name prefix)."""
+    """Yield the metrics with the largest values in each family.
+
+    The names of all metrics of a family have the same prefix."""
     for family in (metric.family for metric in families(card_metrics)):
         largest: dict[str, float] = {}
         for run in runs:
@@ -206,7 +207,7 @@ def _card_line(card: Mapping[str, Any]) -> CardLine:
 def _measured(names: Sequence[str], runs: Sequence[RunAudit]) -> str:
     """Return a text that states how these metrics were measured.
 
-    The text is made from values that the runs recorded, because the card of a diagnostic describes only its present code.
+    The text contains what the runs recorded. The card of a diagnostic is not used, because it describes only the present code.
     """
     conventions_of_runs = [
         {name: value for name, value in run.record.measurements.conventions.items() if _belongs(name, names)}
@@ -430,7 +431,7 @@ def _conformance(record: RunRecord) -> str:
 
 
 def _statement(term: str, records: Sequence[RunRecord], describe: Callable[[RunRecord], str]) -> Iterator[Entry]:
-    """Yield an entry with the texts that `describe` returns; yield nothing if all texts are empty."""
+    """Apply `describe` to each run and yield an entry with the texts; skip an entry without text."""
     values = tuple(value for value in each(term, records, describe).values if value.text)
     if values:
         yield Entry(term, values)

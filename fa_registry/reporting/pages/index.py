@@ -159,7 +159,6 @@ def rendered_figures(context: IndexContext) -> dict[FigureFile, bytes]:
 
 
 def _findings(sources: Sources) -> tuple[list[FindingRow], int]:
-    """Return the findings that did not pass, and the number of findings that passed."""
     not_passed, passed_count = [], 0
     for group in sources.groups:
         for row in finding_rows(group.runs, group_label(group), group.setting, sources.known):
@@ -173,7 +172,7 @@ def _findings(sources: Sources) -> tuple[list[FindingRow], int]:
 def _unaudited(report: AuditReport) -> Truncated[OtherRun] | None:
     """Return the runs that this audit left out; finished runs are first.
 
-    Return None if the report does not list such runs.
+    The result is None if the report does not list these runs.
     """
     other_runs = report.choice.unaudited if report.choice else None
     return None if other_runs is None else Truncated.first(MOST, sorted(other_runs, key=lambda run: not run.finished))
@@ -182,7 +181,7 @@ def _unaudited(report: AuditReport) -> Truncated[OtherRun] | None:
 def _neighbour(sources: Sources) -> Truncated[NearSettingRow] | None:
     """Return the runs whose setting differs by at most 1 % from a judged setting.
 
-    Return None if the report does not list such runs.
+    The result is None if the report does not list these runs.
     """
     choice = sources.report.choice
     if choice is None or choice.beside is None:
@@ -418,7 +417,7 @@ class IndexContext:
         "PNG data URI",
     )
     analyses: PageAnalyses = documented(
-        "the analyses of all runs together, and for each analysis that is left out the reason", "see each table"
+        "the analyses of all runs together, and the reason for each analysis that is left out", "see each table"
     )
     findings: Truncated[FindingRow] = documented(
         "every finding that did not pass, most severe first; seeds with the same judgement are grouped",
@@ -426,7 +425,7 @@ class IndexContext:
     )
     passed: int = documented("number of findings that passed", "findings")
     comparison: EditionComparison | None = documented(
-        "every edition's verdict on every method; none if only one edition judged", "text"
+        "every edition's verdict on every method; none if only one edition judged the runs", "text"
     )
     reproduction: ReproductionTable | None = documented(
         "every published value of the study with its outcome; none if the study has no reference.toml",
@@ -440,7 +439,7 @@ class IndexContext:
         "runs",
     )
     beside: Truncated[NearSettingRow] | None = documented(
-        "runs whose specification differs from a judged run only in numbers, by at most 1 %; none if this was not checked",
+        "runs whose specification differs from a judged run only in numbers, by at most 1 %; none if the report lacks this list",
         "runs",
     )
     integrity: Truncated[IntegrityRow] = documented(

@@ -170,7 +170,7 @@ class NoteContext:
     integrity: IntegrityRow = documented("whether the logged metrics of the run are confirmed", "text")
     proof: str = documented("what the audit's replays prove about the training", "text")
     series_label: str = documented(
-        "how many per-epoch values were stated by the author and not recomputed; empty if there are no such values",
+        "number of per-epoch values that the author stated and the audit did not recompute; empty if there are none",
         "text",
     )
     form: str = documented("address of the run's reporting form in MLflow; empty if there is none", "address")

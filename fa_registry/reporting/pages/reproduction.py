@@ -1,4 +1,4 @@
-"""Table that compares the published values of a study with the measured values."""
+"""The table that compares the published values of a study with the measured values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SITES: Mapping[str, str] = MappingProxyType(
 
 
 def table(reproduction: Reproduction | None, run_ids: Collection[str] | None = None) -> ReproductionTable | None:
-    """Return the table of published values, in which values that differ are first.
+    """Return the table of published values. Values that differ are first.
 
     Args:
         reproduction: The comparison with the values in the study's reference.toml.
@@ -172,7 +172,7 @@ class ReproductionRow:
     """A published value and the measured value, as text.
 
     Attributes:
-        look: Word for a verdict, such as `pass`; the page uses the colour of this verdict for the row.
+        look: Name of a verdict, such as `pass`. The row has the colour of this verdict.
         each: One measured value per compared run.
     """
 

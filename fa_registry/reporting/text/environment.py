@@ -102,7 +102,7 @@ TURNS = (nodes.For, nodes.Macro, nodes.CallBlock, nodes.Block)  # a long-running
 
 
 class StrictUndefinedWithHint(StrictUndefined):
-    """An undefined name; its error message lists the known names."""
+    """Value of an undefined name. Its error message lists the known names."""
 
     @property
     def _undefined_message(self) -> str:
@@ -137,7 +137,7 @@ class UserEnvironment(ImmutableSandboxedEnvironment):
             SecurityError: The time limit is exceeded.
         """
         if time.monotonic() - self.started > SECONDS:
-            raise SecurityError(f"expected a page within {SECONDS:g} s; a loop or a macro does not end")
+            raise SecurityError(f"the page takes more than {SECONDS:g} s; a loop or a macro does not end")
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         """Return an attribute of an object; the old names of attributes are accepted too."""
@@ -152,7 +152,7 @@ class UserEnvironment(ImmutableSandboxedEnvironment):
         return self.undefined(hint, name=attribute, exc=SecurityError)
 
     def wrap_str_format(self, value: Any) -> None:
-        """Disable `"…".format()`, because it can print nan."""
+        """Disable `"…".format()`, because this method can print nan."""
         return
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
@@ -164,7 +164,7 @@ class UserEnvironment(ImmutableSandboxedEnvironment):
         size, limit, unit = _result_size(operator, left, right)
         if size > limit:
             raise SecurityError(
-                f"expected a value of at most {limit:,} {unit}, found the operator {operator} with a larger result"
+                f"the operator {operator} gives a value of more than {limit:,} {unit}; use smaller values in the template"
             )
         return super().call_binop(context, operator, left, right)
 
@@ -211,8 +211,8 @@ ONE_PAGE = threading.Lock()  # only one page at a time may change the memory lim
 def bounded_memory() -> Iterator[None]:
     """Limit the additional memory of the process to MEMORY bytes inside the context.
 
-    If the process needs more, Python raises MemoryError. On some systems (Windows, macOS), the limit cannot be set or the present
-    memory cannot be read; there, the memory is not limited.
+    If the process needs more, Python raises MemoryError. The memory is not limited on Windows and macOS, where
+    the limit cannot be set or the present memory cannot be read.
     """
     try:
         import resource
@@ -234,7 +234,7 @@ def bounded_memory() -> Iterator[None]:
 def touchable(obj: Any) -> tuple[str, ...]:
     """Return the names of the attributes that a template may use.
 
-    For a record, these are its fields and properties. For a text, these are some of its methods.
+    A template may use the fields and properties of a record, and some methods of a text.
     """
     if dataclasses.is_dataclass(obj) and not isinstance(obj, type):
         described = [name for name in dir(type(obj)) if isinstance(getattr(type(obj), name), property)]
@@ -282,7 +282,7 @@ def environment(name: str, user_templates: Path | None = None) -> Environment:
 def mode(name: str) -> str:
     """Return the suffix of the language of a template: .md.j2, .tex.j2 or .html.j2.
 
-    Files with another suffix, such as the style sheet, are parts of HTML pages.
+    A file with another suffix, such as the style sheet, is part of an HTML page, so its mode is that of HTML.
     """
     return next((suffix for suffix in (MARKDOWN, LATEX) if name.endswith(suffix)), HTML)
 
@@ -384,7 +384,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return NESTED
     if isinstance(error, MemoryError):
-        return f"expected a page that takes at most {MEMORY:,} bytes of memory"
+        return f"the page needs more than {MEMORY:,} bytes of memory; shorten the page"
     if isinstance(error, TemplateNotFound):
         return f"template {error.name} not found; a template can include files from its folder and built-in templates"
     return shortened(error, LONGEST_PROBLEM)

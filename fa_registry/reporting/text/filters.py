@@ -47,7 +47,7 @@ def finite(value: Any) -> float:
 def num(value: float, digits: int = 3) -> str:
     """Return the number with `digits` significant digits: 0.934, 12.5, 1,437.
 
-    Very small and very large numbers have an exponent.
+    Very small and very large numbers are written with a power of ten.
     """
     number = finite(value)
     if isinstance(number, int):
@@ -143,7 +143,9 @@ def _spanned(low: str, high: str) -> str:
 def na(reading: Reading) -> str:
     """Return the text for a missing number: `not finite` (NaN or infinite) or `N/A`."""
     if reading.value is not None:
-        raise ValueError(f"{reading} has a value; write it with num, sci or pct")
+        raise ValueError(
+            f"expected a missing number for the filter na, found {reading}; write this number with num, sci or pct"
+        )
     return "not finite" if reading.not_finite else "N/A"
 
 
@@ -248,9 +250,9 @@ def short(run_id: str) -> str:
 
 
 def brief(text: str, most: int = 160) -> str:
-    """Return a text for a heading, cut to at most `most` characters.
+    """Cut a text for a heading to at most `most` characters.
 
-    The page must show the full text in another position.
+    The page must also show the full text.
     """
     return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
 

@@ -1,4 +1,4 @@
-"""Filters for LaTeX pages: escaping, formulas, and tables that fit on a page.
+"""Filters for LaTeX pages: they escape text, convert formulas and split wide tables.
 
 All characters are converted to commands that pdflatex supports.
 """
@@ -69,7 +69,7 @@ def latex_block(text: str) -> Markup:
 
 
 def latex_formulas(text: str) -> Markup:
-    """Return the text as `latex_block` does, but with formulas in math mode."""
+    """Return the text in the same way as `latex_block` does, but convert formulas to math mode."""
     return Markup("\n".join(f"{_indented(line, _set)}\\par" for line in _lines(text)))
 
 

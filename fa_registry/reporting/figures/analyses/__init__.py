@@ -63,7 +63,7 @@ def analysis_png(analysis: Analysis, runs: Sequence[RunAudit], dpi: int = DPI) -
 def table_numbers(table: AnalysisTable) -> pd.DataFrame:
     """Return an analysis table as a data frame without loss of information.
 
-    The frame has columns for interval, n, reason and run ids of a number, if the table contains these values.
+    If a number of the table has an interval, n, a reason or run ids, the frame has a column for each of them.
     """
     columns: dict[str, list] = {}
     for column in table.columns:

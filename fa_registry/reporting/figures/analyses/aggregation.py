@@ -1,4 +1,4 @@
-"""Figure of the eight aggregates of Γ for each method, and of Γ at each site."""
+"""Figure with two panels: the eight aggregates of Γ of each method, and Γ at each site."""
 
 from __future__ import annotations
 

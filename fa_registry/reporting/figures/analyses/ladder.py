@@ -1,4 +1,4 @@
-"""Figure of accuracy by number of trained blocks, and by number of blocks."""
+"""Figure of the accuracy: one panel by number of trained blocks, one panel by number of blocks."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
     """Return one row per number of trained blocks, and one row per network depth.
 
     Column `panel` is `trained` or `depth`. In the panel `depth`, runs that differ only in the number of blocks form a scan, and
-    column `setting` is the setting of the shallowest network of the scan. If any method was trained with more than two numbers of
-    trained blocks, the panel `trained` leaves out methods with only one or two such numbers.
+    column `setting` is the setting of the shallowest network of the scan. If any method has more than two
+    rows in the panel `trained`, this panel leaves out methods with only one or two rows.
     """
     count = Counter((row["method"].text, row["setting"].text) for row in analysis.rows)
     min_points = 3 if max(count.values(), default=0) > 2 else 1

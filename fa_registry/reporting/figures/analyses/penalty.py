@@ -106,9 +106,9 @@ def _trade(axes: Axes, frame: pd.DataFrame, styles: dict[str, tuple[str, object]
 
 
 def _tame(frame: pd.DataFrame) -> list[float]:
-    """Return the interval ends that are close to the plotted values.
+    """Return only the interval ends that are close to the plotted values.
 
-    A very wide interval therefore does not set the axis range."""
+    The axis range is computed from these ends, so a very wide interval does not stretch the axis."""
     if not len(frame):
         return []
     reach = 2 * (frame["value"].max() - frame["value"].min()) or abs(frame["value"]).max()
