@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from fa_registry.errors import InvalidFields, RegistryError, UnknownName
@@ -80,16 +81,12 @@ def _names(option: OptionDeclaration, value: Any) -> tuple[str, ...]:
 
 def _problems(kind: str, names: Iterable[str]) -> Iterator[str]:
     for name in filter(None, names):
-        try:
-            _look_up(kind, name)
-        except UnknownName as error:
-            yield str(error)
-        except (
-            RegistryError,
-            OSError,
-            ValueError,
-        ):  # a broken package or file: the command reports it with the details
-            continue
+        # the command reports a broken package or file with the details
+        with suppress(RegistryError, OSError, ValueError):
+            try:
+                _look_up(kind, name)
+            except UnknownName as error:
+                yield str(error)
 
 
 def _look_up(kind: str, name: str) -> None:

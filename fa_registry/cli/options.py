@@ -29,7 +29,9 @@ def takes(
     """
     options = merged(*(getattr(source, "options", None) or options_of(source, only) for source in sources))
 
-    def add(command: Callable) -> Callable:
+    def with_options(command: Callable) -> Callable:
+        """Add the options, and check the typed names before the command runs."""
+
         @functools.wraps(command)
         def checked(**values: Any) -> Any:
             check_names(click.get_current_context().info_name or "", options, values, argument)
@@ -39,7 +41,7 @@ def takes(
             checked = checked if each.name in without.split() else _click_option(each)(checked)
         return checked
 
-    return add
+    return with_options
 
 
 def _click_option(option: OptionDeclaration) -> Callable[[Callable], Callable]:
@@ -76,4 +78,4 @@ def examples(*lines: str) -> Callable:
         )
         return function
 
-    return add
+    return with_options

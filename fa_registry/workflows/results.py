@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,15 +17,15 @@ LONGEST = 180  # characters of a line that `repr` returns
 Item = TypeVar("Item")
 
 
-class Result:
+class Result(abc.ABC):
     """Base class of results that consist of a few lines.
 
     A dataclass must have `repr=False`.
     """
 
+    @abc.abstractmethod
     def lines(self) -> Iterator[str]:
         """Yield the lines that the command prints; `repr` shows the first of them."""
-        raise NotImplementedError
 
     def _parts(self) -> Iterator[Part]:
         from fa_registry.reporting.table import ResultsTable
@@ -49,9 +50,9 @@ class Result:
 class TableResult(Result):
     """Base class of results with a table."""
 
+    @abc.abstractmethod
     def rows(self) -> Sequence[Mapping[str, Any]]:
         """Return the rows of the table, each as a mapping from column to value."""
-        raise NotImplementedError
 
     def _parts(self) -> Iterator[Part]:
         from fa_registry.reporting.table import ResultsTable

@@ -1,7 +1,6 @@
 """Every sentence of every claim: a record that earns it, and the smallest change of the record that must take it away.
 
-Nothing can be left out of the table: its keys are those of `claim_keys.KEYS`, and every piece of text that is in the
-modules of claims is in what some row earns and not in what the same row leaves when it is spoiled.
+The keys of the table are `claim_keys.KEYS`. Every text in the modules of claims is in a claim of some row, and not in its spoiled claim.
 """
 
 from __future__ import annotations
@@ -559,12 +558,8 @@ def test_a_sentence_is_stated_where_it_is_earned_and_gone_where_one_thing_is_cha
     assert not any(row.fragment in text for text in left), left
 
 
-WITH_TOPIC = [key for keys in TOPICS.values() for key in keys]
-
-
 def test_the_table_holds_every_claim_there_is():
-    assert {row.key for row in ROWS} == set(KEYS)
-    assert len(WITH_TOPIC) == len(set(WITH_TOPIC)) and set(WITH_TOPIC) <= set(KEYS)
+    assert {row.key for row in ROWS} == set(KEYS) >= {*WITH_TOPIC} and len(WITH_TOPIC) == len({*WITH_TOPIC})
 
 
 def test_a_claims_kind_is_that_of_its_key():
@@ -589,6 +584,7 @@ def pieces(module: ModuleType) -> Iterator[tuple[str, int]]:
             yield node.value, node.lineno
 
 
+WITH_TOPIC = [key for keys in TOPICS.values() for key in keys]
 NAMES = {*KEYS, "NOT SPECIFIC", "AT FLOOR", "TOO SMALL"}  # of claims, and of states: compared, not said
 
 
