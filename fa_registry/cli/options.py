@@ -78,4 +78,4 @@ def examples(*lines: str) -> Callable:
         )
         return function
 
-    return with_options
+    return add
