@@ -71,8 +71,8 @@ def one_a_seed(items: Iterable[Item], record_of: Callable[[Item], RunRecord]) ->
     """Return a mapping from each seed to the item that counts.
 
     The newest complete run counts. If no run is complete, the newest diverged run counts. If no run diverged either, the newest
-    run counts. A run whose recomputed metrics differ from its logged metrics counts only if this is the case for every run of
-    the seed.
+    run counts. A run whose recomputed metrics differ from its logged metrics counts only if all
+    runs of the seed differ in this way.
 
     Args:
         items: runs, or objects with a run, oldest first.

@@ -157,7 +157,7 @@ def absence(name: str, row: Iterable[Reading]) -> str:
 
 
 def norm_of_samples(context: PitfallContext) -> Answered:
-    """Answer item 1: is each norm the L₂ norm of one sample?
+    """Answer item 1 of the checklist: is each norm the L₂ norm of one sample?
 
     The pitfall is `tensor.norm(-1)`, which is the L₋₁ norm of the whole tensor.
     """
@@ -199,7 +199,7 @@ def _off(ratio: float) -> float:
 
 
 def unclamped_cosine(context: PitfallContext) -> Answered:
-    """Answer item 2: is the cosine computed without a clamp of the norms at eps = 1e-8?"""
+    """Answer item 2 of the checklist: is the cosine computed without a clamp of the norms at eps = 1e-8?"""
     if mismatch := context.mismatch("gamma"):
         return VIOLATED, f"recomputed in float64 without a clamp, Γ differs: {mismatch}"
     if context.verified:
@@ -219,7 +219,7 @@ def unclamped_cosine(context: PitfallContext) -> Answered:
 
 
 def no_underflow(context: PitfallContext) -> Answered:
-    """Answer item 3: are the gradients free of underflow in fp16?"""
+    """Answer item 3 of the checklist: are the gradients free of underflow in fp16?"""
     precision = context.spec.precision
     if precision in ("fp32", "fp64", "bf16"):
         fidelity = context.scalar("fidelity_min").value
@@ -234,7 +234,7 @@ def no_underflow(context: PitfallContext) -> Answered:
 
 
 def own_feedback(context: PitfallContext) -> Answered:
-    """Answer item 4: is Γ specific to the feedback used in training?
+    """Answer item 4 of the checklist: is Γ specific to the feedback used in training?
 
     The pitfall is a Γ that is not larger than Γ with newly drawn random feedback.
     """
@@ -255,7 +255,7 @@ def own_feedback(context: PitfallContext) -> Answered:
 
 
 def every_aggregation(context: PitfallContext) -> Answered:
-    """Answer item 5: does the report show Γ for every aggregation?"""
+    """Answer item 5 of the checklist: does the report show Γ for every aggregation?"""
     if is_exact(context.card):
         return NOT_APPLICABLE, EXACT
     values = [reading.value for reading in map(context.scalar, AGGREGATES)]
@@ -271,7 +271,7 @@ def every_aggregation(context: PitfallContext) -> Answered:
 
 
 def no_single_site(context: PitfallContext) -> Answered:
-    """Answer item 6: is the headline Γ not dominated by a single site?
+    """Answer item 6 of the checklist: is the headline Γ not dominated by a single site?
 
     The headline Γ is the mean over sites 1..L. The answer also mentions the mean that includes site 0.
     """
@@ -316,7 +316,7 @@ def _exact_at(context: PitfallContext, site: int) -> bool:
 
 
 def saved_feedback(context: PitfallContext) -> Answered:
-    """Answer item 7: was the feedback saved, or is Γ N/A?
+    """Answer item 7 of the checklist: was the feedback saved, or is Γ N/A?
 
     The pitfall is to report 1.0, or the cosine of the credit with itself.
     """
@@ -336,7 +336,7 @@ def saved_feedback(context: PitfallContext) -> Answered:
 
 
 def per_sample_gradients(context: PitfallContext) -> Answered:
-    """Answer item 8: are gradients of samples and gradients of the mean loss kept apart?"""
+    """Answer item 8 of the checklist: are gradients of samples and gradients of the mean loss kept apart?"""
     samples = context.convention("g_norm_mean_ce_samples")
     pairs = list(known_sites(context.row("g_norm"), context.row("g_norm_mean_ce")))
     reduction = context.convention("gradient_reduction")
@@ -362,7 +362,7 @@ def per_sample_gradients(context: PitfallContext) -> Answered:
 
 
 def metric_of_test_set(context: PitfallContext) -> Answered:
-    """Answer item 9: was the main metric measured on the whole test set?
+    """Answer item 9 of the checklist: was the main metric measured on the whole test set?
 
     The pitfall is a metric on the eval batch. A loss, unlike an accuracy, does not show the number of samples.
     """
@@ -401,7 +401,7 @@ def metric_of_test_set(context: PitfallContext) -> Answered:
 
 
 def own_control(context: PitfallContext) -> Answered:
-    """Answer item 10: does the frozen control have the same setting, seed and data as the run?
+    """Answer item 10 of the checklist: does the frozen control have the same setting, seed and data as the run?
 
     If the author only states the main metric of the frozen control, the answer is a violation, because setting, seed and data of
     the frozen control are not recorded.
@@ -435,7 +435,7 @@ def _differing(run: RunRecord, control: RunRecord) -> list[str]:
 
 
 def same_seeds(context: PitfallContext) -> Answered:
-    """Answer item 11: do all methods of a setting have the same seeds?
+    """Answer item 11 of the checklist: do all methods of a setting have the same seeds?
 
     Choosing the seeds after training is a violation too.
     """
@@ -546,7 +546,7 @@ def _other(other: OtherRun, is_repeat: bool) -> str:
 
 
 def eval_mode(context: PitfallContext) -> Answered:
-    """Answer item 12: were BatchNorm and dropout in eval mode during the measurement?"""
+    """Answer item 12 of the checklist: were BatchNorm and dropout in eval mode during the measurement?"""
     if mismatch := context.mismatch():
         return VIOLATED, f"recomputed in eval mode, the metrics differ: {mismatch}"
     if context.verified:

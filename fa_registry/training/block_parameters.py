@@ -81,7 +81,7 @@ def parameters_between(call: Callable[[], Any], model: nn.Module, first: str, la
         site.check_calls()
     if is_reversed:
         raise UsageError(
-            f"sites: expected {first} to be entered before {last} ends, found the opposite order; exchange the two sites"
+            f"sites: expected {first} to begin before {last} ends, but {last} ends first; exchange the two sites"
         )
     order = [name for name, _ in model.named_parameters()]
     names = tuple(name for name in order if name in reads.between)

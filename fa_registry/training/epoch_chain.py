@@ -48,7 +48,7 @@ class EpochChain:
     def stage(self, state: Mapping[str, Tensor]) -> None:
         """Copy a state to the CPU. The next call of `extend` uses the copy.
 
-        The function queues the copy from a GPU on the current stream and does not wait for its end.
+        If the state is on a GPU, the copy is queued on the current stream, and the function does not wait for the copy.
         """
         self._staged = {name: self._on_host(name, tensor) for name, tensor in state.items()}
 

@@ -163,7 +163,7 @@ class Checks:
     def batches(self, eval_batches: Any) -> dict[int, Batch]:
         """Return a mapping: index in the iterable → pair (x, y).
 
-        A problem is added for an element that is not a pair, for equal batches, and for an empty iterable.
+        An element that is not a pair, equal batches, and an empty iterable are added to the problems.
         """
         if isinstance(eval_batches, Tensor) or not isinstance(eval_batches, Iterable):
             self.problems.append(f"eval_batches: expected an iterable of (x, y), found {_kind(eval_batches)}")

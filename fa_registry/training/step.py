@@ -145,7 +145,7 @@ def credit_rms(credit: Tensor, kind: str, eps: float = NORM_EPS, by_position: bo
     """Return the divisor of norm(c) for each sample, (N, 1, …).
 
     For "rms", the divisor is the rms over features + eps, computed separately for each sample over all its entries. For "none",
-    the divisor is 1. If the rms were that of the whole batch, one sample would change the scale of another sample
+    the divisor is 1. With one rms for the whole batch, a sample would change the scale of other samples
     (test_rms_norm_is_per_sample_and_over_features in tests/training/test_step.py).
 
     Args:

@@ -83,7 +83,7 @@ def kept_epochs(states: int, epochs: int) -> tuple[int, ...]:
 def kept_bytes(spec: RunSpec, card: DatasetCard) -> int:
     """Return the size in bytes of one kept state.
 
-    A kept state consists of the full state after an epoch, and of network and feedback one epoch later.
+    A kept state contains the full state after an epoch. It also contains the network and the feedback after the next epoch.
     """
     network, method = build_network(spec, card), methods.CATALOG.get(spec.method)
     shape = network_shape(network, blank_input(spec, card), card.classes)

@@ -309,7 +309,7 @@ def _candidates(runs: Sequence[_Trained]) -> list[tuple[_Trained, _Trained]]:
 def _shared_tensors(runs: Sequence[_Trained]) -> Iterator[tuple[_Trained, _Trained, str]]:
     """Yield pairs of runs that have a bitwise equal trained tensor although their method or seed differs.
 
-    Controls of one method and seed are omitted: with a method that learns locally, each control trains the same embedding.
+    Pairs of controls with the same method and seed are omitted: with a method that learns locally, each trains the same embedding.
     """
     holders: dict[tuple[str, str], list[_Trained]] = {}
     for run in runs:

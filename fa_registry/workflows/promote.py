@@ -189,7 +189,7 @@ def _deciding(run: StoredRun, candidates: list[EditionReference], edition: str) 
     names = ", ".join(signature(reference) for reference in candidates)
     expected = f"edition {signature(request)}" if request else "any edition with unchanged thresholds"
     raise UsageError(
-        f"run {run.run_id} ({run.name}): expected a verdict by {expected}, but the newest audit of the run used {names}; "
+        f"run {run.run_id} ({run.name}): expected an audit by {expected}, but the newest audit of the run used {names}; "
         f"audit the run first: {_audit(run, edition)}"
     )
 

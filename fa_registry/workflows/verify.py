@@ -216,7 +216,7 @@ def _left_on(tracker: Tracker, audit: StoredRun, notes: Notes, run: StoredRun, o
 
 
 def verify_report(path: Path, store: str = "") -> list[Verification]:
-    """Compare an audit.json with the runs in the store, and judge its records again.
+    """Compare an audit.json with the runs in the store, and judge the records of the audit.json again.
 
     Returns:
         One outcome for the report, one for its verdicts, and one per run.

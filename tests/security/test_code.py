@@ -179,7 +179,7 @@ def test_an_honest_method_of_another_package_is_checked_and_named(world):
 def test_backpropagation_under_another_name_never_passes(untrained):
     untrained.plugin.edit(RULE, SECRETLY_BP)
     result = untrained.study()
-    assert f"method {NAME} fails its conformance checks, so no audit will pass the runs of this method" in result.stderr
+    assert f"method {NAME} fails its conformance checks, so no audit gives its runs the verdict PASS" in result.stderr
     code, run = untrained.audit(*BY_CONFORMANCE_ALONE)
     assert (code, run.verdict.outcome) == (1, "fail")
     assert "method" in run.verdict.flags

@@ -384,7 +384,7 @@ def test_an_edition_with_changed_thresholds_decides_nothing(judged, tmp_path):
         assert "but this audit did not judge the run" in judged.refused(dfa, code=3)
     text = judged.refused(judged.run("frozen"))
     assert (
-        "expected a verdict by any edition with unchanged thresholds, but the newest audit of the run used 2026-05"
+        "expected an audit by any edition with unchanged thresholds, but the newest audit of the run used 2026-05"
         in text
     )
     assert " modified; audit the run first" in text
