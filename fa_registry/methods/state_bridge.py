@@ -82,7 +82,8 @@ class StateBridge(Method, LearnsFeedbackByLoss):
 def one_position(rows: Tensor, like: Tensor) -> Tensor:
     """Reshape rows (R, D) to states that have one position and the layout of `like`.
 
-    The shape of the result is (R, D) for vectors, (R, 1, D) for tokens and (R, D, 1, 1) for maps. The average over positions is the row.
+    The shape of the result is (R, D) for vectors, (R, 1, D) for tokens and (R, D, 1, 1) for maps.
+    The average over positions is the row.
     """
     return rows if like.dim() == 2 else rows[:, None] if like.dim() == 3 else rows[:, :, None, None]
 

@@ -401,7 +401,7 @@ def metric_of_test_set(context: PitfallContext) -> Answered:
 
 
 def own_control(context: PitfallContext) -> Answered:
-    """Answer item 10 of the checklist: does the frozen control have the same setting, seed and data as the run?
+    """Answer item 10 of the checklist: have frozen control and run the same setting, seed and data?
 
     If the author only states the main metric of the frozen control, the answer is a violation, because setting, seed and data of
     the frozen control are not recorded.

@@ -1,6 +1,6 @@
 """Every sentence of every claim: a record that earns it, and the smallest change of the record that must take it away.
 
-The table has all keys of `claim_keys.KEYS`. Each text of the modules of claims is in a claim of a row, but not in its spoiled claim.
+The table has all keys of `claim_keys.KEYS`. Each text of the modules of claims is in a claim of a row, not in its spoiled claim.
 """
 
 from __future__ import annotations

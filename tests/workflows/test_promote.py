@@ -365,7 +365,7 @@ def test_a_run_that_was_never_audited(judged):
 
 def test_a_run_that_another_edition_judged(judged):
     text = judged.refused(judged.run(), "--edition", "2026-04")
-    assert "expected a verdict by edition 2026-04" in text
+    assert "expected an audit by edition 2026-04" in text
     assert "of the run used 2026-05 " in text and "2026-11 " in text
     assert "`fa-registry audit --study tiny --edition 2026-04`" in text
 
