@@ -92,7 +92,7 @@ def study(name: str, as_json: bool, dry_run: bool, **arguments: Any) -> None:
     sys.exit((planned if dry_run else studied)(result, as_json))
 
 
-@click.command(short_help="Train the runs of a study that no other worker trains.")
+@click.command(short_help="Train those runs of a study that no other worker is training.")
 @click.argument("names", nargs=-1, required=True, metavar="STUDY…", shell_complete=shell_completion.studies())
 @takes(api.work, argument="study files")
 @JSON
@@ -102,7 +102,7 @@ def study(name: str, as_json: bool, dry_run: bool, **arguments: Any) -> None:
     "worker paper --jobs 4 --experiment team",
 )
 def worker(names: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
-    """Start a worker, which trains the runs of a study that no other worker trains.
+    """Start a worker, which trains those runs of a study that no other worker is training.
 
     The worker ends when every run of the studies is finished or is trained by another worker. Many workers can run at the same
     time, on all machines that can connect to the store: see docs/many-machines.md.

@@ -127,7 +127,7 @@ class RuleChange:
     outcomes_b: Mapping[str, int]
     """outcome in B → number of runs with this outcome, among the runs in both audits"""
     moved: tuple[str, ...]
-    """run ids in B of the runs whose outcome changed"""
+    """the runs whose outcome changed, with their run ids in B"""
 
 
 @dataclass(frozen=True)

@@ -115,7 +115,7 @@ def work(
     training: TrainingOptions,
     location: StoreLocation,
 ) -> StudyResult:
-    """Train those runs of a study that no other worker trains.
+    """Train those runs of a study that no other worker is training.
 
     The function returns when every run is finished or is trained by another worker. Several workers on several machines may
     call `work` for the same study. All arguments have the same meaning as in `study`. Unlike `work`, `study` also waits for other

@@ -296,7 +296,7 @@ def test_what_no_training_mends_is_reported_with_its_reason_and_what_was_killed_
 def test_a_study_that_does_not_ship_is_asked_for_by_its_path(report):
     run = next(run for run in report.runs if run.record.spec.control == "none")
     gone = Exclusion("", "bp s9", "why", spec=dataclasses.replace(run.record.spec, seed=9), kind="not trained")
-    own = "  # my; study: replace this name with the path of the study.toml that has this name"
+    own = "  # my; study: replace this name with the path of the study's study.toml"
     for name, remark in (("my;\nstudy", own), ("digits", "")):
         train, audit = completion_commands(
             [run], (gone,), dataclasses.replace(report, choice=SelectionSummary(name), waivers=())

@@ -434,7 +434,7 @@ def _whose_file(study: str) -> str:
     The remark is empty if the study is built in.
     """
     shipped = {path.parent.name for path in bundled_files.projects().glob("*/study.toml")}
-    return "" if study in shipped else f"{study}: replace this name with the path of the study.toml that has this name"
+    return "" if study in shipped else f"{study}: replace this name with the path of the study's study.toml"
 
 
 def _checkout(record: RunRecord) -> str:
