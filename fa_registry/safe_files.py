@@ -58,7 +58,7 @@ def open_file(path: Path, limit: int = TENSORS) -> BinaryIO:
     """Open a regular file for binary reading, even if the file is too large for memory.
 
     Args:
-        path: path of a file, not of a link.
+        path: path of a regular file. The path must not be a link.
         limit: maximum size of the file in bytes.
 
     Raises:
@@ -94,7 +94,7 @@ def open_zip(path: Path, limit: int = TENSORS) -> Iterator[zipfile.ZipFile]:
     """Open a zip archive whose list of files fits in memory.
 
     Args:
-        path: path of a regular file, not of a link.
+        path: path of a regular file. The path must not be a link.
         limit: maximum size of the archive in bytes.
 
     Raises:
@@ -106,7 +106,7 @@ def open_zip(path: Path, limit: int = TENSORS) -> Iterator[zipfile.ZipFile]:
 
 
 def resolve_user_path(path: Path) -> Path:
-    """Return the link target of a path that the user typed.
+    """Return a path that the user typed, with every link replaced by its target.
 
     A path that the user typed may be a link. A path in a store must not be a link.
     """
@@ -151,7 +151,7 @@ def existing_file_in(folder: Path, name: str) -> Path | None:
 
 
 def folder_size(folder: Path) -> int:
-    """Return the size of all files below a folder in bytes, without following links."""
+    """Return the total size in bytes of all files below a folder. Links are not followed."""
     return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())
 
 

@@ -30,7 +30,7 @@ def derive(seed: int, stream: str) -> int:
 def generator(seed: int, stream: str, device: str | torch.device = "cpu") -> torch.Generator:
     """Return a new random generator for a named stream.
 
-    Weights and feedback are drawn on the CPU, so they are equal on all devices.
+    The weights and the feedback are drawn with a generator on the CPU, so their values are equal on all devices.
 
     Args:
         stream: one of STREAMS.

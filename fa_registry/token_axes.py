@@ -1,8 +1,8 @@
 """Means, sums and broadcasts over the positions of a state.
 
-A state is vectors (N, D) without positions, tokens (N, T, D), or maps (N, D, H, W). For a state with P
-positions, a method may return one credit vector c per sample, (N, D). This vector is the credit of the mean over
-positions (credit.md §2). Every position then receives c/P. Therefore the inner product of c with the mean equals the
+A state has one of three shapes: (N, D) for vectors, which have no positions, (N, T, D) for tokens, and (N, D, H, W)
+for maps. For a state with P positions, a method may return one credit vector c per sample, (N, D). This vector is the credit of the
+mean over positions (credit.md §2). Every position then receives c/P. Therefore the inner product of c with the mean equals the
 inner product of c/P with the complete state.
 """
 

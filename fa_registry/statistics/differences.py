@@ -29,7 +29,8 @@ class PairedDifference:
     """Mean of a − b over the seeds that a and b have in common.
 
     If there is only one pair, the result is provisional, and std, interval, p and df are None. `seeds` are the common seeds,
-    sorted. `only_a` and `only_b` are the seeds that only a or only b has; the mean does not include these seeds.
+    sorted. `only_a` are the seeds that b does not have. `only_b` are the seeds that a does not have. The mean does not include
+    these seeds.
     """
 
     mean: float
@@ -141,16 +142,21 @@ def stated_difference(
     The values are not paired by seed. There are three cases:
 
     - All stated values are different: they are an independent sample (Welch 1947).
-    - Some stated values are equal: these have more weight but add no information, so the degrees of freedom are the smallest
-      possible number.
+    - Some stated values are equal: a repeated value has more weight but adds no information, so the degrees of freedom are the
+      smallest possible number.
     - All stated values are equal, or there is only one: they count as one draw of unknown origin. The test is Student's t with
-      variance s²(1 + 1/n), where s and the n − 1 degrees of freedom come from a. This is the interval for predicting one further
-      value (Hahn and Meeker 1991, Statistical Intervals).
+      variance s²(1 + 1/n) and n − 1 degrees of freedom, where s is the standard deviation of a and n its number of values. The
+      interval is the prediction interval of one further value (Hahn and Meeker 1991, Statistical Intervals).
 
-    tests/statistics/test_coverage.py checks the coverage on seeded normal samples of equal spread, 4000 per case. If one stated
-    value were used as the control of every seed, the interval of paired differences would cover only 83.6 % at n = 3 and 48.8 % at
-    n = 10. The interval of this function covers 95 %; with two or more different stated values, at least the 93.5 % that
-    protocol.md §3 requires. No interval has the nominal coverage if the stated values come from a wider distribution than a.
+    The coverage is the probability that the interval contains the true difference. tests/statistics/test_coverage.py simulates the
+    coverage with 4000 samples per case, in which a and b have normal distributions of equal spread:
+
+    - With one stated value, the coverage of this function's interval is 95 %.
+    - With two or more different stated values, the coverage is at least 93.5 %, the minimum that protocol.md §3 requires.
+    - A paired test with one stated value as the control of every seed is wrong: its coverage is only 83.6 % for n = 3 and 48.8 %
+      for n = 10.
+
+    If the stated values come from a wider distribution than a, no interval has the nominal coverage.
 
     Args:
         a: measured values.
@@ -275,13 +281,15 @@ class Equivalence:
 def tost(measured: Iterable[float] | Reported, published: Reported | float, margin: float) -> Equivalence:
     """Test equivalence by two one-sided t tests.
 
-    Source: Schuirmann 1987, J. Pharmacokinet. Biopharm. 15, 657–680. The outcome is "reproduced" if both p < 0.05, "differs" if the
-    95 % interval is completely outside ±margin, and "not shown" otherwise.
+    Source: Schuirmann 1987, J. Pharmacokinet. Biopharm. 15, 657–680. The outcome is "reproduced" if both p-values
+    are below 0.05. It is "differs" if the 95 % interval is completely outside ±margin. Otherwise it is "not shown".
 
     Args:
         measured: one value per seed, or their summary Reported(mean, std, n). A tuple is interpreted as a list of values.
-        published: Reported(mean, std, n), tested with Welch's degrees of freedom, or a number, which is treated as exact.
-        margin: > 0, in the unit of the values, fixed before the runs. A difference of exactly the margin is outside the margin.
+        published: Reported(mean, std, n) or a number. For Reported, the tests use Welch's degrees of freedom. A number is treated
+            as exact.
+        margin: a number > 0 in the unit of the values, fixed before the runs. A difference of exactly the margin is outside the
+            margin.
 
     Raises:
         ValueError: the margin is not positive, there are fewer than two measured values, or a value is not finite.
@@ -307,7 +315,10 @@ def tost(measured: Iterable[float] | Reported, published: Reported | float, marg
 
 
 def _against(sample: Reported, published: Reported | float) -> tuple[float, float, float]:
-    """Return the published mean, and the standard error and df of its difference from the measured mean."""
+    """Return (published mean, standard error, df).
+
+    Standard error and degrees of freedom (df) are those of the difference measured mean − published mean.
+    """
     if isinstance(published, Reported):
         return published.mean, *welch_error(sample, published)
     if isinstance(published, Sequence):

@@ -87,9 +87,9 @@ def look_confidence(interim_analysis: int, confidence: float = CONFIDENCE) -> fl
     The levels are 95 %, 97.5 %, 99.17 %, 99.58 %, … At analysis k ≥ 2, the error probability is α/(k(k−1)). The sum of 1/(k(k−1))
     over k ≥ 2 is 1, so all later analyses together have the same error probability as the first analysis.
 
-    Seeds may therefore be added until the interval excludes the limit. For any number of analyses, the probability of an error
-    to one side is then at most α = 5 %. For a single analysis, it is 2.5 %. This is Bonferroni's bound, which is valid for any
-    dependence between the analyses.
+    Seeds may therefore be added until the interval excludes the limit that the study tests. The probability of an error to one
+    side is 2.5 % for a single analysis, and at most α = 5 % for any number of analyses. This is Bonferroni's bound, which is
+    valid for any dependence between the analyses.
 
     Args:
         interim_analysis: number of the interim analysis, starting at 1.
@@ -106,12 +106,12 @@ def look_confidence(interim_analysis: int, confidence: float = CONFIDENCE) -> fl
 def seeds_to_plan(distance: float, std: float, power: float = POWER) -> int | None:
     """Return the number of seeds with which a study decides with probability `power`.
 
-    This is the smallest number of seeds, fixed in advance. A study decides if the 95 % t interval is completely on one side of
-    the limit. The probability of a decision follows from the noncentral t distribution. Return None if more than MOST_SEEDS
-    seeds are needed.
+    The result is the smallest such number, for a study whose number of seeds is fixed before the runs. A study decides if the
+    95 % t interval is completely on one side of the tested limit. The probability of a decision follows from the noncentral t
+    distribution. Return None if more than MOST_SEEDS seeds are needed.
 
     Args:
-        distance: distance of the true mean from the limit, > 0.
+        distance: distance of the true mean from the tested limit, > 0.
         std: standard deviation over seeds.
         power: probability of a decision.
     """

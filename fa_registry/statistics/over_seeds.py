@@ -23,7 +23,8 @@ class OverSeeds:
         mean: the mean, or a Reading with the reason why there is no mean.
         n: number of seeds with a value.
         of: number of all seeds.
-        terms: the averaged numbers, one per seed. A geometric mean averages decimal logarithms; if a value is 0, `terms` is empty.
+        terms: the averaged numbers, one per seed. For a geometric mean, these are the decimal logarithms of the values. If a value
+            is 0, `terms` is empty.
     """
 
     average: str

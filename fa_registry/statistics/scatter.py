@@ -19,7 +19,7 @@ def far_value(values: Sequence[float], level: float, gap: float) -> int | None:
 
     Args:
         values: one value per seed. For fewer than three values, the result is None.
-        level: level of Grubbs' two-sided test for one outlier (Grubbs 1969, Technometrics 11, 1), 0 to 1.
+        level: significance level, from 0 to 1, of Grubbs' two-sided test for one outlier (Grubbs 1969, Technometrics 11, 1).
         gap: smallest distance of an outlier from the nearest other value, in the unit of the values. Without this minimum, three
             values of which two are equal would always have an outlier.
 
@@ -43,8 +43,8 @@ def scatter_text(values: Sequence[float]) -> str:
     """Return a sentence about the normality assumption of the t interval.
 
     For fewer than two values, return an empty string. For TESTED = 8 values or more, the sentence contains the result of the test
-    of Shapiro and Wilk (1965, Biometrika 52, 591). For fewer values, the sentence states coverages, which
-    tests/statistics/test_coverage.py simulates.
+    of Shapiro and Wilk (1965, Biometrika 52, 591). For fewer values, the sentence states how often the interval contains the
+    true mean. tests/statistics/test_coverage.py simulates these percentages.
     """
     n = len(values)
     if n < 2:

@@ -148,7 +148,10 @@ class _Batches:
                 batch.placed.ask_to_stop()
 
     def _begin(self) -> None:
-        """Start a batch. Limit its number of jobs, because waiting jobs must be able to use all GPUs."""
+        """Start a batch that contains at most an equal share of the waiting jobs.
+
+        Without this limit, the first batch could take jobs for which another GPU is free.
+        """
         share = math.ceil(len(self._waiting) / (self._processes - len(self._batches)))
         size = min(share, self._resources.in_turns, self._resources.at_once, len(self._waiting))
         jobs = dict(self._waiting.popleft() for _ in range(size))

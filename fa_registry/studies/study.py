@@ -197,7 +197,10 @@ def cells(raw: Mapping[str, Any], overrides: Mapping[str, Any], variant: StudyVa
 
 
 def _apply_settings(settings: Mapping[str, Any], fields: dict[str, Any], axes: dict[str, Any]) -> None:
-    """Replace values of recipe, penalty and options; a list gives several values."""
+    """Replace values of recipe, penalty and options by those in `settings`.
+
+    If a value in `settings` is a list, the study uses each value in the list.
+    """
     for name, value in settings.items():
         plugin_kind, _, option = name.partition(".")
         if (key := f"{plugin_kind}_options") in FIXED:
@@ -219,9 +222,9 @@ def _wrong_settings(settings: Mapping[str, Any]) -> list[str]:
 
 
 def _swept(cell: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield pairs (cell, label) for all combinations of listed values.
+    """Yield pairs (cell, label), one for each combination of the values in lists.
 
-    The values are listed in options and recipe. Example of a label: `d_hidden=16, batch_size=64`.
+    The lists are those in the options and in the recipe. Example of a label: `d_hidden=16, batch_size=64`.
     """
     lists = dict(_lists(cell, grid))
     for values in product(*lists.values()):
@@ -238,7 +241,7 @@ def _swept(cell: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[tuple[d
 def _lists(cell: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], list]]:
     """Yield ((table, field), values) for every list in options and recipe.
 
-    The order is that of the grid's tables.
+    The order is that of the tables in the grid.
     """
     for table_name in dict.fromkeys((*grid, "recipe", *FIXED)):
         if table_name == "recipe":
@@ -251,7 +254,7 @@ def _lists(cell: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[tuple[t
 
 
 def _is_a_list(cell: Mapping[str, Any], table_name: str, option: str) -> bool:
-    """Return whether a list is a single value of this option instead of several values."""
+    """Return whether this option takes a list as its value. Otherwise a list contains several values."""
     plugin_kind = table_name.removesuffix("_options")
     if cell.get(plugin_kind) not in NAMES[plugin_kind].names():
         return False
@@ -365,8 +368,9 @@ def expanded(file: StudyFile, overrides: Mapping[str, Any]) -> Study:
 
     Args:
         file: path and contents of the study.toml.
-        overrides: `epochs`, `seeds`, `device` and `settings` replace values of the file. In `settings`, a list gives several
-            values. `data` and `scale` create a study variant, see study_variants.RULE and study_variants.SCALING.
+        overrides: `epochs`, `seeds`, `device` and `settings` replace values of the file. If a value in `settings` is a
+            list, the study uses each value in the list. `data` and `scale` create a study variant, see study_variants.RULE and
+            study_variants.SCALING.
 
     Raises:
         InvalidFields: the file or the overrides are invalid. The message lists all problems.

@@ -1,4 +1,7 @@
-"""Names and paths of studies, without the large packages that reading a study requires."""
+"""Names and paths of studies.
+
+This module imports none of the large packages that are needed to read a study.
+"""
 
 from __future__ import annotations
 

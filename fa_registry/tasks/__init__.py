@@ -50,7 +50,7 @@ def task_of(targets: Tensor, name: str = "") -> Task:
 
     Raises:
         UnknownName: no task has this name.
-        PluginError: the card of the task has another name. Such a task could pass for a built-in task.
+        PluginError: the card of the task has another name. Such a task could be mistaken for a built-in task.
         UsageError: the name is empty and no built-in task takes targets of this dtype.
     """
     if name:
@@ -96,7 +96,7 @@ def reported_metrics(task: Task, function: str, *arguments: Any) -> dict[str, Re
 
 
 def _problem(name: object, reading: object) -> str:
-    """Return why a task must not report this metric; empty if the task may report it."""
+    """Return the reason why a task must not report this metric, or an empty string."""
     if not isinstance(name, str) or not name:
         return f"expected the name of a metric as text, found {name!r}"
     if name in DECLARED and name not in RANGES:

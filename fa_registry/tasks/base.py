@@ -30,7 +30,7 @@ class TaskCard:
         line: one sentence for lists.
         targets: dtype and shape of the targets of N samples, for messages.
         loss: formula of the loss ℓ_i of one sample.
-        source: reference of the loss.
+        source: publication that defines the loss.
         headline: name of the main metric, which reporting forms show first; empty if the task has none.
         positions: `none` if a sample has one target, `sequence` if it has one target per position of a sequence. Metrics
             compare samples in the first case, and positions in the second case.

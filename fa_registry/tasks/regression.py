@@ -54,7 +54,7 @@ class Regression(Task):
         return {"accuracy_train": Reading(None, NO_CLASSES)}
 
     def evaluate(self, network: nn.Module, inputs: Tensor, targets: Tensor) -> Mapping[str, Reading]:
-        """Return the accuracy as N/A with a reason, which the reports of a regression show."""
+        """Return only the accuracy, which is N/A for a regression. Reports show the reason."""
         return {ACCURACY.name: Reading(None, NO_CLASSES)}
 
 

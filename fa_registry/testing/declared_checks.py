@@ -58,9 +58,9 @@ def feedback_follows_sign(setting: Setting) -> CheckOutcome:
 
 
 def usf_on_sign_weights_gives_bp(setting: Setting) -> CheckOutcome:
-    """Check that one step equals backpropagation if |W| = out^(-1/2) for every entry of W.
+    """Check that one step equals backpropagation if |W| = 1/√out for every entry of W.
 
-    Credits and parameter gradients are compared.
+    `out` is the number of outputs that depend on one input of the layer. Credits and parameter gradients are compared.
     """
     case = setting.case()
     for weight in _weights(case).values():
@@ -269,10 +269,10 @@ NUDGED_SAMPLES = 8
 def prediction_errors_give_bp(setting: Setting) -> CheckOutcome:
     """Check that −ε_l/β of the relaxed states converges to g_l at every site for β → 0.
 
-    The loss with weight β nudges the states of the network. ε_l is the prediction error of the nudged states: the s_l that the
-    method returns, or h_l − β c_l if the method returns no states. If the method returns states, c_l must converge to g_l too. The
-    check applies to methods whose credit is a displacement of the states. It detects a wrong sign, a wrong factor and a wrong
-    site.
+    The loss with weight β nudges the states of the network. The nudged states are the states s_l that the method
+    returns. If the method returns no states, they are h_l − β c_l. ε_l is the prediction error of the nudged states. If the method
+    returns states, c_l must converge to g_l too. The check applies to methods whose credit is a displacement of the states. It
+    detects a wrong sign, a wrong factor and a wrong site.
     """
     gentle = _gentle(setting)
     if gentle is None:

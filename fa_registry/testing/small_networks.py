@@ -210,10 +210,7 @@ def draw_feedback(
 
 
 def forms(method: Method) -> Iterator[dict[str, Scalar]]:
-    """Yield one set {option: choice} of method options for each choice that is not a default.
-
-    There is one set {option: choice} for each such choice.
-    """
+    """Yield a dict {option: choice} for each choice of an option that is not its default."""
     for name, option in method.card.options.items():
         yield from ({name: choice} for choice in option.choices if choice != option.default)
 

@@ -113,9 +113,10 @@ def _local_objective(case: NetworkCase, penalty: float, credit_norm: str) -> Ten
 
 
 def _norm(credit: Tensor, kind: str, divisor: int, by_position: bool) -> Tensor:
-    """Return c/divisor, divided by its root mean square per sample, or c if `kind` is "none".
+    """Return c unchanged if `kind` is "none", otherwise c normalised.
 
-    If every position has a target, the root mean square is computed per position.
+    A normalised c is c/divisor, divided by the root mean square of c/divisor per sample. If every position has a target, the root
+    mean square is computed per position.
     """
     if kind == "none":
         return credit

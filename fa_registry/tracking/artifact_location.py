@@ -128,9 +128,10 @@ def _path(uri: str) -> Path:
 
 
 def _neighbour(experiment: str, database: Path) -> tuple[Path, str] | None:
-    """Return the artifact root next to the database and the path below it, or None.
+    """Return (artifact root next to the database, path relative to this root), or None.
 
-    The result is None if the user chose the recorded folder. The user did not choose the folder in three cases:
+    The result is None if the recorded folder is a folder that the user chose. In three cases, the folder counts as not chosen by
+    the user:
 
     - The recorded folder is in a folder named `mlartifacts`.
     - The recorded folder is in MLflow's default folder `mlruns`, and a folder `mlruns` exists next to the database.

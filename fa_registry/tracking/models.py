@@ -1,6 +1,6 @@
 """Registered models of MLflow: versions with tags, aliases and files.
 
-The files have no MLflow flavour, because `mlflow.pyfunc.load_model` would then unpickle them.
+The files have no MLflow flavour. If they had one, `mlflow.pyfunc.load_model` would unpickle them.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def verdict_tags(card: ModelCard) -> dict[str, str]:
 
 
 def folder_name(key: str, card_digest: str) -> str:
-    """Return the folder name of a model version, which is a digest of the arguments.
+    """Return the folder name of a model version. The name is a digest of the arguments.
 
     MLflow records the address of the folder as the source of the version. MLflow's API cannot change the source later, so
     `check_version` can compare the model's card with the folder name.

@@ -87,7 +87,7 @@ def _check_sizes(run_id: str, spec: RunSpec, measurements: Measurements) -> None
 
 
 def _held_once(value: Any) -> Any:
-    """Return an equal value that all runs share in memory."""
+    """Return one shared copy of equal values, so that runs with equal values need less memory."""
     return _parsed(json.dumps(value)) if isinstance(value, (dict, list)) else value
 
 
@@ -219,7 +219,7 @@ def runs_by_tag(
     """Return the runs that have each value of a tag, newest first.
 
     Args:
-        search_limit: maximum number of values for which the store is searched once per value. For more values, all runs are read.
+        search_limit: if there are more values than this limit, all runs are read. Otherwise the store is searched once per value.
 
     Returns:
         Mapping from each value to its runs. The list is empty if no run has the value.

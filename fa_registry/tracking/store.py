@@ -66,7 +66,7 @@ def check_store(uri: str, known_revisions: set[str], make: bool = True) -> str:
 
     Args:
         known_revisions: schema revisions that the installed MLflow can read.
-        make: True if the store must be writable and the caller creates a missing store.
+        make: True if the caller writes to the store and creates a missing store. An existing store must then be writable.
 
     Returns:
         The address with which to open the store. This address differs from `uri` if the store is read-only.

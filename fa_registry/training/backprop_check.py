@@ -4,8 +4,8 @@ The conformance suite measures small networks. A method could recognise these ne
 this check uses the run's final weights and feedback state. The check runs on the run's eval batch and on a batch of training data.
 
 At each site, the check computes two cosines over the whole batch. The first cosine compares the credit with the gradient. The
-second cosine concerns the weights of the block below the site. It compares the update that the credit causes with the update that
-the gradient causes. The check uses the larger cosine. The counted sites are the sites 1..L whose block has weights and whose
+second cosine compares two updates of the weights of the block below the site: the update from the credit and the update from the
+gradient. The check uses the larger cosine. The counted sites are the sites 1..L whose block has weights and whose
 credit is not exact by construction. If fewer than two sites are counted and the embedding has weights, site 0 is counted too,
 unless its credit is exact.
 """
@@ -98,7 +98,8 @@ def _batches(setup: RunSetup) -> Iterator[tuple[Tensor, Tensor]]:
 def _cosines(setup: RunSetup, sites: Sequence[int], images: Tensor, labels: Tensor) -> Cosines:
     """Return a mapping: site → cosine between the method and backpropagation.
 
-    Of the cosines of the credit and of the update, the larger one is returned. Sites where both cosines are nan are omitted.
+    Each site has two cosines, one of the credit and one of the update. The larger of them is returned. Sites where both cosines are
+    nan are omitted.
     """
     # the penalty is left out, because its gradient is the same under every method
     without_penalty = dataclasses.replace(setup, spec=dataclasses.replace(setup.spec, penalty=0.0))
@@ -118,7 +119,7 @@ def _cosines(setup: RunSetup, sites: Sequence[int], images: Tensor, labels: Tens
 
 
 def _update_cosine(method_gradients: Gradients, exact_gradients: Gradients, site: int) -> float:
-    """Return the cosine of two updates of the block below `site`; below site 0 is the embedding."""
+    """Return the cosine of two updates of the block below `site`, or of the embedding for site 0."""
     part = f"blocks.{site - 1}" if site else "embed"
     names = [
         name

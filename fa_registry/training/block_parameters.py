@@ -95,7 +95,7 @@ def parameters_between(call: Callable[[], Any], model: nn.Module, first: str, la
 
 @dataclass
 class _Site:
-    """One end of the interval: the call of a module with the number `number`."""
+    """One end of the interval: call number `number` of a module."""
 
     name: str
     module: nn.Module

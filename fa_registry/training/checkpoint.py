@@ -136,8 +136,8 @@ def content_digest(tensors: Mapping[str, Tensor]) -> str:
     The digest does not depend on the file or on the order of the tensors.
 
     Returns:
-        The digest in hexadecimal. It is empty if there is no tensor or if a number is not finite. Otherwise two different diverged
-        runs, whose weights are all nan, would have the same digest.
+        The digest in hexadecimal. It is empty if there is no tensor or if a number is not finite. The second rule exists because
+        two different diverged runs, whose weights are all nan, must not have the same digest.
     """
     digest = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):

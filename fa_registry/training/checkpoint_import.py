@@ -94,7 +94,7 @@ def _read_torch(path: Path, limit: int) -> Any:
 
 
 class _Refused(Exception):
-    """A .pt file was refused before torch reads it; the message gives the reason."""
+    """Error for a .pt file that is refused before torch reads it. The message gives the reason."""
 
 
 def _more_than_tensors(name: str) -> str:

@@ -42,9 +42,9 @@ def fingerprint(spec: RunSpec) -> dict[str, dict[str, Any]]:
 
     Returns:
         Mapping from `methods/NAME`, `architectures/NAME`, `datasets/NAME` and `diagnostics/NAME` to version or source digest. It
-        contains the method, architecture and data set of `spec` and every installed diagnostic. `tasks/NAME` is included only for
-        a third-party task. The runs of older releases have no such entry, because these releases had no tasks. For the same
-        reason, the data set that `random_targets` permutes is included only if it is third-party.
+        contains the method, architecture and data set of `spec` and every installed diagnostic. Two entries are included only if
+        their code is third-party: `tasks/NAME`, and the data set that `random_targets` permutes. The reason is that older
+        releases did not record these two entries.
 
     Raises:
         UnknownName: if one of these plug-ins is not installed.
@@ -98,8 +98,8 @@ def runs_others_code(spec: RunSpec) -> bool:
 def packages_of(spec: RunSpec) -> frozenset[str]:
     """Return the third-party packages of the method, architecture, data set and task.
 
-    The function does not import these packages, but without an import, the task of a third-party data set is unknown. For such a
-    data set, the packages of all third-party tasks are included.
+    The function does not import these packages. Therefore it does not know the task of a third-party data set. For such a data
+    set, the packages of all third-party tasks are included.
 
     Raises:
         UnknownName: if the method, the architecture or the data set is not installed.

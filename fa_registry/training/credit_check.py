@@ -51,7 +51,7 @@ class Trial:
     """A copy of a setup's network and feedback state, for one trial step.
 
     Attributes:
-        noise: generator of the network's noise, in the generator's state before the step.
+        noise: generator of the network's noise. Its state is the state before the step.
     """
 
     spec: RunSpec
@@ -306,7 +306,7 @@ def _distance(tensors: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
 
 
 def _disguise(card: MethodCard, credits: Sequence[Tensor], exact: Sequence[Tensor]) -> str:
-    """Return DISGUISED if the credit equals the gradient at all sites that are not declared exact.
+    """Return DISGUISED if credit and gradient are equal at every site not declared exact.
 
     The text is empty otherwise. The text is also empty if the card declares that the credit is exact at all sites or approaches
     backpropagation.

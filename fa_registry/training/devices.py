@@ -74,7 +74,7 @@ MOST_THREADS = 256  # on a machine with more cores, the limit is the number of i
 
 
 def threads_refused(count: int) -> str:
-    """Return the reason why this machine does not start `count` CPU threads, if there is one.
+    """Return an error text if this machine must not start `count` CPU threads.
 
     Otherwise the text is empty. The limit exists because all threads start at the same time when a run is recomputed.
     """

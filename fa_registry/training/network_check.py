@@ -71,9 +71,9 @@ class Probes:
 
     @property
     def objections(self) -> Iterator[str]:
-        """Texts about the probe results that show that the network looks up stored answers.
+        """One text for each probe result that is evidence of stored answers.
 
-        These results cannot occur if the network computes each output from one image only.
+        Such a result cannot occur if the network computes each output from one image only.
         """
         if abs(self.whole - self.shuffled) > self.deviation(self.whole):
             yield f"the accuracy is {self.whole:.4f} in the test set's order and {self.shuffled:.4f} in another order"
@@ -99,7 +99,7 @@ def network_check(setup: RunSetup, measured: Measurements) -> Check | None:
 
     Returns:
         The result. It is None for a built-in architecture and for a data set that has neither classes nor tokens. The outcome is
-        "not possible" if a probe raises an exception, or shows that the network looks up stored answers.
+        "not possible" if a probe raises an exception, or if a probe shows that the network looks up stored answers.
     """
     full_accuracy = measured.scalars.get(ACCURACY.name, Reading(None, NO_CLASSES)).value
     if architectures.CATALOG.location(setup.spec.architecture).is_builtin or (

@@ -61,10 +61,10 @@ def conventions_of_setup(setup: RunSetup, recorded: Mapping[str, Scalar] | None 
     """Return the parameters of the metrics for a new run or for a recorded run.
 
     Args:
-        recorded: the conventions that the run recorded, or None for the defaults of the installed version. Of these, only the
-            number of draws is used. The recorded values of the other two parameters are ignored, because a run must not choose
-            which samples and sites count. If a parameter is missing in `recorded`, an older version measured the run, and the
-            value of that version is used.
+        recorded: the conventions that the run recorded, or None for the defaults of the installed version. Only the recorded
+            number of draws is used. For the other two parameters, the recorded values are ignored, because a run must not choose
+            which samples and sites count. If `recorded` lacks one of the three parameters, an older version measured the run. The
+            function then uses the value that was fixed in that version.
     """
     if recorded is None:
         return Conventions(null_draws(setup), first_credited=setup.network.first_credited)
@@ -75,7 +75,7 @@ def conventions_of_setup(setup: RunSetup, recorded: Mapping[str, Scalar] | None 
 
 
 def least_error_of(recorded: Mapping[str, Scalar]) -> float:
-    """Return the limit of ‖e‖: the fidelity includes only samples with a larger ‖e‖.
+    """Return the lower limit of ‖e‖. The fidelity includes only samples above this limit.
 
     If the run recorded no limit, all samples are included.
 
@@ -108,7 +108,12 @@ def bench_of(
     double = cache(lambda: in_double(setup.network))
 
     def losses_from(site: int, states: Tensor, first: int = 0) -> Tensor:
-        """Return the losses (n, V) of states (n, V, …) at a site; row i belongs to sample first + i."""
+        """Return the losses (n, V) of V states per sample at a site.
+
+        Args:
+            states: states (n, V, …) of n consecutive samples of the eval batch.
+            first: index of the first of these samples.
+        """
         count, variants = states.shape[:2]
         variant_labels = labels[first : first + count].repeat_interleave(variants, dim=0)  # (count * variants, …)
         with torch.no_grad():
@@ -299,9 +304,10 @@ def _costates(setup: RunSetup, double: Callable[[], Network]) -> Callable[[], li
 
 
 def _task_argument(setup: RunSetup) -> tuple[Task, ...]:
-    """Return the task as an argument, or no argument if the type of the labels determines the task.
+    """Return the task argument for `costates` as a tuple.
 
-    In the second case, the function `costates` of a third-party network needs no parameter for the task.
+    The tuple is empty if the type of the labels determines the task. The function `costates` of a third-party network then needs no
+    parameter for the task.
     """
     return () if setup.task is task_of(setup.splits.train_labels) else (setup.task,)
 

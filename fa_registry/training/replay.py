@@ -48,8 +48,8 @@ class RecordedEpochs:
         row_differs: function that compares an epoch's recomputed measurements with the recorded series and returns the difference
             as a text.
         rows: the epochs whose measurements are recomputed. The losses of every epoch are compared.
-        kept: mapping: epoch → (file of the training state after this epoch, its SHA-256, file of the state one epoch later,
-            SHA-256 of that file).
+        kept: mapping from an epoch to the tuple (file of the training state after this epoch, its SHA-256, file of the state one
+            epoch later, SHA-256 of that file).
         result: recorded main metric after the last epoch, such as the accuracy, or None.
         conventions: the parameters with which the run's metrics were computed, or None for the defaults of the installed version.
     """

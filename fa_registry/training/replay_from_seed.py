@@ -2,7 +2,8 @@
 
 The seed determines the initial weights and the feedback, so an audit can compute both again and compare them with the recorded
 files. The comparison detects, for example, a feedback matrix that was fitted to the gradients after the training. The audit also
-compares the state after the first steps, which initial weights, feedback and training data determine.
+compares the state after the first training steps. This state is determined by the initial weights, the feedback and the training
+data.
 """
 
 from __future__ import annotations
@@ -189,8 +190,8 @@ def is_fixed(setup: RunSetup) -> bool:
 def credit_in_training(setup: RunSetup) -> Check:
     """Compare the method's credits in training and in measuring, on the eval batch.
 
-    The comparison uses the weights and feedback of `setup`, and pretends that half of the epochs are over (progress 0.5). It
-    detects a method that behaves differently in its first steps or on training images.
+    The comparison uses the weights and feedback of `setup`. The method receives the progress 0.5, as if half of the epochs were
+    over. The comparison detects a method that is honest only in its first steps or only on training images.
     """
     if setup.method.end_to_end:
         return Check("training credit", "agrees", "the method is trained end to end")
@@ -227,7 +228,10 @@ def _initial(setup: RunSetup, sealed: SealedTraining) -> Check:
 
 
 def _with_replay(initial: Check, replayed: Sequence[Check]) -> Check:
-    """Change the check of the initial weights to "agrees" if the replayed steps agree."""
+    """Return the check of the initial weights, changed to "agrees" if the replayed steps agree.
+
+    The check is changed only if its outcome is "not possible".
+    """
     is_reproduced = any((check.subject, check.outcome) == ("first steps", "agrees") for check in replayed)
     if not (is_reproduced and initial.outcome == "not possible" and initial.sealed):
         return initial
@@ -344,9 +348,9 @@ def _planned_whole(setup: RunSetup, sealed: SealedTraining, replay: str | int) -
 
 
 def _kept_states(setup: RunSetup, sealed: SealedTraining, replay: str | int) -> Iterator[Check]:
-    """Replay the epoch after each stored training state, and yield the check.
+    """Replay the epoch after each stored training state, and yield one check of all replays.
 
-    By default, the limit WHOLE_WORK determines how many of the states are used.
+    By default, the limit WHOLE_WORK determines how many of the stored states are used.
     """
     kept_states = list(sealed.recorded.kept.items())
     limit = len(kept_states) if replay == ALL or not kept_states else int(WHOLE_WORK / work_of(setup, 1))
@@ -482,8 +486,8 @@ class _Replay:
     def _off_the_way(self, recorded: Mapping[str, Tensor], replayed: Mapping[str, Tensor]) -> str:
         """Return the difference between two states as a text. The text is empty if the states agree.
 
-        There are two errors, one of the network and one of the feedback. An error is divided by the distance between start and end
-        of the replay. If that distance is 0, the error is divided by the largest entry of a tensor.
+        Network and feedback are compared separately. The text states each difference relative to the distance between start and
+        end of the replay. If that distance is 0, the text states the difference relative to the largest entry of a tensor.
         """
         differing = [name for name, tensor in replayed.items() if not _same(recorded[name], tensor.cpu())]
         problems, is_explained = [], True
@@ -580,5 +584,5 @@ def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _uncaptured(work):
-    """Do not capture a step in a CUDA graph, because a replay observes single steps."""
+    """Raise RuntimeError, so no step is captured in a CUDA graph: a replay observes single steps."""
     raise RuntimeError("observed steps are run one by one")

@@ -94,9 +94,9 @@ class JobResources:
 
     @property
     def in_turns(self) -> int:
-        """Number of jobs in one process: all jobs that share a GPU, or one job on a CPU.
+        """Number of jobs that one process runs in turns.
 
-        See docs/decisions/0028.
+        On a GPU, one process runs all jobs that share the GPU. On a CPU, each process runs one job. See docs/decisions/0028.
         """
         return int(1 / (self.gpus or SHARE) + 1e-9) if self.on_cards else 1
 
@@ -156,7 +156,7 @@ class Executor(ABC):
             jobs: data of each job, picklable.
             work: `work(job, stop, report)` is a generator that runs one job and returns its result. The generator yields
                 while the job waits for the device, so other jobs can continue.
-            stop: function that returns whether a stop was requested; called between steps and by the jobs. After a request,
+            stop: function that returns whether a stop was requested. Executor and jobs call this function. After a request,
                 jobs that have not begun are reported as stopped, and running jobs end at their next safe point.
             `tell`: function that receives the events in this process, one call at a time. Each job has any number of events
                 `progress` and `again`, and exactly one event `done`, `failed` or `stopped`.
@@ -180,9 +180,9 @@ def of_a_cluster(package: str, resources: JobResources) -> list[str]:
 
 
 def ended(index: int, ending: Callable[[], Any]) -> JobEvent:
-    """Call the function that ends a job, and return an event with the result.
+    """Call `ending`, which completes a job, and return the job's end event.
 
-    The kind of the event is done, stopped or failed.
+    The event contains the result of the call or its exception. The kind of the event is done, stopped or failed.
     """
     try:
         return JobEvent(index, "done", ending())

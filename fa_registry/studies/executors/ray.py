@@ -1,8 +1,8 @@
 """Ray executor: runs jobs in processes of a Ray cluster.
 
 The store determines what is trained; Ray determines only the machine. Each process is a Ray actor. An actor runs its jobs in a
-thread and returns their messages on request. Therefore no job waits for a result of Ray. Ray would give the CPU of a waiting
-job to another job. An actor can run several batches one after another, so it imports torch only once. When the process that
+thread and returns their messages on request. Therefore no job waits for a result of Ray. If a job waited, Ray would give the job's
+CPU to another job. An actor can run several batches one after another, so it imports torch only once. When the process that
 started the actors ends, Ray ends the actors. The leases of their runs then expire, the runs are closed, and the user resumes
 the runs by repeating the command (docs/many-machines.md).
 """
@@ -274,7 +274,8 @@ class _Process:
     def begin(self, message: bytes) -> None:
         """Start a batch.
 
-        `reported` reads the reply to this call first, so the batch counts as begun even if a job ends the process.
+        The actor replies with the message BEGINS. `reported` reads this reply before all other messages. Therefore the batch
+        counts as begun, even if one of its jobs ends the process.
         """
         self._answers.insert(0, self.handle.begin.remote(message))
 

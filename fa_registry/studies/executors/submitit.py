@@ -1,9 +1,9 @@
 """Executor for submitit: runs jobs in a batch system, mainly Slurm.
 
 The store determines what is trained; Slurm determines only the machine and the time. All machines share the folder
-`.fa_registry` in the current folder. A process writes the messages of its jobs to a file in that folder, and checks that folder
-for a stop request. When this process ends, running jobs continue. If the user repeats the command, the complete runs are not
-trained again.
+`.fa_registry` in the current folder. Each process of the batch system writes the messages of its jobs to a file in that folder,
+and checks the folder for a stop request. When the process of the user's command ends, running jobs continue. If the user repeats
+the command, the complete runs are not trained again.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def _work(folder: str, message: bytes) -> None:
 
 
 class _Asked:
-    """Stop check of a batch, which is true after a signal or if a stop file exists."""
+    """Function that returns whether a batch must stop: a signal was received, or the stop file exists."""
 
     def __init__(self, file: Path, stop_requested: StopCheck):
         self._file, self._asked, self._next = file, stop_requested, 0.0
