@@ -298,8 +298,6 @@ def _depths(spec: RunSpec) -> Iterator[RunSpec]:
         yield dataclasses.replace(spec, control=control, penalty=spec.penalty if depth(control) else 0.0)
 
 
-
-
 @dataclass(frozen=True)
 class Study:
     """A study with all its specifications.
