@@ -32,7 +32,7 @@ from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.training.devices import pinned_threads
 from fa_registry.training.run_setup import build_setup
 from fa_registry.training.trainer import Trainer
-from fa_registry.workflows.training import finished_run
+from fa_registry.workflows.coordination import finished_run
 
 ROOT = Path(__file__).resolve().parent.parent
 MEASURED = ROOT / "docs" / "measured" / "toy_lq.json"

@@ -317,7 +317,7 @@ def read_toml(path: Path, subject: str) -> tuple[dict[str, Any], str]:
 
 
 def _beyond_toml(path: str, value: Any) -> Iterator[str]:
-    """Yield one problem per integer outside the signed 64-bit range, which TOML readers need not accept."""
+    """Yield one problem per integer outside the signed 64-bit range, which not every TOML reader accepts."""
     if isinstance(value, dict):
         for name, item in value.items():
             yield from _beyond_toml(f"{path}.{shortened(name)}".lstrip("."), item)

@@ -67,8 +67,8 @@ def test_the_demo_installs_no_packages_that_only_tests_need(tmp_path):
         assert re.search(r"100 packages in .*\d GB on disk", lines[0])
         return [line.split("--editable ")[1] for line in lines if "pip install" in line and "--quiet" not in line]
 
-    assert planned("demo") == planned("ui") == ["."]
-    assert planned("test") == planned("check") == [".", '".[dev]"']
+    assert planned("demo") == planned("ui") == [".", "packages/fa_lint"]
+    assert planned("test") == planned("check") == [".", "packages/fa_lint", '".[dev]"']
 
 
 def test_ci_calls_the_readmes_commands():

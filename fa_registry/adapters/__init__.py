@@ -1,6 +1,6 @@
 """Callbacks for third-party trainers, one module per trainer. The callbacks call `track`.
 
-Lightning and models of transformers import torchvision, so this package first repairs the import of torchvision.
+Lightning and the models of the library transformers import torchvision. This package therefore first repairs that import.
 """
 
 from contextlib import suppress

@@ -24,8 +24,9 @@ class TransformersCallback(TrainerCallback):
         model: function that converts the Trainer's model for `track`, usually with `adapt` and its arguments inputs, output, state.
         accuracy: name of the test accuracy in the evaluation or the log.
         test_loss: name of the test loss per token in nats in the evaluation or the log, if eval has one target per position.
-            The Trainer divides `eval_loss` by the number of labels. A model that shifts its labels, such as GPT-2, does not
-            predict the first label, so set the first label of each sequence to −100; otherwise `eval_loss` is too small.
+            The Trainer divides `eval_loss` by the number of labels. Some models shift the labels and do not predict the first
+            label, for example GPT-2. For such a model, set the first label of each sequence to −100. Otherwise, `eval_loss` is too
+            small.
         loss: name of the training loss in the evaluation or the log.
         options: options of `fa_registry.track`.
     """

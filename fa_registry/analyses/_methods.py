@@ -1,4 +1,4 @@
-"""The methods of a report with unique labels, and the means of their metrics over seeds."""
+"""Methods of a report, each with a unique label, and the means of their metrics over seeds."""
 
 from __future__ import annotations
 

@@ -195,8 +195,8 @@ def edge(unit: JudgedUnit, start: float, side: int, label: bool) -> ThresholdEdg
         unit: runs that the rule of the threshold judges together.
         start: threshold of the edition.
         side: −1 to search below `start`, +1 to search above `start`.
-        label: if true, any change of the verdict's label counts, also a change of its flags. If false, only a change of the outcome
-            (pass, warn, fail, incomplete) counts.
+        label: if true, any change of the verdict's label counts, including a change of the flags in the label. If false, only a
+            change of the outcome (pass, warn, fail, incomplete) counts.
     """
     if not unit.limit.rule.gating:  # the verdict does not depend on this rule
         return None

@@ -4,9 +4,9 @@ An instrument is the main metric, Γ, or a gating rule of the edition. An instru
 For each run, an instrument fires, does not fire, or has no determined result.
 
 A set of instruments rejects a run if the main metric or Γ is in the set and fires. The set also rejects the run if all rules of one
-`fail_if` list of the edition are in the set and fire; in a strict edition, one rule that fires is enough. If a metric is
-missing, the set never accepts the run. The set rejects the run if every possible value of the missing metric would lead to a
-rejection. Otherwise the set cannot judge the run.
+`fail_if` list of the edition are in the set and fire; in a strict edition, one rule that fires is enough. If the metric of an
+instrument in the set is missing, the set does not accept the run. The set then rejects the run if every value of this metric would
+lead to a rejection. Otherwise the set cannot judge the run.
 """
 
 from __future__ import annotations
@@ -179,8 +179,9 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
     """Count the methods and runs that each set of instruments rejects.
 
     Returns:
-        Three tables: the decision of each set for each method, the counts for some sets, and the counts for all sets. The
-        rows of the second table are every set of one instrument, then sets that grow by one instrument, then the full protocol.
+        Three tables: the decision of each set for each method, the counts for some sets, and the counts for all sets. The second
+        table has one row per set. The first sets contain one instrument each. Each of the next sets contains one instrument more
+        than the set before. The last row is the full protocol.
     """
     methods = trained(report)
     headlines = _headlines(report)
@@ -215,7 +216,10 @@ def name_of(subset: Sequence[str]) -> str:
 
 
 def _ladder(names: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return the sets of one instrument, then sets that grow by one instrument, then () (full protocol)."""
+    """Return sets of instruments, and () for the full protocol.
+
+    The first sets contain one instrument each. The next sets contain the first 2, 3, … instruments. The last element is ().
+    """
     single_sets = [(name,) for name in names]
     growing_sets = [tuple(names[:count]) for count in range(2, len(names) + 1)]
     return [*single_sets, *growing_sets, ()]

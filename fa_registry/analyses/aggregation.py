@@ -52,7 +52,7 @@ BY_SITE = (
 
 
 def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
-    """Compute eight aggregates of Γ for every method, with their spread and ratio.
+    """Compute eight aggregates of Γ for every method, and the spread and ratio of the aggregates.
 
     Returns:
         Three tables: the aggregates of each method with the site that dominates the mean, the aggregates of each run, and Γ
@@ -134,7 +134,10 @@ def _gamma(record: RunRecord, site: int) -> Reading:
 
 
 def _carrier(sites: list[dict[str, AnalysisCell]]) -> dict[str, AnalysisCell]:
-    """Return the cells `carrier` and `share` for the site l ≥ 1 with largest |Γ_l|."""
+    """Return the cells `carrier` and `share` for the site l ≥ 1 with the largest |Γ_l|.
+
+    `share` is the fraction of this |Γ_l| in the sum over sites. `carrier` names the site if the fraction is larger than ½.
+    """
     counted_rows = [row for row in sites if row["counts"].text == "yes"]
     missing = [row["gamma"] for row in counted_rows if row["gamma"].reading.value is None]
     if missing or not counted_rows:

@@ -56,9 +56,9 @@ class AnalysisCell:
     Args:
         reading: the number, or the reason why there is no number.
         run_ids: ids of the runs that provided the content.
-        interval: (low, high); for a mean over seeds the 95 % Student-t interval, otherwise the bounds of another interval.
+        interval: (low, high). For a mean over seeds, this is the 95 % Student-t interval. Otherwise, it is another interval.
         n: number of values from which the number is computed.
-        of: for a mean over seeds, the number of all seeds, of which `n` have a value.
+        of: number of all seeds, for a mean over seeds. Only `n` of these seeds have a value.
     """
 
     reading: Reading | None = None

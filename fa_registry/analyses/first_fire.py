@@ -168,7 +168,7 @@ def _summary(method: MethodRuns, rule: Rule, fires: Sequence[Fire]) -> dict[str,
 
 
 def _order(fires: Sequence[Fire], quantile: float) -> AnalysisCell:
-    """Return a quantile of the epochs (0: first, 1: last); "never" counts as last."""
+    """Return a quantile of the epochs, from 0 (first epoch) to 1 (last epoch). "never" counts as last."""
     unknown = [result for result in fires if result.state == "unknown"]
     if unknown:
         return AnalysisCell(unknown[0].epoch, run_ids=_ids(unknown))

@@ -142,7 +142,7 @@ def _row(method: MethodRuns, count: int, depths: Mapping[int, tuple[str, Runs]])
 
 
 def _gain(runs: Runs, baseline_runs: Runs) -> AnalysisCell:
-    """Return the mean accuracy minus that of `baseline_runs`, the runs without trained blocks."""
+    """Return the mean paired difference of accuracy from `baseline_runs`, which train no block."""
     if runs is baseline_runs:
         return AnalysisCell(Reading(0.0), run_ids=tuple(run.record.run_id for run in runs))
     accuracies, baseline = (by_seed(group, ACCURACY.name, scalar(ACCURACY.name)) for group in (runs, baseline_runs))

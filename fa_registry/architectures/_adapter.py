@@ -230,7 +230,7 @@ class _Flow:
             )
 
     def check_in_place(self) -> None:
-        """Check that the model did not change in place a tensor of the stream that is not cloned.
+        """Check that the model changed no uncloned tensor of the residual stream in place.
 
         Raises:
             UsageError: If the model changed such a tensor.
@@ -254,8 +254,8 @@ class _Flow:
     ) -> tuple[Any, dict[str, Any]]:
         """Record the state that a site receives, and pass a clone of the state to the site.
 
-        The state is the first floating-point tensor of the positional arguments. If they contain none, it is that of the keyword
-        arguments.
+        The state is the first floating-point tensor of the positional arguments. If the positional arguments contain no such
+        tensor, the state is the first floating-point tensor of the keyword arguments.
         """
         self.calls[name] = self.calls.get(name, 0) + 1
         site = self._site(name)
@@ -337,7 +337,8 @@ class _Flow:
     def is_past_the_sites(self, name: str) -> bool:
         """Return whether a module may be the readout.
 
-        If a readout is declared, only the declared module may be. Otherwise, any module after the last site may be.
+        If a readout is declared, only the declared module may be the readout. Otherwise, any module after the last site may be the
+        readout.
         """
         return self.declared == name or (not self.declared and self.runs[self.sites[-1]] > 0)
 
@@ -349,7 +350,7 @@ def _require_gradient(state: Tensor) -> None:
 
 @contextmanager
 def running_eagerly(model: nn.Module) -> Iterator[None]:
-    """Context manager: run `model` without the compiled code of torch.compile, which skips hooks."""
+    """Context manager: run `model` uncompiled, because code compiled by torch.compile skips hooks."""
     compiled = any(hasattr(module, "_orig_mod") or module._compiled_call_impl is not None for module in model.modules())
     if not compiled:
         yield

@@ -62,8 +62,8 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor, backward_weight: Tensor | No
 class _LinearFunction(torch.autograd.Function):
     """x Wᵀ + b, where `back` replaces W in the gradient of x.
 
-    `needs_input_grad` depends on requires_grad, and not on the gradients that a caller requests. To avoid the gradients of
-    weights, a caller sets their requires_grad to False, as diagnostics and credits do.
+    `needs_input_grad` depends on requires_grad, and not on the gradients that a caller requests. A caller that needs no gradients
+    of weights therefore sets requires_grad of the weights to False. Diagnostics and credits do so.
     """
 
     @staticmethod

@@ -34,9 +34,9 @@ class ArchitectureCard:
         source: Publication of the architecture.
         version: Version of a built-in architecture. The version increases when the initial weights or the forward pass change.
         credit_options: Names of the options that change only how a credit is distributed over positions. End-to-end methods do not
-            use these options, so two of their runs have equal weights if only these options differ.
-        inputs: `values` for images and other numbers with one target per sample, `tokens` for token ids (N, T) with one target per
-            position.
+            use these options. Two runs of such a method therefore have equal weights if they differ only in these options.
+        inputs: Kind of the inputs. `values`: images or other numbers, with one target per sample. `tokens`: token ids (N, T), with
+            one target per position.
     """
 
     name: str
@@ -230,7 +230,7 @@ class Architecture(abc.ABC):
         """Return the number of parameters of the network without building it.
 
         Returns:
-            The number, or 0 if the architecture does not count its parameters. The default is 0.
+            The number, or 0 if the architecture does not count its parameters. The base class returns 0.
         """
         return 0
 

@@ -151,7 +151,7 @@ class VitMini(Architecture):
     )
 
     def check(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...]) -> list[str]:
-        """Return a problem if `patch` is not a divisor of the image size, or `heads` of d_hidden.
+        """Return problems if `patch` does not divide the image size, or `heads` does not divide d_hidden.
 
         `patch` must divide both the height and the width of images (C, H, W).
         """

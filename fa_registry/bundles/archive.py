@@ -78,7 +78,9 @@ def pack(
 
 
 def checked_target(out: Path) -> Path:
-    """Return the path to write a bundle to: `out`, or the target of the link `out`.
+    """Return the path at which a bundle is written.
+
+    The path is `out`. If `out` is a link, the path is the target of the link.
 
     Raises:
         UsageError: the folder of `out` is missing or cannot be written to, or `out` exists and is not a bundle.
@@ -105,7 +107,7 @@ def _temporary(target: Path) -> Path:
 
 
 def _is_bundle(path: Path) -> bool:
-    """Return whether a file is a bundle; the content of the bundle may have been changed."""
+    """Return whether a file is a bundle. A bundle with changed content counts too."""
     try:
         with open_zip(path) as archive:
             return MANIFEST in archive.namelist() and SEAL.fullmatch(archive.comment) is not None

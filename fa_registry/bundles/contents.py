@@ -87,7 +87,8 @@ def open_bundle(folder: Path) -> tuple[MemoryTracker, StoredRun, list[StoredRun]
     """Open an unpacked bundle.
 
     Returns:
-        A tracker with the contents of the bundle, the stored run of the audit itself, and the stored runs that the audit judged.
+        Three values: a tracker with the contents of the bundle, the stored run of the audit itself, and the list of stored runs
+        that the audit judged.
 
     Raises:
         IntegrityError: the tables are invalid.

@@ -45,7 +45,7 @@ def signer(manifest: bytes, signature: bytes, key: Path | None) -> str:
         key: PEM file with the expected public key; None accepts any key.
 
     Raises:
-        IntegrityError: the signature is missing although `key` is given, is invalid, or was made with another key.
+        IntegrityError: the signature is invalid, was made with another key, or is missing although `key` is given.
     """
     expected_key = _key(key, serialization.load_pem_public_key, Ed25519PublicKey, "public") if key else None
     if not signature:

@@ -85,7 +85,7 @@ LINE = 66  # largest length of a command's one-line help
 
 
 def _current_option(argument: str, option_names: Collection[str]) -> str:
-    """Return the argument, after replacing an old option name if the command has the new option."""
+    """Return the argument, with an old option name replaced if the command has the new option."""
     option, equals, value = argument.partition("=")
     new = OLD_OPTIONS.get(option)
     if new is None or option in option_names or new not in option_names:

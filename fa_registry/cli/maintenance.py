@@ -89,8 +89,8 @@ def forget(run_ids: tuple[str, ...], yes: bool, store: str, as_json: bool) -> No
     RUN is a run id, or the first characters of a run id. A later audit of the same method and setting lists a run in the bin as
     deleted. `mlflow gc` deletes the runs in the bin permanently.
 
-    The command does not move a run that is still training, an audit, a study run to which training runs belong, or a run whose
-    weights are registered as a model.
+    The command does not move a run in four cases: the training has not ended, the run is an audit, the run is a study with
+    training runs, or the weights are registered as a model.
     """
     from fa_registry.workflows import forget as workflow
 

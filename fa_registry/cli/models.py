@@ -35,8 +35,8 @@ def adopt(weights: str, as_json: bool, **arguments: Any) -> None:
     published reference code. For resmlp: embed, blocks.N.ln|w1|w2, out_ln, out_head. For vit_mini: patch_embed, cls_token,
     pos_embed, blocks.N.attn.in_proj_weight, …. For small_resnet: stem_conv, stem_bn, blocks.N.conv1, ….
 
-    The feedback FILE contains tensors B_01, B_02, …, a list of matrices B_1..B_L, or tensors whose names differ only in a number
-    that begins with 0 or 1 (B.0, B.1, …).
+    The feedback FILE has one of three forms. It contains tensors with the names B_01, B_02, …, or a list of the matrices B_1..B_L,
+    or tensors with numbered names such as B.0, B.1, …. The first number is 0 or 1.
     """
     from fa_registry.workflows.adopt import run_adopt
 

@@ -1,6 +1,7 @@
 """Check of the names that a command received, before the command imports large packages.
 
-PyTorch and MLflow are imported for seconds, which a mistyped name does not need. The command itself checks all names again.
+The import of PyTorch and MLflow takes seconds. With this check, a mistyped name is reported before this import. The command itself
+checks all names again.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ def check_names(
 ) -> None:
     """Check the names in the values of options.
 
-    If another option has a value that may be wrong too, no name is checked, because the command then reports all problems
-    together.
+    This function cannot check the values of some options. If the user has set such an option, the function checks nothing. The
+    command later reports all problems together.
 
     Args:
         argument: kind of the names in the argument `name` or `names` of the command; empty if these are not checked.
@@ -68,7 +69,10 @@ def check_card(name: str, kind: str = "") -> None:
 
 
 def _is_checked_here(option: OptionDeclaration, value: Any) -> bool:
-    """Return whether a value is a name that is checked here, a number, a flag or a default value."""
+    """Return whether this module can check the value of an option, or need not check it.
+
+    The module checks names. It need not check numbers, flags and default values.
+    """
     is_default = value in ("", (), None, {}) or value == str(option.default)
     return (
         is_default or isinstance(option.completes, str) and bool(option.completes) or bool(NUMBER.fullmatch(str(value)))

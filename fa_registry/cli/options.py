@@ -24,7 +24,7 @@ def takes(
     Args:
         sources: functions of `workflows.api` or option groups, which declare the options.
         only: names of the options to add. By default, all options are added.
-        without: names of options that only Python has.
+        without: names of options that are not added, because they exist only in Python.
         argument: kind of the names in the argument `name` or `names`, see `name_check.check_names`.
     """
     options = merged(*(getattr(source, "options", None) or options_of(source, only) for source in sources))

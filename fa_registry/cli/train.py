@@ -102,7 +102,7 @@ def study(name: str, as_json: bool, dry_run: bool, **arguments: Any) -> None:
     "worker paper --jobs 4 --experiment team",
 )
 def worker(names: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
-    """Start a worker, which trains those runs of a study that no other worker is training.
+    """Start a worker. A worker trains those runs of a study that no other worker is training.
 
     The worker ends when every run of the studies is finished or is trained by another worker. Many workers can run at the same
     time, on all machines that can connect to the store: see docs/many-machines.md.
@@ -134,8 +134,8 @@ def worker(names: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
 def run(name: str, as_json: bool, **arguments: Any) -> None:
     """Train a study, audit its runs, and write the report.
 
-    Exit 0: all runs ended as requested, even if verdicts fail or --stop-on ended runs. 1: the training of a run failed. 3: the
-    audit is incomplete, or a file or metric differs from what was recorded.
+    Exit 0: all runs ended as requested. Failed verdicts and runs that --stop-on ended do not change this code. 1: the training of
+    a run failed. 3: the audit is incomplete, or a file or metric differs from what was recorded.
     """
     from fa_registry.workflows.audit import checked_audit, run_audit
     from fa_registry.workflows.editions import leading_edition

@@ -84,7 +84,7 @@ class Package:
 def candidates(root: Path, source: SourceFile, package: Package | None = None) -> list[tuple[Path, str]]:
     """Return all paths at which a source file may exist, each with the expected MD5.
 
-    The paths are the published file and the unpacked file below the data root, and the file of the Debian package.
+    These are the paths of the published file and of the unpacked file below the data root, and the path in the Debian package.
     """
     published = root / source.path
     unpacked = [(published.with_suffix(""), source.unpacked_md5)] if source.unpacked_md5 else []
@@ -156,7 +156,7 @@ def file_fault(path: Path, md5: str, unpacked_md5: str = "") -> str:
             this MD5 agrees.
 
     Returns:
-        The problem with the expected and the found MD5. The text is empty if the file is intact.
+        Description of the problem. The description is empty if the file is intact.
     """
     if not path.is_file():
         return f"expected a file with MD5 {md5}, found no file"

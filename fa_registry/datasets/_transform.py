@@ -86,9 +86,9 @@ class Transform:
     def splits(self, raw: RawImages, device: torch.device) -> Splits:
         """Pad and then normalise the images, and return the training and test samples on `device`.
 
-        Padding comes first as in the published code, so normalisation also changes the black pixels. The arithmetic runs on the CPU
-        and divides, as ToTensor and Normalize do. A GPU might multiply by the reciprocal instead, and the last bits would then
-        depend on the device.
+        Padding comes first as in the published code, so normalisation also changes the black pixels. The CPU computes the
+        normalisation by division, as ToTensor and Normalize do. A GPU might multiply by the reciprocal instead. The last bits
+        would then depend on the device.
         """
         moments = (self.mean, self.std) if self.mean else channel_moments(raw.train_images)
         mean, std = (torch.tensor(values, dtype=torch.float32).view(-1, 1, 1) for values in moments)

@@ -127,8 +127,8 @@ def run_forward_backward(
         labels: class numbers (N,), target values (N, C) or tokens (N, T).
         double: whether to run a second pass in float64. This pass is skipped if an adapted model does not support float64. It is
             also skipped if the model draws random numbers, because these would differ between the passes.
-        directions: function that maps the states to one direction (N, D_l) per site, usually the credit. Along its direction, an
-            estimated gradient is exact.
+        directions: function that maps the states to one direction (N, D_l) per site, usually the credit. If the gradient of a site
+            is estimated, it is exact along the direction of this site.
         task: the task that defines the loss, or None for the built-in task of the labels' dtype.
     """
     task = task or task_of(labels)
@@ -307,8 +307,9 @@ def site_gradients(logits: Tensor, hidden: Sequence[Tensor], labels: Tensor, tas
 def _pass(network: nn.Module, images: Tensor, labels: Tensor, precision: torch.dtype, task: Task) -> BatchPass:
     """Run a forward and a backward pass with the weights cast to `precision`.
 
-    The input requires grad, so autograd records a graph with all states. The weights do not require grad, because their gradients
-    are not needed. Only if the input is integer (token ids), the weights require grad instead of the input.
+    The gradients of the weights are not needed. A floating-point input therefore requires grad instead of the weights, and
+    autograd records a graph with all states. An integer input (token ids) cannot require grad. In this case, the weights require
+    grad.
     """
     inputs, tensors = as_precision(images, precision), cast(network, precision)
     if inputs.is_floating_point():

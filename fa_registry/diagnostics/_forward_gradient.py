@@ -258,9 +258,9 @@ def differenced_gradients(
 
     The function estimates one gradient g with D entries per sample (see `state_vectors`). Each pair of forward passes shifts all
     samples along one direction. If D ≤ WIDEST, there are D directions, and the gradient is exact except for rounding. Otherwise
-    the gradient is projected on K = WIDEST random directions and multiplied by √(D/K). Its component along the credit is replaced
-    by the exact component. For the projection Pg, ‖Pg‖²/‖g‖² has the distribution Beta(K/2, (D−K)/2) with the relative standard
-    deviation √(2(D−K)/(K(D+2))). The relative standard deviation of the norm is half of this value.
+    the gradient is projected on K = WIDEST random directions and multiplied by √(D/K). The component of this estimate along the
+    credit is replaced by the exact component. For the projection Pg, ‖Pg‖²/‖g‖² has the distribution Beta(K/2, (D−K)/2) with the
+    relative standard deviation √(2(D−K)/(K(D+2))). The relative standard deviation of the norm is half of this value.
 
     Args:
         losses: function from L+1 shifts to the losses in float64, see `shifted_losses`. Samples must not depend on each other.
@@ -268,9 +268,9 @@ def differenced_gradients(
         credits: c_0..c_L, one vector per sample, (N, D_l), or None.
 
     Returns:
-        Two lists with one entry per site. The first list contains the gradients in float64, in the shapes of the states. Only
-        their reduction by `gradient_vectors` is valid. The second list contains the relative half width of a 95 % interval of
-        ‖g_l‖, which is 0 if the gradient is exact.
+        Two lists with one entry per site. The first list contains the gradients in float64, in the shapes of the states. These
+        gradients are valid only after `gradient_vectors` has reduced them to vectors. The second list contains the relative half
+        width of a 95 % interval of ‖g_l‖, which is 0 if the gradient is exact.
     """
     zeros = [torch.zeros_like(state) for state in states]
     gradients, widths = [], []

@@ -38,7 +38,7 @@ class ProbeContext:
         gradients: gradients of the states, L+1 tensors (N, …).
         losses: loss of each sample, (N,).
         losses_from: function (site, states, first=0) → losses (n, V) in eval mode. `states` (n, V, …) contains V variants of
-            h_site for each of n samples, the first of which has the number `first`.
+            h_site for each of n consecutive samples. `first` is the index of the first of these samples in the batch.
         generator: function name → new CPU generator. The generator depends only on the name and the seed of the run.
         credits: credits of the method, L+1 tensors (N, …).
         batch_gradients: function () → L+1 tensors (K, D_l), which contain the mean gradients of K disjoint batches.
@@ -90,7 +90,7 @@ def absence(observation: Observation, *parts: str) -> str:
     """Return why a needed field of the probe context is missing, or an empty string.
 
     Args:
-        observation: the field `bench` is the probe context, or None.
+        observation: Observation whose field `bench` is the probe context or None.
         parts: names of the fields that are needed.
     """
     if observation.bench is None:

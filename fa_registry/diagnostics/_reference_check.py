@@ -30,11 +30,11 @@ class ReferenceCheck:
     """Result of checking a gradient by finite differences of the loss.
 
     Attributes:
-        deviations: one Reading per site: ‖differences − ⟨g, v⟩‖ / ‖differences‖ over the samples and rounds of the site. Samples
-            with a kink of the loss and differences below the rounding of the loss are excluded. If nothing remains, the Reading
-            has no value, or is 0 if the gradient is zero.
+        deviations: one Reading per site: ‖differences − ⟨g, v⟩‖ / ‖differences‖ over the samples and rounds of the site. Two kinds
+            of samples are excluded: those with a kink of the loss, and those whose difference is below the rounding of the loss.
+            If no sample remains, the Reading is 0 for a zero gradient, and otherwise has no value.
         objection: description of the deviation at the worst site, or an empty string if every site is within the tolerance.
-        wrong: numbers of the sites with a deviation above the tolerance, and of the sites that cannot be compared because of
+        wrong: indices of the sites with a deviation above the tolerance, and of the sites that cannot be compared because of
             kinks.
     """
 
@@ -53,10 +53,10 @@ def check_reference(
     """Compare ⟨g_l, v⟩ with central differences of the loss along v, at every site.
 
     In each round, every sample is shifted at one site only; the next round uses another site. If there are at least as many
-    samples as sites, one pair of forward passes per round therefore covers all sites. The directions v are Gaussian, except in the
-    first round, which uses the credits, if there are any. In float32, there are half as many rounds of four passes, and the
-    differences for two step sizes are extrapolated (Richardson). If a site seems wrong and the samples depend on each other, all
-    samples are shifted at one site, and the sum of the losses is compared.
+    samples as sites, one pair of forward passes per round therefore covers all sites. The directions v are Gaussian. If there are
+    credits, the first round uses the credits as directions. In float32, a round has four forward passes instead of two, and there
+    are half as many rounds. The differences for two step sizes are then extrapolated (Richardson). If a site seems wrong and the
+    samples depend on each other, all samples are shifted at one site, and the sum of the losses is compared.
 
     Args:
         losses: function from L+1 shifts to the losses of the samples, (N,), see `shifted_losses`.
@@ -107,7 +107,7 @@ def check_reference(
 
 
 def _wrong(deviations: Sequence[Reading], limit: float) -> list[int]:
-    """Return the sites with a deviation above the limit, and the sites without one because of kinks."""
+    """Return the sites whose deviation is above the limit, or is missing because of kinks."""
     return [
         site
         for site, reading in enumerate(deviations)

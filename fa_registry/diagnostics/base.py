@@ -39,8 +39,8 @@ NO_INITIAL = "the states at initialisation are not known"
 class DiagnosticCard:
     """Description of a diagnostic and of its metrics.
 
-    `quantities` contains the metrics that the diagnostic measures, as Metric objects or as names. If metrics.DECLARED contains the
-    name, it refers to that metric. A metric with any other name gets the defaults of `described`. A name `name/*` declares one
+    `quantities` contains the metrics that the diagnostic measures, as Metric objects or as names. A name in metrics.DECLARED means
+    the metric that is declared there. A metric with any other name gets the defaults of `described`. A name `name/*` declares one
     metric per parameter of the network.
 
     Args:
@@ -94,8 +94,8 @@ class DiagnosticCard:
     def described(self) -> tuple[Metric, ...]:
         """The diagnostic's metrics with symbols, descriptions and units.
 
-        If a metric has no description or unit, those of the card are used. If a metric has no symbol, its symbol is its name, or
-        the card's symbol if the card has only one metric.
+        If a metric has no description or no unit, the card's description or unit is used. A metric without a symbol gets the
+        card's symbol if the card has only one metric. Otherwise, the name of this metric is its symbol.
         """
         return tuple(map(self._described, self.quantities))
 

@@ -18,7 +18,7 @@ LEAST_FIDELITY = 0.99  # protocol.md §1: a reference with a lower fidelity is n
 
 
 def no_gamma(observation: Observation) -> str:
-    """Return the reason why Γ has no value at all sites, or an empty string.
+    """Return the reason why Γ has no value at any site, or an empty string.
 
     Γ has no value if there are no credits, or if the method's card declares that Γ has no meaning.
     """

@@ -42,8 +42,8 @@ class Nudge(Diagnostic):
         """Compute the mean change of the loss after one step *against* the credit.
 
         A negative change is good. At every site, the state of each sample moves from h_l to h_l − η‖h_l‖c_l/‖c_l‖, where the norms
-        are those of the sample. tests/diagnostics/test_nudge.py compares the metric with closed forms. The closed forms would
-        detect the opposite sign, or norms of the batch.
+        are those of the sample. tests/diagnostics/test_nudge.py compares the metric with closed forms. This test fails if the sign
+        is wrong, or if the norms are those of the whole batch.
         """
         if reason := absence(observation):
             return Measured(sites={name: missing(observation.sites, reason) for name in self.card.quantities})
@@ -55,8 +55,8 @@ class Nudge(Diagnostic):
 def _site(bench: ProbeContext, site: int) -> dict[str, Reading]:
     """Compute all metrics of one site with one forward pass over all shifted states.
 
-    If there are no credits, the pass uses credits of zero. Otherwise the pass would have fewer shifted states, and the control
-    nudge_bp would be rounded differently.
+    If there are no credits, the pass uses credits of zero. Without these credits, the pass would have fewer shifted states, and
+    the control nudge_bp would be rounded differently.
     """
     state = flat(bench.states[site])
     credit = torch.zeros_like(state) if isinstance(bench.credits, Unavailable) else flat(bench.credits[site])

@@ -41,7 +41,7 @@ def push(
     """Shift every state along V = DIRECTIONS random unit directions v, and measure the loss.
 
     The directions of a sample depend only on its index in the batch, not on the number of samples. Sites with states of the same
-    shape share their directions, because drawing directions takes a tenth of the time.
+    shape share their directions, which saves time.
 
     Args:
         bench: probe context with the samples to perturb.
@@ -208,8 +208,8 @@ def correlations(
 
     Args:
         predicted: predictions ⟨c, v⟩, (N, V).
-        changes: changes of each sample's loss, (N, V), relative to the loss of the same sample. Relative to the mean loss, the
-            pooled correlation would measure how samples differ (tests/diagnostics/test_rho.py).
+        changes: changes of each sample's loss, (N, V), relative to the loss of the same sample. If the changes were relative to
+            the mean loss, the pooled correlation would measure how samples differ (tests/diagnostics/test_rho.py).
         losses: losses without perturbation, (N,).
         refusal: a known reason why there is no correlation, such as a step of zero. It is empty if no reason is known.
 

@@ -52,7 +52,7 @@ class SiteNet(nn.Module):
     Args:
         features: width of h.
         classes: number of classes C, the width of s.
-        conditioning: the signal s: error, target, or none if s is empty.
+        conditioning: name of the signal s: "error", "target" or "none". With "none", s is empty.
         layers: number of hidden layers.
         outputs: number of outputs.
         generator: generator for the initial weights and biases.
@@ -85,7 +85,8 @@ class ValueNet(nn.Module):
     """Network for a scalar value V(h, t, s).
 
     A state is divided by the scale of its site, and s is multiplied by the constant `weight`. Therefore the size of the inputs
-    remains constant if states grow from epoch to epoch. In this case, ∂V/∂h becomes smaller, as true gradients do.
+    remains constant, even if the states grow from epoch to epoch. If the states grow, ∂V/∂h becomes smaller. True gradients also
+    become smaller.
     """
 
     def __init__(self, shape: NetworkShape, conditioning: str, weight: float, layers: int, generator: torch.Generator):

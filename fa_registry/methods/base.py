@@ -323,7 +323,7 @@ class LearnsFeedbackByLoss(abc.ABC):
     def feedback_loss(self, feedback: nn.Module, inputs: CreditInputs) -> Tensor:
         """Compute the loss of the feedback, a scalar tensor in the unit of the source.
 
-        Of all parameters, the graph of the loss must contain only those of the feedback. The engine calls `feedback_loss` once per
+        The graph of the loss must contain no parameters except those of the feedback. The engine calls `feedback_loss` once per
         step with grad mode on, after the network's gradients are computed and before any update. The recipe's optimiser minimises
         the loss without rescaling. With sgd, feedback therefore learns N times as fast from a sum over samples as from a mean.
         """

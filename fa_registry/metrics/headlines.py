@@ -25,8 +25,9 @@ class Headline:
         scale: margin per unit of the main metric, for example 100 percentage points per unit of accuracy.
         unit: unit of the margin, as text.
         digits: decimals of a margin in sentences.
-        step: smallest difference between stated values, in the unit of the margin. Values that round to the same multiple of the
-            step count as equal. 0 means the share of one test sample.
+        step: smallest difference between stated values, in the unit of the margin. Two values count as equal if they are rounded
+            to the same multiple of the step. If `step` is 0, the smallest difference is the effect of one test sample on the
+            margin.
     """
 
     name: str
@@ -64,7 +65,7 @@ class Headline:
 
     @property
     def beats(self) -> str:
-        """Word that states that a value is better than another value: exceed, or fall below."""
+        """Word that states that a value is better than another value: "exceed" or "fall below"."""
         return "exceed" if self.sign > 0 else "fall below"
 
     @property
@@ -75,19 +76,20 @@ class Headline:
     def resolution(self, samples: int) -> float:
         """Return the smallest difference of two values, in the unit of the margin; 0 means unknown.
 
-        One test sample changes an accuracy by 1 / `samples`. A loss has no smallest difference, so `step` is returned.
+        One test sample changes an accuracy by 1 / `samples`. A loss has no such natural step, so the attribute `step` is returned
+        for a loss.
         """
         return self.step or (self.scale / samples if samples else 0.0)
 
     def signed(self, margin: float) -> str:
-        """Return a margin with its sign and with as many decimals as the thresholds in its unit need."""
+        """Return a margin as text, with its sign and with `digits` decimals."""
         return f"{margin:+.{self.digits}f}"
 
     def difference(self, value: float, reference: float) -> float:
         """Return the margin of `value` over `reference`, rounded to 1e-9 of its unit.
 
-        Without rounding, .82 − .80 would be 1.9999999999999996 percentage points, and a run exactly at the limit would fail
-        (tests/protocol/test_rule_evaluation.py: exactly two points above frozen clears).
+        Without rounding, .82 − .80 would be 1.9999999999999996 percentage points, and a run exactly at the limit would fail.
+        tests/protocol/test_rule_evaluation.py checks a run at exactly this limit.
         """
         return round(self.sign * (value - reference) * self.scale, 9)
 

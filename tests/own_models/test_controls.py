@@ -339,7 +339,7 @@ def test_of_a_module_that_is_called_several_times_the_numbered_calls_bound_the_i
         ("norm", "layer#4", "layer#4: expected 4 or more calls of layer in a forward pass, found 3"),
         ("never", "late", "never: expected 1 or more calls of never in a forward pass, found none"),
         ("late", "norm", "expected late to begin before norm ends, but norm ends first"),
-        ("layer#2", "layer#1", "expected layer#2 to be entered before layer#1 ends"),
+        ("layer#2", "layer#1", "expected layer#2 to begin before layer#1 ends"),
         ("layer#0", "late", "layer#0: expected the number of a call after #, as in layer#2"),
         ("layer#x", "late", "layer#x: expected the number of a call"),
         ("layers", "late", r"unknown module 'layers' \(did you mean 'layer'\?\)"),

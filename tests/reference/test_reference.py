@@ -72,7 +72,7 @@ def test_records_inside_of_records_are_listed_and_every_link_leads_somewhere(tem
 def test_the_attributes_of_a_docstring_are_in_the_list(template_page):
     section = template_page.partition("\n### Estimate\n")[2].partition("\n### ")[0]
     assert "\n- `n`: whole number. Number of values used for mean, std" in section
-    assert "\n- `of`, computed: Number of all seeds.\n" in section
+    assert "\n- `of`, computed: Number of all seeds, including seeds without a value.\n" in section
     assert not re.search(r"(?m)^(Attributes|Args):", template_page)
 
 

@@ -160,7 +160,7 @@ def test_of_two_controls_that_differ_none_decides_until_one_is_selected(store, a
             assert finding.state == "SEVERAL CONTROLS" and all(run_id in finding.sentence for run_id in rivals)
     assert "control several" in form(store, "bp") and "select one of them with --run" in form(store, "bp")
     run_id = judged(report, method="bp", control="none")[0].record.run_id
-    assert call("promote", run_id).exit_code == 2  # incomplete: only --override-reason promotes it
+    assert call("promote", run_id).exit_code == 4  # incomplete: only --override-reason promotes it
 
 
 def test_the_control_that_a_user_selects_decides(store, audit, junk):

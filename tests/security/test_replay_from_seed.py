@@ -155,7 +155,7 @@ def test_a_state_after_the_first_steps_that_was_altered_does_not_come_again(stor
     code, report = audit()
     assert code == 3 and only_mismatch(report) == run_id
     assert checks(report, run_id)["first steps"] == "differs"
-    assert "after step 8 1 of " in detail(report, run_id, "first steps")
+    assert "after step 8, 1 of " in detail(report, run_id, "first steps")
     assert audit("--replay", "off")[0] in (0, 1)  # not asked for
 
 

@@ -275,7 +275,7 @@ def test_thirteen_methods_take_tokens():
 @pytest.mark.parametrize("method", ["dni", "state_bridge", "credit_bridge", "pepita", "forward_forward"])
 def test_a_method_that_takes_no_tokens_is_refused_with_its_card(method):
     with pytest.raises(
-        InvalidFields, match=f"method: {method} trains classification, regression according to its card"
+        InvalidFields, match=f"method: according to its card, {method} trains the tasks classification, regression"
     ):
         parse_spec({**FIELDS, "method": method})
 

@@ -55,7 +55,7 @@ def test_a_loop_that_failed_is_to_be_run_again_without_a_number_of_epochs(pages)
 def test_a_measured_gamma_has_a_sentence(pages):
     text = pages((False, True), credit=dfa([torch.ones(WIDTH, CLASSES)] * 2))
     assert "is measured, but it is no evidence of alignment: the verdict is not PASS" in text
-    assert "no `fresh` was given" in text or "no \\`fresh\\` was given" in text
+    assert "`fresh` was not given" in text or "\\`fresh\\` was not given" in text
 
 
 def test_no_run_of_a_loop_counts_as_trained_again(pages, caplog):
