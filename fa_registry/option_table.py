@@ -30,15 +30,15 @@ class OptionDeclaration:
         flag: name on the command line, e.g. `--data-root`; `--yes/--no` for a flag with two names.
         default: default value, or MISSING for a required option.
         annotation: type in the signature of a Python function.
-        help: description for the command line. A default that `help` states in brackets is not repeated.
+        help: description for the command line. If `help` contains `[`, the default is not added.
         python: description for Python, if it differs from `help`.
         metavar: placeholder of the value, often its unit.
         bounds: smallest and largest value of a whole number, or None if the command checks the value.
         is_list: whether the value is several names or numbers: `"a,b"`, a list or a single value.
-        repeats: whether the option is repeated on the command line, instead of one text with commas.
+        repeats: whether the user repeats the option for each value. If false, several values are one text with commas.
         pairs: function that converts the repeated texts NAME=VALUE to a mapping, or None.
-        completes: plug-in kind, `studies`, `study files`, `editions`, or a tuple of words to complete. The command line
-            refuses an unknown name of a plug-in kind, `study files` or `editions`.
+        completes: the words that shell completion offers: a plug-in kind, `studies`, `study files`, `editions`, or a tuple of
+            words. For a plug-in kind, `study files` and `editions`, the command line refuses an unknown name.
         hidden: whether help does not list the option.
     """
 
@@ -79,7 +79,9 @@ def option(default: Any, help_text: str, flag: str = "", **properties: Any) -> A
 
 
 def nested(group: type, convert: Callable[[Any], Any] | None = None) -> Any:
-    """Return a dataclass field for a nested group, whose options become options of the outer group.
+    """Return a dataclass field for a nested group.
+
+    The options of the nested group become options of the outer group.
 
     Args:
         group: the nested group.
@@ -107,7 +109,7 @@ def options_of(group: type, only: str = "") -> Iterator[OptionDeclaration]:
 
 
 def merged(*groups: Iterable[OptionDeclaration]) -> tuple[OptionDeclaration, ...]:
-    """Return the options of several groups. Of options with the same name, return only the first."""
+    """Return the options of several groups. If options have the same name, return only the first one."""
     by_name: dict[str, OptionDeclaration] = {}
     for group in groups:
         for each in group:
@@ -116,7 +118,7 @@ def merged(*groups: Iterable[OptionDeclaration]) -> tuple[OptionDeclaration, ...
 
 
 def build(group: type, values: Mapping[str, Any]) -> Any:
-    """Return a group object from the values of its options; other names in `values` are ignored."""
+    """Return a group object with the given values of its options. Ignore other names in `values`."""
     found = {each.name: each.value(values[each.name]) for each in options_of(group) if each.name in values}
     made = {}
     for field in dataclasses.fields(group):
@@ -152,7 +154,8 @@ def takes_options(positional: str = "", **only: str) -> Callable[[Callable], Cal
 
     Args:
         positional: names of options that may also be passed by position.
-        only: parameter → names of the options of its group that the function takes. By default, the function takes all options.
+        only: for a parameter, the names of options, separated by blanks. The function then takes only these options of the
+            parameter's group. By default, the function takes all options of the group.
     """
 
     def decorate(function: Callable) -> Callable:

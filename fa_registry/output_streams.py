@@ -56,7 +56,7 @@ class _OutlivingFile(io.FileIO):
 
 
 def _is_abandoned(error: OSError, descriptor: int) -> bool:
-    """Return whether an error means a closed pipe or terminal, and not a disk error."""
+    """Return whether the cause of an error is a closed pipe or a closed terminal."""
     if error.errno == errno.EPIPE:
         return True
     return error.errno == errno.EIO and stat.S_ISCHR(os.fstat(descriptor).st_mode)

@@ -72,7 +72,7 @@ class Fault:
     """A third-party plug-in that cannot be used.
 
     Args:
-        why: message of the error that a use of the plug-in raises.
+        why: message of the error that is raised if the plug-in is used.
     """
 
     name: str
@@ -197,8 +197,8 @@ class Catalog:
 
         Returns:
             For a built-in plug-in, the `version` on its card. For a third-party plug-in, the `package`, its `version`, the `digest`
-            of its source, and `files`. The value "all" of `files` means that the digest includes all files of the package. In
-            records of older releases, the digest includes only the Python files.
+            of its source, and `files`. If `files` is "all", the digest includes all files of the package. In records of older
+            releases, the digest includes only the Python files.
 
         Raises:
             PluginError: the source of the plug-in is not found.
@@ -213,7 +213,8 @@ class Catalog:
         """Return the current source digest of a third-party plug-in.
 
         Args:
-            files: value of `files` that a run recorded; "all" includes all files, any other value only the Python files.
+            files: value of `files` that a run recorded. If the value is "all", the digest includes all files. Otherwise, the digest
+                includes only the Python files.
         """
         return source_digest(self.location(name).module, all_files=files == "all")  # otherwise only .py files
 
@@ -346,13 +347,13 @@ def _foreign(subject: str, location: Location) -> ModuleType:
 def source_digest(module: str, all_files: bool = False) -> str:
     """Return the SHA-256 (hex) of the source files of a module's top-level package.
 
-    The digest includes the relative path and the bytes of each file. All files of the package are included, because it is
-    not known which of these files a plug-in will use. Other packages that the module imports are excluded. If the module is
+    The digest includes the relative path and the bytes of each file. The whole package is included, because it is not
+    known which of its modules a plug-in will use. Other packages that the module imports are excluded. If the module is
     not in a package, the digest includes only the module's file.
 
     Args:
-        all_files: whether to include every file, because a JSON file or a compiled module may also influence results. For a
-            link, only the path of its target is included. By default, only .py files are included.
+        all_files: if true, the digest includes every file, because a JSON file or a compiled module may also influence
+            results. For a link, the digest includes only the path of the target. By default, the digest includes only .py files.
     """
     digest = hashlib.sha256()
     for name, path in sorted(_source_files(module, all_files)):

@@ -1,4 +1,4 @@
-"""Process marks: which process owns a temporary file, a folder or a run.
+"""Process marks, which identify the process that owns a temporary file, a folder or a run.
 
 With these marks, the package can recognise and remove stale files of dead processes. The tag of a run identifies its
 process as `host:pid:start:namespace`. The name of a temporary file or folder contains the mark, so the owner is known

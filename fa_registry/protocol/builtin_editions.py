@@ -158,15 +158,19 @@ LIMIT = ("quantity", "take", "fires")
 def nearest(rules: Sequence[Rule], editions: Iterable[Edition]) -> str:
     """Return the name of the edition that has the most rules in common with `rules`.
 
-    If no edition has a rule in common, return an empty string. The criteria are, in this order: most equal rules, most rules that
-    differ only in the threshold or in texts, most equal fields, fewest other rules, smallest distance between the limits, newest
-    edition. Because of the fourth criterion, an edition that adds rules is not preferred to the edition that was copied. Because of
-    the fifth criterion, a copy with the limit 51 for D1 is based on the edition with the limit 50, although a newer edition has
-    the limit 20.
+    If no edition has a rule in common, return an empty string. If editions are equal in one criterion, the next criterion decides:
+
+    1. Most equal rules.
+    2. Most rules that differ only in the threshold or in texts.
+    3. Most equal fields.
+    4. Fewest rules. An edition with additional rules is therefore not preferred to the edition that was copied.
+    5. Smallest distance between the limits. For a copy with the limit 51 for D1, the result is the edition with the limit 50,
+       although a newer edition has the limit 20.
+    6. Newest edition.
     """
 
     def shared(edition: Edition) -> tuple[int, int, int, int, float]:
-        """Return the criteria of `nearest` for an edition, most important first. Larger is more similar."""
+        """Return one number per criterion of `nearest`. A larger number means a more similar edition."""
         builtin_rules = {rule.code: rule for rule in edition.rules}
         pairs = [(rule, builtin_rules[rule.code]) for rule in rules if rule.code in builtin_rules]
         fields = [_equal_fields(user_rule, builtin_rule) for user_rule, builtin_rule in pairs]

@@ -329,7 +329,7 @@ def _rule_problems(table: dict[str, Any], prefix: str) -> Iterator[str]:
 def _condition_problems(table: Any, required_field: str, prefix: str) -> Iterator[str]:
     """Yield the problems of a condition.
 
-    `required_field` names the field that the condition must have, "clear" or "fired". The text is empty if no field is required.
+    `required_field` is the field that the condition must have: "clear", "fired", or an empty string if no field is required.
     """
     if not isinstance(table, dict):
         return

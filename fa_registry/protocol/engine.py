@@ -31,8 +31,8 @@ JUDGES: dict[str, Callable[[Rule, RunWithControl, SeedGroup], Finding]] = {
 def judge(record: RunRecord, frozen: RunRecord | None, edition: Edition) -> RunAudit:
     """Judge one run without the other seeds of its group.
 
-    The finding of a rule over seeds is therefore at most provisional. If a rule raises an exception, the result is an error
-    finding. The caller must ensure that `frozen` is the frozen control of the same setting and seed.
+    Therefore, a rule that needs several seeds gives at most a provisional finding. If a rule raises an exception, the result is
+    an error finding. The caller must ensure that `frozen` is the frozen control of the same setting and seed.
 
     Args:
         frozen: the frozen control of the run, or None.
@@ -123,7 +123,7 @@ def _audit(case: RunWithControl, group: SeedGroup, edition: Edition, waivers: Se
 
 
 def _not_alone(case: RunWithControl, group: SeedGroup) -> Iterator[Finding]:
-    """Yield a finding if the run has several controls, and a finding if another run counts for its seed."""
+    """Yield a finding if the run has several controls. Yield one if another run counts for the seed."""
     if case.control:
         return
     if case.rivals:

@@ -1,7 +1,7 @@
-"""Findings about the evidence of a run, which an audit adds for every edition.
+"""Findings about the evidence of a run. An audit adds these findings for every edition.
 
-An edition judges metrics. The findings of this module state whether the metrics may be judged: does the method match its card, and
-did the same code train the run and recompute its metrics? No waiver applies to these findings.
+An edition judges metrics. The findings of this module state whether the metrics may be judged. Two questions are checked: Does
+the method match its card? Did the same code train the run and recompute its metrics? No waiver applies to these findings.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def evidence(record: RunRecord) -> Iterator[Finding]:
 def shared_samples(record: RunRecord) -> str:
     """Return a text with the number of test samples that are also training samples.
 
-    Samples are compared bit by bit. The text is empty if at most the fraction MOST_SHARED of the test set is shared.
+    Samples are compared bit by bit. If the fraction of shared samples is at most MOST_SHARED, the text is empty.
     """
     shared, samples = (record.measurements.conventions.get(name) for name in (SHARED_SAMPLES, "test_samples"))
     if not isinstance(shared, int) or not isinstance(samples, int) or not shared > MOST_SHARED * samples:
@@ -152,7 +152,7 @@ def control_doubt(control: RunRecord, trusts_logged: bool = False) -> str:
     re-initialised from the seed, its first steps are replayed, and its code is known.
 
     Args:
-        trusts_logged: whether the audit trusts logged metrics. In this case, the metrics of the control are not recomputed either.
+        trusts_logged: whether the audit trusts logged metrics. If true, the metrics of the control are not recomputed.
     """
     return "; ".join(dict.fromkeys(_doubts(control, trusts_logged)))
 
@@ -180,7 +180,7 @@ def _doubts(control: RunRecord, trusts_logged: bool) -> Iterator[str]:
 
 
 def _is_open(subject: str, checks: Mapping[str, Check]) -> bool:
-    """Return whether there is a check of this subject that does not prove the subject."""
+    """Return whether this subject was checked, but is not proven."""
     # Another machine configuration may be unable to reproduce the initial weights bit by bit. Replayed first steps that
     # agree prove the initial weights, because the replay starts from these weights.
     check = checks.get(subject)

@@ -18,7 +18,7 @@ ENDED = ("diverged", "complete")  # statuses of runs whose training ended; the l
 class Group:
     """Runs of one method in one setting, one run per seed.
 
-    `duplicates` are further runs of these seeds, oldest first, which do not count.
+    `duplicates` are further runs of these seeds, oldest first. The duplicates do not count.
     """
 
     method: str
@@ -37,8 +37,9 @@ class Group:
 def frozen_controls(records: Iterable[RunRecord]) -> dict[tuple[str, int], tuple[RunRecord, ...]]:
     """Return a mapping (setting identity, seed) → frozen controls.
 
-    Only complete runs are included. A control is excluded if its recomputed metrics differ from its logged metrics. Of several
-    controls with equal final weights, only the newest counts. Therefore a seed has several controls only if their results differ.
+    Only complete runs are included. A control is excluded if its recomputed metrics differ from its logged metrics. If several
+    controls have equal final weights, only the newest one is included. Therefore, if a seed has several controls, their results
+    differ.
 
     Args:
         records: runs, oldest first.
@@ -57,7 +58,7 @@ def frozen_controls(records: Iterable[RunRecord]) -> dict[tuple[str, int], tuple
 def is_repetition(run: RunRecord, other: RunRecord) -> bool:
     """Return whether two runs have the same final weights and the same main metric.
 
-    If neither run has a digest of its weights, because an older release recorded the runs, all metrics must be equal.
+    Runs of older releases have no digest of their weights. Two such runs must be equal in all metrics.
     """
     digests = [record.provenance.get("final_weights") for record in (run, other)]
     if not any(digests):

@@ -18,7 +18,7 @@ def compare(logged: Measurements, recomputed: Measurements) -> Integrity:
     """Compare logged metrics with recomputed metrics.
 
     If the configurations are equal, the metrics must be bitwise equal. Otherwise, each metric has a tolerance. A deviation
-    above the tolerance is inconclusive, unless it is too large to be explained by different configurations.
+    above the tolerance is inconclusive if different configurations can explain the deviation. A larger deviation is a mismatch.
 
     Returns:
         An Integrity with one of three states. "verified": all recomputed metrics agree. "mismatch": some metrics differ; the

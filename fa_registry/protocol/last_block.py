@@ -1,8 +1,8 @@
 """Second control for methods whose last block learns from the exact gradient.
 
-A deep last block may solve the task alone. The margin over the frozen control, whose blocks are not trained, then does not show
-that the method's rule works. Therefore, the margin is computed over the better of two controls: frozen, and ladder_1, in which
-bp trains only the last block. Without the control ladder_1, such a method cannot pass D3, the rule on the margin.
+A deep last block may solve the task alone. In this case, a margin over the frozen control does not show that the method's rule
+works. Therefore, the margin is computed over the better of two controls. In the frozen control, no block is trained. In the
+control ladder_1, bp trains only the last block. Without ladder_1, such a method cannot pass D3, the rule on the margin.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def last_block_controls(records: Iterable[RunRecord]) -> Controls:
     """Return a mapping (setting identity, seed) → ladder_1 control.
 
     A ladder_1 control trains only the last block. A control is used only if it is proven and was trained with bp without a
-    penalty. Of several such controls, the control with the best main metric, such as the highest accuracy, is used.
+    penalty. If there are several such controls, the control with the best main metric is used.
     """
     controls: dict[tuple[str, int], RunRecord] = {}
     for record in records:
@@ -56,8 +56,9 @@ def is_exact_on_top(record: RunRecord) -> bool:
 def better(frozen: Reading, case: RunWithControl, metric: str) -> Reading | None:
     """Return the reading of the ladder_1 control if it replaces the frozen control.
 
-    The ladder_1 control replaces the frozen control under two conditions: its `metric` is better than `frozen`, the reading of
-    the frozen control, and the credit of the run at site L equals the gradient. Otherwise, return None.
+    The ladder_1 control replaces the frozen control under two conditions. First, the credit of the run at site L equals the
+    gradient. Second, the ladder_1 control has a better `metric` than the frozen control, whose reading is `frozen`. Otherwise,
+    return None.
     """
     if case.last_block is None or not is_exact_on_top(case.record):
         return None

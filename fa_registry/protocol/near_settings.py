@@ -38,7 +38,8 @@ class NearSettings:
     def near(self, spec: RunSpec) -> list[tuple[RunSpec, Differing]]:
         """Return a pair for each judged specification near `spec`.
 
-        A pair contains the judged specification and a mapping field → (judged number, number of `spec`).
+        A pair contains the judged specification and a mapping. The mapping contains, for each field that differs, the tuple
+        (value in the judged specification, value in `spec`).
         """
         if spec.seeds not in self._found:
             fields = dict(_fields(spec))
@@ -50,9 +51,9 @@ class NearSettings:
 
 
 def differing_numbers(spec: RunSpec, other: RunSpec) -> Differing:
-    """Return a mapping field → (number of `spec`, number of `other`) for the fields that differ.
+    """Return a mapping from each field that differs to (value in `spec`, value in `other`).
 
-    Return an empty mapping if another field differs, or if a number differs by more than the fraction NEAR.
+    Return an empty mapping if any field differs that is not a number, or if two numbers differ by more than the fraction NEAR.
     """
     return next((differing for _, differing in NearSettings([spec]).near(other)), {})
 
@@ -92,7 +93,7 @@ def _is_near(first: Any, second: Any) -> bool:
 def describe_difference(differing: Mapping[str, tuple[float, float]]) -> str:
     """Return a text such as `learning_rate 0.0010000001 instead of 0.001`.
 
-    The number of the other specification comes first.
+    For a pair (first, second), the text contains `second instead of first`.
     """
     pairs_by_name = {name.rpartition(".")[2]: pair for name, pair in differing.items()}
     return ", ".join(f"{name} {second!r} instead of {first!r}" for name, (first, second) in pairs_by_name.items())

@@ -51,8 +51,8 @@ def above(observed: Reading, threshold: float, reference: Reading | None = None)
 def below(observed: Reading, threshold: float, reference: Reading | None = None) -> LimitCheck:
     """Fire if observed < threshold.
 
-    Both values are in the unit of the metric. Without an observed value, the result is None. A value that is not finite counts
-    as no value, because a run that explodes has not collapsed (tests/protocol/test_engine.py).
+    Both values are in the unit of the metric. Without an observed value, the result is None. A value that is not finite
+    is treated as missing, because a run that explodes has not collapsed (tests/protocol/test_engine.py).
     """
     if observed.value is None:
         return LimitCheck(None, observed.reason)

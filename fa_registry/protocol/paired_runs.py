@@ -72,9 +72,9 @@ class RunWithControl:
 
     @property
     def other_set(self) -> str:
-        """Reason why the accuracy cannot be that of the test set; empty if there is none.
+        """Reason why the accuracy was not measured on the complete test set, or an empty string.
 
-        The accuracy times the number of test samples must be a whole number.
+        The accuracy times the number of test samples must be a whole number. Otherwise, this property contains the reason.
         """
         samples, accuracy = _test_samples(self), self.record.measurements.scalars.get(ACCURACY.name)
         if not samples or accuracy is None or accuracy.value is None or whole(accuracy.value * samples):
@@ -96,7 +96,7 @@ class RunWithControl:
         return control_doubt(self.frozen, self.record.integrity.state != "verified") if self.frozen else ""
 
     def reference(self, quantity: str) -> ControlReference:
-        """Return the better of two values: that of the frozen control, and that of the last-block control.
+        """Return the better value of two controls: the frozen control and the last-block control.
 
         The last-block control is used only if the credit of the run at site L equals the gradient.
         """
@@ -130,13 +130,13 @@ class Margins:
         interval: Student's t interval of the differences, or None for fewer than two seeds.
         seeds: the seeds that count.
         notes: notes for the reader, for example which seeds were left out and why.
-        stated: whether any seed has a control that is not proven or whose main metric the author stated. In this case, the
-            difference is computed without pairing by seed, see `stated_difference`.
+        stated: true if the control of any seed is not proven, or if the author stated the main metric of the control. If true,
+            the difference is computed without pairing by seed, see `stated_difference`.
         other_set: whether the accuracy of any seed cannot be that of the complete test set.
         confidence: confidence level of the interval.
         by_seed: mapping from a seed to its margin.
         value: mean of the main metric, for example the accuracy as a fraction.
-        chance: the main metric that guessing reaches, or None if the number of classes is not recorded.
+        chance: the main metric of a model that guesses, or None if the number of classes is not recorded.
         headline: the main metric and its margin.
     """
 
@@ -185,7 +185,7 @@ class SeedGroup:
 
     @cached_property
     def margins(self) -> Margins:
-        """Margin over the controls: the seeds that count, the mean over these seeds, and its interval."""
+        """Margin over the controls, with the counted seeds, the mean over these seeds and its interval."""
         headline = headline_of(self.cases[0].record.measurements.scalars)
         observed: dict[int, float] = {}
         references: dict[int, ControlReference] = {}
@@ -327,17 +327,17 @@ def _test_samples(case: RunWithControl) -> int:
 
 
 def chance_of(record: RunRecord) -> float | None:
-    """Return the main metric that guessing reaches, or None if the number of classes is not recorded."""
+    """Return the main metric of a model that guesses, or None if the number of classes is not recorded."""
     measurements = record.measurements
     return headline_of(measurements.scalars).chance(measurements.conventions)
 
 
 def common_chance(records: Iterable[RunRecord]) -> float:
-    """Return the main metric that guessing reaches if it is equal for all runs, otherwise NaN."""
+    """Return the main metric of a model that guesses, or NaN if it is unknown or not unique."""
     chances = {chance_of(record) for record in records}
     return (chances.pop() if len(chances) == 1 else None) or math.nan
 
 
 def whole(count: float) -> bool:
-    """Return whether a number is whole up to rounding, as a number of samples must be."""
+    """Return whether a number of samples is a whole number, except for rounding errors."""
     return abs(count - round(count)) <= WHOLE

@@ -67,5 +67,5 @@ def as_logged(record: RunRecord) -> str:
 
 
 def _whole(integrity: Integrity) -> Check | None:
-    """Return the check of the replay of the complete training if it agrees, or None."""
+    """Return the check of a replay of the complete training, or None if no such check agrees."""
     return next((check for check in integrity.checks if (check.subject, check.outcome) == (WHOLE, "agrees")), None)

@@ -29,7 +29,7 @@ class RuleOutcome:
         outcome: outcome of the rule, such as "pass" or "warn", see Finding.outcome.
         state: state of the rule, such as "OK" or "EXPLODED", see Finding.state.
         fires: whether the rule fires, or None if this is unknown.
-        reason: the reason why it is unknown whether the rule fires.
+        reason: if `fires` is None, the reason for this.
         guard: reading of the guard if the guard fired, otherwise None.
         shown: index in `Rule.conditions` of the condition that a finding shows.
     """
@@ -236,7 +236,7 @@ def _headline(rule: Rule) -> Headline:
 def judge_limit(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
     """Compare a metric of one run with the limit of a rule.
 
-    If the rule has a reference, the metric is compared with that of the frozen control.
+    If the rule has a reference, the metric is compared with the same metric of the frozen control.
     """
     observed, site = take(rule.quantity, rule.take, case.record.measurements)
     if case.control and rule.reference:

@@ -32,11 +32,12 @@ class Edition:
         fail_if: lists of rule codes; a run fails if all rules of one list fire.
         rules: the rules, in the order in which pages list them.
         digest: SHA-256 of the edition's file.
-        strict: whether a run fails if any gating rule fires, i.e. any rule that counts for the verdict.
-        labels: outcome of a verdict → label, for outcomes whose label differs from the default in verdict.TEXT.
+        strict: whether a run fails as soon as one gating rule fires. A gating rule is a rule that counts for the verdict.
+        labels: mapping from the outcome of a verdict to its label. Other outcomes have the default label in verdict.TEXT.
         overrides: thresholds that differ from the file (`D1.threshold` → value).
-        based_on: the built-in edition on which a user-supplied edition is based. If the file does not name this edition, it is the
-            built-in edition with the most rules in common. The name is empty for a built-in edition, and if no rule is in common.
+        based_on: name of the built-in edition on which a user-supplied edition is based. By default, this is the built-in
+            edition that has the most rules in common with the file. The name is empty if no built-in edition has a rule in
+            common. For a built-in edition, the name is always empty.
     """
 
     name: str

@@ -22,17 +22,17 @@ def verdict(record: RunRecord, findings: Sequence[Finding], edition: Edition) ->
     """Compute the verdict of one run from its findings.
 
     Only gating findings count. The label of the verdict is CONTROL, DIVERGED, FAIL, INCOMPLETE, WARN or PASS, unless the edition
-    defines another label. A control has the outcome control. For any other run, the outcome is the first of the following
-    outcomes whose condition is met, or pass:
+    defines another label. A control has the outcome control. For any other run, the outcome is the first outcome of the
+    following list whose condition is met. If no condition is met, the outcome is pass.
 
-    - fail: training diverged; all rules of one `fail_if` list fire (in a strict edition: any rule); or the method does not match
-      its card.
+    - fail: training diverged, all rules of one `fail_if` list fire, or the method does not match its card. In a strict edition,
+      a run also fails if any single rule fires.
     - incomplete: training ended before its last epoch, a finding is missing, or a rule or diagnostic crashed.
     - warn: a rule fired, could not be decided, or was waived. A missing finding is never a pass.
 
     If a run's metrics do not match its recorded files, no rule judges the run: the outcome is incomplete, with the label NOT
     JUDGED. The truth tables of two editions are in tests/protocol/test_verdict.py. Source: arXiv 2606.21126, in which a run
-    fails if (D1 and D2) or D3 fires. In the published code, a run fails if any rule fires, as in the variant `strict`.
+    fails if (D1 and D2) or D3 fires. In the published code and in the variant `strict`, a run fails if any rule fires.
     """
     if not is_intact(record):
         return Verdict("incomplete", NOT_JUDGED)

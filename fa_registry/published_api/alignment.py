@@ -32,7 +32,7 @@ class Alignment:
 
     Attributes:
         sites: names of sites 0..L.
-        measured: every metric, or the reason why the metric has no value.
+        measured: all metrics. A metric without a value contains the reason.
         draws: how many times the feedback was newly drawn for the null; 0 if no null was measured.
         reference: how the reference gradient was computed; empty if the backward pass of the model computed it.
     """

@@ -18,7 +18,7 @@ NOT_FINITE = "not finite"  # the value was computed and is inf or nan
 
 
 def tells_not_finite(reason: str) -> bool:
-    """Return whether the reason of a missing value is that the value was inf or nan.
+    """Return whether a value is missing because the value was inf or nan.
 
     JSON and the stored tables cannot represent inf and nan.
     """

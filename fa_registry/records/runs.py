@@ -97,9 +97,9 @@ class RunSpec:
 
     @cached_property
     def setting(self) -> RunSpec:
-        """The fields that must be equal in comparable runs, as a RunSpec.
+        """Copy of the specification with only the fields that must be equal in comparable runs.
 
-        Method, method options, penalty, control, credit norm, seed and weights have empty values.
+        In the copy, method, method options, penalty, control, credit norm, seed and weights have empty values.
         """
         recipe = dataclasses.replace(self.recipe, credit_norm="")
         setting = dataclasses.replace(

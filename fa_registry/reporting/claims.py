@@ -320,9 +320,9 @@ def _reported_elsewhere(finding: Finding) -> bool:
 def _means(make_text: Callable, finding: Finding) -> bool:
     """Return whether the sentence that `make_text` writes is true for the finding.
 
-    The state of the finding alone does not decide whether the sentence is true. First, an edition may use the state OK for values
-    above a limit or for values below a limit. Second, the rule may limit the gain, and the gain does not show how far the gradient
-    is above its floor.
+    The state of the finding does not determine the answer, for two reasons. First, an edition may use the state OK for values
+    above a limit or for values below a limit. Second, the rule may limit the gain instead of the gradient norm. The gain does
+    not show how far the gradient is above its floor.
     """
     if make_text is _has_reference and finding.quantity not in GRADIENTS:
         return False

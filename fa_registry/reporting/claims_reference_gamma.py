@@ -275,7 +275,7 @@ class Sites:
 
     Args:
         above: Sites whose Γ is above the null.
-        reached: Sites where too many fresh draws of the feedback reach this Γ, so Γ is not above the null.
+        reached: The other sites: too many fresh draws of the feedback give a Γ that is at least as large as the measured Γ.
     """
 
     above: tuple[int, ...]
@@ -374,7 +374,7 @@ def _least_gamma(finding: Finding) -> float | None:
 def _taken_back(runs: Sequence[RunAudit]) -> str:
     """Return the reasons why Γ of this method is not evidence of alignment, or "".
 
-    The reasons are a failed verdict, an exploded stream, and a reference gradient that is noisy or at its floor.
+    Possible reasons are a failed verdict, an exploded stream, and a reference gradient that is noisy or at its floor.
     """
     exploded = with_state(runs, EXPLODED, quantities=SUBJECTS["scale"])
     floor, noisy = (with_state(runs, state, quantities=SUBJECTS["reference"]) for state in (AT_FLOOR, NOISY))
@@ -426,11 +426,14 @@ def _no_null(run: RunAudit) -> str:
 def _sites(run: RunAudit) -> Sites:
     """Return the sites that are above their null, and the sites that are not.
 
-    Several sites of one run are tested, therefore a correction is needed. If the p-values of all sites are at most the level, no
-    site was selected, so each site is tested at this level (an intersection-union test: Berger 1982, Technometrics 24, 295).
-    Otherwise Holm's procedure decides. This combination never rejects a hypothesis that Hochberg's step-up procedure (1988,
-    Biometrika 75, 800) does not reject. The level is valid for all sites together if the ranks of the sites are positively
-    dependent, which is true for ranks from the same fresh draws.
+    Several sites of one run are tested. There are two cases:
+
+    - If every p-value is at most the level, all sites are above their null. This case needs no correction, because no site is
+      selected (intersection-union test: Berger 1982, Technometrics 24, 295).
+    - Otherwise, Holm's procedure decides.
+
+    Hochberg's step-up procedure (1988, Biometrika 75, 800) rejects at least the same hypotheses. Therefore, the level is valid for
+    all sites together if the ranks of the sites are positively dependent. Ranks from the same fresh draws are positively dependent.
     """
     finding = finding_with(run, *JUDGED)
     gammas, ranks = site_row(run.record, "gamma"), site_row(run.record, "gamma_null_p")

@@ -1,4 +1,4 @@
-"""Summary of an audit: which methods end above or below their own frozen blocks."""
+"""Summary of an audit: the methods that are better or worse than their own frozen blocks."""
 
 from __future__ import annotations
 
@@ -50,7 +50,10 @@ RESULTS = {
 
 
 def depth_summary(report: AuditReport) -> tuple[str, ...]:
-    """Return at most two sentences, derived from the findings, on what training the blocks achieved."""
+    """Return at most two sentences that compare the methods with their own frozen blocks.
+
+    The sentences are derived from the findings.
+    """
     methods: dict[str, Counter[str]] = {result: Counter() for result in CLAUSES}
     settings: Counter[str] = Counter()
     for group in groups(report):

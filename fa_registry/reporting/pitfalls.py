@@ -364,7 +364,8 @@ def per_sample_gradients(context: PitfallContext) -> Answered:
 def metric_of_test_set(context: PitfallContext) -> Answered:
     """Answer item 9 of the checklist: was the main metric measured on the whole test set?
 
-    The pitfall is a metric on the eval batch. A loss, unlike an accuracy, does not show the number of samples.
+    The pitfall is a metric that was measured only on the eval batch. If the accuracy was measured on n samples, accuracy × n is a
+    whole number. Therefore an accuracy can show on which samples it was measured. A loss cannot show this.
     """
     headline = headline_of(context.run.record.measurements.scalars)
     metric, is_accuracy = context.scalar(headline.name), headline == ACCURACY
@@ -401,7 +402,7 @@ def metric_of_test_set(context: PitfallContext) -> Answered:
 
 
 def own_control(context: PitfallContext) -> Answered:
-    """Answer item 10 of the checklist: have frozen control and run the same setting, seed and data?
+    """Answer item 10 of the checklist: do run and frozen control have equal setting, seed and data?
 
     If the author only states the main metric of the frozen control, the answer is a violation, because setting, seed and data of
     the frozen control are not recorded.
@@ -495,10 +496,11 @@ def _left_out(report: AuditReport, choice: SelectionSummary) -> Iterator[str]:
 def _in_the_store(context: PitfallContext, other_runs: Sequence[OtherRun]) -> tuple[list[str], list[str]]:
     """Return two lists of texts about runs in the store that are not in the report.
 
-    Only runs of the method and its frozen controls are listed. The first list contains the omitted runs. A finished run counts as
-    omitted if the report has no run with the same seed, or only an older run with the same seed. A frozen control counts as omitted
-    only if the method was trained with the seed of the control. The second list contains all other runs, for example older runs
-    of the same seed and unfinished runs.
+    Only runs of the method and its frozen controls are listed. The first list contains the omitted runs. The second list contains
+    all other runs, for example older runs of the same seed and unfinished runs.
+
+    A finished run counts as omitted if the report has no run with this seed, or only an older run with this seed. For a frozen
+    control, there is a further condition: the method was trained with the seed of the control.
     """
     group, setting = context.spec.seeds, context.spec.setting.identity
     method_runs = [other for other in other_runs if other.spec.seeds == group]

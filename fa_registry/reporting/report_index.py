@@ -119,7 +119,7 @@ class Sources:
 
     @cached_property
     def near_runs(self) -> Mapping[str, Sequence[tuple[OtherRun, Differing]]]:
-        """Mapping from `RunSpec.seeds` to runs in nearly the same setting, and their differing numbers."""
+        """Mapping from `RunSpec.seeds` to tuples (run in nearly the same setting, numbers that differ)."""
         runs: dict[str, list[tuple[OtherRun, Differing]]] = {}
         for other in (self.report.choice.beside or ()) if self.report.choice else ():
             for judged, differing in self.near_settings.near(other.spec):
@@ -189,7 +189,7 @@ class Sources:
         return ComparedRow(group_label(group), group.setting, href, verdicts, edition_differences)
 
     def others(self, group: Group) -> list[tuple[EditionReference, tuple[RunAudit, ...]]]:
-        """Return the judgements of all editions except the first on the runs of a group.
+        """Return how the editions, except the first edition, judged the runs of a group.
 
         Each entry is the tuple (edition, the runs that this edition judged).
         """
@@ -308,8 +308,8 @@ def _observed(findings: Sequence[Finding], card_metrics: Known) -> str:
 def without_mismatches(report: AuditReport) -> AuditReport:
     """Return the report without runs that differ from their recorded files.
 
-    Older releases judged runs that differ from their recorded files. The judgements of the following runs depend on such runs, so
-    the following runs are removed too:
+    Such runs exist only in reports of older releases. Some judgements of other runs depend on these runs. Therefore, the following
+    runs are removed too:
 
     - runs whose frozen control is removed,
     - the other seeds of a group from which a run is removed.

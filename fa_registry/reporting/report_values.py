@@ -205,7 +205,7 @@ def figure_estimate(runs: Sequence[RunAudit], quantity: Metric, frozen: Frozen, 
     """Return the mean over seeds of a metric in a column of a table.
 
     If the metric depends on a frozen accuracy that is not verified, the mean has no interval, because an unverified accuracy is not
-    paired by seed. Only the rule that judges the margin then computes an interval.
+    paired by seed. In this case, the only interval is that of the rule that judges the margin.
     """
     values = [SeedValue(run.record.spec.seed, metric_of_run(run, quantity, frozen, card_metrics)) for run in runs]
     estimate = seed_estimate(quantity, values)

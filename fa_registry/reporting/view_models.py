@@ -279,7 +279,7 @@ class SeedRow:
 
 @dataclass(frozen=True)
 class Judged:
-    """The outcome of a rule that does not pass, in a column of the audit table."""
+    """The outcome of a rule that a method does not pass, in a column of the audit table."""
 
     rule: str
     outcome: str
@@ -448,7 +448,11 @@ class EditionChange:
 
 @dataclass(frozen=True)
 class ChangedEdition:
-    """A modified or user-supplied edition, why it counts as changed, and its differences from its base."""
+    """A modified or user-supplied edition, with its differences from its base.
+
+    Attributes:
+        words: The reason why the edition counts as changed.
+    """
 
     edition: EditionReference
     words: str
@@ -512,8 +516,8 @@ class ControlRow:
     """The frozen control of one seed.
 
     Attributes:
-        state: The integrity of a proven control, such as verified or trusted; otherwise stated (not proven), several (the controls
-            differ), absent, or `not part of this report`.
+        state: For a proven control, the integrity, such as verified or trusted. Otherwise, one of these words: stated (not
+            proven), several (the controls differ), absent, or `not part of this report`.
         doubt: Reason why the control is not proven.
         integrity: Integrity of the control's metrics.
         checks: For every check by the audit, the tuple (subject, outcome).

@@ -151,7 +151,7 @@ def _unlike(
 ) -> Iterator[str]:
     """Yield a sentence for every option that differs.
 
-    Options that the reference does not name have their default value, if it is known.
+    If the reference does not name an option, the default of the option is expected, if the default is known.
     """
     expected = {**defaults, **published}
     for name in dict.fromkeys([*published, *run_options]):
@@ -182,7 +182,7 @@ def figure_of(entry: PublishedFigure, record: RunRecord, rule: Rule | None) -> M
     """Return the value of a run, in the unit of the published value.
 
     Args:
-        rule: the rule, if the published value is the first epoch at which a rule fires.
+        rule: the rule, if the published value states when this rule first fires; otherwise None.
     """
     reading, never = _fire(rule, record) if rule else (_number(entry, record), False)
     if record.integrity.state == "mismatch":
@@ -196,7 +196,7 @@ def _number(entry: PublishedFigure, record: RunRecord) -> Reading:
 
 
 def _fire(rule: Rule, record: RunRecord) -> tuple[Reading, bool]:
-    """Return the first epoch at which the rule fires, and whether it never fires."""
+    """Return the tuple (first epoch at which the rule fires, whether the rule never fires)."""
     readings = record.trajectory.get(trajectory(rule.quantity, rule.take))
     if not readings or record.spec.weights:
         return Reading(None, f"{rule.quantity} was not recorded at every epoch"), False
@@ -236,7 +236,7 @@ def _at_the_end(entry: PublishedFigure, record: RunRecord) -> Reading:
 
 
 def _mean(row: Sequence[Reading]) -> Reading:
-    """Return the mean over sites, or the first reading without a value."""
+    """Return the mean over sites. If a reading has no value, return the first such reading."""
     absent = next((reading for reading in row if reading.value is None), None)
     if absent or not row:
         return absent or Reading(None, "the network has only site 0")

@@ -297,7 +297,7 @@ def _form(location: str, entry: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _size(location: str, entry: Mapping[str, Any], margin: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the problems because of which the margin of a value cannot be computed."""
+    """Yield the problems that prevent a computation of the margin of a value."""
     if "of_std" in margin and not (_is(entry.get("std"), float) and entry["std"] > 0):
         yield f"{location}.margin: {entry['margin']} is a multiple of std, but there is no std above 0"
     if "relative" in margin and not any(entry.get(name) for name in ("value", "mean")):

@@ -255,7 +255,7 @@ def padded(values: Iterable[float], min_width: float, share: float = 0.06) -> tu
 
 
 def whole_axis(axes: Axes, label: str, max_steps: int = 8) -> None:
-    """Give the x axis whole numbers as ticks, and a label."""
+    """Set the label of the x axis, and set its ticks to whole numbers."""
     axes.xaxis.set_major_locator(MaxNLocator(nbins=max_steps, integer=True))
     axes.set_xlabel(label)
 

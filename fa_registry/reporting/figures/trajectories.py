@@ -256,7 +256,8 @@ PANELS = (
 def panels(groups: Sequence[Group]) -> tuple[Panel, ...]:
     """Return the figures whose metrics these runs have recorded.
 
-    The reference gradient is ‖g_L‖ of the mean cross entropy. If this norm was not recorded, it is ‖g_L‖ of one sample.
+    The figure of the reference gradient shows ‖g_L‖ of the mean cross entropy. If this norm was not recorded, the figure shows
+    ‖g_L‖ of one sample.
     """
     recorded = {name for group in groups for run in group.runs for name, row in run.record.trajectory.items() if row}
     panel_by_title = {panel.title: panel for panel in reversed(PANELS) if panel.quantity in recorded}

@@ -143,8 +143,8 @@ def _reasons(reasons: dict[str, str]) -> str:
 def audit_table(report: AuditReport) -> ResultsTable:
     """Return the table of an audit with one row per judged run, in the order of the report.
 
-    The columns depend on the rules, editions, aggregates of Γ and other metrics of the report. audit.csv has the columns with a
-    heading.
+    The columns depend on the rules, editions, aggregates of Γ and other metrics of the report. audit.csv contains only
+    the columns that have a heading.
     """
     card_metrics, frozen = metrics_of_cards(report.cards), Frozen.of(report)
     editions = [describe_edition(item) for item in (report.edition, *(one.edition for one in report.opinions))]

@@ -3,8 +3,11 @@
 A test suite is a method in a setting. A test case is the finding of a rule on a run. JUnit has four outcomes, but rules have
 seven:
 
-pass → passed; warn → passed, and the sentence is in system-out; fail → failure, or passed if the rule does not gate; error →
-error; not_applicable, skipped and waived → skipped.
+- pass: passed
+- warn: passed, with the sentence in system-out
+- fail: failure; passed if the rule does not gate
+- error: error
+- not_applicable, skipped, waived: skipped
 
 Every run also has a test case `integrity`. A run that could not be judged is an error, so missing runs never make the test report
 pass. The file contains no times. Therefore the same audit gives the same bytes.

@@ -1,4 +1,4 @@
-"""JSON Schemas (2020-12) of audit.json and of a diff; the page docs/audit-json.md.
+"""Generator of the JSON Schemas (2020-12) of audit.json and diffs, and of docs/audit-json.md.
 
 pydantic generates the schemas from the records. The descriptions are the docstrings of the records and of their fields.
 """

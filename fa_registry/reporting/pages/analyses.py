@@ -1,4 +1,4 @@
-"""The analyses on the page index.html, and the reason for each analysis that is left out."""
+"""The analyses on the page index.html. For each other analysis, the page states why it is left out."""
 
 from __future__ import annotations
 

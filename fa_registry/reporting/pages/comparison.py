@@ -520,7 +520,7 @@ def _readings(group: Group, quantity: Metric, frozen: Frozen) -> dict[tuple[int,
 def _subtracted(reading: Reading, quantity: Metric) -> Reading:
     """Convert a value to the scale on which differences are computed.
 
-    A fraction is converted to percentage points, and a metric on a ratio scale to its decimal logarithm."""
+    A fraction is converted to percentage points. A metric on a ratio scale is replaced by its decimal logarithm."""
     if reading.value is None:
         return reading
     if quantity.mean != GEOMETRIC:

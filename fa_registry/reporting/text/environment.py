@@ -1,8 +1,8 @@
 """The Jinja2 environment of the pages.
 
-An undefined name is an error. A float must be printed with a filter. Every printed expression is escaped, because `finalize`
-receives it. In Markdown templates, `finalize` converts plain text with `markdown_text`; in LaTeX templates, it uses
-`latex_text`. Macros return Markup, so no text is escaped twice.
+An undefined name is an error. A float must be printed with a filter. The function `finalize` receives and escapes
+every printed expression. In Markdown templates, `finalize` converts plain text with `markdown_text`. In LaTeX templates,
+`finalize` uses `latex_text`. Macros return Markup, so no text is escaped twice.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def analysis_png(analysis: Analysis, runs: Sequence[RunAudit], dpi: int = DPI) -
 def table_numbers(table: AnalysisTable) -> pd.DataFrame:
     """Return an analysis table as a data frame without loss of information.
 
-    If a number of the table has an interval, n, a reason or run ids, the frame has a column for each of them.
+    The frame has further columns for intervals, n, reasons and run ids, if the numbers of the table have them.
     """
     columns: dict[str, list] = {}
     for column in table.columns:

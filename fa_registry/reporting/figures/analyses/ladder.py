@@ -1,4 +1,4 @@
-"""Figure of the accuracy: one panel by number of trained blocks, one panel by number of blocks."""
+"""Figure with two panels: accuracy by number of trained blocks, and accuracy by network depth."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ PANEL, LEFT, BOTTOM, HEAD = 2.3, 0.55, 0.5, 0.3  # inches
 def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
     """Return one row per number of trained blocks, and one row per network depth.
 
-    Column `panel` is `trained` or `depth`. In the panel `depth`, runs that differ only in the number of blocks form a scan, and
-    column `setting` is the setting of the shallowest network of the scan. If any method has more than two
-    rows in the panel `trained`, this panel leaves out methods with only one or two rows.
+    Column `panel` is `trained` or `depth`. The panel `depth` groups the runs by scan: the runs of a scan differ only in the
+    number of blocks. In this panel, column `setting` is the setting of the shallowest network of the scan. The panel `trained`
+    leaves out methods with one or two rows, unless every method has only one or two rows.
     """
     count = Counter((row["method"].text, row["setting"].text) for row in analysis.rows)
     min_points = 3 if max(count.values(), default=0) > 2 else 1

@@ -26,7 +26,8 @@ COLUMNS = ["rule", "quantity", "unit", "kind", "method", "run_ids", "value", "re
 def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
     """Return the numbers of the strips, for rules that have an observed value.
 
-    Column `kind` is `threshold`, `low` or `high` (ends of the range without a changed verdict), or `value` (an observed value).
+    Column `kind` states what the number is: `threshold`, `value` (an observed value), or one of `low` and `high`. The numbers `low`
+    and `high` are the ends of the range in which no verdict changes.
     """
     observed = analysis.table("observed").rows
     units = {row["rule"].text: row["unit"].text for row in analysis.rows}
