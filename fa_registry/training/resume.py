@@ -1,9 +1,9 @@
 """Save the state of a training, so an interrupted training can be resumed.
 
-A training that resumes from this file ends with the same weights as a training without interruption, because the file contains the
-optimiser's moments and all generators. The file has three parts: the SHA-256 of the other two parts, a line of JSON, and the
-tensors as safetensors. A run never resumes from an altered file. Otherwise one wrong bit in the optimiser's moments would change
-all later metrics without an error.
+The state is saved in the resume file of the run. A training that resumes from this file ends with the same weights as a training
+without interruption, because the file contains the optimiser's moments and all generators. The file has three parts: the SHA-256 of
+the other two parts, a line of JSON, and the tensors as safetensors. A run never resumes from an altered file, because one wrong bit
+in the optimiser's moments would change all later metrics without an error.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class ResumeFile:
 
 
 def _is_chain(digests: Any, last: int) -> bool:
-    """Return whether `digests` has one digest per epoch, or is None (older files)."""
+    """Return True if `digests` has one digest per epoch, or if it is None, as in older files."""
     if digests is None:
         return True
     return isinstance(digests, list) and len(digests) == last + 1 and all(map(DIGEST.fullmatch, map(str, digests)))

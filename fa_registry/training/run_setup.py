@@ -67,7 +67,10 @@ class RunSetup:
 
     @property
     def task(self) -> Task:
-        """The task that the data set's card names, or the built-in task of its labels."""
+        """The task that the data set's card names.
+
+        If the card names no task, this is the built-in task for the type of the labels.
+        """
         return task_of(self.splits.train_labels, self.card.task)
 
     @property
@@ -325,7 +328,7 @@ def check_output_error(task: Task, outputs: int, targets: Tensor) -> None:
 
 
 def network_shape(network: Network, sample: Tensor, classes: int) -> NetworkShape:
-    """Return the shapes of the network that determine the shapes of a feedback state.
+    """Return the shapes of sites and weights on which the shapes of a feedback state depend.
 
     The result contains the number of features per site, and the shape of every weight that a method may replace in the backward
     pass. The features are measured in a forward pass of one sample, (1, …).

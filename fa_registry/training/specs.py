@@ -108,7 +108,7 @@ def _parse(name: str, value: Any) -> Any:
 
 
 def whole_number(value: Any, least: float | None, most: int = MOST) -> int:
-    """Return `value` as an integer from `least` to `most`.
+    """Convert `value` to an integer and check that the integer is in the allowed range.
 
     Args:
         value: number or text.
@@ -287,7 +287,7 @@ def run_name(spec: RunSpec) -> str:
 def _method(spec: RunSpec) -> str:
     """Return the method's part of a run's name.
 
-    The part contains the label, the first digits of an adopted checkpoint, and the changed options.
+    The part contains the label, the changed options, and the first digits of the digest of an adopted checkpoint.
     """
     label = " ".join([spec.method_label, spec.weights[:DIGITS]]).strip()
     unusual = _unusual(spec.method_options, _options(methods.CATALOG, spec.method))

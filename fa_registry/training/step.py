@@ -76,13 +76,16 @@ def chained_backward(
 def couples_samples(block: nn.Module) -> bool:
     """Return whether a sample's branch depends on the other samples of the batch.
 
-    It does if a BatchNorm uses batch statistics.
+    The result is True if a BatchNorm in the block uses batch statistics.
     """
     return any(isinstance(module, nn.modules.batchnorm._BatchNorm) and module.training for module in block.modules())
 
 
 def _rows(scale: Tensor | float, state: Tensor) -> Tensor | float:
-    """Reshape a scale (N, 1, …) from the block's output to the number of dimensions of its input."""
+    """Reshape a scale of the block's output, (N, 1, …), to the number of dimensions of `state`.
+
+    `state` is the input of the block.
+    """
     return scale.reshape(-1, *[1] * (state.dim() - 1)) if isinstance(scale, Tensor) else scale
 
 
@@ -108,9 +111,9 @@ def norm_eps(credit_scale: str, count: int) -> float:
 
     A rule that was published for the credit of the mean loss divides c/N by rms(c/N) + ε. This equals c divided by rms(c) + N·ε.
     With ε instead of N·ε, the growth of fa on digits is about twice as large (docs/differences.md).
-    tests/methods/test_published.py trains fa and dfa with this code and with the published loop. The results are equal with the
-    `credit_scale` of the method's card, and differ with the other `credit_scale`. The returned number depends only on the batch
-    size, so it is constant in a captured step.
+    tests/methods/test_published.py trains fa and dfa with this code and with the published loop. Both give equal results if this
+    code uses the `credit_scale` of the method's card. With the other value of `credit_scale`, the results differ. The returned
+    number depends only on the batch size, so it is constant in a captured step.
 
     Args:
         credit_scale: MethodCard.credit_scale.
@@ -144,9 +147,9 @@ def normalised_credits(
 def credit_rms(credit: Tensor, kind: str, eps: float = NORM_EPS, by_position: bool = False) -> Tensor | float:
     """Return the divisor of norm(c) for each sample, (N, 1, …).
 
-    For "rms", the divisor is the rms over features + eps, computed separately for each sample over all its entries. For "none",
-    the divisor is 1. With one rms for the whole batch, a sample would change the scale of other samples
-    (test_rms_norm_is_per_sample_and_over_features in tests/training/test_step.py).
+    For "rms", the divisor is the sum of the rms and eps. The rms of each sample is computed over all entries of this sample. An rms
+    over the whole batch would let one sample change the scale of other samples (test_rms_norm_is_per_sample_and_over_features in
+    tests/training/test_step.py). For "none", the divisor is 1.
 
     Args:
         credit: c (N, …).

@@ -121,8 +121,8 @@ class Trainer:
         On a GPU, the function returns before the epoch is complete, so a caller can start other trainings.
 
         Args:
-            through: generator function that receives the epoch's batches and yields the batches to train on. The generator
-                continues after the step on the yielded batch.
+            through: generator function that receives the epoch's batches and yields the batches to train on. The trainer trains on
+                a yielded batch before the generator continues.
         """
         setup = self.setup
         # a tensor of another stream could be overwritten before this stream has read the tensor
@@ -180,7 +180,10 @@ class Trainer:
 
     @contextmanager
     def _on_own_stream(self) -> Iterator[None]:
-        """Context manager: use a separate CUDA stream, which captures and concurrent trainers need."""
+        """Context manager: use a separate CUDA stream.
+
+        The capture of a step and concurrent trainers need a separate stream.
+        """
         if self._stream is None:
             yield
             return

@@ -72,9 +72,9 @@ def under(tensors: Tensors, prefix: str) -> Tensors:
 def kept_epochs(states: int, epochs: int) -> tuple[int, ...]:
     """Return the epochs after which the training state is kept.
 
-    The epochs are spread evenly over 1..epochs − 1. If `states` is larger than epochs − 1, all epochs 1..epochs − 1 are returned.
-    The initial state is not kept, because the seed determines it. The state after the last epoch is not kept, because no epoch
-    follows.
+    The function chooses `states` epochs, spread evenly over 1..epochs − 1. If `states` is larger than epochs − 1, the function
+    returns all epochs 1..epochs − 1. The initial state is not kept, because the seed determines it. The state after the last epoch
+    is not kept, because no epoch follows.
     """
     count = min(states, max(epochs - 1, 0))
     return tuple(index * epochs // (count + 1) for index in range(1, count + 1))

@@ -76,7 +76,7 @@ def observed_look(
         x: input, (N, …).
         y: labels, (N,).
         subject: name of the function in error messages.
-        double: whether to run a float64 pass too, which the metric fidelity needs.
+        double: whether to run a float64 pass too. The metric fidelity needs this pass.
         directions: as for diagnostics.observe.
 
     Raises:

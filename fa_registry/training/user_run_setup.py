@@ -34,7 +34,7 @@ DIGITS = 8  # of a digest in a name
 class UserRunSetup:
     """Model and evaluation batch of a user-supplied training loop.
 
-    Of the attributes of RunSetup, the class has those that recording and measuring a run need.
+    The class does not have all attributes of RunSetup. It has those that are needed to record and measure a run.
 
     Attributes:
         spec: the specification, as the author of the loop declared it.
@@ -149,7 +149,7 @@ def structure(network: nn.Module) -> str:
 class EpochJournal:
     """A file with the SHA-256 and the row of each epoch, one line per epoch.
 
-    Reading stops at the first damaged line, for example a line during whose writing the process was killed.
+    Reading stops at the first damaged line. A line is damaged, for example, if the process was killed while it wrote the line.
 
     Args:
         goes_on: whether to reuse the rows of an interrupted loop. If False, these rows are deleted.

@@ -171,7 +171,7 @@ def compare(
 ) -> CompareResult:
     """Compare methods or single runs by the same rules, and write compare.html.
 
-    A method is compared with all its seeds.
+    If an operand is a method, the comparison uses the runs with all seeds of the method.
 
     Args:
         operands: Two or more method labels or run ids. The first characters of a run id are enough. The operands are searched
@@ -215,8 +215,8 @@ def verify(
         report_file: Path of an audit.json or of a bundle. To recompute runs, give `study` or `run_ids` instead.
 
     Returns:
-        One outcome per run, whose `integrity.state` is verified, mismatch or unverifiable. For an audit.json, the first outcome
-            is that of the report itself.
+        One outcome per run. The `integrity.state` of an outcome is verified, mismatch or unverifiable. For an audit.json, the first
+            outcome is that of the report itself.
 
     Raises:
         UsageError: None or several of report_file, study and run_ids were given.
@@ -263,7 +263,7 @@ def import_bundle(path: str | Path, *, signer: SignerOptions, location: StoreLoc
         path: Path of the bundle.
 
     Returns:
-        The mappings `runs` and `present` from run ids in the bundle to run ids in the store. `runs` contains the imported runs;
+        Two mappings, `runs` and `present`: run id in the bundle → run id in the store. `runs` contains the imported runs;
             `present` contains the runs that were already in the store.
 
     Raises:

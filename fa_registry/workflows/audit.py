@@ -106,8 +106,8 @@ def run_audit(
         measuring: Whether and how to recompute the metrics.
         pages: Folder of the pages, and user templates.
         adopt: Whether to log the audit to the run that `mlflow run` started. Use False if the study already uses that run.
-        early_is_incomplete: Whether a run that a rule of --stop-on ended early makes the audit incomplete. Use False if the
-            caller passed --stop-on.
+        early_is_incomplete: Whether the audit is incomplete if a rule of --stop-on ended a run early. Use False if the caller
+            passed --stop-on.
     """
     editions, measuring, waivers, reference = checked_audit(selector, judging, measuring, pages)
     tracker = open_tracker(location.store, create=False, write=True)
@@ -159,9 +159,9 @@ def checked_judging(
     pages: ReportOutput,
     problems: list[str],
 ) -> tuple[tuple[Edition, ...], RemeasureOptions]:
-    """Return the editions, the leading edition first, and the measuring options.
+    """Return the editions and the measuring options.
 
-    Append all errors in the arguments to `problems`.
+    The first edition is the leading edition. All errors in the arguments are appended to `problems`.
     """
     checked_pages(pages, problems)
     editions = checked_terms(selector, judging, problems)

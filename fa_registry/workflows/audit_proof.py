@@ -248,7 +248,7 @@ def _other_bytes(audit: StoredRun, text: str) -> Integrity:
 
 
 def check_attached(tracker: Tracker, audit: StoredRun, notes: Notes, run: StoredRun, out: Path) -> Integrity:
-    """Compare the pages that the audit attached to a run with newly rendered pages.
+    """Compare newly rendered pages with the pages that the audit attached to a run.
 
     Args:
         notes: The notes of the audit's report.

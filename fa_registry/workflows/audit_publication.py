@@ -225,8 +225,8 @@ def verdict_tags(report: AuditReport, index: int, current_tags: Mapping[str, str
 def outdated_verdict_tags(tags: Mapping[str, str], current_tags: Mapping[str, str]) -> list[str]:
     """Return the names of a run's outdated verdict tags.
 
-    A tag is outdated if an earlier audit set the tag by an edition with changed thresholds, and `tags` contains a verdict of this
-    edition with the original thresholds.
+    The verdict tag of an edition with changed thresholds is outdated if an earlier audit set this tag, and if `tags` contains the
+    verdict of the same edition with the original thresholds.
 
     Args:
         tags: New tags of the run.

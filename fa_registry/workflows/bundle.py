@@ -234,7 +234,10 @@ def import_into(path: str, experiment: str = "", store: str = "", key: str = "")
 
 
 def _present(tracker: Tracker, run: StoredRun) -> str:
-    """Return the id of the run in the store with the same recorded files; "" if there is no such run."""
+    """Return the id of a finished run in the store that equals `run`; "" if there is no such run.
+
+    Two runs are equal if they have the same specification and the same recorded files.
+    """
     tags = {
         schema.TAG_SPEC: run.tags.get(schema.TAG_SPEC, ""),
         schema.TAG_ARTIFACTS: run.tags.get(schema.TAG_ARTIFACTS, ""),

@@ -133,7 +133,7 @@ def close_gone(
 def close_zombies(
     tracker: Tracker, tags: Mapping[str, str], heartbeats: HeartbeatMonitor | None = None, as_status: str = "failed"
 ) -> None:
-    """Close each run with these tags that is marked as running although its process has ended.
+    """Search for the runs with these tags, and call `close_gone` for these runs.
 
     Args:
         heartbeats: Observed heartbeats of runs on other machines. If None, every run on another machine counts as alive.
@@ -161,7 +161,7 @@ def _named(run: StoredRun) -> str:
 
 
 def _is_half_written(database: Path) -> bool:
-    """Return whether the journal of a killed process blocks reading the database."""
+    """Return whether the database cannot be read because a killed process left its journal."""
     if not database.with_name(f"{database.name}-journal").exists():
         return False
     try:

@@ -177,7 +177,7 @@ def code_changes(tracker: Tracker, run: StoredRun, spec: RunSpec) -> tuple[str, 
 def sealed_code(provenance: Mapping[str, Any]) -> Code | None:
     """Return the description of the code that trained a run, from its provenance.json.
 
-    If an older release, which recorded no code, trained the run, return None.
+    Return None if the run was trained by an older release that recorded no code.
     """
     code = provenance.get("code")
     if not isinstance(code, Mapping):

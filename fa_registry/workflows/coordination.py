@@ -34,7 +34,9 @@ Attempts = dict[str, list[StoredRun]]
 
 
 class StudySnapshot:
-    """Copy of a study's runs in memory; the copy saves one store query per specification.
+    """Copy of a study's runs in memory.
+
+    The copy avoids one store query per specification.
 
     Attributes:
         alone: True until this process finds a run of another worker in the study.
@@ -162,10 +164,10 @@ def finished_but(
 def leased_elsewhere(
     attempts: Attempts, specs: Iterable[RunSpec], heartbeats: HeartbeatMonitor
 ) -> dict[str, StoredRun]:
-    """Return the runs that other processes train, by identity of the specification.
+    """Return a mapping: identity of the specification → run that another process trains.
 
     Args:
-        attempts: All runs of each specification, by identity of the specification.
+        attempts: Mapping: identity of the specification → all runs of the specification.
     """
     holders = ((spec.identity, lease_owner(attempts[spec.identity], heartbeats)) for spec in specs)
     return {identity: run for identity, run in holders if run}

@@ -59,7 +59,7 @@ def examine(
 
     Raises:
         UsageError: `lost_hosts` was given without `repair`.
-        UnknownName: A machine in `lost_hosts` has no run without a heartbeat.
+        UnknownName: No run of a machine in `lost_hosts` can be closed: the machine is unknown, or all of its runs sent heartbeats.
     """
     if lost_hosts and not repair:
         raise UsageError("--gone requires --repair, because --gone closes the runs of a machine that no longer exists")

@@ -79,9 +79,9 @@ def initial_weights(tracker: Tracker, record: RunRecord) -> Iterator[Check]:
 def compared(tracker: Tracker, records: Sequence[RunRecord]) -> list[RunRecord]:
     """Return the records, with a mismatch on each record that duplicates another run.
 
-    A record is a duplicate if its final weights equal those of another record or of another run in the store, or almost equal
-    those of another record (see `near_copies`). Other runs in the store are found by the digest in their tags, and confirmed by
-    the digest in their recorded files. The order of the records does not change.
+    A record is a duplicate if another record or another run in the store has equal final weights. A record is also a duplicate if
+    another record has almost equal final weights (see `near_copies`). Other runs in the store are found by the digest in their
+    tags, and confirmed by the digest in their recorded files. The order of the records does not change.
     """
     digests = [record.provenance.get("final_weights") or _content(tracker, record) for record in records]
     by_digest: dict[str, list[RunRecord]] = {}
@@ -225,7 +225,7 @@ def _content(tracker: Tracker, record: RunRecord) -> str:
 
 
 def _elsewhere(tracker: Tracker, by_digest: Mapping[str, Sequence[RunRecord]]) -> dict[str, list[RunRecord]]:
-    """Return other runs of the store with the same weights, by digest.
+    """Return a mapping: digest of weights → other runs of the store with these weights.
 
     The runs are found by a tag and confirmed by their recorded files.
     """

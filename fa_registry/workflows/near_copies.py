@@ -182,9 +182,9 @@ def distance(first: Mapping[str, Tensor], second: Mapping[str, Tensor], initial:
     The distance of a tensor is median |a − b| / median |a − a₀|, where a and b are the final weights of the two runs and a₀
     are the initial weights.
 
-    If the median |a − a₀| is less than SHORT times the median |a₀|, the distance is increased in proportion: shortly after an
-    equal first step, two methods differ only in second order. The distance is infinite if the tensors that both runs trained have
-    fewer than SAMPLED entries in total.
+    If the median |a − a₀| is less than SHORT times the median |a₀|, the distance is multiplied by the quotient of these two
+    numbers, which is larger than 1. Without this factor, two methods with an equal first step would be too close shortly after this
+    step. The distance is infinite if the tensors that both runs trained have fewer than SAMPLED entries in total.
 
     Args:
         first, second, initial: final weights of two runs and their initial weights, by tensor name.
@@ -309,7 +309,8 @@ def _candidates(runs: Sequence[_Trained]) -> list[tuple[_Trained, _Trained]]:
 def _shared_tensors(runs: Sequence[_Trained]) -> Iterator[tuple[_Trained, _Trained, str]]:
     """Yield pairs of runs that have a bitwise equal trained tensor although their method or seed differs.
 
-    Pairs of controls with the same method and seed are omitted: with a method that learns locally, each trains the same embedding.
+    Pairs of controls with the same method and seed are omitted. If the method learns locally, both controls train the same
+    embedding.
     """
     holders: dict[tuple[str, str], list[_Trained]] = {}
     for run in runs:

@@ -32,7 +32,7 @@ MOST_THREADS = 1024
 def settings(pairs: Iterable[str]) -> dict[str, str | list[str]]:
     """Return the values of the `--set name=value,…` options by name.
 
-    In `name=1,2` the name has several values, so the result contains a list. A second `name=…` replaces the first one.
+    For an option such as `name=1,2`, the result contains the list of the values. A second `name=…` replaces the first `name=…`.
 
     Raises:
         InvalidFields: an option does not begin with NAME=VALUE.
@@ -474,7 +474,7 @@ class AnalysisOutput(ReportOutput):
 
 @dataclass(frozen=True)
 class AuditSource:
-    """The audit in a store whose pages are rendered again."""
+    """Selection of an audit in a store, for rendering the pages of this audit again."""
 
     study: str = option("", "Use the newest audit of this study in the store.", metavar="NAME", completes="studies")
 

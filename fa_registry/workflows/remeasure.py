@@ -148,7 +148,10 @@ def with_chosen(tracker: Tracker, runs: Sequence[StoredRun], measuring: Remeasur
 
 
 def checked_measuring(measuring: RemeasureOptions, problems: list[str]) -> RemeasureOptions:
-    """Return the options with typed numbers converted, and append all errors to `problems`."""
+    """Convert the numbers that the user typed, and return the options with these numbers.
+
+    All errors are appended to `problems`.
+    """
     numbers: dict[str, Any] = {}
     for name, parse in {
         "jobs": lambda typed: whole_number(typed, least=0, most=MOST_PROCESSES),
@@ -193,7 +196,7 @@ def _part(
     data_root: Path | None,
     third_party: bool,
 ) -> list[RemeasuredRun]:
-    """Recompute runs that all import the same third-party packages or none."""
+    """Recompute runs that all import the same third-party packages, or no third-party package."""
     if measuring.executor:
         return _on_a_cluster(tracker, runs, job, measuring)
     count = min(int(measuring.jobs) or _default_processes(runs, measuring), len(runs))
@@ -326,7 +329,10 @@ def _gather_there(
     stop: Callable[[], bool],
     report: Callable[[Any], None],
 ) -> RemeasuredRun:
-    """Open the tracker in a worker process, because a tracker cannot be pickled, and recompute one run."""
+    """Recompute one run in a worker process.
+
+    The worker opens the tracker itself, because a tracker cannot be pickled.
+    """
     return remeasure_one(opener(), run, measuring, data_root)
 
 

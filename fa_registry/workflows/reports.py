@@ -189,7 +189,10 @@ def load_report(path: Path) -> AuditReport:
 
 
 def _incomplete(report: AuditReport) -> Iterator[str]:
-    """Yield an error for each duplicate run, and for each edition that did not judge exactly these runs."""
+    """Yield one error per duplicate run, and one error per edition with wrong runs.
+
+    Each edition must have judged the runs of the report, in the same order.
+    """
     ids = [run.record.run_id for run in report.runs]
     for run_id, count in sorted(Counter(ids).items()):
         if count > 1:

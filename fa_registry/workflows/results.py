@@ -1,4 +1,4 @@
-"""Display of results: one line for `repr`, a screen for `print`, a frame for all rows."""
+"""Display of results: `repr` gives one line, `print` a longer text, and `frame` all rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Item = TypeVar("Item")
 class Result(abc.ABC):
     """Base class of results that consist of a few lines.
 
-    A dataclass must have `repr=False`.
+    If a subclass is a dataclass, the dataclass must be declared with `repr=False`.
     """
 
     @abc.abstractmethod

@@ -172,8 +172,9 @@ def _text(study: Study, requested: Mapping[str, str]) -> str:
 def _as_trained(tracker: Tracker, selector: RunSelector) -> tuple[Study, list[str]]:
     """Return the study whose runs are selected, and remarks.
 
-    If no run of the requested study is finished but a study variant was trained, return the variant that was trained last.
-    Otherwise, or if the user requested a variant, a number of epochs or other settings, return the requested study.
+    The function usually returns the requested study. Exception: no run of the requested study is finished, a study variant was
+    trained, and the user requested no variant, no number of epochs and no other settings. The function then returns the variant
+    that was trained last.
     """
     study = selector.as_asked
     is_changed = study.twin.description or selector.overrides.get("epochs") or selector.overrides.get("settings")
@@ -484,7 +485,10 @@ def _asked_of(spec: RunSpec) -> tuple[tuple[str, str], ...]:
 
 
 def _shared(params: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return the parameters that all runs of a group share, and whether the run is adopted."""
+    """Return those parameters of a run that are equal in its whole group.
+
+    The result also states whether the run is adopted.
+    """
     shared = {name: value for name, value in params.items() if name.startswith("cfg/") and name not in FREE}
     return tuple(sorted({**shared, "adopted": str("cfg/weights" in params)}.items()))
 

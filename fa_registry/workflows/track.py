@@ -278,7 +278,8 @@ def track(
         credit: function credit(model, x, y) → [c_0 … c_L], as for `alignment`. Without this function, Γ is not measured.
         fresh: function that returns the credit with new random feedback, for the null distribution of Γ, as for `alignment`.
         dataset: name of the data set [`own-` and the first digits of the digest of `eval`].
-        factory: `package.module:function` without arguments that builds the model; an audit with --factory calls this function.
+        factory: function that builds the model, as `package.module:function`. The function takes no arguments. An audit with
+            --factory calls this function.
         feedback: the feedback matrices (name → tensor), or the module that contains the matrices; stored with the run.
         epochs: planned number of epochs [the number of calls of run.epoch].
         checkpoint_every: as for `train`.

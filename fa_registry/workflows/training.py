@@ -534,8 +534,9 @@ def parse_lease(typed: str | int, problems: list[str]) -> int:
 def default_executor(specs: Sequence[RunSpec], several: bool = False) -> str:
     """Return the name of the default executor for these runs.
 
-    Separate processes (`local`) train runs with third-party code, which could end its process, and several runs on a CPU. This
-    process (`side_by_side`) trains all other runs: runs on a GPU share the GPU, and a debugger can step into a single run.
+    The executor `local` starts separate processes. It is used for several runs on a CPU, and for runs with third-party code,
+    because this code could end its process. The executor `side_by_side` trains all other runs in this process. There, several runs
+    can share a GPU, and a debugger can step into a single run.
 
     Args:
         several: whether several runs train at the same time.

@@ -1,4 +1,7 @@
-"""The command `ui`: start MLflow's pages for a store, opened at the comparison of the newest runs."""
+"""The command `ui`, which serves MLflow's pages for a store.
+
+The first page compares the newest runs.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ def served_pages(store: str = "", study: str = "", port: int = 0) -> Iterator[tu
     Args:
         store: MLflow tracking URI. If empty, the default store is used; a missing database is created.
         study: study whose runs are compared. If empty, the study of the newest run.
-        port: port of the server. If 0, port 5000, or any free port if another program uses port 5000.
+        port: port of the server. If `port` is 0, the server uses port 5000 if it is free, and otherwise any free port.
 
     Raises:
         UsageError: the store has no run of the study.

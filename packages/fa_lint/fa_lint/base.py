@@ -15,7 +15,8 @@ class RuleCard:
     """Description of a lint rule.
 
     Args:
-        code: Stable identifier: FA and the number of the pitfall. FA013 is the second rule of pitfall 7, so pitfall 13 has FA014.
+        code: Stable identifier: FA and the number of the pitfall. There are two exceptions: FA013 is the second rule of pitfall 7,
+            and FA014 is the rule of pitfall 13.
         pitfall: Number of the pitfall in protocol §5, or 0 if the rule belongs to no pitfall.
         name: Short name with hyphens, such as `negative-norm`.
         title: The pitfall in a few words.

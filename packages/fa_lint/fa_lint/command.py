@@ -115,7 +115,7 @@ def _visible(text: str, line_ends: bool = False) -> str:
 
     Args:
         text: The text.
-        line_ends: Whether line ends stay line ends.
+        line_ends: Whether to keep line ends. If False, each line end is replaced by a code too.
     """
     return "".join(
         char if char.isprintable() or (line_ends and char == "\n") else f"⟨U+{ord(char):04X}⟩" for char in text

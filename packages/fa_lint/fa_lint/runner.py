@@ -196,7 +196,9 @@ CODE = re.compile(r"FA\d{3}", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Silence:
-    """Comment `# fa: ok CODE reason`, which silences the findings whose code includes its line.
+    """Comment `# fa: ok CODE reason`.
+
+    The comment silences the findings about code that includes the line of the comment.
 
     Args:
         line: Line of the comment in the file, or in the joined text of a notebook.

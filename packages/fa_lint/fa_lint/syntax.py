@@ -190,7 +190,8 @@ class Scope:
 
     Args:
         imports: Mapping from each imported name to its dotted name.
-        aliases: Mapping from each assigned name to the name or attribute in its only assignment. None for any other value.
+        aliases: Mapping from each assigned variable to the name or attribute that is assigned to it. The value is None if the
+            variable is assigned several times, or if anything else is assigned.
         stars: Modules that are imported with `*`.
     """
 
@@ -297,7 +298,7 @@ class Names:
                 scope.aliases[argument.arg] = None
 
     def _bind_assignment(self, node: ast.Name) -> None:
-        """Record an alias such as `cos = F.cosine_similarity`; any other assignment is unknown."""
+        """Record an alias such as `cos = F.cosine_similarity`; for any other assignment, record None."""
         if isinstance(self.parents[node], ast.comprehension):
             return  # bound inside the comprehension only
         scope = self._scope(node)

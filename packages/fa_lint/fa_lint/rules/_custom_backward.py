@@ -256,7 +256,7 @@ def _replacement(product: Product) -> frozenset[str]:
 def _same_weight(
     syntax: Syntax, function: CustomFunction, multiplication: Multiplication, origins: frozenset[str]
 ) -> bool:
-    """Return whether every call of `apply` passes the same tensor as the weight and as its replacement."""
+    """Return whether the weight and its replacement are the same tensor in every call of `apply`."""
     inputs = function.inputs
     positions = [inputs.index(name) for name in sorted(origins) if name in inputs]
     weight_positions = [inputs.index(name) for name in sorted(multiplication.weights.origins) if name in inputs]

@@ -1,6 +1,7 @@
 """Data flow in one function: find the mean-reduced losses and the gradients of these losses.
 
-Further functions find assignments, and the tensors that a torch module saves in its state dict.
+The data flow is that of one function in the checked code. The module also finds assignments, and the tensors that a torch module
+saves in its state dict.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ def saved_names(syntax: Syntax, owner: ast.ClassDef) -> set[str] | None:
     """Return the names of the attributes that a torch module saves in its state dict.
 
     Returns:
-        The names, or None if the class defines a method that saves its state or registers a tensor under a computed name.
+        The names, or None if the names are unknown. The names are unknown if the class registers a tensor under a computed name, or
+        if the class defines a method that saves its state.
     """
     if any(isinstance(statement, ast.FunctionDef) and statement.name in OWN_SAVING for statement in owner.body):
         return None
@@ -264,7 +266,7 @@ class Flow:
 def _mean_reduced(call: ast.Call) -> bool:
     """Return whether a loss has the reduction "mean", which is also the default.
 
-    Return False for the old arguments size_average and reduce, and if the call unpacks arguments.
+    The result is False if the call contains one of the old arguments size_average and reduce, or if the call unpacks arguments.
     """
     keywords = {keyword.arg: keyword.value for keyword in call.keywords}
     if open_ended(call) or keywords.keys() & {"size_average", "reduce"}:

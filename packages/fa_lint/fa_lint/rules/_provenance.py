@@ -149,14 +149,14 @@ def observe(syntax: Syntax, nodes: Iterable[ast.expr]) -> dict[ast.expr, Value]:
 
 
 class NameReading:
-    """Interpreter that records on which names each value in one function depends.
+    """Interpreter of one function that records for each value the names that affect the value.
 
     Attributes:
         context: Name of the autograd context in this function, or an empty string if the function has no context.
         returns: One value for each `return` and each path to this `return`.
         ends: Variables at the end of each execution path.
         watched: Expressions whose values the caller requests.
-        branches: Most execution paths that are followed separately.
+        branches: Maximum number of execution paths that are followed separately.
     """
 
     def __init__(

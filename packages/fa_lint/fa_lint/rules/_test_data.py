@@ -1,8 +1,8 @@
 """Find the expressions that depend on the test set, and the functions that train.
 
-Test data are found by how code obtains them (`train=False`, `split="test"`, `data["test"]`) or by a name such as `x_test`.
-Variables that are computed from test data depend on the test set too, under any name. A part of the test set is no test data,
-because a split or a slice may be a validation set.
+Test data are recognised by the code that loads the data (`train=False`, `split="test"`, `data["test"]`) or by a name such as
+`x_test`. Variables that are computed from test data depend on the test set too, under any name. A part of the test set does not
+count as test data, because a split or a slice may be a validation set.
 """
 
 from __future__ import annotations
@@ -130,10 +130,11 @@ class TestSetUse:
         return any(store in self.dependent for name in loads for store in self.stores.get((self.syntax.tree, name), ()))
 
     def _reaching(self, name: ast.Name) -> list[ast.Name]:
-        """Return the assignments that may set the value of a variable where code reads the variable.
+        """Return the assignments from which a variable may have its value at `name`.
 
-        An assignment in a block that contains the code replaces all earlier values. If there is no such assignment before the
-        code, all assignments to the variable count, because the code may be in a loop or in another function.
+        `name` is a place where code reads the variable. An assignment in a block that contains this place replaces all earlier
+        values. If no such assignment precedes the place, all assignments to the variable are returned, because the place may be in
+        a loop or in another function.
         """
         if name not in self.reaching:
             self.reaching[name] = [name] if isinstance(name.ctx, ast.Store) else self._find_reaching(name)
@@ -165,7 +166,10 @@ class TestSetUse:
             yield from assignments(node)
 
     def _dependent(self, target: ast.expr, value: ast.expr) -> list[ast.Name]:
-        """Return the variables of a target that depend on the test set if the value does."""
+        """Return those variables of an assignment target that depend on the test set.
+
+        The caller has found that the assigned `value` depends on the test set.
+        """
         names = [part for part in ast.walk(target) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)]
         passed = (
             {part.id for part in ast.walk(value) if isinstance(part, ast.Name)}

@@ -18,10 +18,10 @@ DRAWING = ("ylim", "xlim", "set_ylim", "set_xlim", "axhline", "axvline", "axis",
 
 
 class BestEpoch(LintRule):
-    """Report a best value over the rounds of a training loop that depends on the test set.
+    """Report a best value that a training loop chooses from results on the test set.
 
     A best value is `if result > best: best = result`, `best = max(best, result)`, or the maximum of a list that the loop fills. A
-    loop that does not train is not checked, because the largest of several final results selects no epoch.
+    loop that does not train is not checked, because such a loop compares final results and selects no epoch.
     """
 
     card = RuleCard(
@@ -42,7 +42,7 @@ class BestEpoch(LintRule):
     )
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
-        """Yield each choice of a best round by the test set."""
+        """Yield each expression that chooses the best round by results on the test set."""
         data = TestSetUse(syntax, (*UPDATES, "backward"))
         loops = [loop for loop in syntax.parents if isinstance(loop, LOOPS) and data.trains(loop)]
         if loops:

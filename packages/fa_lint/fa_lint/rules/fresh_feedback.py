@@ -23,9 +23,10 @@ Sides = tuple[ast.expr, ast.expr]
 class FreshFeedback(LintRule):
     """Report a cosine of a gradient with a product that contains new random numbers.
 
-    The names are free: the product with the random matrix and the gradient identify the measurement. A function that trains, that
-    sets a seed, or that passes the random matrix to other code is not reported. A function with a second cosine without random
-    numbers is not reported either, because the first cosine is then the value to expect by chance.
+    The rule does not need certain variable names, because it recognises a measurement by the gradient and by the product with a
+    random matrix. A function that trains, that sets a seed, or that passes the random matrix to other code is not reported. A
+    function with a second cosine without random numbers is not reported either, because the first cosine then shows which value
+    chance alone gives.
     """
 
     card = RuleCard(

@@ -18,10 +18,11 @@ MEASURED = re.compile(r"(\w+_)?(acc|accuracy|accuracies|top1)(_\w+)?", re.IGNORE
 
 
 class FrozenConstant(LintRule):
-    """Report a number in the code that is compared with an accuracy as the result of the frozen control.
+    """Report a number in the code that is used as the result of the frozen control.
 
     The number is recognised by its name, such as `frozen_accuracy`, or by a comment about the frozen control on its line. In the
-    second case a comparison with an accuracy must use the number. 0 and 1 are not reported, because they are start values.
+    second case, the code must also compare the number with an accuracy. 0 and 1 are not reported, because 0 and 1 are usual start
+    values.
     """
 
     card = RuleCard(
@@ -62,7 +63,7 @@ class FrozenConstant(LintRule):
 
 
 def _named_values(syntax: Syntax) -> Iterator[tuple[str, ast.expr]]:
-    """Yield each value with its name: of a variable, a parameter, an argument or a dictionary key."""
+    """Yield each value with the name of its variable, parameter, argument or dictionary key."""
     for node in syntax.parents:
         for target, value in assignments(node):
             if not isinstance(node, ast.AugAssign):

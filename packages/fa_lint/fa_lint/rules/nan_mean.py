@@ -1,4 +1,4 @@
-"""Pitfall 6: a mean over layers that leaves out undefined values."""
+"""Pitfall 6: a mean over layers leaves out undefined values."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ THROUGH = (
 
 
 class NanMean(LintRule):
-    """Report a mean without NaN over the cosines of several layers.
+    """Report a mean over the cosines of several layers if the mean leaves out NaN.
 
     A loop is over layers if it is over the modules or parameters of a model, over a ModuleList, over the result of
     torch.autograd.grad, or over a variable such as `layers`. Means over samples or over seeds are not reported.
@@ -52,7 +52,7 @@ class NanMean(LintRule):
     clues = (("nanmean", "nanmedian", "nansum", "nanquantile"),)
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
-        """Yield each mean without NaN of a list that contains one cosine per layer."""
+        """Yield each mean over a list of one cosine per layer, if the mean leaves out NaN."""
         cosines = {node for node, _ in compared_vectors(syntax)}
         layered = _LayerLoops(syntax)
         filled = set(_filled(syntax, layered, cosines))
@@ -69,7 +69,10 @@ class NanMean(LintRule):
 
 
 def _mean_of(syntax: Syntax, call: ast.Call) -> ast.expr | None:
-    """Return the values of a mean without NaN over all values or over axis 0, or None for another call."""
+    """Return the values over which a call computes a mean that leaves out NaN.
+
+    The mean must be over all values or over axis 0. For any other call, return None.
+    """
     name = syntax.resolve(call.func)
     package, _, last = name.rpartition(".")
     if last in MEANS and package in LIBRARIES:
@@ -110,7 +113,7 @@ def _has(node: ast.AST, cosines: set[ast.expr]) -> bool:
 
 
 class _LayerLoops:
-    """The loops of a file whose rounds are layers.
+    """The loops over layers in a file.
 
     Args:
         syntax: Syntax tree of the file.
