@@ -225,7 +225,7 @@ def _write_figures(figures: Mapping[FigureFile, bytes], folder: Path) -> Iterato
         for kind in VECTORS:
             path = folder / f"{figure.name}.{kind}"
             path.parent.mkdir(exist_ok=True)
-            path.write_bytes(image.vector(kind))
+            path.write_bytes(image.saved(kind))
             yield f"{figure.name}.{kind}"
 
 

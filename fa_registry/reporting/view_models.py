@@ -175,7 +175,7 @@ class Picture:
 
     Attributes:
         alt: Alternative text.
-        uri: The PNG image as a data URI.
+        uri: The SVG as a data URI.
         epochs: The epochs in the table of numbers.
         rows: For each run, the tuple (method, seed, one number per epoch in `epochs`); empty if the page has no space for a table.
         drawn: The figure as bytes, as it is stored in the folder figures/ (figures.canvas.RenderedFigure).
@@ -196,7 +196,7 @@ class FigurePanel:
 
     Attributes:
         alt: Alternative text.
-        uri: The PNG image as a data URI.
+        uri: The SVG as a data URI.
         table: Title of the table of numbers. If the table contains only a part of the numbers, the title names this part.
         columns: Headings of the columns of the table.
         groups: Rows of the table; empty if the page has no space for a table.

@@ -144,7 +144,7 @@ def test_the_same_bytes_twice_and_text_for_who_cannot_see_it(rich):
     chosen = list(groups(rich))
     sites = compared_sites(chosen, {})
     ((uri, text),) = layer_figure(chosen, sites)
-    assert layer_figure(chosen, sites) == ((uri, text),) and uri.startswith("data:image/png;base64,")
+    assert layer_figure(chosen, sites) == ((uri, text),) and uri.startswith("data:image/svg+xml,")
     assert all(f"of {one.method} from" in text for one in chosen)
 
 
@@ -237,7 +237,7 @@ def context(request):
 def test_the_page_nests_and_holds_nothing_from_outside(context, tmp_path):
     page = Page(render_comparison(context, tmp_path).read_text("utf-8"))
     assert not {"script", "iframe", "link", "form"} & set(page.tags) and page.handlers == []
-    assert all(reference.startswith(("data:image/png;base64,", "#")) for reference in page.references)
+    assert all(reference.startswith(("data:image/svg+xml,", "#")) for reference in page.references)
     assert all(reference[1:] in page.ids for reference in page.references if reference.startswith("#"))
     assert len(page.ids) == len(set(page.ids))
     labels = [attributes["aria-label"] for tag, attributes in page.attributes if attributes.get("role") == "region"]

@@ -78,7 +78,7 @@ def _line(groups: Sequence[Group], headline: Headline) -> tuple[str, float, floa
     return rule, threshold, frozen + headline.sign * threshold / headline.scale
 
 
-def accuracy_panel(groups: Sequence[Group], dpi: int) -> FigurePanel | None:
+def accuracy_panel(groups: Sequence[Group]) -> FigurePanel | None:
     """Return the figure of the main metric in one setting, or None if no run has a value."""
     frame = accuracy_numbers(groups)
     if frame["value"].isna().all():
@@ -93,7 +93,7 @@ def accuracy_panel(groups: Sequence[Group], dpi: int) -> FigurePanel | None:
     caption += f" The dotted line is chance, {filters.KINDS[metric.kind](chance)}." if not math.isnan(chance) else ""
     hidden = frame["method"].nunique() - MOST
     caption += f" {hidden} more methods are in the table." if hidden > 0 else ""
-    image = draw(frame, dpi)
+    image = draw(frame)
     return FigurePanel(
         title,
         f"{title}: {'; '.join(_in_text(frame))}.{f' Dashed line: {text}.' if text else ''}",
@@ -154,12 +154,12 @@ def _number(cell: pd.Series | None, kind: str) -> Number:
     return Number(from_frame(cell["value"], cell["reason"]), kind, (cell["run_id"],))
 
 
-def draw(frame: pd.DataFrame, dpi: int) -> RenderedFigure:
+def draw(frame: pd.DataFrame) -> RenderedFigure:
     """Draw the accuracy figure from the rows of `accuracy_numbers`."""
     methods = list(dict.fromkeys(frame["method"]))[:MOST]
     names = short_names(methods, LETTERS)
     left, high = 0.16 + 0.068 * max(map(len, names)), ROW * len(methods)
-    canvas = Canvas(WIDTH, TOP + high + BOTTOM, dpi)
+    canvas = Canvas(WIDTH, TOP + high + BOTTOM)
     axes = canvas.axes(left, TOP, WIDTH - left - 0.2, high)
     axes.set(
         xlim=padded([*frame["value"], *frame["line"], *frame["chance"]], min_width=0.04),
@@ -187,7 +187,7 @@ def draw(frame: pd.DataFrame, dpi: int) -> RenderedFigure:
         )
         if not len(accuracies):
             axes.text(0.01, row, "N/A", va="center", color=TICK, fontsize=SMALL, transform=axes.get_yaxis_transform())
-    return canvas.png([GREY_BAND], [PALETTE[0], CONTROL, LIMIT])
+    return canvas.rendered()
 
 
 def _ground(axes: Axes, frame: pd.DataFrame) -> None:

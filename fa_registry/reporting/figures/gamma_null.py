@@ -27,7 +27,7 @@ from fa_registry.reporting.figures.canvas import (
     whole_ticks,
 )
 from fa_registry.reporting.figures.frames import from_frame
-from fa_registry.reporting.figures.style import CONTROL, FRAME, GREY_BAND, GRID, INK, PALETTE, TICK
+from fa_registry.reporting.figures.style import CONTROL, GREY_BAND, GRID, INK, PALETTE, TICK
 from fa_registry.reporting.labels import group_label
 from fa_registry.reporting.text import filters
 from fa_registry.reporting.view_models import FigurePanel, Number, Row, RowGroup
@@ -74,7 +74,7 @@ def _rows(label: str, record: RunRecord, cards: Mapping[str, Mapping[str, Any]])
         yield (label, record.spec.seed, record.run_id, site, site in exact, gamma.value, *ends, gamma.reason, reason)
 
 
-def gamma_panel(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[str, Any]]) -> FigurePanel | None:
+def gamma_panel(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]) -> FigurePanel | None:
     """Return the figure of one setting, or None if no method has a null."""
     numbers = gamma_numbers(groups, cards)
     if not len(numbers):
@@ -89,7 +89,7 @@ def gamma_panel(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[s
     if any(_reason_of_first(run.record) == NOT_CREDITED for group in groups for run in group.runs):
         caption += f" Left out: {NOT_CREDITED}."
     caption += f" {methods - MOST} more methods are in the table." if methods > MOST else ""
-    image = draw(numbers, dpi)
+    image = draw(numbers)
     return FigurePanel(
         TITLE,
         f"{TITLE}. Sites whose mean is outside the null band: {'; '.join(_in_text(numbers))}.",
@@ -142,10 +142,10 @@ def _known(value: float, reasons: pd.Series) -> Reading:
     return from_frame(value, next(filter(None, reasons), "not measured"))
 
 
-def draw(numbers: pd.DataFrame, dpi: int) -> RenderedFigure:
+def draw(numbers: pd.DataFrame) -> RenderedFigure:
     """Draw the figure from the rows of `gamma_numbers`."""
     methods = list(dict.fromkeys(numbers["method"]))[:MOST]
-    canvas = Canvas(WIDTH, height_of(len(methods), HEAD, PANEL), dpi)
+    canvas = Canvas(WIDTH, height_of(len(methods), HEAD, PANEL))
     visible_rows = numbers[numbers["method"].isin(methods)]
     informative_rows = visible_rows[~visible_rows["exact"]]
     last = int(visible_rows["site"].max())
@@ -161,12 +161,12 @@ def draw(numbers: pd.DataFrame, dpi: int) -> RenderedFigure:
         for site in whole_ticks(last):
             canvas.text(box.x(site), box.bottom + 0.09, str(site), ha="center", color=TICK)
         _panel(canvas, box, visible_rows[visible_rows["method"] == method])
-    return canvas.png([GREY_BAND], [FRAME, PALETTE[0], CONTROL])
+    return canvas.rendered()
 
 
 def _key(canvas: Canvas) -> None:
     y = 0.11
-    canvas.sheet.plot(LEFT + 0.05, y, "o", color=PALETTE[0], markersize=3.6)
+    canvas.dots([(LEFT + 0.05, y)], PALETTE[0])
     canvas.text(LEFT + 0.15, y, "one seed")
     canvas.lines([[(LEFT + 0.7, y), (LEFT + 0.95, y)]], PALETTE[0], linewidths=1.3)
     canvas.text(LEFT + 1.02, y, "mean")
@@ -185,8 +185,8 @@ def _panel(canvas: Canvas, box: PanelFrame, rows: pd.DataFrame) -> None:
     line = [(box.x(site), box.y(gamma)) for site, gamma in informative_sites["gamma"].items()]
     canvas.lines([line], PALETTE[0], linewidths=1.3, zorder=3)
     dots = rows[~rows["exact"]].dropna(subset="gamma")
-    positions = [box.x(site) for site in dots["site"]], [box.y(gamma) for gamma in dots["gamma"]]
-    canvas.sheet.plot(*positions, "o", color=PALETTE[0], mec="white", mew=0.4, markersize=3.6, zorder=4)
+    positions = [(box.x(site), box.y(gamma)) for site, gamma in zip(dots["site"], dots["gamma"], strict=True)]
+    canvas.dots(positions, PALETTE[0], zorder=4)
     for site in sites.index[sites["exact"]]:  # Γ = 1 is drawn at the edge, so the other values keep their scale
         canvas.sheet.plot(box.x(site), box.top + 0.05, "o", color=INK, mfc="white", mew=0.9, markersize=3.8)
     if not len(dots):

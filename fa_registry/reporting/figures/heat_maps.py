@@ -99,22 +99,20 @@ def _at(panel: Panel, run: RunAudit, site: int, epoch: int) -> Reading:
     return series.sites[site][series.epochs.index(epoch)]
 
 
-def heat_panels(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[str, Any]]) -> tuple[FigurePanel, ...]:
+def heat_panels(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]) -> tuple[FigurePanel, ...]:
     """Return the heat maps of one setting, one for each metric with values by site."""
-    figure_panels = (_panel(panel, groups, dpi, cards) for panel in BY_SITE)
+    figure_panels = (_panel(panel, groups, cards) for panel in BY_SITE)
     return tuple(figure_panel for figure_panel in figure_panels if figure_panel)
 
 
-def _panel(
-    panel: Panel, groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[str, Any]]
-) -> FigurePanel | None:
+def _panel(panel: Panel, groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]) -> FigurePanel | None:
     numbers = heat_numbers(panel, groups, cards)
     if numbers["value"].isna().all():
         return None
     rule = limit(panel.judged, groups)
     epochs = sorted(numbers["epoch"].unique().tolist())
     printed_epochs = [epochs[index] for index in table_epochs(len(epochs) - 1)]
-    image = draw(panel, numbers, rule[1] if rule else None, dpi)
+    image = draw(panel, numbers, rule[1] if rule else None)
     return FigurePanel(
         panel.title,
         f"{panel.title}, mean over seeds. {'; '.join(_in_text(panel, numbers))}.",
@@ -170,7 +168,7 @@ def _table(panel: Panel, numbers: pd.DataFrame, epochs: Sequence[int]) -> Iterat
         yield RowGroup(str(method), tuple(lines), run_ids=ids)
 
 
-def draw(panel: Panel, numbers: pd.DataFrame, threshold: float | None, dpi: int) -> RenderedFigure:
+def draw(panel: Panel, numbers: pd.DataFrame, threshold: float | None) -> RenderedFigure:
     """Draw a heat map from the rows of `heat_numbers`.
 
     Args:
@@ -181,7 +179,7 @@ def draw(panel: Panel, numbers: pd.DataFrame, threshold: float | None, dpi: int)
     sites = visible_rows[~_nowhere(visible_rows)]["site"]
     informative_values = visible_rows[~visible_rows["exact"]]["value"].dropna()
     scale = growth(informative_values, threshold) if panel.log else signed(informative_values)
-    canvas = Canvas(WIDTH, height_of(len(methods), HEAD, PANEL), dpi)
+    canvas = Canvas(WIDTH, height_of(len(methods), HEAD, PANEL))
     bar(canvas, scale, panel.label, LEFT, 0.1)
     last = visible_rows.groupby("method")["epoch"].max()
     edges = {method: (0, max(last[method], 1), sites.min() - 0.5, sites.max() + 0.5) for method in methods}
@@ -197,7 +195,7 @@ def draw(panel: Panel, numbers: pd.DataFrame, threshold: float | None, dpi: int)
         for tick in whole_ticks(int(sites.max())):
             if first and tick >= sites.min():
                 canvas.text(box.left - 0.05, box.y(tick), str(tick), ha="right", color=TICK)
-    return canvas.png(scale.colours, [FRAME, HATCH, LIMIT])
+    return canvas.rendered()
 
 
 def _cells(canvas: Canvas, box: PanelFrame, rows: pd.DataFrame, scale: Scale) -> None:

@@ -16,7 +16,7 @@ from fa_registry.protocol.replay_summary import series_sentence
 from fa_registry.reporting.figures.accuracy_dots import accuracy_panel
 from fa_registry.reporting.figures.gamma_null import gamma_panel
 from fa_registry.reporting.figures.heat_maps import heat_panels
-from fa_registry.reporting.figures.style import DPI, DPI_OF_MANY, colours, styled
+from fa_registry.reporting.figures.style import colours, styled
 from fa_registry.reporting.figures.trajectories import (
     Panel,
     curves,
@@ -25,7 +25,7 @@ from fa_registry.reporting.figures.trajectories import (
     panels,
     table_epochs,
     table_rows,
-    trajectory_png,
+    trajectory_figure,
 )
 from fa_registry.reporting.labels import group_label
 from fa_registry.reporting.text import filters
@@ -34,7 +34,6 @@ from fa_registry.reporting.view_models import FigurePanel, Picture, SettingFigur
 Figured = TypeVar("Figured", Picture, FigurePanel)
 PAGE, LEAST_ROOM = 965_000, 360_000  # bytes of a whole page, and the minimum for its figures
 NO_CARDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
-FEW, FEW_RUNS = 4, 90  # with at most this many settings and runs, figures have the higher resolution
 # approximate sizes of the parts that the template writes, in bytes
 FIGURE_BYTES, TABLE_BYTES, NUMBER_BYTES, ROW_BYTES = 420, 500, 26, 110
 PANEL_BYTES, GROUP_BYTES, LINE_BYTES, CELL_BYTES = 700, 110, 45, 24
@@ -56,19 +55,18 @@ def setting_figures(
     """
     shades = colours(groups)
     drawable = [members for members in _settings(groups) if panels(members) or _has_headline(members)]
-    dpi = DPI if len(drawable) <= FEW and sum(len(group.runs) for group in groups) <= FEW_RUNS else DPI_OF_MANY
     parts: list[SettingFigures] = []
     with styled():
         for members in drawable:
-            pictures = tuple(_picture(panel, members, shades, dpi) for panel in panels(members))
-            dots = tuple(filter(None, [accuracy_panel(members, dpi)]))
+            pictures = tuple(_picture(panel, members, shades) for panel in panels(members))
+            dots = tuple(filter(None, [accuracy_panel(members)]))
             fitting, room = _fitted((*pictures, *dots), room)
             if room < 0 and parts:
                 break
             pictures_and_panels = fitting[: len(pictures)], fitting[len(pictures) :]
             parts.append(SettingFigures(members[0].setting, *pictures_and_panels))
         for index, members in enumerate(drawable[: len(parts)]):
-            parts[index], room = _with_sites(parts[index], members, cards, dpi, room)
+            parts[index], room = _with_sites(parts[index], members, cards, room)
     return Truncated(tuple(parts), len(drawable))
 
 
@@ -82,13 +80,13 @@ def bytes_left(page: int) -> int:
 
 
 def _with_sites(
-    part: SettingFigures, members: Sequence[Group], cards: Mapping[str, Mapping[str, Any]], dpi: int, room: int
+    part: SettingFigures, members: Sequence[Group], cards: Mapping[str, Mapping[str, Any]], room: int
 ) -> tuple[SettingFigures, int]:
     """Return the setting with the figures by site that fit, and the remaining bytes."""
     if room <= 0:
         return replace(part, full=False), 0
     fitting = list(part.plates)
-    for panel in filter(None, [gamma_panel(members, dpi, cards), *heat_panels(members, dpi, cards)]):
+    for panel in filter(None, [gamma_panel(members, cards), *heat_panels(members, cards)]):
         fitting_figures, room = _fitted([panel], room)
         if room < 0:
             return replace(part, plates=tuple(fitting), full=False), 0
@@ -129,7 +127,7 @@ def _settings(groups: Sequence[Group]) -> Iterator[list[Group]]:
     return (list(members) for _, members in groupby(groups, lambda group: group.runs[0].record.spec.setting.identity))
 
 
-def _picture(panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[str, object]], dpi: int) -> Picture:
+def _picture(panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[str, object]]) -> Picture:
     lines = curves(panel, groups)
     epochs = table_epochs(max(len(values) for _, values in lines) - 1)
     caption = f"{panel.axis} by epoch. One colour per method, one line per seed"
@@ -141,7 +139,7 @@ def _picture(panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[s
     if any(np.isnan(heights(panel, values[-1])) for _, values in lines):
         caption += " A cross marks the last finite value of a run."
     caption += series_sentence([run.record.integrity for group in groups for run in group.runs])
-    image = trajectory_png(panel, groups, shades, dpi)
+    image = trajectory_figure(panel, groups, shades)
     return Picture(
         panel.title,
         _alternative(panel, groups),

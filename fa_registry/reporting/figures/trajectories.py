@@ -1,4 +1,4 @@
-"""Figures of metrics by epoch as reproducible PNG bytes, and their numbers."""
+"""Figures of metrics by epoch as reproducible SVG, and their numbers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from fa_registry.reporting.figures.canvas import (
     ticks,
     whole_ticks,
 )
-from fa_registry.reporting.figures.style import CHANCE_LOOK, CONTROL, DPI, FRAME, LIMIT, LIMIT_LOOK
+from fa_registry.reporting.figures.style import CHANCE_LOOK, CONTROL, LIMIT_LOOK
 from fa_registry.reporting.labels import group_label, short_names
 from fa_registry.reporting.text.filters import compact
 from fa_registry.reporting.view_models import Number
@@ -45,8 +45,8 @@ LEGEND_LETTERS, LEAST_HEIGHT = 17, 0.65  # characters of a name; smallest height
 MOST = 308  # decades in the range of a double
 
 
-def trajectory_png(
-    panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[str, object]], dpi: int = DPI
+def trajectory_figure(
+    panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[str, object]]
 ) -> RenderedFigure:
     """Draw one metric by epoch for the runs of one setting.
 
@@ -58,7 +58,7 @@ def trajectory_png(
     lines = curves(panel, groups)
     rule = panel_limit(panel, groups)
     band = frozen_range(groups, panel.quantity) if panel.quantity in HEADLINES else None
-    canvas = Canvas(WIDTH, HEIGHT, dpi)
+    canvas = Canvas(WIDTH, HEIGHT)
     axes = canvas.figure.add_subplot()
     styles = {method: shades[method] for method, _ in lines}
     for method, style in styles.items():
@@ -75,7 +75,7 @@ def trajectory_png(
         axes.axhline(chance, **CHANCE_LOOK, zorder=1)
     _scale(axes, panel, [values for _, values in lines], levels)
     _legend(canvas, axes, [*_handles(styles, rule, band), *chance_keys(chance)])
-    return canvas.png([], [FRAME, LIMIT, CONTROL, *(colour for colour, _ in styles.values())])
+    return canvas.rendered()
 
 
 def _runs(axes: Axes, runs: Sequence[np.ndarray], colour: str, dash: object) -> None:

@@ -29,7 +29,7 @@ from fa_registry.protocol.grouping import Group, groups
 from fa_registry.protocol.replay_summary import proof, series_label
 from fa_registry.records import AuditReport, EditionReference, Exclusion, Reading, RunAudit, RunSpec, Verdict
 from fa_registry.reporting.figures import by_site
-from fa_registry.reporting.figures.analyses import png
+from fa_registry.reporting.figures.analyses import figure_of
 from fa_registry.reporting.figures.page import setting_figures
 from fa_registry.reporting.labels import command, group_label, means_in_text
 from fa_registry.reporting.pages.form_tables import entry, first_fires
@@ -491,7 +491,7 @@ def layer_figure(groups: Sequence[Group], sites: Sequence[ComparedSites]) -> tup
         for column, group in enumerate(groups):
             ends = (quantity.rows[index][1][column].mean for index in (0, -1))
             text.append(f"{quantity.symbol} of {group_label(group)} from {' to '.join(map(filters.number, ends))}")
-    return ((png(by_site.draw, frame).uri, f"By site, first to last: {'; '.join(text)}."),)
+    return ((figure_of(by_site.draw, frame).uri, f"By site, first to last: {'; '.join(text)}."),)
 
 
 # Paired differences of two columns over their shared seeds, each with an interval or the reason why there is none.

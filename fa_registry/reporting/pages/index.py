@@ -415,7 +415,7 @@ class IndexContext:
     footnotes: tuple[Footnote, ...] = documented("the reasons why numbers of the audit table are missing", "text")
     figures: Truncated[SettingFigures] = documented(
         "the trajectories and the figures by site of each setting, with their numbers; as many figures as fit on the page",
-        "PNG data URI",
+        "SVG data URI",
     )
     analyses: PageAnalyses = documented(
         "the analyses of all runs together, and for each analysis that is left out the reason", "see each table"
