@@ -25,7 +25,14 @@ from fa_registry.records import AuditReport
 from fa_registry.reporting.figures.canvas import VECTORS
 from fa_registry.reporting.files import audit_json, report_files
 from fa_registry.reporting.pages.comparison import CompareContext
-from fa_registry.reporting.pages.form import FormContext, check_blanks_kept, form_context, read_blanks
+from fa_registry.reporting.pages.form import (
+    FormContext,
+    FormPageContext,
+    check_blanks_kept,
+    form_context,
+    form_page_context,
+    read_blanks,
+)
 from fa_registry.reporting.pages.index import (
     FIGURES,
     AuditTableContext,
@@ -64,7 +71,7 @@ PREFIX = ".rendering-"  # of the name of the temporary folder
 TEMPLATES: Mapping[str, type] = MappingProxyType(
     {
         "index.html.j2": IndexContext,
-        "form.html.j2": FormContext,
+        "form.html.j2": FormPageContext,
         "form.md.j2": FormContext,
         "form.tex.j2": FormContext,
         "audit_table.tex.j2": AuditTableContext,
@@ -202,9 +209,10 @@ def _files_of(link: Link) -> dict[str, str]:
 def _write_form(sources: Sources, folder: Path, out: Path, pages: TemplateRenderer, form: tuple[Group, Link]) -> None:
     group, link = form
     blanks = read_blanks(out / link.markdown)
-    context = variables(form_context(group, link, sources, blanks))
+    form = form_context(group, link, sources, blanks)
+    page, text = variables(form_page_context(form, group, sources)), variables(form)
     for name, template in _files_of(link).items():
-        _write(folder / name, pages.render(template, context))
+        _write(folder / name, pages.render(template, page if template == "form.html.j2" else text))
     check_blanks_kept(blanks, (folder / link.markdown).read_text(encoding="utf-8"), out / link.markdown)
 
 

@@ -78,7 +78,7 @@ def _line(groups: Sequence[Group], headline: Headline) -> tuple[str, float, floa
     return rule, threshold, frozen + headline.sign * threshold / headline.scale
 
 
-def accuracy_panel(groups: Sequence[Group]) -> FigurePanel | None:
+def accuracy_panel(groups: Sequence[Group], width: float = WIDTH) -> FigurePanel | None:
     """Return the figure of the main metric in one setting, or None if no run has a value."""
     frame = accuracy_numbers(groups)
     if frame["value"].isna().all():
@@ -93,7 +93,7 @@ def accuracy_panel(groups: Sequence[Group]) -> FigurePanel | None:
     caption += f" The dotted line is chance, {filters.KINDS[metric.kind](chance)}." if not math.isnan(chance) else ""
     hidden = frame["method"].nunique() - MOST
     caption += f" {hidden} more methods are in the table." if hidden > 0 else ""
-    image = draw(frame)
+    image = draw(frame, width)
     return FigurePanel(
         title,
         f"{title}: {'; '.join(_in_text(frame))}.{f' Dashed line: {text}.' if text else ''}",
@@ -154,13 +154,13 @@ def _number(cell: pd.Series | None, kind: str) -> Number:
     return Number(from_frame(cell["value"], cell["reason"]), kind, (cell["run_id"],))
 
 
-def draw(frame: pd.DataFrame) -> RenderedFigure:
+def draw(frame: pd.DataFrame, width: float = WIDTH) -> RenderedFigure:
     """Draw the accuracy figure from the rows of `accuracy_numbers`."""
     methods = list(dict.fromkeys(frame["method"]))[:MOST]
     names = short_names(methods, LETTERS)
     left, high = 0.16 + 0.068 * max(map(len, names)), ROW * len(methods)
-    canvas = Canvas(WIDTH, TOP + high + BOTTOM)
-    axes = canvas.axes(left, TOP, WIDTH - left - 0.2, high)
+    canvas = Canvas(width, TOP + high + BOTTOM)
+    axes = canvas.axes(left, TOP, width - left - 0.2, high)
     axes.set(
         xlim=padded([*frame["value"], *frame["line"], *frame["chance"]], min_width=0.04),
         ylim=(len(methods) - 0.5, -0.5),

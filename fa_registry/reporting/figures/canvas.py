@@ -33,6 +33,7 @@ from fa_registry.text_safety import escape_control
 
 # inches: the figure of a setting, with letters that are readable on phones, and the figure of an analysis
 WIDTH, WIDE = 5.0, 7.2
+NARROW = 3.3  # one of three figures in a row of a form
 SMALL, LABEL = 7.0, 8.0  # points
 IN_URI = " !$()*+,-./:;=?@[]^_{|}~"  # characters that a data URI may contain in the attribute of a page
 # Formats for papers → the metadata that matplotlib would add; removed, so that the bytes are reproducible.
@@ -296,13 +297,13 @@ def whole_axis(axes: Axes, label: str, max_steps: int = 8) -> None:
     axes.set_xlabel(label)
 
 
-def value_axis(axes: Axes, values: Iterable[float], axis: str = "x") -> None:
+def value_axis(axes: Axes, values: Iterable[float], axis: str = "x", linear: bool = False) -> None:
     """Set limits, scale and ticks of an axis for the given values.
 
-    The scale is logarithmic if all values are positive and their range exceeds DECADES decades.
+    The scale is logarithmic if all values are positive and their range exceeds DECADES decades, unless `linear` is true.
     """
     finite = np.array([value for value in values if math.isfinite(value)])
-    if finite.size and finite.min() > 0 and np.ptp(np.log10(finite)) > DECADES:
+    if not linear and finite.size and finite.min() > 0 and np.ptp(np.log10(finite)) > DECADES:
         _decades(axes, axis, np.log10(finite))
         return
     low, high = (finite.min(), finite.max()) if finite.size else (0.0, 1.0)
@@ -405,9 +406,9 @@ class PanelFrame:
 
 
 def small_multiples(
-    canvas: Canvas, methods: Mapping[str, Edges], head: float, high: float, names: tuple[str, str]
+    canvas: Canvas, methods: Mapping[str, Edges], head: float, high: float, names: tuple[str, str], across: int = ACROSS
 ) -> Iterator[tuple[str, PanelFrame, bool]]:
-    """Draw one empty panel per method with its name and axes, ACROSS panels per row.
+    """Draw one empty panel per method with its name and axes, `across` panels per row.
 
     Args:
         canvas: The canvas, with the height that `height_of` returns.
@@ -419,20 +420,20 @@ def small_multiples(
     Yields:
         (method, its panel, whether the panel is the first of its row).
     """
-    wide = (WIDTH - LEFT - 0.12) / ACROSS
+    wide = (canvas.width - LEFT - 0.12) / across
     displayed_names = short_names(list(methods), LETTERS)
     for index, ((method, edges), name) in enumerate(zip(methods.items(), displayed_names, strict=True)):
-        row, column = divmod(index, ACROSS)
+        row, column = divmod(index, across)
         box = PanelFrame(LEFT + column * wide, head + row * (high + GAP), wide - 0.14, high, *edges)
         canvas.text(box.left, box.top - 0.1, name, fontsize=LABEL)
         canvas.lines([[(box.left, box.top), (box.left, box.bottom), (box.right, box.bottom)]], FRAME, linewidths=0.7)
         if column == 0:
             canvas.text(0.02, box.top - 0.1, names[1])
-        if index + ACROSS >= len(methods):
+        if index + across >= len(methods):
             canvas.text(box.left + box.width / 2, box.bottom + 0.24, names[0], ha="center")
         yield method, box, column == 0
 
 
-def height_of(count: int, head: float, high: float) -> float:
+def height_of(count: int, head: float, high: float, across: int = ACROSS) -> float:
     """Return the height in inches of a figure with `count` small panels."""
-    return head + math.ceil(count / ACROSS) * (high + GAP) - GAP + BOTTOM
+    return head + math.ceil(count / across) * (high + GAP) - GAP + BOTTOM

@@ -14,8 +14,10 @@ from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group
 from fa_registry.records import Reading, RunRecord
 from fa_registry.reporting.figures.canvas import (
+    ACROSS,
     LEFT,
     MOST,
+    NARROW,
     WIDTH,
     Canvas,
     PanelFrame,
@@ -74,14 +76,17 @@ def _rows(label: str, record: RunRecord, cards: Mapping[str, Mapping[str, Any]])
         yield (label, record.spec.seed, record.run_id, site, site in exact, gamma.value, *ends, gamma.reason, reason)
 
 
-def gamma_panel(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]) -> FigurePanel | None:
+def gamma_panel(
+    groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]], width: float = WIDTH
+) -> FigurePanel | None:
     """Return the figure of one setting, or None if no method has a null."""
     numbers = gamma_numbers(groups, cards)
     if not len(numbers):
         return None
     methods = numbers["method"].nunique()
     caption = (
-        "Each panel is one method, and each dot is one seed; the line is the mean over seeds. The grey band is the null: mean ± "
+        f"{'Each panel is one method, and each dot' if methods > 1 else 'Each dot'} is one seed; the line is the mean over seeds. "
+        "The grey band is the null: mean ± "
         f"{DEVIATIONS} standard deviations of Γ under fresh draws of the feedback, over all seeds. "
         "Γ inside the band is no evidence of alignment."
     )
@@ -89,7 +94,7 @@ def gamma_panel(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]])
     if any(_reason_of_first(run.record) == NOT_CREDITED for group in groups for run in group.runs):
         caption += f" Left out: {NOT_CREDITED}."
     caption += f" {methods - MOST} more methods are in the table." if methods > MOST else ""
-    image = draw(numbers)
+    image = draw(numbers, width)
     return FigurePanel(
         TITLE,
         f"{TITLE}. Sites whose mean is outside the null band: {'; '.join(_in_text(numbers))}.",
@@ -142,17 +147,23 @@ def _known(value: float, reasons: pd.Series) -> Reading:
     return from_frame(value, next(filter(None, reasons), "not measured"))
 
 
-def draw(numbers: pd.DataFrame) -> RenderedFigure:
-    """Draw the figure from the rows of `gamma_numbers`."""
+def draw(numbers: pd.DataFrame, width: float = WIDTH) -> RenderedFigure:
+    """Draw the figure from the rows of `gamma_numbers`.
+
+    Args:
+        width: NARROW draws one large panel per method.
+    """
+    across, high = (1, 1.2) if width == NARROW else (ACROSS, PANEL)
     methods = list(dict.fromkeys(numbers["method"]))[:MOST]
-    canvas = Canvas(WIDTH, height_of(len(methods), HEAD, PANEL))
+    canvas = Canvas(width, height_of(len(methods), HEAD, high, across))
     visible_rows = numbers[numbers["method"].isin(methods)]
     informative_rows = visible_rows[~visible_rows["exact"]]
     last = int(visible_rows["site"].max())
     ends = padded([*informative_rows["gamma"], *informative_rows["low"], *informative_rows["high"], 0.0], min_width=0.1)
     edges = (-0.35, max(last, 1) + 0.35, *ends)
     _key(canvas)
-    for method, box, first in small_multiples(canvas, dict.fromkeys(methods, edges), HEAD, PANEL, ("site l", "Γ")):
+    axes = small_multiples(canvas, dict.fromkeys(methods, edges), HEAD, high, ("site l", "Γ"), across)
+    for method, box, first in axes:
         canvas.lines([[(box.left, box.y(0)), (box.right, box.y(0))]], CONTROL, linewidths=0.8, zorder=1)
         for value in ticks(*ends, 5):
             canvas.lines([[(box.left, box.y(value)), (box.right, box.y(value))]], GRID, linewidths=0.7, zorder=0)
@@ -170,13 +181,13 @@ def _key(canvas: Canvas) -> None:
     canvas.text(LEFT + 0.15, y, "one seed")
     canvas.lines([[(LEFT + 0.7, y), (LEFT + 0.95, y)]], PALETTE[0], linewidths=1.3)
     canvas.text(LEFT + 1.02, y, "mean")
-    canvas.sheet.add_patch(Rectangle((LEFT + 1.8, y - 0.05), 0.25, 0.1, color=GREY_BAND, linewidth=0))
-    canvas.text(LEFT + 2.12, y, "null: fresh feedback of the same kind")
+    canvas.sheet.add_patch(Rectangle((LEFT + 1.4, y - 0.05), 0.2, 0.1, color=GREY_BAND, linewidth=0))
+    canvas.text(LEFT + 1.67, y, "null: fresh feedback")
 
 
 def _panel(canvas: Canvas, box: PanelFrame, rows: pd.DataFrame) -> None:
     sites = _over_runs(rows)
-    band = sites.dropna(subset=["low", "high"])
+    band = sites[~sites["exact"]].dropna(subset=["low", "high"])
     if len(band):
         upper = [(box.x(site), box.y(high)) for site, high in band["high"].items()]
         lower = [(box.x(site), box.y(low)) for site, low in band["low"].items()]

@@ -10,10 +10,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fa_registry.metrics import HEADLINES
+from fa_registry.metrics import HEADLINES, headline_of
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.replay_summary import series_sentence
 from fa_registry.reporting.figures.accuracy_dots import accuracy_panel
+from fa_registry.reporting.figures.canvas import NARROW, WIDTH
 from fa_registry.reporting.figures.gamma_null import gamma_panel
 from fa_registry.reporting.figures.heat_maps import heat_panels
 from fa_registry.reporting.figures.style import colours, styled
@@ -68,6 +69,31 @@ def setting_figures(
         for index, members in enumerate(drawable[: len(parts)]):
             parts[index], room = _with_sites(parts[index], members, cards, room)
     return Truncated(tuple(parts), len(drawable))
+
+
+def form_figures(
+    group: Group, controls: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]
+) -> tuple[Picture | FigurePanel, ...]:
+    """Return the small figures of a reporting form, without tables, because the form itself contains the numbers.
+
+    The figures are the main metric with the range of the frozen controls, the largest growth with its limit, and Γ by site with its
+    null. If the main metric was not measured by epoch, its figure has one dot per seed. A figure without any number is left out.
+
+    Args:
+        controls: The frozen controls of these runs.
+    """
+    members, headline = [group, *controls], headline_of(group.runs[0].record.measurements.scalars).name
+    shades = colours(members)
+    by_epoch = {panel.quantity: panel for panel in panels(members)}
+    with styled():
+        trajectories = {
+            name: _picture(by_epoch[name], members, shades, NARROW)
+            for name in (headline, "growth_max")
+            if name in by_epoch
+        }
+        first = trajectories.pop(headline, None) or accuracy_panel(members, NARROW)
+        figures = [first, *trajectories.values(), gamma_panel(members, cards, NARROW)]
+    return tuple(map(_bare, filter(None, figures)))
 
 
 def bytes_left(page: int) -> int:
@@ -127,7 +153,9 @@ def _settings(groups: Sequence[Group]) -> Iterator[list[Group]]:
     return (list(members) for _, members in groupby(groups, lambda group: group.runs[0].record.spec.setting.identity))
 
 
-def _picture(panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[str, object]]) -> Picture:
+def _picture(
+    panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[str, object]], width: float = WIDTH
+) -> Picture:
     lines = curves(panel, groups)
     epochs = table_epochs(max(len(values) for _, values in lines) - 1)
     caption = f"{panel.axis} by epoch. One colour per method, one line per seed"
@@ -139,7 +167,7 @@ def _picture(panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[s
     if any(np.isnan(heights(panel, values[-1])) for _, values in lines):
         caption += " A cross marks the last finite value of a run."
     caption += series_sentence([run.record.integrity for group in groups for run in group.runs])
-    image = trajectory_figure(panel, groups, shades)
+    image = trajectory_figure(panel, groups, shades, width)
     return Picture(
         panel.title,
         _alternative(panel, groups),

@@ -25,6 +25,7 @@ from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.paired_runs import common_chance
 from fa_registry.records import Reading, RunAudit, Series
 from fa_registry.reporting.figures.canvas import (
+    NARROW,
     WIDTH,
     Canvas,
     RenderedFigure,
@@ -40,13 +41,14 @@ from fa_registry.reporting.labels import group_label, short_names
 from fa_registry.reporting.text.filters import compact
 from fa_registry.reporting.view_models import Number
 
-HEIGHT, LEGEND_COLUMNS = 3.2, 4
-LEGEND_LETTERS, LEAST_HEIGHT = 17, 0.65  # characters of a name; smallest height of the axes as a share of HEIGHT
+HEIGHTS = {WIDTH: 3.2, NARROW: 2.3}  # width of a figure → its height
+ENTRY = 1.25  # inches of an entry of the legend
+LEGEND_LETTERS, LEAST_HEIGHT = 17, 0.65  # characters of a name; smallest height of the axes as a share of the figure
 MOST = 308  # decades in the range of a double
 
 
 def trajectory_figure(
-    panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[str, object]]
+    panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[str, object]], width: float = WIDTH
 ) -> RenderedFigure:
     """Draw one metric by epoch for the runs of one setting.
 
@@ -58,7 +60,7 @@ def trajectory_figure(
     lines = curves(panel, groups)
     rule = panel_limit(panel, groups)
     band = frozen_range(groups, panel.quantity) if panel.quantity in HEADLINES else None
-    canvas = Canvas(WIDTH, HEIGHT)
+    canvas = Canvas(width, HEIGHTS[width])
     axes = canvas.figure.add_subplot()
     styles = {method: shades[method] for method, _ in lines}
     for method, style in styles.items():
@@ -111,19 +113,19 @@ def _scale(axes: Axes, panel: Panel, lines: Sequence[np.ndarray], levels: Sequen
 
 
 def _legend(canvas: Canvas, axes: Axes, handles: Sequence[Artist]) -> None:
-    rows = max(1, math.ceil(len(handles) / LEGEND_COLUMNS))
-    legend, lower = 0.1 + 0.165 * rows, 0.145 * HEIGHT  # inches above and below the axes
-    height = max(HEIGHT, legend + lower + LEAST_HEIGHT * HEIGHT)
+    columns = int(canvas.width / ENTRY)
+    rows = max(1, math.ceil(len(handles) / columns))
+    legend, left, lower = 0.1 + 0.165 * rows, 0.725, 0.46  # inches above, to the left and below the axes
+    height = max(canvas.height, legend + lower + LEAST_HEIGHT * canvas.height)
     canvas.resize(height)
-    top = 1 - 0.015 - legend / height
-    canvas.figure.subplots_adjust(left=0.145, right=0.985, bottom=lower / height, top=top)
+    canvas.place(left, 0.075, lower, legend + 0.015 * height)
     # Fixed label positions avoid measuring the tick labels, which takes longer than drawing them.
-    axes.yaxis.set_label_coords(-0.125, 0.5)
-    axes.xaxis.set_label_coords(0.5, -0.315 / (top * height - lower))
+    axes.yaxis.set_label_coords(-0.525 / (canvas.width - left - 0.075), 0.5)
+    axes.xaxis.set_label_coords(0.5, -0.315 / (0.985 * height - legend - lower))
     canvas.figure.legend(
         handles=handles,
         loc="upper left",
-        ncols=LEGEND_COLUMNS,
+        ncols=columns,
         fontsize=7.5 if rows > 2 else 8.0,
         handlelength=1.7 if rows > 2 else 2.0,
         columnspacing=0.9,

@@ -206,7 +206,7 @@ def _figures(columns: Sequence[Group], report: AuditReport, room: int) -> Settin
     figures = setting_figures(ordered, report.cards, room=room)
     pictures = tuple(picture for setting in figures.shown for picture in setting.pictures)
     panels = tuple(panel for setting in figures.shown for panel in setting.plates)
-    layers = layer_figure(columns, compared_sites(columns, report.cards))
+    layers = layer_figure(columns, compared_sites(columns, report.cards), report.cards)
     return SettingFigures(columns[0].setting, pictures, panels, layers=layers)
 
 
@@ -411,7 +411,7 @@ def _flat(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, st
 
 
 PANELS = {"g": "g_norm_mean_ce", "gamma": "gamma"}  # panel of the figure by site → metric
-SITE_COLUMNS = ("panel", "method", "setting", "site", "value", "low", "high", "reason")
+SITE_COLUMNS = ("panel", "method", "setting", "site", "value", "low", "high", "reason", "exact")
 
 
 def compared_sites(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]) -> tuple[ComparedSites, ...]:
@@ -458,16 +458,24 @@ def _estimate(quantity: Metric, site: int, group: Group) -> Estimate:
     return seed_estimate(quantity, values)
 
 
-def layer_numbers(groups: Sequence[Group]) -> pd.DataFrame:
+def layer_numbers(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
     """Return a data frame with the numbers of the figure of metrics by site.
 
     There is one row per panel, column and site, with the mean over seeds and its interval.
     """
     rows = [
-        (panel, group_label(group), group.setting, site, *_ends(name, site, group))
+        (
+            panel,
+            group_label(group),
+            group.setting,
+            site,
+            *_ends(name, site, group),
+            site in _exact(name, count, group, cards),
+        )
         for panel, name in PANELS.items()
         for group in groups
-        for site in range(max((len(site_row(run.record, name)) for run in group.runs), default=0))
+        for count in [max((len(site_row(run.record, name)) for run in group.runs), default=0)]
+        for site in range(count)
     ]
     return pd.DataFrame(rows, columns=list(SITE_COLUMNS)).astype(dict.fromkeys(("site", "value", "low", "high"), float))
 
@@ -477,13 +485,15 @@ def _ends(name: str, site: int, group: Group) -> tuple[float | None, float | Non
     return (estimate.mean.reading.value, estimate.low.value, estimate.high.value, estimate.mean.reading.reason)
 
 
-def layer_figure(groups: Sequence[Group], sites: Sequence[ComparedSites]) -> tuple[tuple[str, str], ...]:
+def layer_figure(
+    groups: Sequence[Group], sites: Sequence[ComparedSites], cards: Mapping[str, Mapping[str, Any]]
+) -> tuple[tuple[str, str], ...]:
     """Return the figure of ‖g_l‖ and Γ_l by site, with its alternative text.
 
     Returns:
         The tuple ((data URI, alternative text),), or an empty tuple if no column has a number.
     """
-    frame = layer_numbers(groups)
+    frame = layer_numbers(groups, cards)
     if frame["value"].isna().all():
         return ()
     text = []
