@@ -213,6 +213,55 @@ class FigurePanel:
     drawn: bytes = b""
 
 
+@dataclass(frozen=True, slots=True)
+class MapCell:
+    """A rectangle of a map: its left column, its top row, its numbers of columns and rows, its colour and its title."""
+
+    x: int
+    y: int
+    width: int
+    height: int
+    fill: str
+    title: str
+
+
+@dataclass(frozen=True)
+class LayerPanel:
+    """The part of a map that shows one metric.
+
+    Attributes:
+        alt: Alternative text.
+        epochs: The epoch of each column.
+        sites: The site of each row; the last site is at the top.
+        methods: For each method and each choice of the map's seeds, the cells.
+        colours: For each colour of the colour bar, the tuple (left edge, width, colour).
+        ticks: For each tick of the colour bar, the tuple (position, text).
+    """
+
+    title: str
+    alt: str
+    epochs: tuple[int, ...]
+    sites: tuple[int, ...]
+    methods: tuple[tuple[tuple[MapCell, ...], ...], ...]
+    colours: tuple[tuple[int, int, str], ...]
+    ticks: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True)
+class LayerMap:
+    """A map of metrics by site and epoch, in which the reader chooses the method and the seed.
+
+    Attributes:
+        seeds: The choices of seeds; the first is the mean over seeds.
+    """
+
+    title: str
+    caption: str
+    methods: tuple[str, ...]
+    seeds: tuple[str, ...]
+    panels: tuple[LayerPanel, ...]
+
+
 @dataclass(frozen=True)
 class FigureFile:
     """A figure in files next to the pages; `name` is their path without suffix."""
@@ -229,6 +278,8 @@ class SettingFigures:
     Attributes:
         pictures: Figures of metrics by epoch.
         `plates`: Other figures.
+        map: The map by site and epoch; None if no run was measured by site and epoch, or the page had no space for the map.
+        heat_maps: The heat maps of the means over seeds. The page shows only their tables, because the map has the same numbers.
         full: False if the page had no space for all figures.
         layers: On the comparison page, the tuple ((data URI, alternative text),) of the figure by site; empty if no site was
             measured.
@@ -237,6 +288,8 @@ class SettingFigures:
     setting: str
     pictures: tuple[Picture, ...]
     plates: tuple[FigurePanel, ...] = ()
+    map: LayerMap | None = None
+    heat_maps: tuple[FigurePanel, ...] = ()
     full: bool = True
     layers: tuple[tuple[str, str], ...] = ()
 

@@ -304,11 +304,14 @@ def test_figures_by_site_get_the_room_that_is_left(report):
 
     ordered = groups(followed(report))
     (whole,) = setting_figures(ordered, report.cards).shown
-    assert whole.full and len(whole.plates) == 3  # accuracy, growth, Γ; no run of this audit has a null
-    few = sum(len(one.uri) for one in (*whole.pictures, *whole.plates))
+    assert whole.full and len(whole.plates) == 1 and len(whole.map.panels) == len(whole.heat_maps) == 3
+    few = sum(map(size_of, (*whole.pictures, *whole.plates))) + 4000
     (part,) = setting_figures(ordered, report.cards, room=few).shown
     assert not part.full and [picture.uri for picture in part.pictures] == [picture.uri for picture in whole.pictures]
-    assert [panel.uri for panel in part.plates] == [whole.plates[0].uri]
+    assert [panel.uri for panel in part.plates] == [whole.plates[0].uri] and part.map is None
+    assert [one.drawn for one in part.heat_maps] == [
+        one.drawn for one in whole.heat_maps
+    ]  # files for papers take no room
 
 
 def test_a_line_keeps_every_point_that_is_seen():

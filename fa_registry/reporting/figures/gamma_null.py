@@ -102,7 +102,7 @@ def gamma_panel(
         image.uri,
         "Mean Γ over seeds and the ends of the null band, by site",
         ("Γ", "null from", "null to"),
-        tuple(_table(numbers)),
+        tuple(_table(numbers)) if width == WIDTH else (),
         drawn=image,
     )
 

@@ -16,7 +16,7 @@ from fa_registry.protocol.replay_summary import series_sentence
 from fa_registry.reporting.figures.accuracy_dots import accuracy_panel
 from fa_registry.reporting.figures.canvas import NARROW, WIDTH
 from fa_registry.reporting.figures.gamma_null import gamma_panel
-from fa_registry.reporting.figures.heat_maps import heat_panels
+from fa_registry.reporting.figures.layer_map import layer_map, map_bytes
 from fa_registry.reporting.figures.style import colours, styled
 from fa_registry.reporting.figures.trajectories import (
     Panel,
@@ -67,7 +67,7 @@ def setting_figures(
             pictures_and_panels = fitting[: len(pictures)], fitting[len(pictures) :]
             parts.append(SettingFigures(members[0].setting, *pictures_and_panels))
         for index, members in enumerate(drawable[: len(parts)]):
-            parts[index], room = _with_sites(parts[index], members, cards, room)
+            parts[index], room = _with_sites(parts[index], members, cards, room, len(parts) - index)
     return Truncated(tuple(parts), len(drawable))
 
 
@@ -106,18 +106,29 @@ def bytes_left(page: int) -> int:
 
 
 def _with_sites(
-    part: SettingFigures, members: Sequence[Group], cards: Mapping[str, Mapping[str, Any]], room: int
+    part: SettingFigures,
+    members: Sequence[Group],
+    cards: Mapping[str, Mapping[str, Any]],
+    room: int,
+    settings_left: int,
 ) -> tuple[SettingFigures, int]:
-    """Return the setting with the figures by site that fit, and the remaining bytes."""
+    """Return the setting with the figures by site that fit, and the remaining bytes.
+
+    Args:
+        settings_left: Number of settings that share the space for maps, including this setting.
+    """
     if room <= 0:
         return replace(part, full=False), 0
-    fitting = list(part.plates)
-    for panel in filter(None, [gamma_panel(members, cards), *heat_panels(members, cards)]):
-        fitting_figures, room = _fitted([panel], room)
-        if room < 0:
-            return replace(part, plates=tuple(fitting), full=False), 0
-        fitting += fitting_figures
-    return replace(part, plates=tuple(fitting)), room
+    gamma = gamma_panel(members, cards)
+    fitting_figures, remaining = _fitted([gamma] if gamma else [], room)
+    if remaining < 0:
+        return replace(part, full=False), 0
+    by_epoch, heat_maps = layer_map(members, cards, remaining // settings_left)
+    remaining -= map_bytes(by_epoch) if by_epoch else 0
+    heat_maps, remaining = _fitted(heat_maps, remaining)
+    full = bool(by_epoch or not heat_maps)
+    figures = replace(part, plates=(*part.plates, *fitting_figures), map=by_epoch, heat_maps=heat_maps, full=full)
+    return figures, max(remaining, 0)
 
 
 def _fitted(figures: Sequence[Figured], room: int) -> tuple[tuple[Figured, ...], int]:
@@ -158,7 +169,7 @@ def _picture(
 ) -> Picture:
     lines = curves(panel, groups)
     epochs = table_epochs(max(len(values) for _, values in lines) - 1)
-    caption = f"{panel.axis} by epoch. One colour per method, one line per seed"
+    caption = f"{panel.axis} by epoch. One colour per method, one line per seed" if width == WIDTH else "One line per seed"
     caption += (
         ", logarithmic axis" if panel.log else "; the band is the range of the frozen controls at their last epoch"
     )
@@ -174,7 +185,7 @@ def _picture(
         caption,
         image.uri,
         epochs,
-        table_rows(panel, groups, epochs),
+        table_rows(panel, groups, epochs) if width == WIDTH else (),
         image,
     )
 

@@ -41,8 +41,8 @@ from fa_registry.reporting.labels import group_label, short_names
 from fa_registry.reporting.text.filters import compact
 from fa_registry.reporting.view_models import Number
 
-HEIGHTS = {WIDTH: 3.2, NARROW: 2.3}  # width of a figure → its height
-ENTRY = 1.25  # inches of an entry of the legend
+HEIGHTS = {WIDTH: 3.2, NARROW: 2.1}  # width of a figure → its height
+LEFT, RIGHT, ENTRY = 0.725, 0.075, 1.25  # inches to the left and right of the axes; of an entry of the legend
 LEGEND_LETTERS, LEAST_HEIGHT = 17, 0.65  # characters of a name; smallest height of the axes as a share of the figure
 MOST = 308  # decades in the range of a double
 
@@ -75,7 +75,7 @@ def trajectory_figure(
         axes.axhline(sum(band) / 2, color=CONTROL, linewidth=0.8, zorder=1)
     if not math.isnan(chance):
         axes.axhline(chance, **CHANCE_LOOK, zorder=1)
-    _scale(axes, panel, [values for _, values in lines], levels)
+    _scale(axes, panel, [values for _, values in lines], levels, width)
     _legend(canvas, axes, [*_handles(styles, rule, band), *chance_keys(chance)])
     return canvas.rendered()
 
@@ -91,7 +91,7 @@ def _runs(axes: Axes, runs: Sequence[np.ndarray], colour: str, dash: object) -> 
         axes.plot(*ends.T, "X", color=colour, markersize=6.5, mec="white", mew=0.6, zorder=4)
 
 
-def _scale(axes: Axes, panel: Panel, lines: Sequence[np.ndarray], levels: Sequence[float]) -> None:
+def _scale(axes: Axes, panel: Panel, lines: Sequence[np.ndarray], levels: Sequence[float], width: float) -> None:
     """Set limits and ticks of both axes.
 
     If the y axis is logarithmic, its positions are decimal logarithms.
@@ -109,18 +109,20 @@ def _scale(axes: Axes, panel: Panel, lines: Sequence[np.ndarray], levels: Sequen
     labelled_ticks = _ticks(panel, low, high)
     axes.set_yticks([tick for tick, _ in labelled_ticks], [name for _, name in labelled_ticks])
     axes.set_ylim(low, high)
-    axes.set_ylabel(panel.label, parse_math=True)
+    if width == WIDTH:  # the caption of a small figure names the metric; formulas take a third of the drawing time
+        axes.set_ylabel(panel.label, parse_math=True)
+        # Fixed label positions avoid measuring the tick labels, which takes longer than drawing them.
+        axes.yaxis.set_label_coords(-0.525 / (width - LEFT - RIGHT), 0.5)
 
 
 def _legend(canvas: Canvas, axes: Axes, handles: Sequence[Artist]) -> None:
     columns = int(canvas.width / ENTRY)
     rows = max(1, math.ceil(len(handles) / columns))
-    legend, left, lower = 0.1 + 0.165 * rows, 0.725, 0.46  # inches above, to the left and below the axes
+    legend, lower = 0.1 + 0.165 * rows, 0.46  # inches above and below the axes
+    left = LEFT if canvas.width == WIDTH else LEFT - 0.22
     height = max(canvas.height, legend + lower + LEAST_HEIGHT * canvas.height)
     canvas.resize(height)
-    canvas.place(left, 0.075, lower, legend + 0.015 * height)
-    # Fixed label positions avoid measuring the tick labels, which takes longer than drawing them.
-    axes.yaxis.set_label_coords(-0.525 / (canvas.width - left - 0.075), 0.5)
+    canvas.place(left, RIGHT, lower, legend + 0.015 * height)
     axes.xaxis.set_label_coords(0.5, -0.315 / (0.985 * height - legend - lower))
     canvas.figure.legend(
         handles=handles,

@@ -145,7 +145,7 @@ def rendered_figures(context: IndexContext) -> dict[FigureFile, bytes]:
     figures = [
         (figure.title, part.setting, figure.drawn)
         for part in context.figures.shown
-        for figure in (*part.pictures, *part.plates)
+        for figure in (*part.pictures, *part.plates, *part.heat_maps)
     ]
     figures += [(figure.title, "", figure.drawn) for figure in context.analyses.shown]
     images_by_file: dict[FigureFile, bytes] = {}
