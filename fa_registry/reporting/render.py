@@ -22,6 +22,7 @@ from fa_registry.jsonio import digest_of, file_digest
 from fa_registry.plugin_registry import source_digest
 from fa_registry.protocol.grouping import Group
 from fa_registry.records import AuditReport
+from fa_registry.reporting.figure_models import FigureFile
 from fa_registry.reporting.figures.canvas import VECTORS
 from fa_registry.reporting.files import audit_json, report_files
 from fa_registry.reporting.pages.comparison import CompareContext
@@ -52,7 +53,7 @@ from fa_registry.reporting.text.environment import (
     template_failure,
     variables,
 )
-from fa_registry.reporting.view_models import FigureFile, Link
+from fa_registry.reporting.view_models import Link
 from fa_registry.safe_files import UnreadableFile, read_file, resolve_user_path
 
 TABLE = "audit_table.tex"  # can be included in a paper

@@ -113,7 +113,7 @@ class Sources:
         )
 
     def controls(self, group: Group) -> list[Group]:
-        """Return the frozen controls with which the runs of a group are compared, as groups with only these runs."""
+        """Return the frozen controls of the runs of a group, as groups that contain only these controls."""
         ids = {run.frozen_run_id for run in group.runs}
         paired = (
             (other, tuple(run for run in other.runs if run.record.run_id in ids))

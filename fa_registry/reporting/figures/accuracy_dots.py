@@ -15,6 +15,7 @@ from fa_registry.metrics import HEADLINES, Headline, headlines_of, over_seeds, q
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.paired_runs import common_chance
 from fa_registry.records import Reading
+from fa_registry.reporting.figure_models import FigurePanel
 from fa_registry.reporting.figures.canvas import (
     LABEL,
     SMALL,
@@ -31,7 +32,7 @@ from fa_registry.reporting.figures.trajectories import limit
 from fa_registry.reporting.labels import group_label, short_names
 from fa_registry.reporting.report_values import scalar_estimate
 from fa_registry.reporting.text import filters
-from fa_registry.reporting.view_models import FigurePanel, Number, Row, RowGroup
+from fa_registry.reporting.view_models import Number, Row, RowGroup
 from fa_registry.text_safety import escape_control
 
 MOST, LETTERS = 30, 26  # methods in a figure, and characters of a name

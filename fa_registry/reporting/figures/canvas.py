@@ -190,7 +190,7 @@ def _steps(line: re.Match[str], tolerance: int) -> str:
 
 
 def thinned(points: Sequence[tuple[int, int]], tolerance: int) -> list[tuple[int, int]]:
-    """Return the points of a line without points that are at most `tolerance` above or below the line through the others."""
+    """Return the points of a line without points that are at most `tolerance` from the line through the others."""
     kept, low, high = [points[0]], -math.inf, math.inf
     for before, point in zip(points, points[1:], strict=False):
         x, y = kept[-1]

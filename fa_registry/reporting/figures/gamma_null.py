@@ -13,6 +13,7 @@ from fa_registry.metrics import NOT_CREDITED, over_seeds
 from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group
 from fa_registry.records import Reading, RunRecord
+from fa_registry.reporting.figure_models import FigurePanel
 from fa_registry.reporting.figures.canvas import (
     ACROSS,
     LEFT,
@@ -32,7 +33,7 @@ from fa_registry.reporting.figures.frames import from_frame
 from fa_registry.reporting.figures.style import CONTROL, GREY_BAND, GRID, INK, PALETTE, TICK
 from fa_registry.reporting.labels import group_label
 from fa_registry.reporting.text import filters
-from fa_registry.reporting.view_models import FigurePanel, Number, Row, RowGroup
+from fa_registry.reporting.view_models import Number, Row, RowGroup
 
 TITLE = "Γ of every site against its null"
 DEVIATIONS = 2  # standard deviations of the null's draws in half the band

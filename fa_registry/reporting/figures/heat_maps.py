@@ -17,6 +17,7 @@ from fa_registry.metrics import over_seeds, quantity_of, symbol_of
 from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group
 from fa_registry.records import Reading, RunAudit
+from fa_registry.reporting.figure_models import FigurePanel
 from fa_registry.reporting.figures.canvas import (
     LEFT,
     MOST,
@@ -34,7 +35,7 @@ from fa_registry.reporting.figures.trajectories import REFERENCE, Panel, limit, 
 from fa_registry.reporting.labels import group_label
 from fa_registry.reporting.text import filters
 from fa_registry.reporting.text.filters import compact
-from fa_registry.reporting.view_models import FigurePanel, Number, Row, RowGroup
+from fa_registry.reporting.view_models import Number, Row, RowGroup
 
 HEAD, PANEL = 0.66, 0.78  # inches
 COLUMNS = ("method", "site", "epoch", "value", "reason", "exact", "run_ids")
@@ -109,7 +110,9 @@ def reading_at(panel: Panel, run: RunAudit, site: int, epoch: int) -> Reading:
 
 
 def heat_panel(panel: Panel, numbers: pd.DataFrame, groups: Sequence[Group]) -> FigurePanel:
-    """Return the heat map of one metric in one setting, with its table. The page shows the map instead of the image.
+    """Return the heat map of one metric in one setting, with its table.
+
+    The page shows the map of `layer_map` instead of the image.
 
     Args:
         numbers: The result of `heat_numbers`, with at least one value.

@@ -1,4 +1,7 @@
-"""Map of growth, ‖g_l‖ and Γ by site and epoch, for every method and seed, as rectangles of an SVG with their values as titles."""
+"""Map of growth, ‖g_l‖ and Γ by site and epoch, for every method and seed.
+
+Every cell is a rectangle of an SVG, and its value is the title that a browser shows at the pointer.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ import pandas as pd
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.replay_summary import series_sentence
 from fa_registry.records import Reading, RunAudit
+from fa_registry.reporting.figure_models import FigurePanel, LayerMap, LayerPanel, MapCell
 from fa_registry.reporting.figures.frames import from_frame
 from fa_registry.reporting.figures.heat_maps import (
     BY_SITE,
@@ -25,7 +29,6 @@ from fa_registry.reporting.figures.heat_maps import (
 from fa_registry.reporting.figures.trajectories import Panel, limit
 from fa_registry.reporting.labels import group_label
 from fa_registry.reporting.text import filters
-from fa_registry.reporting.view_models import FigurePanel, LayerMap, LayerPanel, MapCell
 
 TITLE = "Every site at every epoch"
 MEAN = "mean of seeds"

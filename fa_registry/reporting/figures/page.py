@@ -13,6 +13,7 @@ import numpy as np
 from fa_registry.metrics import HEADLINES, headline_of
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.replay_summary import series_sentence
+from fa_registry.reporting.figure_models import FigurePanel, Picture, SettingFigures
 from fa_registry.reporting.figures.accuracy_dots import accuracy_panel
 from fa_registry.reporting.figures.canvas import NARROW, WIDTH
 from fa_registry.reporting.figures.gamma_null import gamma_panel
@@ -30,7 +31,7 @@ from fa_registry.reporting.figures.trajectories import (
 )
 from fa_registry.reporting.labels import group_label
 from fa_registry.reporting.text import filters
-from fa_registry.reporting.view_models import FigurePanel, Picture, SettingFigures, Truncated
+from fa_registry.reporting.view_models import Truncated
 
 Figured = TypeVar("Figured", Picture, FigurePanel)
 PAGE, LEAST_ROOM = 965_000, 360_000  # bytes of a whole page, and the minimum for its figures
@@ -74,7 +75,7 @@ def setting_figures(
 def form_figures(
     group: Group, controls: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]
 ) -> tuple[Picture | FigurePanel, ...]:
-    """Return the small figures of a reporting form, without tables, because the form itself contains the numbers.
+    """Return the small figures of a reporting form, without tables.
 
     The figures are the main metric with the range of the frozen controls, the largest growth with its limit, and Γ by site with its
     null. If the main metric was not measured by epoch, its figure has one dot per seed. A figure without any number is left out.
@@ -169,7 +170,9 @@ def _picture(
 ) -> Picture:
     lines = curves(panel, groups)
     epochs = table_epochs(max(len(values) for _, values in lines) - 1)
-    caption = f"{panel.axis} by epoch. One colour per method, one line per seed" if width == WIDTH else "One line per seed"
+    caption = (
+        f"{panel.axis} by epoch. One colour per method, one line per seed" if width == WIDTH else "One line per seed"
+    )
     caption += (
         ", logarithmic axis" if panel.log else "; the band is the range of the frozen controls at their last epoch"
     )

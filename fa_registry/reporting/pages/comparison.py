@@ -28,6 +28,7 @@ from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group, groups
 from fa_registry.protocol.replay_summary import proof, series_label
 from fa_registry.records import AuditReport, EditionReference, Exclusion, Reading, RunAudit, RunSpec, Verdict
+from fa_registry.reporting.figure_models import SettingFigures
 from fa_registry.reporting.figures import by_site
 from fa_registry.reporting.figures.analyses import figure_of
 from fa_registry.reporting.figures.page import setting_figures
@@ -52,7 +53,6 @@ from fa_registry.reporting.view_models import (
     FindingRow,
     Number,
     SeedValue,
-    SettingFigures,
     Truncated,
     documented,
 )
@@ -204,10 +204,13 @@ def _figures(columns: Sequence[Group], report: AuditReport, room: int) -> Settin
     background = [group for group in controls if group.runs[0].record.run_id not in column_run_ids]
     ordered = sorted([*columns, *background], key=lambda group: settings.index(_setting(group).identity))
     figures = setting_figures(ordered, report.cards, room=room)
-    pictures = tuple(picture for setting in figures.shown for picture in setting.pictures)
-    panels = tuple(panel for setting in figures.shown for panel in setting.plates)
+    pictures, panels, heat_maps = (
+        tuple(figure for setting in figures.shown for figure in getattr(setting, name))
+        for name in ("pictures", "plates", "heat_maps")
+    )
     layers = layer_figure(columns, compared_sites(columns, report.cards), report.cards)
-    return SettingFigures(columns[0].setting, pictures, panels, layers=layers)
+    by_epoch = next((setting.map for setting in figures.shown if setting.map), None)
+    return SettingFigures(columns[0].setting, pictures, panels, by_epoch, heat_maps, layers=layers)
 
 
 def _setting(group: Group) -> RunSpec:
@@ -464,17 +467,11 @@ def layer_numbers(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]
     There is one row per panel, column and site, with the mean over seeds and its interval.
     """
     rows = [
-        (
-            panel,
-            group_label(group),
-            group.setting,
-            site,
-            *_ends(name, site, group),
-            site in _exact(name, count, group, cards),
-        )
+        (panel, group_label(group), group.setting, site, *_ends(name, site, group), site in exact)
         for panel, name in PANELS.items()
         for group in groups
         for count in [max((len(site_row(run.record, name)) for run in group.runs), default=0)]
+        for exact in [_exact(name, count, group, cards)]
         for site in range(count)
     ]
     return pd.DataFrame(rows, columns=list(SITE_COLUMNS)).astype(dict.fromkeys(("site", "value", "low", "high"), float))

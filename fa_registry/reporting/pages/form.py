@@ -21,6 +21,7 @@ from fa_registry.records import AuditReport, EditionReference, Exclusion, RunAud
 from fa_registry.reporting.citations import Bibliography, bibliography
 from fa_registry.reporting.claims import claims
 from fa_registry.reporting.claims_depth import Sampling, sampling
+from fa_registry.reporting.figure_models import FigurePanel, Picture
 from fa_registry.reporting.figures.page import form_figures
 from fa_registry.reporting.labels import command, control_of, group_label, train_line
 from fa_registry.reporting.pages import reproduction
@@ -57,13 +58,11 @@ from fa_registry.reporting.view_models import (
     Difference,
     Entry,
     Estimate,
-    FigurePanel,
     FindingRow,
     FirstFire,
     JudgedBy,
     Link,
     MetricSummary,
-    Picture,
     Row,
     RowGroup,
     SeedRow,

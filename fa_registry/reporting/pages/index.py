@@ -13,6 +13,7 @@ from fa_registry.protocol.multiplicity import compared_methods
 from fa_registry.protocol.near_settings import describe_difference
 from fa_registry.protocol.replay_summary import proof
 from fa_registry.records import AuditReport, EditionReference, Exclusion, OtherRun, RunAudit, Waiver
+from fa_registry.reporting.figure_models import FigureFile, SettingFigures
 from fa_registry.reporting.figures.page import bytes_left, setting_figures
 from fa_registry.reporting.files import report_files
 from fa_registry.reporting.labels import command, file_name, group_label, means_in_text, options_text
@@ -46,14 +47,12 @@ from fa_registry.reporting.view_models import (
     EditionComparison,
     Entry,
     Estimate,
-    FigureFile,
     FindingRow,
     Footnote,
     IntegrityRow,
     Judged,
     Link,
     NearSettingRow,
-    SettingFigures,
     SettingTable,
     Truncated,
     WaiverRow,
