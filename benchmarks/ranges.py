@@ -24,7 +24,7 @@ from fa_registry.protocol.operators import OPERATORS
 from fa_registry.protocol.reductions import take
 from fa_registry.protocol.rules import Condition, Edition, Rule, load_edition
 from fa_registry.records import AuditReport, Reading, RunAudit
-from fa_registry.reporting.figures.analyses import png
+from fa_registry.reporting.figures.analyses import figure_of
 from fa_registry.reporting.figures.canvas import Canvas, key, limit_key, row_axis, row_width, value_axis
 from fa_registry.reporting.figures.frames import in_rows
 from fa_registry.reporting.figures.style import LIMIT_LOOK, PALETTE, TICK
@@ -302,7 +302,7 @@ def main(arguments: Sequence[str]) -> None:
         print(f"{table.title}\n", *table_lines(table), sep="\n", end="\n\n")
     print(*analysis.remarks, sep="\n")
     if options.figure:
-        options.figure.write_bytes(png(draw, numbers(analysis, report.runs)))
+        options.figure.write_bytes(figure_of(draw, numbers(analysis, report.runs)).saved("png"))
 
 
 if __name__ == "__main__":

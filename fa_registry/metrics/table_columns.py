@@ -37,7 +37,7 @@ TABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             *("h_L", "g_L", "growth_max", "growth_init_max", HEADLINE, "loss_train", HEADLINE_GAMMA, "fidelity_min"),
             *("g_norm_L", "g_norm_mean_ce_L", "gain_L", "fidelity_L", "fidelity_batch_L"),
         ),
-        "trajectory_sites": ("growth", "gamma"),
+        "trajectory_sites": ("growth", "g_norm_mean_ce", "gamma"),
         # terminal
         "audit_command": (HEADLINE, "growth_max", "growth_init_max"),
         "train_command": (HEADLINE, "growth_max", "h_L", "g_L", HEADLINE_GAMMA, "costate_cosine_mean"),

@@ -157,10 +157,7 @@ def absence(name: str, row: Iterable[Reading]) -> str:
 
 
 def norm_of_samples(context: PitfallContext) -> Answered:
-    """Answer item 1 of the checklist: is each norm the L₂ norm of one sample?
-
-    The pitfall is `tensor.norm(-1)`, which is the L₋₁ norm of the whole tensor.
-    """
+    """Answer item 1 of the checklist: is each norm the L₂ norm of one sample, not `tensor.norm(-1)`?"""
     if mismatch := context.mismatch("h_norm", "g_norm", "growth", "gain", "h_L", "g_L"):
         return VIOLATED, f"recomputed with one L₂ norm per sample, the metrics differ: {mismatch}"
     if context.verified:

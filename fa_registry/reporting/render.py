@@ -22,10 +22,18 @@ from fa_registry.jsonio import digest_of, file_digest
 from fa_registry.plugin_registry import source_digest
 from fa_registry.protocol.grouping import Group
 from fa_registry.records import AuditReport
+from fa_registry.reporting.figure_models import FigureFile
 from fa_registry.reporting.figures.canvas import VECTORS
 from fa_registry.reporting.files import audit_json, report_files
 from fa_registry.reporting.pages.comparison import CompareContext
-from fa_registry.reporting.pages.form import FormContext, check_blanks_kept, form_context, read_blanks
+from fa_registry.reporting.pages.form import (
+    FormContext,
+    FormPageContext,
+    check_blanks_kept,
+    form_context,
+    form_page_context,
+    read_blanks,
+)
 from fa_registry.reporting.pages.index import (
     FIGURES,
     AuditTableContext,
@@ -45,7 +53,7 @@ from fa_registry.reporting.text.environment import (
     template_failure,
     variables,
 )
-from fa_registry.reporting.view_models import FigureFile, Link
+from fa_registry.reporting.view_models import Link
 from fa_registry.safe_files import UnreadableFile, read_file, resolve_user_path
 
 TABLE = "audit_table.tex"  # can be included in a paper
@@ -64,7 +72,7 @@ PREFIX = ".rendering-"  # of the name of the temporary folder
 TEMPLATES: Mapping[str, type] = MappingProxyType(
     {
         "index.html.j2": IndexContext,
-        "form.html.j2": FormContext,
+        "form.html.j2": FormPageContext,
         "form.md.j2": FormContext,
         "form.tex.j2": FormContext,
         "audit_table.tex.j2": AuditTableContext,
@@ -202,9 +210,10 @@ def _files_of(link: Link) -> dict[str, str]:
 def _write_form(sources: Sources, folder: Path, out: Path, pages: TemplateRenderer, form: tuple[Group, Link]) -> None:
     group, link = form
     blanks = read_blanks(out / link.markdown)
-    context = variables(form_context(group, link, sources, blanks))
+    form = form_context(group, link, sources, blanks)
+    page, text = variables(form_page_context(form, group, sources)), variables(form)
     for name, template in _files_of(link).items():
-        _write(folder / name, pages.render(template, context))
+        _write(folder / name, pages.render(template, page if template == "form.html.j2" else text))
     check_blanks_kept(blanks, (folder / link.markdown).read_text(encoding="utf-8"), out / link.markdown)
 
 
@@ -225,7 +234,7 @@ def _write_figures(figures: Mapping[FigureFile, bytes], folder: Path) -> Iterato
         for kind in VECTORS:
             path = folder / f"{figure.name}.{kind}"
             path.parent.mkdir(exist_ok=True)
-            path.write_bytes(image.vector(kind))
+            path.write_bytes(image.saved(kind))
             yield f"{figure.name}.{kind}"
 
 

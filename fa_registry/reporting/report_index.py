@@ -112,6 +112,16 @@ class Sources:
             metrics_of_cards(report.cards),
         )
 
+    def controls(self, group: Group) -> list[Group]:
+        """Return the frozen controls of the runs of a group, as groups that contain only these controls."""
+        ids = {run.frozen_run_id for run in group.runs}
+        paired = (
+            (other, tuple(run for run in other.runs if run.record.run_id in ids))
+            for other in self.groups
+            if other.control
+        )
+        return [replace(other, runs=runs) for other, runs in paired if runs]
+
     @cached_property
     def near_settings(self) -> NearSettings:
         """Index that finds judged specifications with nearly equal settings."""

@@ -146,7 +146,7 @@ def trajectory(rows: Sequence[SeriesRow]) -> Mapping[str, Series]:
 
 
 def by_site(rows: Sequence[SeriesRow]) -> Mapping[str, SiteSeries]:
-    """Return growth and Γ of every site at no more than 25 evenly spaced epochs.
+    """Return growth, ‖g_l‖ and Γ of every site at no more than 25 evenly spaced epochs.
 
     Γ is the cosine of credit and gradient. The first and the last epoch are included.
     """

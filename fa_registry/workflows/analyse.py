@@ -11,7 +11,7 @@ from fa_registry import jsonio
 from fa_registry.analyses import CATALOG, Analysis
 from fa_registry.errors import IntegrityError, InvalidFields, UnknownName
 from fa_registry.records import RunAudit
-from fa_registry.reporting.figures.analyses import analysis_png, table_numbers
+from fa_registry.reporting.figures.analyses import analysis_figure, table_numbers
 from fa_registry.workflows.audit import build_report, checked_judging, is_intact
 from fa_registry.workflows.options import (
     LOGGED,
@@ -116,8 +116,8 @@ def _write(analysis: Analysis, runs: tuple[RunAudit, ...], out: Path) -> list[Pa
         path = out / (f"{analysis.name}-{table.name}.csv" if index else f"{analysis.name}.csv")
         table_numbers(table).to_csv(path, index=False, lineterminator="\n")
         paths.append(path)
-    image = analysis_png(analysis, runs)
+    image = analysis_figure(analysis, runs)
     if image:
         paths.append(out / f"{analysis.name}.png")
-        paths[-1].write_bytes(image)
+        paths[-1].write_bytes(image.saved("png"))
     return paths

@@ -17,7 +17,7 @@ from benchmarks.tracking_cost import TrackingCost
 from fa_registry import jsonio
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import Waiver
-from fa_registry.reporting.figures.analyses import png
+from fa_registry.reporting.figures.analyses import figure_of
 from tests.analyses.builders import OURS, SEEDS, controlled, report_of, row, run, values
 
 NO_FAILING = "no failing run"
@@ -130,15 +130,15 @@ SCENES = {
 @pytest.mark.parametrize("scene", SCENES)
 def test_the_figure_is_drawn_from_its_dataframe_the_same_every_time(scene):
     frame = numbers(analysed(controlled(*SCENES[scene])), ())
-    image = png(draw, frame)
-    assert image.startswith(b"\x89PNG") and image == png(draw, frame)
+    image = figure_of(draw, frame)
+    assert image.startswith(b"<svg ") and image == figure_of(draw, frame)
 
 
 def test_the_dataframe_has_fidelity_by_its_distance_from_1_and_another_number_is_another_picture():
     frame = numbers(analysed(controlled(run("bp", 1, fidelity=0.9), run("bp", 2, fidelity=0.8)), OURS), ())
     ends = frame[frame["quantity"] == "fidelity"].iloc[0]
     assert (ends["low"], ends["high"], ends["threshold"]) == pytest.approx((0.1, 0.2, 0.01))
-    assert png(draw, frame.assign(high=frame["high"] * 1.7)) != png(draw, frame)
+    assert figure_of(draw, frame.assign(high=frame["high"] * 1.7)) != figure_of(draw, frame)
 
 
 def test_the_command_prints_the_tables_of_an_audit_and_draws(tmp_path, capsys):

@@ -14,6 +14,7 @@ from axe_playwright_python.sync_playwright import Axe
 from tests.end_to_end.browser import chromium
 from tests.end_to_end.conftest import needed
 from tests.reporting.page import written
+from tests.reporting.page_figures.scenes import followed
 from tests.reporting.runs import HOSTILE
 from tests.reporting.scenes import full_report, small_report
 
@@ -25,7 +26,7 @@ INDEX, FORM = "full/index.html", "full/forms/fa-*.html"
 PAGES = [INDEX, FORM, "full/forms/drtp-*.html", "small/index.html", "small/forms/dfa-*.html"]
 UNFOLD = "() => document.querySelectorAll('details').forEach(one => one.open = true)"
 # Everything that Tab must reach as the page is shown first: what is folded away is not there yet.
-REACHABLE = """() => [...document.querySelectorAll('a[href], summary, [tabindex="0"]')]
+REACHABLE = """() => [...document.querySelectorAll('a[href], summary, [tabindex="0"], input:checked')]
     .filter(one => one.checkVisibility({contentVisibilityAuto: true}))"""
 FOCUSED = f"""() => {{
     const one = document.activeElement, style = getComputedStyle(one), box = one.getBoundingClientRect();
@@ -57,7 +58,7 @@ def browser():
 def folder(tmp_path_factory) -> Path:
     """full/ and small/: the audits of tests/reporting/scenes.py."""
     made = tmp_path_factory.mktemp("pages")
-    for name, report in (("full", full_report()), ("small", small_report())):
+    for name, report in (("full", followed(full_report())), ("small", small_report())):
         written(report, made / name, drawn=True)
     return made
 
@@ -155,6 +156,24 @@ def test_a_form_is_read_in_six_screens_and_answers_in_the_first(opened, name):
     assert answer.bounding_box()["y"] + answer.bounding_box()["height"] <= SCREEN["height"]
     page.evaluate(UNFOLD)
     assert page.evaluate("document.documentElement.scrollHeight") > 6 * SCREEN["height"]  # nothing is lost
+
+
+def test_the_map_shows_the_chosen_method_and_seed_alone_by_mouse_and_key(opened):
+    page = opened(INDEX)
+    figure = page.locator(".map").first
+    shown = figure.locator(".cells").first.locator("path:visible")
+    methods, seeds = (figure.locator("fieldset").nth(place).locator("input") for place in (0, 1))
+    first = shown.first.locator("title").text_content()
+    methods.nth(1).check()
+    second = shown.first.locator("title").text_content()
+    methods.nth(1).press("ArrowRight")
+    seeds.nth(1).check()
+    third = shown.first.locator("title").text_content()
+    assert (
+        len({first, second, third}) == 3 and methods.nth(2).is_checked() and shown.count() == 16
+    )  # four sites and epochs
+    page.emulate_media(media="print")
+    assert shown.count() == 16 and shown.first.locator("title").text_content() == third
 
 
 @pytest.mark.parametrize("name", [INDEX, FORM])

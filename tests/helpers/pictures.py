@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 
 import pytest
 from matplotlib.figure import Figure
-from PIL import Image
 
 from fa_registry.reporting.figures import accuracy_dots, gamma_null, heat_maps, page
 from fa_registry.reporting.figures.canvas import RenderedFigure
@@ -20,23 +18,21 @@ PICTURES = (
     (accuracy_dots, "draw"),
     (gamma_null, "draw"),
     (heat_maps, "draw"),
-    (page, "trajectory_png"),
-    (analyses, "analysis_png"),
+    (page, "trajectory_figure"),
+    (analyses, "analysis_figure"),
 )
 
 
 class Blank(RenderedFigure):
-    """A synthetic picture: one white pixel, and a word for paper."""
+    """A synthetic picture: an empty SVG, and a word for paper."""
 
-    def vector(self, kind: str) -> bytes:
+    def saved(self, kind: str) -> bytes:
         return b"blank"
 
 
 @cache
 def blank() -> Blank:
-    pixel = io.BytesIO()
-    Image.new("1", (1, 1), 1).save(pixel, "png")
-    return Blank(pixel.getvalue(), Figure())
+    return Blank(b"<svg/>", Figure())
 
 
 @contextmanager

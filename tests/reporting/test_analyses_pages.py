@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import io
 import math
@@ -17,7 +16,7 @@ from PIL import Image
 from fa_registry.analyses import CATALOG, AnalysisCell, AnalysisColumn, AnalysisTable
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import Reading
-from fa_registry.reporting.figures.analyses import DRAWINGS, analysis_numbers, analysis_png, png, table_numbers
+from fa_registry.reporting.figures.analyses import DRAWINGS, analysis_figure, analysis_numbers, figure_of, table_numbers
 from fa_registry.reporting.figures.frames import named
 from fa_registry.reporting.figures.style import LIMIT
 from fa_registry.reporting.pages import analyses as module
@@ -107,8 +106,7 @@ def test_cells_are_text_and_numbers_with_their_runs(rich):
     assert never.number is None and never.reason
     ids = {run.record.run_id for run in rich.runs}
     assert all(row.run_ids and set(row.run_ids) <= ids for row in first.rows.shown)
-    head, data = first.uri.split(",", 1)
-    assert head == "data:image/png;base64" and base64.b64decode(data).startswith(b"\x89PNG")
+    assert first.uri.startswith("data:image/svg+xml,%3Csvg ")
 
 
 def test_the_page_holds_tables_figures_and_reasons(rich, rich_pages):
@@ -164,7 +162,7 @@ def drawn(name, records, edition="2026-05"):
 
 
 def pixels(image):
-    return np.asarray(Image.open(io.BytesIO(image)).convert("RGB"), dtype=int)
+    return np.asarray(Image.open(io.BytesIO(image.saved("png"))).convert("RGB"), dtype=int)
 
 
 def test_every_analysis_has_a_figure():
@@ -175,12 +173,13 @@ def test_every_analysis_has_a_figure():
 @pytest.mark.parametrize("edition", ["2026-05", "2026-11"])
 def test_the_same_numbers_give_the_same_small_bytes_without_metadata(name, edition):
     analysis, runs = drawn(name, demo(), edition)
-    image = analysis_png(analysis, runs)
+    image = analysis_figure(analysis, runs)
     with matplotlib.rc_context({"lines.linewidth": 9.0, "font.size": 31.0, "figure.facecolor": "blue"}):
         before = dict(matplotlib.rcParams)
-        assert analysis_png(analysis, runs) == image
+        assert analysis_figure(analysis, runs) == image
         assert dict(matplotlib.rcParams) == before
-    assert Image.open(io.BytesIO(image)).info == {} and len(image) < 60_000
+    assert b"<metadata" not in image and len(image) < 60_000
+    assert set(Image.open(io.BytesIO(image.saved("png"))).info) <= {"dpi"}
     assert "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
 
 
@@ -190,7 +189,7 @@ def test_a_figure_shows_its_dataframe_and_nothing_else(name):
     analysis, runs = drawn(name, demo())
     frame = analysis_numbers(analysis, runs)
     assert len(frame), "the made-up runs of demo() have nothing that it draws: give it to them, by epoch in LINES"
-    assert png(DRAWINGS[name], frame) == analysis_png(analysis, runs)
+    assert figure_of(DRAWINGS[name], frame) == analysis_figure(analysis, runs)
     changed = frame.copy()
     if name == "ablation":
         changed.loc[0, "decision"] = "cannot judge"
@@ -198,7 +197,7 @@ def test_a_figure_shows_its_dataframe_and_nothing_else(name):
         column = "epoch" if name == "first-fire" else "value"
         place = changed[column][changed[column] != 0].dropna().index[-1 if name == "first-fire" else 0]
         changed.loc[place, column] = 1.0 if name == "first-fire" else changed.loc[place, column] * 1.7
-    same = png(DRAWINGS[name], changed) == png(DRAWINGS[name], frame)
+    same = figure_of(DRAWINGS[name], changed) == figure_of(DRAWINGS[name], frame)
     assert not same, f"nothing of the picture changes with {frame[(frame != changed).any(axis=1)].to_dict('records')}"
 
 
@@ -219,7 +218,7 @@ def test_a_figure_shows_its_dataframe_and_nothing_else(name):
 def test_any_numbers_can_be_drawn(name, records):
     for edition in ("2026-04", "2026-11"):
         analysis, runs = drawn(name, records, edition)
-        assert analysis_png(analysis, runs).startswith(b"\x89PNG")
+        assert analysis_figure(analysis, runs).startswith(b"<svg ")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -234,7 +233,7 @@ def test_any_name_can_be_drawn(name):
         ]
     ]
     analysis, runs = drawn(name, records)
-    assert pixels(analysis_png(analysis, runs)).shape[1] == 1008  # as wide as ever
+    assert pixels(analysis_figure(analysis, runs)).shape[1] == 1008  # as wide as ever
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in ("sensitivity", "penalty")])
@@ -242,7 +241,7 @@ def test_of_very_many_methods_the_first_are_drawn(name):
     records = [run(f"m{index}", growth=1.0 + index, lines=LINES) for index in range(70)]
     analysis, runs = drawn(name, controlled(*records))
     assert analysis_numbers(analysis, runs)["method"].nunique() == 70
-    assert pixels(analysis_png(analysis, runs)).shape[0] < 9000
+    assert pixels(analysis_figure(analysis, runs)).shape[0] < 9000
 
 
 def test_rows_whose_names_are_cut_to_the_same_text_stay_apart():
@@ -272,15 +271,15 @@ def test_the_dataframe_of_sensitivity_has_range_and_values():
 
 def test_every_method_has_its_dots_in_every_strip():
     frame = analysis_numbers(*drawn("sensitivity", controlled(run("bp", growth=4.0), run("fa", growth=700.0))))
-    whole = png(DRAWINGS["sensitivity"], frame)
+    whole = figure_of(DRAWINGS["sensitivity"], frame)
     for place in frame[frame["kind"] == "value"].index:
         moved = frame.copy()
         moved.loc[place, "value"] *= 1.5
-        assert png(DRAWINGS["sensitivity"], moved) != whole, frame.loc[place].to_dict()
+        assert figure_of(DRAWINGS["sensitivity"], moved) != whole, frame.loc[place].to_dict()
 
 
 def test_the_threshold_line_keeps_its_colour():
-    image = pixels(analysis_png(*drawn("sensitivity", demo())))
+    image = pixels(analysis_figure(*drawn("sensitivity", demo())))
     red = np.array([int(LIMIT[place : place + 2], 16) for place in (1, 3, 5)])
     assert (np.abs(image - red).sum(axis=2) < 24).sum() > 50
 
@@ -296,7 +295,7 @@ def test_the_dataframe_of_penalty_follows_every_run_by_epoch():
 
 def test_an_analysis_from_elsewhere_has_no_figure_here():
     analysis, runs = drawn("penalty", demo())
-    assert analysis_png(dataclasses.replace(analysis, name="theirs"), runs) is None
+    assert analysis_figure(dataclasses.replace(analysis, name="theirs"), runs) is None
 
 
 def test_a_table_becomes_columns_without_loss():

@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from fa_registry.protocol.grouping import groups
 from fa_registry.records import CLASSES
 from fa_registry.reporting.figures.accuracy_dots import accuracy_panel
-from fa_registry.reporting.figures.analyses import analysis_numbers, analysis_png
+from fa_registry.reporting.figures.analyses import analysis_figure, analysis_numbers
 from fa_registry.reporting.figures.style import colours, styled
-from fa_registry.reporting.figures.trajectories import PANELS, trajectory_png
+from fa_registry.reporting.figures.trajectories import PANELS, trajectory_figure
 from tests.analyses.builders import controlled, run
 from tests.reporting.test_analyses_pages import drawn
 
@@ -51,13 +51,13 @@ def with_classes(audit, count: int):
 def test_the_plots_of_a_setting_have_it(report, lines, counts, is_drawn):
     ordered = of_classes(report, *counts)
     with styled():
-        panel = accuracy_panel(ordered, 72)
+        panel = accuracy_panel(ordered)
         in_dots = 0.25 in lines
         lines.clear()
-        trajectory_png(PANEL["accuracy"], ordered, colours(ordered))
+        trajectory_figure(PANEL["accuracy"], ordered, colours(ordered))
         in_curves = 0.25 in lines
         lines.clear()
-        trajectory_png(PANEL["h_L"], ordered, colours(ordered))
+        trajectory_figure(PANEL["h_L"], ordered, colours(ordered))
     assert (in_dots, in_curves, 0.25 in lines) == (is_drawn, is_drawn, False)
     assert ("The dotted line is chance, 25.0" in panel.caption) == is_drawn
 
@@ -71,5 +71,5 @@ def test_the_plots_of_analyses_have_it(lines, name):
         counted = [with_classes(one, count) for one in runs]
         lines.clear()
         assert analysis_numbers(analysis, counted)["chance"].notna().any() == is_drawn
-        analysis_png(analysis, counted)
+        analysis_figure(analysis, counted)
         assert (0.25 in lines) == is_drawn

@@ -129,7 +129,7 @@ def test_the_same_specification_differs_in_nothing(report):
 
 def test_it_shows_the_geometric_mean_of_g_and_the_mean_of_gamma(rich):
     chosen = [group for group in groups(rich) if group.method in ("bp", "dfa")]
-    frame = layer_numbers(chosen)
+    frame = layer_numbers(chosen, {})
     runs = chosen[0].runs
     rows = [run.record.measurements.sites for run in runs]
     first = frame[(frame["method"] == "bp") & (frame["site"] == 0)].set_index("panel")["value"]
@@ -143,8 +143,8 @@ def test_it_shows_the_geometric_mean_of_g_and_the_mean_of_gamma(rich):
 def test_the_same_bytes_twice_and_text_for_who_cannot_see_it(rich):
     chosen = list(groups(rich))
     sites = compared_sites(chosen, {})
-    ((uri, text),) = layer_figure(chosen, sites)
-    assert layer_figure(chosen, sites) == ((uri, text),) and uri.startswith("data:image/png;base64,")
+    ((uri, text),) = layer_figure(chosen, sites, {})
+    assert layer_figure(chosen, sites, {}) == ((uri, text),) and uri.startswith("data:image/svg+xml,")
     assert all(f"of {one.method} from" in text for one in chosen)
 
 
@@ -161,7 +161,7 @@ def test_runs_that_measured_no_site_have_no_figure(report, judged):
     record = report.runs[0].record
     bare = dataclasses.replace(record, measurements=dataclasses.replace(record.measurements, sites={}))
     chosen = list(groups(judged([bare])))
-    assert compared_sites(chosen, {}) == () and layer_figure(chosen, ()) == ()
+    assert compared_sites(chosen, {}) == () and layer_figure(chosen, (), {}) == ()
 
 
 def rows_of(report, first, second):
@@ -237,7 +237,7 @@ def context(request):
 def test_the_page_nests_and_holds_nothing_from_outside(context, tmp_path):
     page = Page(render_comparison(context, tmp_path).read_text("utf-8"))
     assert not {"script", "iframe", "link", "form"} & set(page.tags) and page.handlers == []
-    assert all(reference.startswith(("data:image/png;base64,", "#")) for reference in page.references)
+    assert all(reference.startswith(("data:image/svg+xml,", "#")) for reference in page.references)
     assert all(reference[1:] in page.ids for reference in page.references if reference.startswith("#"))
     assert len(page.ids) == len(set(page.ids))
     labels = [attributes["aria-label"] for tag, attributes in page.attributes if attributes.get("role") == "region"]

@@ -14,7 +14,7 @@ from fa_registry import bundled_files
 from fa_registry.errors import UsageError
 from fa_registry.records import Reading
 from fa_registry.reporting.pages.comparison import compare_context
-from fa_registry.reporting.pages.form import form_context
+from fa_registry.reporting.pages.form import form_context, form_page_context
 from fa_registry.reporting.pages.index import audit_table_context, index_context
 from fa_registry.reporting.pages.notes import audit_note_context, excluded_note_context, note_context
 from fa_registry.reporting.render import TEMPLATES, template_problems
@@ -151,10 +151,11 @@ def test_every_field_has_help_and_unit(context):
 
 def test_the_real_contexts_are_those_of_their_templates(report):
     sources = Sources.of(report)
-    form = form_context(*next(sources.forms), sources, {})
+    group, link = next(sources.forms)
+    form = form_context(group, link, sources, {})
     made = {
         "index.html.j2": index_context(sources),
-        "form.html.j2": form,
+        "form.html.j2": form_page_context(form, group, sources),
         "form.md.j2": form,
         "form.tex.j2": form,
         "audit_table.tex.j2": audit_table_context(sources),

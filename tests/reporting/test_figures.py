@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import io
+import math
 import sys
+from urllib.parse import quote, unquote
+from xml.etree import ElementTree
 
 import matplotlib
 import numpy as np
@@ -16,9 +18,9 @@ from fa_registry.metrics import DECLARED
 from fa_registry.protocol.grouping import groups
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import Measurements, Reading, Series
-from fa_registry.reporting.figures.canvas import LARGEST, compressed, shades
+from fa_registry.reporting.figures.canvas import IN_URI, compact_svg, thinned
 from fa_registry.reporting.figures.page import LEAST_ROOM, PAGE, bytes_left, setting_figures, size_of
-from fa_registry.reporting.figures.style import CONTROL, DPI, DPI_OF_MANY, PALETTE, colours, styled
+from fa_registry.reporting.figures.style import CONTROL, PALETTE, colours, styled
 from fa_registry.reporting.figures.trajectories import (
     PANELS,
     SHOWN_EPOCHS,
@@ -29,7 +31,7 @@ from fa_registry.reporting.figures.trajectories import (
     panels,
     table_epochs,
     table_rows,
-    trajectory_png,
+    trajectory_figure,
 )
 from fa_registry.reporting.view_models import Truncated
 
@@ -37,9 +39,9 @@ GROWTH, ACCURACY = f"{DECLARED['growth_max'].title} per block", DECLARED["accura
 PANEL = {panel.quantity: panel for panel in PANELS}
 
 
-def picture(panel, groups_of_setting, shades, dpi=DPI):
+def picture(panel, groups_of_setting, shades):
     with styled():
-        return trajectory_png(panel, groups_of_setting, shades, dpi)
+        return trajectory_figure(panel, groups_of_setting, shades)
 
 
 @pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel.quantity)
@@ -50,9 +52,9 @@ def test_the_same_numbers_give_the_same_bytes(report, panel):
 
 def test_the_picture_carries_no_metadata_and_is_small(report):
     ordered = groups(report)
-    png = picture(PANEL["h_L"], ordered, colours(ordered))
-    assert Image.open(io.BytesIO(png)).info == {}
-    assert len(png) < 25_000
+    svg = picture(PANEL["h_L"], ordered, colours(ordered))
+    assert b"<metadata" not in svg and b"<g>" not in svg
+    assert len(svg) < 25_000
 
 
 def test_matplotlib_is_left_as_it_was(report):
@@ -83,8 +85,8 @@ def test_methods_keep_their_colour_and_controls_are_grey(report):
 
 def test_the_line_has_the_methods_colour(report):
     ordered = [group for group in groups(report) if group.method == "dfa"]
-    png = picture(PANEL["h_L"], ordered, {"dfa": ("#00ff00", "-")})
-    pixels = np.asarray(Image.open(io.BytesIO(png)).convert("RGB"), dtype=int)
+    drawn = picture(PANEL["h_L"], ordered, {"dfa": ("#00ff00", "-")})
+    pixels = np.asarray(Image.open(io.BytesIO(drawn.saved("png"))).convert("RGB"), dtype=int)
     green = (pixels[..., 1] > 200) & (pixels[..., 0] < 90) & (pixels[..., 2] < 90)
     assert green.sum() > 200
     curve = green[30:]  # below the legend
@@ -108,7 +110,7 @@ def test_any_numbers_can_be_drawn(report, panel, values):
     spec = dataclasses.replace(run.record.spec, method="$\\frac{$")
     record = dataclasses.replace(run.record, spec=spec, trajectory={panel.quantity: Series(values)})
     ordered = groups(dataclasses.replace(report, runs=(dataclasses.replace(run, record=record),)))
-    assert picture(panel, ordered, colours(ordered)).startswith(b"\x89PNG")
+    assert picture(panel, ordered, colours(ordered)).startswith(b"<svg ")
 
 
 def test_a_limit_without_a_place_on_the_axis_is_no_obstacle(report):
@@ -126,13 +128,7 @@ def test_a_limit_without_a_place_on_the_axis_is_no_obstacle(report):
         for group in ordered
     ]
     assert panel_limit(PANEL["growth_max"], zero) == ("D1", 0.0)
-    assert picture(PANEL["growth_max"], zero, colours(zero)).startswith(b"\x89PNG")
-
-
-def test_figures_of_a_page_with_many_are_drawn_coarser(report):
-    ordered = groups(report)
-    small = picture(PANEL["h_L"], ordered, colours(ordered), DPI_OF_MANY)
-    assert len(small) < len(picture(PANEL["h_L"], ordered, colours(ordered)))
+    assert picture(PANEL["growth_max"], zero, colours(zero)).startswith(b"<svg ")
 
 
 def test_the_limits_are_the_editions_thresholds(report):
@@ -226,8 +222,8 @@ def test_every_figure_has_text_numbers_and_its_own_bytes(report):
         ACCURACY,
     ]
     for picture in part.pictures:
-        head, data = picture.uri.split(",", 1)
-        assert head == "data:image/png;base64" and base64.b64decode(data).startswith(b"\x89PNG")
+        assert picture.uri == f"data:image/svg+xml,{quote(bytes(picture.drawn), safe=IN_URI)}"
+        assert ElementTree.fromstring(unquote(picture.uri.split(",", 1)[1])).tag.endswith("svg")
         assert "dfa seed 123 from" in picture.alt
         assert len(picture.rows) == len(report.runs) and all(len(row[2]) == len(picture.epochs) for row in picture.rows)
 
@@ -308,23 +304,37 @@ def test_figures_by_site_get_the_room_that_is_left(report):
 
     ordered = groups(followed(report))
     (whole,) = setting_figures(ordered, report.cards).shown
-    assert whole.full and len(whole.plates) == 3  # accuracy, growth, Γ; no run of this audit has a null
-    few = sum(len(one.uri) for one in (*whole.pictures, *whole.plates))
+    assert whole.full and len(whole.plates) == 1 and len(whole.map.panels) == len(whole.heat_maps) == 3
+    few = sum(map(size_of, (*whole.pictures, *whole.plates))) + 4000
     (part,) = setting_figures(ordered, report.cards, room=few).shown
     assert not part.full and [picture.uri for picture in part.pictures] == [picture.uri for picture in whole.pictures]
-    assert [panel.uri for panel in part.plates] == [whole.plates[0].uri]
+    assert [panel.uri for panel in part.plates] == [whole.plates[0].uri] and part.map is None
+    assert [one.drawn for one in part.heat_maps] == [
+        one.drawn for one in whole.heat_maps
+    ]  # files for papers take no room
 
 
-def test_white_and_the_colours_drawn_with_stay_exact():
-    pixels = np.full((40, 40, 4), 255, dtype=np.uint8)
-    pixels[:10, :, :3], pixels[10:20, :, :3] = (0, 114, 178), (213, 94, 0)
-    picture = Image.open(io.BytesIO(compressed(pixels, [], ["#0072B2", "#D55E00"])))
-    assert picture.info == {} and picture.mode == "P"
-    found = np.asarray(picture.convert("RGB"))
-    assert [tuple(found[row, 0]) for row in (0, 10, 30)] == [(0, 114, 178), (213, 94, 0), (255, 255, 255)]
+def test_a_line_keeps_every_point_that_is_seen():
+    """A line within 0.2 pt of the others' line loses its point; a peak, an upright line and a way back keep theirs."""
+    peak = [(0, 0), (10, 1), (20, 0), (30, 1), (40, 50), (50, 0), (60, 0)]
+    assert thinned(peak, 2) == [(0, 0), (30, 1), (40, 50), (50, 0), (60, 0)]
+    square = [(0, 0), (0, 10), (10, 10), (10, 0), (0, 0)]
+    assert thinned(square, 2) == square
+    wave = [(x, round(300 * math.sin(x / 50))) for x in range(0, 1000, 3)]
+    kept = thinned(wave, 4)
+    heights = np.interp([x for x, _ in wave], *zip(*kept, strict=True))
+    assert len(kept) < len(wave) / 3 and max(abs(heights - [y for _, y in wave])) <= 4
 
 
-def test_a_palette_is_never_larger_than_a_png_allows():
-    many = [f"#{index:02x}00{index:02x}" for index in range(0, 250)]
-    assert len(shades([], many)) == LARGEST
-    assert shades(["#e3e6ea"], [])[:2] == [(255, 255, 255), (227, 230, 234)]
+def test_a_shorter_svg_is_the_same_picture_with_the_same_letters():
+    long = (
+        '<?xml version="1.0"?>\n<svg width="9pt"><metadata> x </metadata><g id="figure_1"><g id="a"/>\n <g clip-path="url(#p)">'
+        '<path d="M 1.2345 2 \nL 3.06 2 \nL 3.06 -1.5 \n" style="fill: none; stroke: #a40e26"/></g></g>\n'
+        '<text style="font-size: 8px; font-family: \'DejaVu Sans\'; fill: #57606a" x="0.5000" y="-0.26" '
+        'transform="rotate(-0 1 2)">0.1234 : -0.5; L</text></svg>'
+    )
+    assert compact_svg(long) == (
+        """<svg style="font-family: 'DejaVu Sans',Verdana,sans-serif" width="9pt"><g clip-path="url(#p)">"""
+        '<path d="m1.2 2 1.9 0 0-3.5" style="fill:none;stroke:#a40e26"/></g>'
+        '<text style="font-size:8px;fill:#57606a" x=".50" y="-.26">0.1234 : -0.5; L</text></svg>'
+    )

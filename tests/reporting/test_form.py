@@ -17,6 +17,7 @@ from fa_registry.reporting.pages.form import (
     check_blanks_kept,
     completion_commands,
     form_context,
+    form_page_context,
     inline_assets,
     lines,
     read_blanks,
@@ -128,7 +129,7 @@ def test_the_headline_says_what_the_size_of_the_test_set_leaves_open(report):
         context = form_context(group, link, sources, {})
         assert (context.sampling is not None) == statement
         for kind in ("html", "md", "tex"):
-            text = written.render(f"form.{kind}.j2", variables(context))
+            text = written.render(f"form.{kind}.j2", variables(form_page_context(context, group, sources)))
             assert ("from the sampling of 360 test samples only" in text) == statement
 
 

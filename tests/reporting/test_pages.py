@@ -11,7 +11,7 @@ from fa_registry.records import Waiver
 from fa_registry.reporting.figures.page import setting_figures
 from fa_registry.reporting.files import report_files
 from fa_registry.reporting.pages import index
-from fa_registry.reporting.pages.form import form_context
+from fa_registry.reporting.pages.form import form_context, form_page_context
 from fa_registry.reporting.report_index import Sources
 from fa_registry.reporting.text.environment import TemplateRenderer, variables
 from fa_registry.reporting.text.filters import markdown_text
@@ -231,7 +231,8 @@ def formed():
         sources = Sources.of(report)
         group, link = next((group, link) for group, link in sources.forms if group.method == method)
         context = form_context(group, link, sources, dict(written))
-        return context, {kind: TemplateRenderer().render(f"form.{kind}.j2", variables(context)) for kind in KINDS}
+        page = variables(form_page_context(context, group, sources))
+        return context, {kind: TemplateRenderer().render(f"form.{kind}.j2", page) for kind in KINDS}
 
     return made
 
@@ -328,7 +329,7 @@ def test_pages_hold_no_script_and_nothing_from_outside(any_pages):
         assert page.handlers == []
         assert len(page.ids) == len(set(page.ids))
         assert all(
-            reference.startswith("data:image/png;base64,") or ALLOWED.match(reference) for reference in page.references
+            reference.startswith("data:image/svg+xml,") or ALLOWED.match(reference) for reference in page.references
         ), name
         style = text[text.index("<style>") : text.index("</style>")]
         assert "url(" not in style and "@import" not in style
@@ -385,5 +386,5 @@ def test_pages_can_be_used_without_a_mouse_or_eyes(any_pages):
 def test_no_page_shows_a_number_that_is_none(any_pages):
     for name, text in {**of_kind(any_pages, ".html"), **of_kind(any_pages, ".md")}.items():
         assert not re.search(
-            r"\b(nan|NaN|Undefined)\b|Reading\(|>\s*None\s*<|\| None", re.sub(r"base64,[^\"]*", "", text)
+            r"\b(nan|NaN|Undefined)\b|Reading\(|>\s*None\s*<|\| None", re.sub(r"data:image/[^\"]*", "", text)
         ), name

@@ -300,7 +300,7 @@ def test_every_figure_is_next_to_the_pages_for_paper_the_same_bytes_again(report
     render_report(report, tmp_path)
     assert {path: path.read_bytes() for path in paths} == before
     for path, drawn in before.items():
-        assert drawn.startswith(b"%PDF" if path.suffix == ".pdf" else b"<?xml")
+        assert drawn.startswith(b"%PDF" if path.suffix == ".pdf" else b"<svg ")
         assert not any(word in drawn for word in (b"CreationDate", b"dc:date", b"Matplotlib v"))
     second = [dataclasses.replace(run.record, setting="another") for run in report.runs]
     second = [

@@ -20,7 +20,7 @@ from fa_registry.records import (
     Verdict,
 )
 from fa_registry.reporting.claims import exclusion_claim
-from fa_registry.reporting.pages.form import form_context
+from fa_registry.reporting.pages.form import form_context, form_page_context
 from fa_registry.reporting.report_index import (
     MOST_STATEMENT,
     SAME_FINDINGS,
@@ -139,7 +139,9 @@ def pages(report):
     sources, written = Sources.of(report), TemplateRenderer()
     return {
         group.method: [
-            written.render(f"form.{kind}.j2", variables(form_context(group, link, sources, {})))
+            written.render(
+                f"form.{kind}.j2", variables(form_page_context(form_context(group, link, sources, {}), group, sources))
+            )
             for kind in ("html", "md", "tex")
         ]
         for group, link in sources.forms

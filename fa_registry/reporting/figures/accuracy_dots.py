@@ -15,6 +15,7 @@ from fa_registry.metrics import HEADLINES, Headline, headlines_of, over_seeds, q
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.paired_runs import common_chance
 from fa_registry.records import Reading
+from fa_registry.reporting.figure_models import FigurePanel
 from fa_registry.reporting.figures.canvas import (
     LABEL,
     SMALL,
@@ -31,7 +32,7 @@ from fa_registry.reporting.figures.trajectories import limit
 from fa_registry.reporting.labels import group_label, short_names
 from fa_registry.reporting.report_values import scalar_estimate
 from fa_registry.reporting.text import filters
-from fa_registry.reporting.view_models import FigurePanel, Number, Row, RowGroup
+from fa_registry.reporting.view_models import Number, Row, RowGroup
 from fa_registry.text_safety import escape_control
 
 MOST, LETTERS = 30, 26  # methods in a figure, and characters of a name
@@ -78,7 +79,7 @@ def _line(groups: Sequence[Group], headline: Headline) -> tuple[str, float, floa
     return rule, threshold, frozen + headline.sign * threshold / headline.scale
 
 
-def accuracy_panel(groups: Sequence[Group], dpi: int) -> FigurePanel | None:
+def accuracy_panel(groups: Sequence[Group], width: float = WIDTH) -> FigurePanel | None:
     """Return the figure of the main metric in one setting, or None if no run has a value."""
     frame = accuracy_numbers(groups)
     if frame["value"].isna().all():
@@ -93,7 +94,7 @@ def accuracy_panel(groups: Sequence[Group], dpi: int) -> FigurePanel | None:
     caption += f" The dotted line is chance, {filters.KINDS[metric.kind](chance)}." if not math.isnan(chance) else ""
     hidden = frame["method"].nunique() - MOST
     caption += f" {hidden} more methods are in the table." if hidden > 0 else ""
-    image = draw(frame, dpi)
+    image = draw(frame, width)
     return FigurePanel(
         title,
         f"{title}: {'; '.join(_in_text(frame))}.{f' Dashed line: {text}.' if text else ''}",
@@ -153,13 +154,13 @@ def _number(cell: pd.Series | None, kind: str) -> Number:
     return Number(from_frame(cell["value"], cell["reason"]), kind, (cell["run_id"],))
 
 
-def draw(frame: pd.DataFrame, dpi: int) -> RenderedFigure:
+def draw(frame: pd.DataFrame, width: float = WIDTH) -> RenderedFigure:
     """Draw the accuracy figure from the rows of `accuracy_numbers`."""
     methods = list(dict.fromkeys(frame["method"]))[:MOST]
     names = short_names(methods, LETTERS)
     left, high = 0.16 + 0.068 * max(map(len, names)), ROW * len(methods)
-    canvas = Canvas(WIDTH, TOP + high + BOTTOM, dpi)
-    axes = canvas.axes(left, TOP, WIDTH - left - 0.2, high)
+    canvas = Canvas(width, TOP + high + BOTTOM)
+    axes = canvas.axes(left, TOP, width - left - 0.2, high)
     axes.set(
         xlim=padded([*frame["value"], *frame["line"], *frame["chance"]], min_width=0.04),
         ylim=(len(methods) - 0.5, -0.5),
@@ -186,7 +187,7 @@ def draw(frame: pd.DataFrame, dpi: int) -> RenderedFigure:
         )
         if not len(accuracies):
             axes.text(0.01, row, "N/A", va="center", color=TICK, fontsize=SMALL, transform=axes.get_yaxis_transform())
-    return canvas.png([GREY_BAND], [PALETTE[0], CONTROL, LIMIT])
+    return canvas.rendered()
 
 
 def _ground(axes: Axes, frame: pd.DataFrame) -> None:

@@ -47,7 +47,7 @@ def draw(canvas: Canvas, frame: pd.DataFrame) -> None:
 
 def _panel(axes: Axes, frame: pd.DataFrame, styles: dict[str, tuple[str, object]], log: bool) -> None:
     frame = frame.assign(value=frame["value"].where(frame["value"] > 0)) if log else frame
-    value_axis(axes, frame["value"].dropna(), "y")
+    value_axis(axes, frame["value"].dropna(), "y", linear=not log)
     if frame["value"].isna().all():
         remark(axes, 0.5, 0.4, "no number at any site", transform=axes.transAxes)
         axes.set_yticks([])
@@ -56,8 +56,10 @@ def _panel(axes: Axes, frame: pd.DataFrame, styles: dict[str, tuple[str, object]
     for index, (method, rows) in enumerate(frame.groupby("method", sort=False)):
         colour, dash = styles[method]
         sites = rows["site"] + 0.04 * (index - len(styles) / 2)  # so that intervals do not overlap
-        axes.plot(sites, rows["value"], color=colour, linestyle=dash, linewidth=1.3)
-        axes.plot(sites, rows["value"], "o", color=colour, markersize=4, zorder=3)
+        joined = rows["value"].mask(rows["exact"])  # Γ = 1 by construction is no part of a curve
+        axes.plot(sites, joined, color=colour, linestyle=dash, linewidth=1.3)
+        axes.plot(sites, joined, "o", color=colour, markersize=4, zorder=3)
+        axes.plot(sites, rows["value"].where(rows["exact"]), "o", color=colour, mfc="white", markersize=4, zorder=3)
         low, high = (rows[end].where(rows["value"].notna()) for end in ("low", "high"))
         intervals(axes, sites, low, high, color=colour, linewidth=0.9, alpha=0.6)
     axes.set_xlim(-0.4, frame["site"].max() + 0.4 if len(frame) else 1)

@@ -13,9 +13,12 @@ from fa_registry.metrics import NOT_CREDITED, over_seeds
 from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group
 from fa_registry.records import Reading, RunRecord
+from fa_registry.reporting.figure_models import FigurePanel
 from fa_registry.reporting.figures.canvas import (
+    ACROSS,
     LEFT,
     MOST,
+    NARROW,
     WIDTH,
     Canvas,
     PanelFrame,
@@ -27,10 +30,10 @@ from fa_registry.reporting.figures.canvas import (
     whole_ticks,
 )
 from fa_registry.reporting.figures.frames import from_frame
-from fa_registry.reporting.figures.style import CONTROL, FRAME, GREY_BAND, GRID, INK, PALETTE, TICK
+from fa_registry.reporting.figures.style import CONTROL, GREY_BAND, GRID, INK, PALETTE, TICK
 from fa_registry.reporting.labels import group_label
 from fa_registry.reporting.text import filters
-from fa_registry.reporting.view_models import FigurePanel, Number, Row, RowGroup
+from fa_registry.reporting.view_models import Number, Row, RowGroup
 
 TITLE = "Γ of every site against its null"
 DEVIATIONS = 2  # standard deviations of the null's draws in half the band
@@ -74,14 +77,17 @@ def _rows(label: str, record: RunRecord, cards: Mapping[str, Mapping[str, Any]])
         yield (label, record.spec.seed, record.run_id, site, site in exact, gamma.value, *ends, gamma.reason, reason)
 
 
-def gamma_panel(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[str, Any]]) -> FigurePanel | None:
+def gamma_panel(
+    groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]], width: float = WIDTH
+) -> FigurePanel | None:
     """Return the figure of one setting, or None if no method has a null."""
     numbers = gamma_numbers(groups, cards)
     if not len(numbers):
         return None
     methods = numbers["method"].nunique()
     caption = (
-        "Each panel is one method, and each dot is one seed; the line is the mean over seeds. The grey band is the null: mean ± "
+        f"{'Each panel is one method, and each dot' if methods > 1 else 'Each dot'} is one seed; the line is the mean over seeds. "
+        "The grey band is the null: mean ± "
         f"{DEVIATIONS} standard deviations of Γ under fresh draws of the feedback, over all seeds. "
         "Γ inside the band is no evidence of alignment."
     )
@@ -89,7 +95,7 @@ def gamma_panel(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[s
     if any(_reason_of_first(run.record) == NOT_CREDITED for group in groups for run in group.runs):
         caption += f" Left out: {NOT_CREDITED}."
     caption += f" {methods - MOST} more methods are in the table." if methods > MOST else ""
-    image = draw(numbers, dpi)
+    image = draw(numbers, width)
     return FigurePanel(
         TITLE,
         f"{TITLE}. Sites whose mean is outside the null band: {'; '.join(_in_text(numbers))}.",
@@ -97,7 +103,7 @@ def gamma_panel(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[s
         image.uri,
         "Mean Γ over seeds and the ends of the null band, by site",
         ("Γ", "null from", "null to"),
-        tuple(_table(numbers)),
+        tuple(_table(numbers)) if width == WIDTH else (),
         drawn=image,
     )
 
@@ -141,17 +147,23 @@ def _known(value: float, reasons: pd.Series) -> Reading:
     return from_frame(value, next(filter(None, reasons), "not measured"))
 
 
-def draw(numbers: pd.DataFrame, dpi: int) -> RenderedFigure:
-    """Draw the figure from the rows of `gamma_numbers`."""
+def draw(numbers: pd.DataFrame, width: float = WIDTH) -> RenderedFigure:
+    """Draw the figure from the rows of `gamma_numbers`.
+
+    Args:
+        width: NARROW draws one large panel per method.
+    """
+    across, high = (1, 1.2) if width == NARROW else (ACROSS, PANEL)
     methods = list(dict.fromkeys(numbers["method"]))[:MOST]
-    canvas = Canvas(WIDTH, height_of(len(methods), HEAD, PANEL), dpi)
+    canvas = Canvas(width, height_of(len(methods), HEAD, high, across))
     visible_rows = numbers[numbers["method"].isin(methods)]
     informative_rows = visible_rows[~visible_rows["exact"]]
     last = int(visible_rows["site"].max())
     ends = padded([*informative_rows["gamma"], *informative_rows["low"], *informative_rows["high"], 0.0], min_width=0.1)
     edges = (-0.35, max(last, 1) + 0.35, *ends)
     _key(canvas)
-    for method, box, first in small_multiples(canvas, dict.fromkeys(methods, edges), HEAD, PANEL, ("site l", "Γ")):
+    axes = small_multiples(canvas, dict.fromkeys(methods, edges), HEAD, high, ("site l", "Γ"), across)
+    for method, box, first in axes:
         canvas.lines([[(box.left, box.y(0)), (box.right, box.y(0))]], CONTROL, linewidths=0.8, zorder=1)
         for value in ticks(*ends, 5):
             canvas.lines([[(box.left, box.y(value)), (box.right, box.y(value))]], GRID, linewidths=0.7, zorder=0)
@@ -160,22 +172,22 @@ def draw(numbers: pd.DataFrame, dpi: int) -> RenderedFigure:
         for site in whole_ticks(last):
             canvas.text(box.x(site), box.bottom + 0.09, str(site), ha="center", color=TICK)
         _panel(canvas, box, visible_rows[visible_rows["method"] == method])
-    return canvas.png([GREY_BAND], [FRAME, PALETTE[0], CONTROL])
+    return canvas.rendered()
 
 
 def _key(canvas: Canvas) -> None:
     y = 0.11
-    canvas.sheet.plot(LEFT + 0.05, y, "o", color=PALETTE[0], markersize=3.6)
+    canvas.dots([(LEFT + 0.05, y)], PALETTE[0])
     canvas.text(LEFT + 0.15, y, "one seed")
     canvas.lines([[(LEFT + 0.7, y), (LEFT + 0.95, y)]], PALETTE[0], linewidths=1.3)
     canvas.text(LEFT + 1.02, y, "mean")
-    canvas.sheet.add_patch(Rectangle((LEFT + 1.8, y - 0.05), 0.25, 0.1, color=GREY_BAND, linewidth=0))
-    canvas.text(LEFT + 2.12, y, "null: fresh feedback of the same kind")
+    canvas.sheet.add_patch(Rectangle((LEFT + 1.4, y - 0.05), 0.2, 0.1, color=GREY_BAND, linewidth=0))
+    canvas.text(LEFT + 1.67, y, "null: fresh feedback")
 
 
 def _panel(canvas: Canvas, box: PanelFrame, rows: pd.DataFrame) -> None:
     sites = _over_runs(rows)
-    band = sites.dropna(subset=["low", "high"])
+    band = sites[~sites["exact"]].dropna(subset=["low", "high"])
     if len(band):
         upper = [(box.x(site), box.y(high)) for site, high in band["high"].items()]
         lower = [(box.x(site), box.y(low)) for site, low in band["low"].items()]
@@ -184,8 +196,8 @@ def _panel(canvas: Canvas, box: PanelFrame, rows: pd.DataFrame) -> None:
     line = [(box.x(site), box.y(gamma)) for site, gamma in informative_sites["gamma"].items()]
     canvas.lines([line], PALETTE[0], linewidths=1.3, zorder=3)
     dots = rows[~rows["exact"]].dropna(subset="gamma")
-    positions = [box.x(site) for site in dots["site"]], [box.y(gamma) for gamma in dots["gamma"]]
-    canvas.sheet.plot(*positions, "o", color=PALETTE[0], mec="white", mew=0.4, markersize=3.6, zorder=4)
+    positions = [(box.x(site), box.y(gamma)) for site, gamma in zip(dots["site"], dots["gamma"], strict=True)]
+    canvas.dots(positions, PALETTE[0], zorder=4)
     for site in sites.index[sites["exact"]]:  # Γ = 1 is drawn at the edge, so the other values keep their scale
         canvas.sheet.plot(box.x(site), box.top + 0.05, "o", color=INK, mfc="white", mew=0.9, markersize=3.8)
     if not len(dots):

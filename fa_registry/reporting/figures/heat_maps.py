@@ -13,11 +13,11 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.patches import Rectangle
 
-from fa_registry.metrics import NOT_CREDITED, over_seeds, quantity_of, symbol_of
+from fa_registry.metrics import over_seeds, quantity_of, symbol_of
 from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group
-from fa_registry.protocol.replay_summary import series_sentence
 from fa_registry.records import Reading, RunAudit
+from fa_registry.reporting.figure_models import FigurePanel
 from fa_registry.reporting.figures.canvas import (
     LEFT,
     MOST,
@@ -31,29 +31,38 @@ from fa_registry.reporting.figures.canvas import (
 )
 from fa_registry.reporting.figures.frames import from_frame
 from fa_registry.reporting.figures.style import FRAME, LIMIT, TICK
-from fa_registry.reporting.figures.trajectories import Panel, limit, table_epochs
+from fa_registry.reporting.figures.trajectories import REFERENCE, Panel, limit, table_epochs
 from fa_registry.reporting.labels import group_label
 from fa_registry.reporting.text import filters
 from fa_registry.reporting.text.filters import compact
-from fa_registry.reporting.view_models import FigurePanel, Number, Row, RowGroup
+from fa_registry.reporting.view_models import Number, Row, RowGroup
 
 HEAD, PANEL = 0.66, 0.78  # inches
 COLUMNS = ("method", "site", "epoch", "value", "reason", "exact", "run_ids")
 
 
+BY_SITE_AND_EPOCH = " by site and epoch"  # end of every title
 BY_SITE = (  # metrics of RunRecord.by_site
     Panel(
         "growth",
-        f"{quantity_of('growth').title} by site and epoch",
+        f"{quantity_of('growth').title}{BY_SITE_AND_EPOCH}",
         quantity_of("growth").words,
-        f"{symbol_of('growth')} of a block",
+        quantity_of("growth").words,
         "num",
         log=True,
         judged="growth",
     ),
     Panel(
+        "g_norm_mean_ce",
+        f"{REFERENCE}{BY_SITE_AND_EPOCH}",
+        quantity_of("g_norm_mean_ce").words,
+        symbol_of("g_norm_mean_ce"),
+        "sci",
+        log=True,
+    ),
+    Panel(
         "gamma",
-        f"{quantity_of('gamma').title} by site and epoch",
+        f"{quantity_of('gamma').title}{BY_SITE_AND_EPOCH}",
         f"{symbol_of('gamma')}, cosine of credit and gradient",
         symbol_of("gamma"),
         "cos",
@@ -87,40 +96,36 @@ def _rows(panel: Panel, group: Group, cards: Mapping[str, Mapping[str, Any]]) ->
     exact = exact_sites(cards.get(f"methods/{method}", {}), len(longest.sites)) if panel.quantity == "gamma" else ()
     for site in range(len(longest.sites)):
         for epoch in longest.epochs:
-            readings = [(run.record.spec.seed, _at(panel, run, site, epoch)) for run in runs]
+            readings = [(run.record.spec.seed, reading_at(panel, run, site, epoch)) for run in runs]
             mean = over_seeds(readings, panel.quantity).mean
             yield (label, site, epoch, mean.value, mean.reason, site in exact, ids)
 
 
-def _at(panel: Panel, run: RunAudit, site: int, epoch: int) -> Reading:
+def reading_at(panel: Panel, run: RunAudit, site: int, epoch: int) -> Reading:
+    """Return the value of a run at one site and epoch."""
     series = run.record.by_site[panel.quantity]
     if epoch not in series.epochs or site >= len(series.sites):
         return Reading(None, "this run was not measured at this site and epoch")
     return series.sites[site][series.epochs.index(epoch)]
 
 
-def heat_panels(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[str, Any]]) -> tuple[FigurePanel, ...]:
-    """Return the heat maps of one setting, one for each metric with values by site."""
-    figure_panels = (_panel(panel, groups, dpi, cards) for panel in BY_SITE)
-    return tuple(figure_panel for figure_panel in figure_panels if figure_panel)
+def heat_panel(panel: Panel, numbers: pd.DataFrame, groups: Sequence[Group]) -> FigurePanel:
+    """Return the heat map of one metric in one setting, with its table.
 
+    The page shows the map of `layer_map` instead of the image.
 
-def _panel(
-    panel: Panel, groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[str, Any]]
-) -> FigurePanel | None:
-    numbers = heat_numbers(panel, groups, cards)
-    if numbers["value"].isna().all():
-        return None
+    Args:
+        numbers: The result of `heat_numbers`, with at least one value.
+    """
     rule = limit(panel.judged, groups)
     epochs = sorted(numbers["epoch"].unique().tolist())
     printed_epochs = [epochs[index] for index in table_epochs(len(epochs) - 1)]
-    image = draw(panel, numbers, rule[1] if rule else None, dpi)
+    image = draw(panel, numbers, rule[1] if rule else None)
     return FigurePanel(
         panel.title,
         f"{panel.title}, mean over seeds. {'; '.join(_in_text(panel, numbers))}.",
-        _caption(panel, numbers, rule)
-        + series_sentence([run.record.integrity for group in groups for run in group.runs]),
-        image.uri,
+        "",
+        "",
         f"{panel.axis}, mean over seeds, at {len(printed_epochs)} of the {len(epochs)} epochs drawn",
         tuple(f"epoch {epoch}" for epoch in printed_epochs),
         tuple(_table(panel, numbers, printed_epochs)),
@@ -128,20 +133,14 @@ def _panel(
     )
 
 
-def _caption(panel: Panel, numbers: pd.DataFrame, rule: tuple[str, float] | None) -> str:
-    text = f"{panel.axis}: one panel per method, {quantity_of(panel.quantity).mean} mean over seeds."
-    text += f" Orange cells are beyond the limit of {rule[0]}, {compact(rule[1])}." if rule else ""
-    text += " Blue cells are positive, orange cells negative." if not panel.log else ""
-    text += " A hatched cell has no number." if numbers.loc[~_nowhere(numbers), "value"].isna().any() else ""
-    text += " At a site marked exact, Γ = 1 by construction." if numbers["exact"].any() else ""
-    text += f" Left out: {NOT_CREDITED}." if (numbers["reason"] == NOT_CREDITED).any() else ""
-    hidden = numbers["method"].nunique() - MOST
-    return f"{text} {hidden} more methods are in the table." if hidden > 0 else text
-
-
 def _nowhere(numbers: pd.DataFrame) -> pd.Series:
     """Return a mask of the rows whose site has no value at any epoch."""
     return numbers["value"].isna().groupby([numbers["method"], numbers["site"]]).transform("all")
+
+
+def visible_sites(numbers: pd.DataFrame) -> list[int]:
+    """Return the sites with a value at any epoch of any method."""
+    return sorted(set(numbers.loc[numbers["value"].notna(), "site"].tolist()))
 
 
 def _in_text(panel: Panel, numbers: pd.DataFrame) -> Iterator[str]:
@@ -170,7 +169,7 @@ def _table(panel: Panel, numbers: pd.DataFrame, epochs: Sequence[int]) -> Iterat
         yield RowGroup(str(method), tuple(lines), run_ids=ids)
 
 
-def draw(panel: Panel, numbers: pd.DataFrame, threshold: float | None, dpi: int) -> RenderedFigure:
+def draw(panel: Panel, numbers: pd.DataFrame, threshold: float | None) -> RenderedFigure:
     """Draw a heat map from the rows of `heat_numbers`.
 
     Args:
@@ -180,8 +179,8 @@ def draw(panel: Panel, numbers: pd.DataFrame, threshold: float | None, dpi: int)
     visible_rows = numbers[numbers["method"].isin(methods)]
     sites = visible_rows[~_nowhere(visible_rows)]["site"]
     informative_values = visible_rows[~visible_rows["exact"]]["value"].dropna()
-    scale = growth(informative_values, threshold) if panel.log else signed(informative_values)
-    canvas = Canvas(WIDTH, height_of(len(methods), HEAD, PANEL), dpi)
+    scale = scale_of(panel, informative_values, threshold)
+    canvas = Canvas(WIDTH, height_of(len(methods), HEAD, PANEL))
     bar(canvas, scale, panel.label, LEFT, 0.1)
     last = visible_rows.groupby("method")["epoch"].max()
     edges = {method: (0, max(last[method], 1), sites.min() - 0.5, sites.max() + 0.5) for method in methods}
@@ -197,7 +196,7 @@ def draw(panel: Panel, numbers: pd.DataFrame, threshold: float | None, dpi: int)
         for tick in whole_ticks(int(sites.max())):
             if first and tick >= sites.min():
                 canvas.text(box.left - 0.05, box.y(tick), str(tick), ha="right", color=TICK)
-    return canvas.png(scale.colours, [FRAME, HATCH, LIMIT])
+    return canvas.rendered()
 
 
 def _cells(canvas: Canvas, box: PanelFrame, rows: pd.DataFrame, scale: Scale) -> None:
@@ -264,6 +263,11 @@ class Scale:
             value = math.log10(value) if value > 0 else self.edges[0]
         inner = self.edges[1:-1]
         return self.colours[sum(value > edge for edge in inner)]
+
+
+def scale_of(panel: Panel, values: Iterable[float], threshold: float | None) -> Scale:
+    """Return the colour scale of a metric: that of the growth, or that around 0."""
+    return growth(values, threshold) if panel.log else signed(values)
 
 
 def growth(values: Iterable[float], threshold: float | None) -> Scale:

@@ -10,13 +10,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fa_registry.metrics import HEADLINES
+from fa_registry.metrics import HEADLINES, headline_of
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.replay_summary import series_sentence
+from fa_registry.reporting.figure_models import FigurePanel, Picture, SettingFigures
 from fa_registry.reporting.figures.accuracy_dots import accuracy_panel
+from fa_registry.reporting.figures.canvas import NARROW, WIDTH
 from fa_registry.reporting.figures.gamma_null import gamma_panel
-from fa_registry.reporting.figures.heat_maps import heat_panels
-from fa_registry.reporting.figures.style import DPI, DPI_OF_MANY, colours, styled
+from fa_registry.reporting.figures.layer_map import layer_map, map_bytes
+from fa_registry.reporting.figures.style import colours, styled
 from fa_registry.reporting.figures.trajectories import (
     Panel,
     curves,
@@ -25,16 +27,15 @@ from fa_registry.reporting.figures.trajectories import (
     panels,
     table_epochs,
     table_rows,
-    trajectory_png,
+    trajectory_figure,
 )
 from fa_registry.reporting.labels import group_label
 from fa_registry.reporting.text import filters
-from fa_registry.reporting.view_models import FigurePanel, Picture, SettingFigures, Truncated
+from fa_registry.reporting.view_models import Truncated
 
 Figured = TypeVar("Figured", Picture, FigurePanel)
 PAGE, LEAST_ROOM = 965_000, 360_000  # bytes of a whole page, and the minimum for its figures
 NO_CARDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
-FEW, FEW_RUNS = 4, 90  # with at most this many settings and runs, figures have the higher resolution
 # approximate sizes of the parts that the template writes, in bytes
 FIGURE_BYTES, TABLE_BYTES, NUMBER_BYTES, ROW_BYTES = 420, 500, 26, 110
 PANEL_BYTES, GROUP_BYTES, LINE_BYTES, CELL_BYTES = 700, 110, 45, 24
@@ -56,20 +57,44 @@ def setting_figures(
     """
     shades = colours(groups)
     drawable = [members for members in _settings(groups) if panels(members) or _has_headline(members)]
-    dpi = DPI if len(drawable) <= FEW and sum(len(group.runs) for group in groups) <= FEW_RUNS else DPI_OF_MANY
     parts: list[SettingFigures] = []
     with styled():
         for members in drawable:
-            pictures = tuple(_picture(panel, members, shades, dpi) for panel in panels(members))
-            dots = tuple(filter(None, [accuracy_panel(members, dpi)]))
+            pictures = tuple(_picture(panel, members, shades) for panel in panels(members))
+            dots = tuple(filter(None, [accuracy_panel(members)]))
             fitting, room = _fitted((*pictures, *dots), room)
             if room < 0 and parts:
                 break
             pictures_and_panels = fitting[: len(pictures)], fitting[len(pictures) :]
             parts.append(SettingFigures(members[0].setting, *pictures_and_panels))
         for index, members in enumerate(drawable[: len(parts)]):
-            parts[index], room = _with_sites(parts[index], members, cards, dpi, room)
+            parts[index], room = _with_sites(parts[index], members, cards, room, len(parts) - index)
     return Truncated(tuple(parts), len(drawable))
+
+
+def form_figures(
+    group: Group, controls: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]
+) -> tuple[Picture | FigurePanel, ...]:
+    """Return the small figures of a reporting form, without tables.
+
+    The figures are the main metric with the range of the frozen controls, the largest growth with its limit, and Γ by site with its
+    null. If the main metric was not measured by epoch, its figure has one dot per seed. A figure without any number is left out.
+
+    Args:
+        controls: The frozen controls of these runs.
+    """
+    members, headline = [group, *controls], headline_of(group.runs[0].record.measurements.scalars).name
+    shades = colours(members)
+    by_epoch = {panel.quantity: panel for panel in panels(members)}
+    with styled():
+        trajectories = {
+            name: _picture(by_epoch[name], members, shades, NARROW)
+            for name in (headline, "growth_max")
+            if name in by_epoch
+        }
+        first = trajectories.pop(headline, None) or accuracy_panel(members, NARROW)
+        figures = [first, *trajectories.values(), gamma_panel(members, cards, NARROW)]
+    return tuple(map(_bare, filter(None, figures)))
 
 
 def bytes_left(page: int) -> int:
@@ -82,18 +107,29 @@ def bytes_left(page: int) -> int:
 
 
 def _with_sites(
-    part: SettingFigures, members: Sequence[Group], cards: Mapping[str, Mapping[str, Any]], dpi: int, room: int
+    part: SettingFigures,
+    members: Sequence[Group],
+    cards: Mapping[str, Mapping[str, Any]],
+    room: int,
+    settings_left: int,
 ) -> tuple[SettingFigures, int]:
-    """Return the setting with the figures by site that fit, and the remaining bytes."""
+    """Return the setting with the figures by site that fit, and the remaining bytes.
+
+    Args:
+        settings_left: Number of settings that share the space for maps, including this setting.
+    """
     if room <= 0:
         return replace(part, full=False), 0
-    fitting = list(part.plates)
-    for panel in filter(None, [gamma_panel(members, dpi, cards), *heat_panels(members, dpi, cards)]):
-        fitting_figures, room = _fitted([panel], room)
-        if room < 0:
-            return replace(part, plates=tuple(fitting), full=False), 0
-        fitting += fitting_figures
-    return replace(part, plates=tuple(fitting)), room
+    gamma = gamma_panel(members, cards)
+    fitting_figures, remaining = _fitted([gamma] if gamma else [], room)
+    if remaining < 0:
+        return replace(part, full=False), 0
+    by_epoch, heat_maps = layer_map(members, cards, remaining // settings_left)
+    remaining -= map_bytes(by_epoch) if by_epoch else 0
+    heat_maps, remaining = _fitted(heat_maps, remaining)
+    full = bool(by_epoch or not heat_maps)
+    figures = replace(part, plates=(*part.plates, *fitting_figures), map=by_epoch, heat_maps=heat_maps, full=full)
+    return figures, max(remaining, 0)
 
 
 def _fitted(figures: Sequence[Figured], room: int) -> tuple[tuple[Figured, ...], int]:
@@ -129,10 +165,14 @@ def _settings(groups: Sequence[Group]) -> Iterator[list[Group]]:
     return (list(members) for _, members in groupby(groups, lambda group: group.runs[0].record.spec.setting.identity))
 
 
-def _picture(panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[str, object]], dpi: int) -> Picture:
+def _picture(
+    panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[str, object]], width: float = WIDTH
+) -> Picture:
     lines = curves(panel, groups)
     epochs = table_epochs(max(len(values) for _, values in lines) - 1)
-    caption = f"{panel.axis} by epoch. One colour per method, one line per seed"
+    caption = (
+        f"{panel.axis} by epoch. One colour per method, one line per seed" if width == WIDTH else "One line per seed"
+    )
     caption += (
         ", logarithmic axis" if panel.log else "; the band is the range of the frozen controls at their last epoch"
     )
@@ -141,14 +181,14 @@ def _picture(panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[s
     if any(np.isnan(heights(panel, values[-1])) for _, values in lines):
         caption += " A cross marks the last finite value of a run."
     caption += series_sentence([run.record.integrity for group in groups for run in group.runs])
-    image = trajectory_png(panel, groups, shades, dpi)
+    image = trajectory_figure(panel, groups, shades, width)
     return Picture(
         panel.title,
         _alternative(panel, groups),
         caption,
         image.uri,
         epochs,
-        table_rows(panel, groups, epochs),
+        table_rows(panel, groups, epochs) if width == WIDTH else (),
         image,
     )
 

@@ -51,10 +51,11 @@ STYLE: Mapping[str, object] = MappingProxyType(
         "ytick.color": TICK,
         "text.color": INK,
         "svg.hashsalt": "fa_registry",
+        "svg.fonttype": "none",  # letters, not their outlines
         "text.parse_math": False,  # names are untrusted text; a `$` in a name is no formula
     }
 )
-DPI, DPI_OF_MANY = 140, 116  # of a figure; of a figure on a page with many figures
+DPI = 140  # of PNG files
 LIMIT_LOOK = MappingProxyType({"color": LIMIT, "linewidth": 1.1, "linestyle": (0, (4, 2))})
 CHANCE_LOOK = MappingProxyType({"color": TICK, "linewidth": 1.0, "linestyle": (0, (1, 2))})
 

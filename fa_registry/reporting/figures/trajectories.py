@@ -1,6 +1,4 @@
-"""Figures that show metrics by epoch, and the numbers in these figures.
-
-The same numbers give the same PNG bytes."""
+"""Figures of metrics by epoch as reproducible SVG, and the numbers in these figures."""
 
 from __future__ import annotations
 
@@ -27,6 +25,7 @@ from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.paired_runs import common_chance
 from fa_registry.records import Reading, RunAudit, Series
 from fa_registry.reporting.figures.canvas import (
+    NARROW,
     WIDTH,
     Canvas,
     RenderedFigure,
@@ -37,18 +36,19 @@ from fa_registry.reporting.figures.canvas import (
     ticks,
     whole_ticks,
 )
-from fa_registry.reporting.figures.style import CHANCE_LOOK, CONTROL, DPI, FRAME, LIMIT, LIMIT_LOOK
+from fa_registry.reporting.figures.style import CHANCE_LOOK, CONTROL, LIMIT_LOOK
 from fa_registry.reporting.labels import group_label, short_names
 from fa_registry.reporting.text.filters import compact
 from fa_registry.reporting.view_models import Number
 
-HEIGHT, LEGEND_COLUMNS = 3.2, 4
-LEGEND_LETTERS, LEAST_HEIGHT = 17, 0.65  # characters of a name; smallest height of the axes as a share of HEIGHT
+HEIGHTS = {WIDTH: 3.2, NARROW: 2.1}  # width of a figure → its height
+LEFT, RIGHT, ENTRY = 0.725, 0.075, 1.25  # inches to the left and right of the axes; of an entry of the legend
+LEGEND_LETTERS, LEAST_HEIGHT = 17, 0.65  # characters of a name; smallest height of the axes as a share of the figure
 MOST = 308  # decades in the range of a double
 
 
-def trajectory_png(
-    panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[str, object]], dpi: int = DPI
+def trajectory_figure(
+    panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[str, object]], width: float = WIDTH
 ) -> RenderedFigure:
     """Draw one metric by epoch for the runs of one setting.
 
@@ -60,7 +60,7 @@ def trajectory_png(
     lines = curves(panel, groups)
     rule = panel_limit(panel, groups)
     band = frozen_range(groups, panel.quantity) if panel.quantity in HEADLINES else None
-    canvas = Canvas(WIDTH, HEIGHT, dpi)
+    canvas = Canvas(width, HEIGHTS[width])
     axes = canvas.figure.add_subplot()
     styles = {method: shades[method] for method, _ in lines}
     for method, style in styles.items():
@@ -75,9 +75,9 @@ def trajectory_png(
         axes.axhline(sum(band) / 2, color=CONTROL, linewidth=0.8, zorder=1)
     if not math.isnan(chance):
         axes.axhline(chance, **CHANCE_LOOK, zorder=1)
-    _scale(axes, panel, [values for _, values in lines], levels)
+    _scale(axes, panel, [values for _, values in lines], levels, width)
     _legend(canvas, axes, [*_handles(styles, rule, band), *chance_keys(chance)])
-    return canvas.png([], [FRAME, LIMIT, CONTROL, *(colour for colour, _ in styles.values())])
+    return canvas.rendered()
 
 
 def _runs(axes: Axes, runs: Sequence[np.ndarray], colour: str, dash: object) -> None:
@@ -91,7 +91,7 @@ def _runs(axes: Axes, runs: Sequence[np.ndarray], colour: str, dash: object) -> 
         axes.plot(*ends.T, "X", color=colour, markersize=6.5, mec="white", mew=0.6, zorder=4)
 
 
-def _scale(axes: Axes, panel: Panel, lines: Sequence[np.ndarray], levels: Sequence[float]) -> None:
+def _scale(axes: Axes, panel: Panel, lines: Sequence[np.ndarray], levels: Sequence[float], width: float) -> None:
     """Set limits and ticks of both axes.
 
     If the y axis is logarithmic, its positions are decimal logarithms.
@@ -109,23 +109,25 @@ def _scale(axes: Axes, panel: Panel, lines: Sequence[np.ndarray], levels: Sequen
     labelled_ticks = _ticks(panel, low, high)
     axes.set_yticks([tick for tick, _ in labelled_ticks], [name for _, name in labelled_ticks])
     axes.set_ylim(low, high)
-    axes.set_ylabel(panel.label, parse_math=True)
+    if width == WIDTH:  # the caption of a small figure names the metric; formulas take a third of the drawing time
+        axes.set_ylabel(panel.label, parse_math=True)
+        # Fixed label positions avoid measuring the tick labels, which takes longer than drawing them.
+        axes.yaxis.set_label_coords(-0.525 / (width - LEFT - RIGHT), 0.5)
 
 
 def _legend(canvas: Canvas, axes: Axes, handles: Sequence[Artist]) -> None:
-    rows = max(1, math.ceil(len(handles) / LEGEND_COLUMNS))
-    legend, lower = 0.1 + 0.165 * rows, 0.145 * HEIGHT  # inches above and below the axes
-    height = max(HEIGHT, legend + lower + LEAST_HEIGHT * HEIGHT)
+    columns = int(canvas.width / ENTRY)
+    rows = max(1, math.ceil(len(handles) / columns))
+    legend, lower = 0.1 + 0.165 * rows, 0.46  # inches above and below the axes
+    left = LEFT if canvas.width == WIDTH else LEFT - 0.22
+    height = max(canvas.height, legend + lower + LEAST_HEIGHT * canvas.height)
     canvas.resize(height)
-    top = 1 - 0.015 - legend / height
-    canvas.figure.subplots_adjust(left=0.145, right=0.985, bottom=lower / height, top=top)
-    # Fixed label positions avoid measuring the tick labels, which takes longer than drawing them.
-    axes.yaxis.set_label_coords(-0.125, 0.5)
-    axes.xaxis.set_label_coords(0.5, -0.315 / (top * height - lower))
+    canvas.place(left, RIGHT, lower, legend + 0.015 * height)
+    axes.xaxis.set_label_coords(0.5, -0.315 / (0.985 * height - legend - lower))
     canvas.figure.legend(
         handles=handles,
         loc="upper left",
-        ncols=LEGEND_COLUMNS,
+        ncols=columns,
         fontsize=7.5 if rows > 2 else 8.0,
         handlelength=1.7 if rows > 2 else 2.0,
         columnspacing=0.9,

@@ -9,11 +9,10 @@ from fa_registry.analyses import CATALOG, Analyser, Analysis, AnalysisCell, Anal
 from fa_registry.errors import InvalidFields, UnknownName
 from fa_registry.protocol.rules import Edition, load_edition
 from fa_registry.records import AuditReport
-from fa_registry.reporting.figures.analyses import DRAWINGS, analysis_png
+from fa_registry.reporting.figures.analyses import DRAWINGS, analysis_figure
 from fa_registry.reporting.view_models import Number, Row, Truncated
 
 ROOM, LEAST = 190_000, 40_000  # bytes of the page for all analyses; minimum space for one more analysis
-DPI = 104  # of the figures of analyses, which are 1.5 times as wide as other figures
 MOST = 24  # rows of a table
 CELL_BYTES, ROW_BYTES = 45, 60  # approximate size of a cell and of a row on the page
 WRITTEN = {"count": "compact", "chosen": "compact"}  # kind of a column → its filter, if the filter has another name
@@ -132,7 +131,7 @@ def _page(analysis: Analysis, report: AuditReport) -> PageAnalysis:
         Row("", tuple(_cell(row[column.name], column) for column in columns), run_ids=_ids(row.values()))
         for row in table.rows[:MOST]
     ]
-    image = analysis_png(analysis, report.runs, DPI)
+    image = analysis_figure(analysis, report.runs)
     if image is None:
         raise LookupError(f"the analysis {analysis.name} has no figure in reporting.figures.analyses")
     return PageAnalysis(

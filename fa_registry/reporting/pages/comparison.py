@@ -28,8 +28,9 @@ from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group, groups
 from fa_registry.protocol.replay_summary import proof, series_label
 from fa_registry.records import AuditReport, EditionReference, Exclusion, Reading, RunAudit, RunSpec, Verdict
+from fa_registry.reporting.figure_models import SettingFigures
 from fa_registry.reporting.figures import by_site
-from fa_registry.reporting.figures.analyses import png
+from fa_registry.reporting.figures.analyses import figure_of
 from fa_registry.reporting.figures.page import setting_figures
 from fa_registry.reporting.labels import command, group_label, means_in_text
 from fa_registry.reporting.pages.form_tables import entry, first_fires
@@ -52,7 +53,6 @@ from fa_registry.reporting.view_models import (
     FindingRow,
     Number,
     SeedValue,
-    SettingFigures,
     Truncated,
     documented,
 )
@@ -203,10 +203,13 @@ def _figures(columns: Sequence[Group], report: AuditReport, room: int) -> Settin
     background = [group for group in controls if group.runs[0].record.run_id not in column_run_ids]
     ordered = sorted([*columns, *background], key=lambda group: settings.index(_setting(group).identity))
     figures = setting_figures(ordered, report.cards, room=room)
-    pictures = tuple(picture for setting in figures.shown for picture in setting.pictures)
-    panels = tuple(panel for setting in figures.shown for panel in setting.plates)
-    layers = layer_figure(columns, compared_sites(columns, report.cards))
-    return SettingFigures(columns[0].setting, pictures, panels, layers=layers)
+    pictures, panels, heat_maps = (
+        tuple(figure for setting in figures.shown for figure in getattr(setting, name))
+        for name in ("pictures", "plates", "heat_maps")
+    )
+    layers = layer_figure(columns, compared_sites(columns, report.cards), report.cards)
+    by_epoch = next((setting.map for setting in figures.shown if setting.map), None)
+    return SettingFigures(columns[0].setting, pictures, panels, by_epoch, heat_maps, layers=layers)
 
 
 def _setting(group: Group) -> RunSpec:
@@ -411,7 +414,7 @@ def _flat(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, st
 
 
 PANELS = {"g": "g_norm_mean_ce", "gamma": "gamma"}  # panel of the figure by site → metric
-SITE_COLUMNS = ("panel", "method", "setting", "site", "value", "low", "high", "reason")
+SITE_COLUMNS = ("panel", "method", "setting", "site", "value", "low", "high", "reason", "exact")
 
 
 def compared_sites(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]) -> tuple[ComparedSites, ...]:
@@ -458,16 +461,18 @@ def _estimate(quantity: Metric, site: int, group: Group) -> Estimate:
     return seed_estimate(quantity, values)
 
 
-def layer_numbers(groups: Sequence[Group]) -> pd.DataFrame:
+def layer_numbers(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
     """Return a data frame with the numbers of the figure of metrics by site.
 
     There is one row per panel, column and site, with the mean over seeds and its interval.
     """
     rows = [
-        (panel, group_label(group), group.setting, site, *_ends(name, site, group))
+        (panel, group_label(group), group.setting, site, *_ends(name, site, group), site in exact)
         for panel, name in PANELS.items()
         for group in groups
-        for site in range(max((len(site_row(run.record, name)) for run in group.runs), default=0))
+        for count in [max((len(site_row(run.record, name)) for run in group.runs), default=0)]
+        for exact in [_exact(name, count, group, cards)]
+        for site in range(count)
     ]
     return pd.DataFrame(rows, columns=list(SITE_COLUMNS)).astype(dict.fromkeys(("site", "value", "low", "high"), float))
 
@@ -477,13 +482,15 @@ def _ends(name: str, site: int, group: Group) -> tuple[float | None, float | Non
     return (estimate.mean.reading.value, estimate.low.value, estimate.high.value, estimate.mean.reading.reason)
 
 
-def layer_figure(groups: Sequence[Group], sites: Sequence[ComparedSites]) -> tuple[tuple[str, str], ...]:
+def layer_figure(
+    groups: Sequence[Group], sites: Sequence[ComparedSites], cards: Mapping[str, Mapping[str, Any]]
+) -> tuple[tuple[str, str], ...]:
     """Return the figure of ‖g_l‖ and Γ_l by site, with its alternative text.
 
     Returns:
         The tuple ((data URI, alternative text),), or an empty tuple if no column has a number.
     """
-    frame = layer_numbers(groups)
+    frame = layer_numbers(groups, cards)
     if frame["value"].isna().all():
         return ()
     text = []
@@ -491,7 +498,7 @@ def layer_figure(groups: Sequence[Group], sites: Sequence[ComparedSites]) -> tup
         for column, group in enumerate(groups):
             ends = (quantity.rows[index][1][column].mean for index in (0, -1))
             text.append(f"{quantity.symbol} of {group_label(group)} from {' to '.join(map(filters.number, ends))}")
-    return ((png(by_site.draw, frame).uri, f"By site, first to last: {'; '.join(text)}."),)
+    return ((figure_of(by_site.draw, frame).uri, f"By site, first to last: {'; '.join(text)}."),)
 
 
 # Paired differences of two columns over their shared seeds, each with an interval or the reason why there is none.

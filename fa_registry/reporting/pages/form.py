@@ -22,6 +22,8 @@ from fa_registry.records.manifest_checks import OWN_LOOP
 from fa_registry.reporting.citations import Bibliography, bibliography
 from fa_registry.reporting.claims import claims
 from fa_registry.reporting.claims_depth import Sampling, sampling
+from fa_registry.reporting.figure_models import FigurePanel, Picture
+from fa_registry.reporting.figures.page import form_figures
 from fa_registry.reporting.labels import command, control_of, group_label, train_line
 from fa_registry.reporting.pages import reproduction
 from fa_registry.reporting.pages.form_tables import (
@@ -178,7 +180,7 @@ def blanks(blank_texts: Mapping[str, str]) -> tuple[Blank, ...]:
 
 @dataclass(frozen=True)
 class FormContext:
-    """form.html.j2, form.md.j2, form.tex.j2: reporting form of a method in a setting."""
+    """form.md.j2, form.tex.j2: reporting form of a method in a setting."""
 
     title: str = documented("method and setting", "text")
     method: str = documented("the method's label", "text")
@@ -294,6 +296,22 @@ class FormContext:
     blanks: tuple[Blank, ...] = documented(
         "texts that only the author can write, kept when the form is rendered again", "Markdown"
     )
+
+
+@dataclass(frozen=True)
+class FormPageContext(FormContext):
+    """form.html.j2: reporting form of a method in a setting, with figures."""
+
+    figures: tuple[Picture | FigurePanel, ...] = documented(
+        "small figures: the main metric with the range of the frozen controls, the largest growth with its limit, and Γ by site "
+        "with its null",
+        "SVG data URI",
+    )
+
+
+def form_page_context(form: FormContext, group: Group, sources: Sources) -> FormPageContext:
+    """Return the template variables of the HTML form: those of the other forms, and the figures."""
+    return FormPageContext(**vars(form), figures=form_figures(group, sources.controls(group), sources.report.cards))
 
 
 # Texts that only the author can write. They are in marked blanks of the Markdown form, and a new form keeps these texts.

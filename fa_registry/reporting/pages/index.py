@@ -13,6 +13,7 @@ from fa_registry.protocol.multiplicity import compared_methods
 from fa_registry.protocol.near_settings import describe_difference
 from fa_registry.protocol.replay_summary import proof
 from fa_registry.records import AuditReport, EditionReference, Exclusion, OtherRun, RunAudit, Waiver
+from fa_registry.reporting.figure_models import FigureFile, SettingFigures
 from fa_registry.reporting.figures.page import bytes_left, setting_figures
 from fa_registry.reporting.files import report_files
 from fa_registry.reporting.labels import command, file_name, group_label, means_in_text, options_text
@@ -46,14 +47,12 @@ from fa_registry.reporting.view_models import (
     EditionComparison,
     Entry,
     Estimate,
-    FigureFile,
     FindingRow,
     Footnote,
     IntegrityRow,
     Judged,
     Link,
     NearSettingRow,
-    SettingFigures,
     SettingTable,
     Truncated,
     WaiverRow,
@@ -145,7 +144,7 @@ def rendered_figures(context: IndexContext) -> dict[FigureFile, bytes]:
     figures = [
         (figure.title, part.setting, figure.drawn)
         for part in context.figures.shown
-        for figure in (*part.pictures, *part.plates)
+        for figure in (*part.pictures, *part.plates, *part.heat_maps)
     ]
     figures += [(figure.title, "", figure.drawn) for figure in context.analyses.shown]
     images_by_file: dict[FigureFile, bytes] = {}
@@ -414,7 +413,7 @@ class IndexContext:
     footnotes: tuple[Footnote, ...] = documented("the reasons why numbers of the audit table are missing", "text")
     figures: Truncated[SettingFigures] = documented(
         "the trajectories and the figures by site of each setting, with their numbers; as many figures as fit on the page",
-        "PNG data URI",
+        "SVG data URI",
     )
     analyses: PageAnalyses = documented(
         "the analyses of all runs together, and the reason for each analysis that is left out", "see each table"

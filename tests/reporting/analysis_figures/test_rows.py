@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from fa_registry.reporting.figures import by_site
-from fa_registry.reporting.figures.analyses import analysis_numbers, png
+from fa_registry.reporting.figures.analyses import analysis_numbers, figure_of
 from fa_registry.reporting.pages.comparison import SITE_COLUMNS
 from tests.analyses.builders import analysed, frozen, run
 from tests.analyses.test_methods import ladder_run
@@ -47,7 +47,9 @@ def test_depths_have_a_panel_with_the_frozen_control():
 
 
 def test_the_figure_by_site_shows_that_settings_are_left_out():
-    rows = [("gamma", "dfa", str(setting), site, 0.1, 0.0, 0.2, "") for setting in range(9) for site in (0.0, 1.0)]
+    rows = [
+        ("gamma", "dfa", str(setting), site, 0.1, 0.0, 0.2, "", False) for setting in range(9) for site in (0.0, 1.0)
+    ]
     frame = pd.DataFrame(rows, columns=list(SITE_COLUMNS))
     shown = frame[frame["setting"].astype(int) < by_site.MOST_SETTINGS]
-    assert png(by_site.draw, frame) != png(by_site.draw, shown)
+    assert figure_of(by_site.draw, frame) != figure_of(by_site.draw, shown)

@@ -29,10 +29,10 @@ def rising(record, quantity: str) -> SiteSeries:
 
 
 def followed(report: AuditReport, **instead: SiteSeries) -> AuditReport:
-    """The report with growth and Γ by site in every run; instead: what all runs have of a metric."""
+    """The report with growth, ‖g‖ and Γ by site in every run; instead: what all runs have of a metric."""
 
     def follow(run: RunAudit) -> RunAudit:
-        made = {name: rising(run.record, name) for name in ("growth", "gamma")}
+        made = {name: rising(run.record, name) for name in ("growth", "g_norm_mean_ce", "gamma")}
         return with_record(run, by_site=made | instead)
 
     return with_runs(report, follow)

@@ -32,15 +32,15 @@ def test_the_line_is_the_frozen_mean_and_the_margin_of_the_rule(rich):
 def test_without_frozen_controls_there_is_neither_line_nor_band(rich):
     alone = [group for group in groups(rich) if not group.control]
     with styled():
-        panel = accuracy_panel(alone, 100)
+        panel = accuracy_panel(alone)
     assert accuracy_numbers(alone)["line"].isna().all()
     assert "frozen" not in panel.caption and "dashed" not in panel.caption
 
 
 def test_the_panel_says_what_it_shows(rich):
     with styled():
-        panel = accuracy_panel(groups(rich), 100)
-        assert panel == accuracy_panel(groups(rich), 100)
+        panel = accuracy_panel(groups(rich))
+        assert panel == accuracy_panel(groups(rich))
     assert (
         "The dashed line is the mean of the frozen controls +2.0" in panel.caption
         and "(limit of D3), 82.0" in panel.caption
@@ -56,7 +56,7 @@ def test_the_panel_says_what_it_shows(rich):
 def test_another_number_is_another_picture(report):
     frame = accuracy_numbers(groups(report))
     with styled():
-        assert draw(frame, 100) != draw(frame.assign(value=frame["value"] / 2), 100)
+        assert draw(frame) != draw(frame.assign(value=frame["value"] / 2))
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0, 0.5])
@@ -64,7 +64,7 @@ def test_equal_accuracies_and_one_seed_can_be_drawn(report, value):
     single = dataclasses.replace(report, runs=report.runs[:1])
     with styled():
         for scene in (report, single):
-            assert accuracy_panel(groups(accuracies(scene, Reading(value))), 100)
+            assert accuracy_panel(groups(accuracies(scene, Reading(value))))
 
 
 def test_runs_without_accuracy_have_no_figure_and_one_of_several_says_na(report):
@@ -77,9 +77,9 @@ def test_runs_without_accuracy_have_no_figure_and_one_of_several_says_na(report)
         ),
     )
     with styled():
-        assert accuracy_panel((), 100) is None
-        assert accuracy_panel(groups(accuracies(report, lost)), 100) is None
-        panel = accuracy_panel(groups(some), 100)
+        assert accuracy_panel(()) is None
+        assert accuracy_panel(groups(accuracies(report, lost))) is None
+        panel = accuracy_panel(groups(some))
     assert panel.groups[0].rows[0].cells[0].reading == lost
 
 
@@ -95,7 +95,7 @@ def test_the_dataframe_has_gamma_and_two_deviations_around_the_null(rich):
 
 
 def test_methods_without_a_null_are_left_out(rich, report):
-    assert gamma_panel(groups(report), 100, report.cards) is None and gamma_panel((), 100, {}) is None
+    assert gamma_panel(groups(report), report.cards) is None and gamma_panel((), {}) is None
     absent = (Reading(None, "no feedback that could be newly drawn"),) * 5
 
     def without(run):
@@ -108,8 +108,8 @@ def test_methods_without_a_null_are_left_out(rich, report):
 
 def test_the_panel_says_which_sites_are_outside(rich):
     with styled():
-        panel = gamma_panel(groups(rich), 100, rich.cards)
-        assert panel == gamma_panel(groups(rich), 100, rich.cards)
+        panel = gamma_panel(groups(rich), rich.cards)
+        assert panel == gamma_panel(groups(rich), rich.cards)
     assert "fa 0, 1, 2, 3, 4" in panel.alt
     group = panel.groups[0]
     assert [line.name for line in group.rows] == [f"site {site}" for site in range(5)]
@@ -120,7 +120,7 @@ def test_the_panel_says_which_sites_are_outside(rich):
 def test_what_is_exact_by_construction_is_marked_and_not_judged(rich):
     cards = {"methods/fa": {"exact_sites": "last"}}
     with styled():
-        panel = gamma_panel(groups(rich), 100, cards)
+        panel = gamma_panel(groups(rich), cards)
     assert "At a hollow dot, Γ = 1 by construction" in panel.caption and "fa 0, 1, 2, 3;" in panel.alt
 
 
@@ -133,7 +133,7 @@ def test_any_numbers_and_depths_can_be_drawn(rich, length, gamma):
     single = dataclasses.replace(scene, runs=scene.runs[:1])
     with styled():
         for one in (scene, single):
-            assert (gamma_panel(groups(one), 100, {}) is None) == (length == 0)
+            assert (gamma_panel(groups(one), {}) is None) == (length == 0)
 
 
 @pytest.mark.parametrize(("last", "ticks"), [(0, [0]), (4, [0, 1, 2, 3, 4]), (24, [0, 6, 12, 18, 24]), (5, [0, 2, 4])])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import math
 
 import pytest
@@ -11,11 +10,16 @@ from fa_registry.metrics import DECLARED
 from fa_registry.protocol.grouping import groups
 from fa_registry.records import Reading, Series, SiteSeries
 from fa_registry.reporting.figures import heat_maps
-from fa_registry.reporting.figures.heat_maps import BY_SITE, draw, heat_numbers, heat_panels
+from fa_registry.reporting.figures.heat_maps import BY_SITE, draw, heat_numbers
+from fa_registry.reporting.figures.layer_map import layer_map
 from fa_registry.reporting.figures.style import styled
 from tests.reporting.page_figures.scenes import EPOCHS, broken, followed, with_record, with_runs
 
-GROWTH, GAMMA = BY_SITE
+GROWTH, GRADIENT, GAMMA = BY_SITE
+
+
+def heat_panels(ordered, cards):
+    return layer_map(ordered, cards, 10**6)[1]
 
 
 def test_the_dataframe_has_the_mean_over_seeds_and_says_whose_it_is(report):
@@ -53,15 +57,15 @@ def test_a_seed_that_is_not_finite_leaves_no_mean(report):
 def test_panels_are_drawn_in_text_and_numbers_the_same_every_time(report):
     ordered = groups(followed(report))
     with styled():
-        panels = heat_panels(ordered, 100, report.cards)
-        assert panels == heat_panels(ordered, 100, report.cards)
-    growth, gamma = panels
-    assert "beyond the limit of D1, 50" in growth.caption and "Blue cells are positive" in gamma.caption
+        panels = heat_panels(ordered, report.cards)
+        assert panels == heat_panels(ordered, report.cards)
+    growth, gradient, _ = panels
+    assert gradient.title == "Reference gradient by site and epoch"
     assert growth.alt.startswith(f"{DECLARED['growth'].title} by site and epoch, mean over seeds. bp ends between")
     assert [line.name for line in growth.groups[0].rows] == ["site 1", "site 2", "site 3", "site 4"]
     assert growth.columns == tuple(f"epoch {epoch}" for epoch in EPOCHS)
     assert all(number.run_ids for group in growth.groups for line in group.rows for number in line.cells)
-    assert base64.b64decode(growth.uri.split(",")[1]).startswith(b"\x89PNG")
+    assert growth.drawn.startswith(b"<svg ") and not growth.uri  # the page shows the map instead
 
 
 def test_another_number_is_another_picture(report):
@@ -69,7 +73,7 @@ def test_another_number_is_another_picture(report):
     changed = frame.copy()
     changed.loc[frame["value"].first_valid_index(), "value"] *= 1e6
     with styled():
-        assert draw(GROWTH, frame, 50.0, 100) != draw(GROWTH, changed, 50.0, 100)
+        assert draw(GROWTH, frame, 50.0) != draw(GROWTH, changed, 50.0)
 
 
 @pytest.mark.parametrize(
@@ -83,17 +87,17 @@ def test_another_number_is_another_picture(report):
     ids=["one site, one epoch", "not positive", "the whole range", "diverged"],
 )
 def test_any_numbers_can_be_drawn(report, series):
-    ordered = groups(followed(report, growth=series, gamma=series))
+    ordered = groups(followed(report, growth=series, gamma=series, g_norm_mean_ce=series))
     drawn = [panel.title for panel in BY_SITE if heat_numbers(panel, ordered, {})["value"].notna().any()]
     with styled():
-        assert [figure_panel.title for figure_panel in heat_panels(ordered, 100, {})] == drawn
+        assert [figure_panel.title for figure_panel in heat_panels(ordered, {})] == drawn
 
 
 def test_runs_without_series_have_no_figure(report):
     nothing = SiteSeries((0,), (Series([Reading(None, "not measured")]),))
-    assert heat_panels(groups(report), 100, report.cards) == ()
-    assert heat_panels((), 100, {}) == ()
-    assert heat_panels(groups(followed(report, growth=nothing, gamma=nothing)), 100, {}) == ()
+    assert heat_panels(groups(report), report.cards) == ()
+    assert heat_panels((), {}) == ()
+    assert heat_panels(groups(followed(report, growth=nothing, gamma=nothing, g_norm_mean_ce=nothing)), {}) == ()
 
 
 def test_the_scale_turns_orange_exactly_at_the_limit():

@@ -1,4 +1,4 @@
-"""Figures of the analyses as PNG bytes, drawn from data frames.
+"""Figures of the analyses as SVG, drawn from data frames.
 
 Each module of this package has two functions. `numbers(analysis, runs)` returns the data frame, and `draw(canvas, frame)` draws it.
 """
@@ -15,7 +15,7 @@ import pandas as pd
 from fa_registry.analyses.base import Analysis, AnalysisTable
 from fa_registry.records import RunAudit
 from fa_registry.reporting.figures.canvas import WIDE, Canvas, RenderedFigure
-from fa_registry.reporting.figures.style import BAND, DECISIONS, DPI, FRAME, LIMIT, PALETTE, PANE, styled
+from fa_registry.reporting.figures.style import styled
 
 Draw = Callable[[Canvas, pd.DataFrame], None]
 # Analysis → the module that draws its figure: every other module of this package.
@@ -28,16 +28,16 @@ MODULES: Mapping[str, ModuleType] = MappingProxyType(
 DRAWINGS: Mapping[str, Draw] = MappingProxyType({name: module.draw for name, module in MODULES.items()})
 
 
-def png(draw: Draw, numbers: pd.DataFrame, dpi: int = DPI) -> RenderedFigure:
+def figure_of(draw: Draw, numbers: pd.DataFrame) -> RenderedFigure:
     """Draw a data frame; the user's matplotlib settings have no effect."""
     with styled():
-        canvas = Canvas(WIDE, 1.2, dpi)
+        canvas = Canvas(WIDE, 1.2)
         if len(numbers):
             draw(canvas, numbers)
         else:
             text = "no number to draw: see the remarks of the analysis"
             canvas.figure.text(0.5, 0.5, text, ha="center", va="center")
-        return canvas.png((BAND, PANE, *DECISIONS), (FRAME, LIMIT, *PALETTE))
+        return canvas.rendered()
 
 
 def analysis_numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
@@ -50,14 +50,14 @@ def analysis_numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFra
     return MODULES[analysis.name].numbers(analysis, runs)
 
 
-def analysis_png(analysis: Analysis, runs: Sequence[RunAudit], dpi: int = DPI) -> RenderedFigure | None:
-    """Return the figure of an analysis as PNG, or None for a third-party analysis.
+def analysis_figure(analysis: Analysis, runs: Sequence[RunAudit]) -> RenderedFigure | None:
+    """Return the figure of an analysis, or None for a third-party analysis.
 
     The same numbers give the same bytes.
     """
     if analysis.name not in DRAWINGS:
         return None
-    return png(DRAWINGS[analysis.name], analysis_numbers(analysis, runs), dpi)
+    return figure_of(DRAWINGS[analysis.name], analysis_numbers(analysis, runs))
 
 
 def table_numbers(table: AnalysisTable) -> pd.DataFrame:

@@ -91,7 +91,7 @@ def _trade(axes: Axes, frame: pd.DataFrame, styles: dict[str, tuple[str, object]
     position_of = _places(axes, frame["penalty"])
     finite = frame.dropna(subset="value")
     chance = frame.loc[frame["panel"] == ACCURACY.name, "chance"].dropna()
-    value_axis(axes, [*finite["value"], *_tame(finite), *chance], "y")
+    value_axis(axes, [*finite["value"], *_tame(finite), *chance], "y", linear=(frame["panel"] == "gamma").all())
     for sweep, rows in finite.groupby("row", sort=False):
         colour, dash = styles[sweep]
         rows = rows.sort_values("penalty")

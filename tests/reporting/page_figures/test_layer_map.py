@@ -1,0 +1,114 @@
+"""The map of every site at every epoch: titles, colours, shared cells, and what fits on a page."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from fa_registry.protocol.grouping import groups
+from fa_registry.records import Reading, Series, SiteSeries
+from fa_registry.reporting.figures.heat_maps import STEPS, heat_numbers
+from fa_registry.reporting.figures.layer_map import BY_SITE, EXACT, NO_NUMBER, layer_map, map_bytes
+from fa_registry.reporting.text import filters
+from tests.helpers.pictures import blank_pictures
+from tests.reporting.page import Page, section, written
+from tests.reporting.page_figures.scenes import EPOCHS, broken, followed, with_record, with_runs
+
+
+@pytest.fixture(autouse=True)
+def undrawn():
+    with blank_pictures():
+        yield
+
+
+def map_of(report, room=10**6, cards=None):
+    return layer_map(groups(report), report.cards if cards is None else cards, room)[0]
+
+
+def cells(panel, method, seed):
+    """(column, row) → cell."""
+    return {(cell.x, cell.y): cell for cell in panel.methods[method][seed]}
+
+
+def test_a_cell_has_the_value_of_its_run_and_a_mean_that_of_the_data_frame(report):
+    ordered = groups(followed(report))
+    found = map_of(followed(report))
+    assert found.methods == ("bp", "dfa") and found.seeds == ("mean of seeds", "seed 42", "seed 123")
+    assert [panel.title.split(",")[0] for panel in found.panels] == ["Growth", "Reference gradient", "Γ"]
+    growth = found.panels[0]
+    assert growth.epochs == EPOCHS and growth.sites == (1, 2, 3, 4)  # site 0 has no block before it
+    run = next(group for group in ordered if group.method == "bp").runs[0]
+    value = run.record.by_site["growth"].sites[2][3].value
+    assert cells(growth, 0, 1)[3, 2].title == f"site 2, epoch 30: {filters.num(value)}"  # the last site is at the top
+    mean = heat_numbers(BY_SITE[0], ordered, {}).query("method == 'bp' and site == 4 and epoch == 10")["value"].iloc[0]
+    assert cells(growth, 0, 0)[1, 0].title == f"site 4, epoch 10: {filters.num(mean)}"
+
+
+def test_colours_are_those_of_the_scale_and_the_limit_is_in_the_bar(report):
+    growth, gradient, gamma = map_of(followed(report)).panels
+    for panel in (growth, gradient, gamma):
+        colours = {colour for _, _, colour in panel.colours}
+        shown = {cell.fill for seeds in panel.methods for cells in seeds for cell in cells}
+        assert shown <= colours | {EXACT, NO_NUMBER} and panel.colours[0][0] == 0
+        assert sum(width for _, width, _ in panel.colours) == 324 == panel.ticks[-1][0]
+    assert "limit 50" in [text for _, text in growth.ticks]
+    assert [text for _, text in gamma.ticks][1] == "0" and len(gamma.colours) == 2 * STEPS + 1  # linear, around 0
+
+
+def test_exact_sites_and_missing_numbers_have_a_colour_and_a_sentence_of_their_own(report):
+    *_, gamma = map_of(
+        followed(report), cards={"methods/bp": {"exact_sites": "all"}, "methods/dfa": {"exact_sites": "last"}}
+    ).panels
+    (bp,) = gamma.methods[0][0]
+    assert (bp.width, bp.height, bp.fill, bp.title) == (4, 5, EXACT, "bp: Γ = 1 by construction")
+    last = cells(gamma, 1, 1)[0, 0]
+    assert (last.width, last.fill, last.title) == (4, EXACT, "site 4: Γ = 1 by construction")
+    first = report.runs[0].record.run_id
+    scene = with_runs(
+        followed(report),
+        lambda run: with_record(run, by_site={"growth": broken()}) if run.record.run_id == first else run,
+    )
+    grey = cells(map_of(scene).panels[0], 0, 1)[3, 0]
+    assert (grey.fill, grey.title) == (NO_NUMBER, "site 4, epoch 30: not finite (inf)")
+    lone = dataclasses.replace(followed(report), runs=followed(report).runs[1:])  # bp without seed 42
+    (absent,) = map_of(lone).panels[0].methods[0][1]
+    assert (absent.fill, absent.title) == (NO_NUMBER, "bp: no run with this seed")
+
+
+def test_a_large_map_joins_epochs_of_one_colour_and_then_has_only_means(report):
+    rows = (Series([Reading(1.0), Reading(1.03), Reading(40.0), Reading(60.0)]),) * 5
+    scene = followed(report, growth=SiteSeries(EPOCHS, rows))
+    whole = map_of(scene)
+    joined = map_of(scene, map_bytes(whole) - 1)
+    assert joined.seeds == whole.seeds and map_bytes(joined) < map_bytes(whole)
+    assert [(cell.x, cell.width, cell.title) for cell in joined.panels[0].methods[1][1][:3]] == [
+        (0, 2, "site 4, epochs 0 to 10: 1.00 to 1.03"),
+        (2, 1, "site 4, epoch 20: 40.0"),
+        (3, 1, "site 4, epoch 30: 60.0"),
+    ]
+    assert "share a cell" in joined.caption and "share a cell" not in whole.caption
+    assert map_of(scene, map_bytes(joined) - 1).seeds == ("mean of seeds",)
+    assert map_of(scene, 0) is None and map_of(report) is None
+
+
+def test_the_page_switches_by_css_and_shows_every_title_without_a_script(report, tmp_path):
+    scene = followed(report)
+    text = written(scene, tmp_path)["index.html"]
+    figures, page = section(text, "figures"), Page(text)
+    found = map_of(scene)
+    inputs = [attributes for tag, attributes in page.attributes if tag == "input"]
+    assert [(one["name"], one["value"]) for one in inputs] == [
+        *(("map1-method", str(index)) for index in range(2)),
+        *(("map1-seeds", str(index)) for index in range(3)),
+    ]
+    assert [one["value"] for one in inputs if "checked" in one] == ["0", "0"]
+    style = text[text.index("<style>") : text.index("</style>")]
+    for rule in ('.map:has([name$=method][value="1"]:checked) .m1', '.map:has([name$=seeds][value="2"]:checked) .s2'):
+        assert f"{rule} {{ display: inline; }}" in style
+    titles = [cell.title for panel in found.panels for seeds in panel.methods for cells in seeds for cell in cells]
+    assert figures.count("<title>") == len(titles) and all(f"<title>{title}</title>" in figures for title in titles)
+    assert (
+        0.7 < map_bytes(found) / len(figures[figures.index('<figure class="map">') : figures.index("<details>")]) < 1.3
+    )
+    assert "script" not in page.tags and figures.count("The numbers: ") == 3
