@@ -142,9 +142,8 @@ def test_it_shows_the_geometric_mean_of_g_and_the_mean_of_gamma(rich):
 
 def test_the_same_bytes_twice_and_text_for_who_cannot_see_it(rich):
     chosen = list(groups(rich))
-    sites = compared_sites(chosen, {})
-    ((uri, text),) = layer_figure(chosen, sites, {})
-    assert layer_figure(chosen, sites, {}) == ((uri, text),) and uri.startswith("data:image/svg+xml,")
+    ((uri, text),) = layer_figure(chosen, {})
+    assert layer_figure(chosen, {}) == ((uri, text),) and uri.startswith("data:image/svg+xml,")
     assert all(f"of {one.method} from" in text for one in chosen)
 
 
@@ -161,7 +160,7 @@ def test_runs_that_measured_no_site_have_no_figure(report, judged):
     record = report.runs[0].record
     bare = dataclasses.replace(record, measurements=dataclasses.replace(record.measurements, sites={}))
     chosen = list(groups(judged([bare])))
-    assert compared_sites(chosen, {}) == () and layer_figure(chosen, (), {}) == ()
+    assert compared_sites(chosen, {}) == () and layer_figure(chosen, {}) == ()
 
 
 def rows_of(report, first, second):

@@ -203,13 +203,11 @@ def _figures(columns: Sequence[Group], report: AuditReport, room: int) -> Settin
     background = [group for group in controls if group.runs[0].record.run_id not in column_run_ids]
     ordered = sorted([*columns, *background], key=lambda group: settings.index(_setting(group).identity))
     figures = setting_figures(ordered, report.cards, room=room)
-    pictures, panels, heat_maps = (
-        tuple(figure for setting in figures.shown for figure in getattr(setting, name))
-        for name in ("pictures", "plates", "heat_maps")
-    )
-    layers = layer_figure(columns, compared_sites(columns, report.cards), report.cards)
+    layers = layer_figure(columns, report.cards)
     by_epoch = next((setting.map for setting in figures.shown if setting.map), None)
-    return SettingFigures(columns[0].setting, pictures, panels, by_epoch, heat_maps, layers=layers)
+    names = ("pictures", "plates", "heat_maps")
+    drawn = {name: tuple(figure for part in figures.shown for figure in getattr(part, name)) for name in names}
+    return SettingFigures(columns[0].setting, **drawn, map=by_epoch, layers=layers)
 
 
 def _setting(group: Group) -> RunSpec:
@@ -482,9 +480,7 @@ def _ends(name: str, site: int, group: Group) -> tuple[float | None, float | Non
     return (estimate.mean.reading.value, estimate.low.value, estimate.high.value, estimate.mean.reading.reason)
 
 
-def layer_figure(
-    groups: Sequence[Group], sites: Sequence[ComparedSites], cards: Mapping[str, Mapping[str, Any]]
-) -> tuple[tuple[str, str], ...]:
+def layer_figure(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[str, str], ...]:
     """Return the figure of ‖g_l‖ and Γ_l by site, with its alternative text.
 
     Returns:
@@ -494,6 +490,7 @@ def layer_figure(
     if frame["value"].isna().all():
         return ()
     text = []
+    sites = compared_sites(groups, cards)
     for quantity in (site_metric for site_metric in sites if site_metric.name in TABLES["comparison_sites"]):
         for column, group in enumerate(groups):
             ends = (quantity.rows[index][1][column].mean for index in (0, -1))
