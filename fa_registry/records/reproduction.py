@@ -41,7 +41,7 @@ class Published:
     above: float | None = None
     """lower bound of the value, if nothing else was published"""
     never: bool = False
-    """whether the published result is that a rule fires on no run"""
+    """whether the rule fires on no run according to the publication"""
 
 
 @dataclass(frozen=True)

@@ -352,7 +352,7 @@ def _too_small(runs: Sequence[RunAudit]) -> str:
     limits = [limit for run in runs for finding in run.findings if (limit := _least_gamma(finding)) is not None]
     if not limits:
         return ""
-    minimum_text = f"the smallest {GAMMA} that counts is {KINDS['cos'](max(limits))}"
+    minimum_text = f"the smallest {GAMMA} that counts as alignment is {KINDS['cos'](max(limits))}"
     if touched := with_state(runs, TOO_SMALL):
         return minimum_text + _of_seeds(touched, runs)
     gamma = _gamma_over_seeds(runs)

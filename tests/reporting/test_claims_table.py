@@ -187,15 +187,15 @@ def rows_of_small_gamma() -> Iterator[Row]:
     finding = null("TOO SMALL", "warn", quantity="gamma_deep_mean", crossed="below", observed=Reading(0.002))
     small = a_run(CLEARS, finding, scalars={"gamma_deep_mean": 0.002})
     text = (
-        "Γ = 0.002 is too small to count as alignment: the smallest Γ that counts is 0.050. The measured Γ "
+        "Γ = 0.002 is too small to count as alignment: the smallest Γ that counts as alignment is 0.050. The measured Γ "
         "is above the Γ of fresh draws of the feedback"
     )
     yield row("too small", text, small, own)
     two = [own, changed(small, spec={"seed": 123})]
-    yield row("too small", "the smallest Γ that counts is 0.050 (seed 123)", two, own)
+    yield row("too small", "the smallest Γ that counts as alignment is 0.050 (seed 123)", two, own)
     wide = [own, changed(own, spec={"seed": 123}, scalars={"gamma_deep_mean": 0.06})]
     steady = [own, changed(own, spec={"seed": 123}, scalars={"gamma_deep_mean": 0.157})]
-    below = "the smallest Γ that counts is 0.050, and the confidence interval extends below this Γ"
+    below = "the smallest Γ that counts as alignment is 0.050, and the confidence interval extends below this Γ"
     yield row("too small", below, wide, steady)
     interval = ", 95 % interval 0.109 to 0.198 over 2 seeds, may be interpreted as alignment"
     yield row("aligned by feedback", interval, steady, own)

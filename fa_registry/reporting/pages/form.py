@@ -538,7 +538,7 @@ def inline_assets(page: str) -> str:
 
 
 def placeholder_form(note: str) -> str:
-    """Return the page that replaces the older form of a run that is no longer judged.
+    """Return the page for a run that is no longer judged. The page replaces the older form of the run.
 
     Args:
         note: Text of the page.

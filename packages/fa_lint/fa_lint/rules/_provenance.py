@@ -63,8 +63,8 @@ class Value:
     """Names and matrix products on which a value in the source code depends.
 
     Attributes:
-        names: Dotted names whose numbers the value depends on.
-        signs: Dotted names that affect the value only through the signs of their numbers.
+        names: Dotted names of variables. The value depends on the numbers in these variables.
+        signs: Dotted names of variables. The value depends only on the signs of the numbers in these variables.
         products: Matrix products in the computation of the value.
         parts: Values of the elements of a tuple or list. None if the value is no sequence or has an unknown length.
     """

@@ -159,7 +159,7 @@ class TestSetUse:
         return (scope if name.id in self.bound.get(scope, ()) else self.syntax.tree), name.id
 
     def _assigned(self) -> Iterator[tuple[ast.expr, ast.expr]]:
-        """Yield each target with its value, for assignments and for loops."""
+        """Yield each target with its value, in assignments and in `for` statements."""
         for node in self.syntax.parents:
             if isinstance(node, (ast.For, ast.AsyncFor)):
                 yield node.target, node.iter
