@@ -148,9 +148,9 @@ class AdaptedNetwork(nn.Module):
 class _Flow:
     """Tensors of one forward pass at the sites: copies of the states, and root tensors for gradients.
 
-    The blocks receive clones, so in-place operations of the model do not change the recorded tensors. `bypassed` is true if the skip is
-    not "inside". In this case the model may also use h_0 outside block 1. The root tensor of h_0 is then the model's tensor and not a clone,
-    and its version counter shows whether the model changed it in place.
+    The blocks receive clones, so in-place operations of the model do not change the recorded tensors. `bypassed` is true if the
+    skip is not "inside". In this case the model may also use h_0 outside block 1. The root tensor of h_0 is then the model's tensor
+    and not a clone, and its version counter shows whether the model changed it in place.
     """
 
     def __init__(

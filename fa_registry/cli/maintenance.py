@@ -71,7 +71,9 @@ def ui(study: str, port: int | None, store: str, as_json: bool) -> None:
 
     with served_pages(store, study, port or 0) as (address, server):
         print_json({"address": address}) if as_json else print_out(f"MLflow's pages: {address}")
-        print_err("To enlarge the charts, close the panel MLflow Assistant with its ×. MLflow remembers that the panel is closed.")
+        print_err(
+            "To enlarge the charts, close the panel MLflow Assistant with its ×. MLflow remembers that the panel is closed."
+        )
         if server:
             print_err("To end, press Ctrl-C.")
             wait_for_end(server)

@@ -464,7 +464,7 @@ class _Replay:
             self._arrive(f"after epoch {epoch}", state, replayed)
 
     def _compare_final(self, step: int) -> None:
-        """Record an error if the final weights equal the weights after this step, although later steps should change them."""
+        """Record an error if the final weights equal the weights after this step, which is not the last."""
         final = self._sealed.later.get(self._sealed.epochs)
         if final is None or step >= self._sealed.epochs * self.per_epoch:
             return

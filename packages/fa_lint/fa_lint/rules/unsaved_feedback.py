@@ -12,7 +12,7 @@ from fa_lint.syntax import Syntax, argument
 
 
 class UnsavedFeedback(LintRule):
-    """Report feedback in plain attributes of an nn.Module, and code that sets Γ to 1.0 if the feedback is missing.
+    """Report feedback in plain attributes of a module, and code that sets Γ to 1.0 without feedback.
 
     A class is not checked if it registers a tensor under a computed name, or if it defines a method that saves its state, such as
     state_dict.
