@@ -119,7 +119,10 @@ class Canvas:
         self.sheet.add_collection(LineCollection([*pieces], colors=colour, **look), autolim=False)
 
     def dots(self, points: Iterable[tuple[float, float]], colour: str, size: float = 3.6, **look: object) -> None:
-        """Draw round dots on the sheet, as one path: a circle for each dot would make the file five times as long."""
+        """Draw round dots on the sheet.
+
+        The dots are one path, because a circle for each dot would make the file five times as long.
+        """
         ends = [(x + shift, y) for x, y in points for shift in (0, 1e-4)]
         path = Path(ends, [Path.MOVETO, Path.LINETO] * (len(ends) // 2)) if ends else Path(np.empty((0, 2)))
         self.sheet.add_patch(PathPatch(path, fill=False, edgecolor=colour, linewidth=size, capstyle="round", **look))
@@ -190,7 +193,7 @@ def _steps(line: re.Match[str], tolerance: int) -> str:
 
 
 def thinned(points: Sequence[tuple[int, int]], tolerance: int) -> list[tuple[int, int]]:
-    """Return the points of a line without points that are at most `tolerance` from the line through the others."""
+    """Return the points of a line without those that are at most `tolerance` from the simpler line."""
     kept, low, high = [points[0]], -math.inf, math.inf
     for before, point in zip(points, points[1:], strict=False):
         x, y = kept[-1]

@@ -11,9 +11,10 @@ from typing import Any
 
 import pandas as pd
 
+from fa_registry.protocol.credit import is_exact
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.replay_summary import series_sentence
-from fa_registry.records import Reading, RunAudit
+from fa_registry.records import Reading
 from fa_registry.reporting.figure_models import FigurePanel, LayerMap, LayerPanel, MapCell
 from fa_registry.reporting.figures.frames import from_frame
 from fa_registry.reporting.figures.heat_maps import (
@@ -69,7 +70,7 @@ def layer_map(
             tuple(map(group_label, trained)),
             (MEAN, *(f"seed {seed}" for seed in shown)),
             tuple(
-                _panel(panel, numbers, trained, shown, joined, heat_map.alt)
+                _panel(panel, numbers, trained, shown, joined, heat_map.alt, cards)
                 for (panel, numbers), heat_map in zip(frames.items(), heat_maps, strict=True)
             ),
         )
@@ -108,61 +109,69 @@ def _panel(
     seeds: Sequence[int],
     joined: bool,
     alt: str,
+    cards: Mapping[str, Mapping[str, Any]],
 ) -> LayerPanel:
     epochs, sites = sorted(numbers["epoch"].unique().tolist()), visible_sites(numbers)
-    means = {key: rows for key, rows in numbers.groupby("method")}
-    runs = {(group_label(group), run.record.spec.seed): run for group in trained for run in group.runs}
+    means = dict(iter(numbers.groupby("method")))
     exact = {label: set(rows.loc[rows["exact"], "site"]) for label, rows in means.items()}
     readings: dict[tuple[str, int | None], Rows] = {
         (label, None): _of_means(rows, sites, epochs) for label, rows in means.items()
     }
     readings |= {
-        (label, seed): _of_run(panel, run, sites, epochs)
-        for (label, seed), run in runs.items()
-        if seed in seeds and label in means and panel.quantity in run.record.by_site
+        (group_label(group), run.record.spec.seed): [
+            [reading_at(panel, run, site, epoch) for epoch in epochs] for site in sites
+        ]
+        for group in trained
+        for run in group.runs
+        if run.record.spec.seed in seeds and group_label(group) in means and panel.quantity in run.record.by_site
     }
-    informative = [
+    informative = (
         reading.value
         for (label, _), rows in readings.items()
         for site, row in zip(sites, rows, strict=True)
         for reading in row
         if reading.value is not None and site not in exact[label]
-    ]
+    )
     rule = limit(panel.judged, trained)
-    scale = scale_of(panel, informative, rule[1] if rule else None)
-    methods = []
-    for group in trained:
+    scale = scale_of(panel, [*informative], rule[1] if rule else None)
+
+    def cells(group: Group, seed: int | None) -> tuple[MapCell, ...]:
         label = group_label(group)
-        blank = f"{label}: not measured by site and epoch" if panel.quantity != "gamma" else f"{label}: {EXACT_TITLE}"
-        empty = (MapCell(0, 0, len(epochs), len(sites), NO_NUMBER if panel.quantity != "gamma" else EXACT, blank),)
-        absent = (MapCell(0, 0, len(epochs), len(sites), NO_NUMBER, f"{label}: no run with this seed"),)
-        methods.append(
-            tuple(
-                tuple(_cells(panel, readings[label, seed], sites, epochs, exact[label], scale, joined))
-                if (label, seed) in readings
-                else (absent if label in means else empty)
-                for seed in (None, *seeds)
-            )
-        )
+        if (label, seed) not in readings:
+            return (MapCell(0, 0, len(epochs), len(sites), *_why_absent(panel, group, seed, cards)),)
+        return tuple(_cells(panel, readings[label, seed], sites, epochs, exact[label], scale, joined))
+
     return LayerPanel(
         f"{_name(panel)}, {panel.label}" if panel.label != _name(panel) else panel.label,
         alt,
         tuple(epochs),
         tuple(sites),
-        tuple(methods),
+        tuple(tuple(cells(group, seed) for seed in (None, *seeds)) for group in trained),
         *_colour_bar(scale),
     )
+
+
+def _why_absent(
+    panel: Panel, group: Group, seed: int | None, cards: Mapping[str, Mapping[str, Any]]
+) -> tuple[str, str]:
+    """Return colour and title of the only cell of a method and seed without numbers."""
+    label, card = group_label(group), cards.get(f"methods/{group.runs[0].record.spec.method}", {})
+    if panel.quantity == "gamma" and is_exact(card):
+        return EXACT, f"{label}: {EXACT_TITLE}"
+    has_run = seed is None or any(run.record.spec.seed == seed for run in group.runs)
+    return NO_NUMBER, f"{label}: {'not measured by site and epoch' if has_run else 'no run with this seed'}"
 
 
 def _colour_bar(scale: Scale) -> tuple[tuple[tuple[int, int, str], ...], tuple[tuple[int, str], ...]]:
     """Return the colours and the ticks of a LayerPanel."""
     low, high = scale.edges[0], scale.edges[-1]
-    at = [round(BAR * (edge - low) / (high - low)) for edge in scale.edges]
-    colours = tuple((start, end - start, colour) for start, end, colour in zip(at, at[1:], scale.colours, strict=False))
-    ticks = tuple(
-        (round(BAR * (edge - low) / (high - low)), f"limit {text}" if edge == scale.limit else text)
-        for edge, text in scale.ticks
-    )
+
+    def at(edge: float) -> int:
+        return round(BAR * (edge - low) / (high - low))
+
+    edges = zip(scale.edges, scale.edges[1:], scale.colours, strict=False)
+    colours = tuple((at(start), at(end) - at(start), colour) for start, end, colour in edges)
+    ticks = tuple((at(edge), f"limit {text}" if edge == scale.limit else text) for edge, text in scale.ticks)
     return colours, ticks
 
 
@@ -175,10 +184,6 @@ def _of_means(numbers: pd.DataFrame, sites: Sequence[int], epochs: Sequence[int]
     }
     missing = Reading(None, "no run was measured at this site and epoch")
     return [[values.get((site, epoch), missing) for epoch in epochs] for site in sites]
-
-
-def _of_run(panel: Panel, run: RunAudit, sites: Sequence[int], epochs: Sequence[int]) -> Rows:
-    return [[reading_at(panel, run, site, epoch) for epoch in epochs] for site in sites]
 
 
 def _cells(

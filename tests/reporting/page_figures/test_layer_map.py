@@ -71,6 +71,17 @@ def test_exact_sites_and_missing_numbers_have_a_colour_and_a_sentence_of_their_o
     )
     grey = cells(map_of(scene).panels[0], 0, 1)[3, 0]
     assert (grey.fill, grey.title) == (NO_NUMBER, "site 4, epoch 30: not finite (inf)")
+    unmeasured = with_runs(
+        followed(report),
+        lambda run: (
+            with_record(run, by_site={"growth": run.record.by_site["growth"]})
+            if run.record.spec.method == "bp"
+            else run
+        ),
+    )
+    for seed in range(3):  # never called exact where the card does not say so
+        (absent,) = map_of(unmeasured, cards={}).panels[2].methods[0][seed]
+        assert (absent.fill, absent.title) == (NO_NUMBER, "bp: not measured by site and epoch")
     lone = dataclasses.replace(followed(report), runs=followed(report).runs[1:])  # bp without seed 42
     (absent,) = map_of(lone).panels[0].methods[0][1]
     assert (absent.fill, absent.title) == (NO_NUMBER, "bp: no run with this seed")
