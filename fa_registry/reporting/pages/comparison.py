@@ -379,10 +379,7 @@ OF_A_METHOD = ("method", "method_options", "penalty", "control", "seed", "weight
 
 
 def differing_fields(columns: Sequence[Group]) -> tuple[ComparedField, ...]:
-    """Return every field of the specification whose values differ between columns.
-
-    All seeds of a column together are one value of the field `seed`.
-    """
+    """Return the fields with different values in the columns. The seeds of a column are one value."""
     flat = [dict(_flat(_fields(column))) for column in columns]
     names = dict.fromkeys(name for fields in flat for name in fields)
     compared_fields = (ComparedField(name, tuple(fields.get(name, NO_FIELD) for fields in flat)) for name in names)
