@@ -59,6 +59,7 @@ KEYS: Mapping[str, str] = MappingProxyType(
         "passes alone": "note",
         "converged": "note",
         "explained": "note",
+        "gamma not applicable": "note",
         "keeps scale": "note",
         "reference clear": "note",
         "reference near its floor": "note",
@@ -81,7 +82,7 @@ TOPICS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         symbol_of("gamma"): (
             *("aligned by feedback", "aligned, null unknown", "specific", "not aligned", "not specific", "too small"),
-            *("null unknown", "no gamma", "carried by one end"),
+            *("null unknown", "no gamma", "gamma not applicable", "carried by one end"),
         ),
     }
 )

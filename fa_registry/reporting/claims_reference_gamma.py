@@ -289,7 +289,10 @@ class Sites:
 def gamma_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     """Yield one claim about the runs with Γ, and claims about the runs without Γ."""
     for reason, without_gamma in _grouped((run for run in runs if not has_gamma(run)), _absence).items():
-        yield claim("no gamma", f"There is no metric of alignment: {reason}", runs, without_gamma)
+        if reason == THE_GRADIENT:
+            yield claim("gamma not applicable", f"{GAMMA} does not apply: {reason}", runs, without_gamma)
+        else:
+            yield claim("no gamma", f"There is no metric of alignment: {reason}", runs, without_gamma)
     with_gamma = [run for run in runs if has_gamma(run)]
     if with_gamma and (answer := _answer(runs, with_gamma)):
         yield claim(*answer, runs, with_gamma)

@@ -138,7 +138,7 @@ def test_a_method_whose_credit_is_the_gradient_is_never_claimed_to_be_aligned(ri
     for listed in (form.claims, *(note.claims for note in notes)):
         assert not {claim.key for claim in listed} & ABOUT_ALIGNMENT
         assert not any("Γ compares" in claim.text for claim in listed)
-    (reason,) = [claim.text for claim in form.claims if claim.key == "no gamma"]
+    (reason,) = [claim.text for claim in form.claims if claim.key == "gamma not applicable"]
     assert "the credit is the gradient itself at every site, so Γ = 1 is not evidence of alignment" in reason
 
 
@@ -157,9 +157,9 @@ def test_a_control_and_a_ladder_claim_nothing(rich):
 
 def test_what_every_site_shows_to_be_the_gradient_is_no_alignment_without_a_card_either(claims_of_gamma):
     ((kind, text),) = claims_of_gamma(sites={"gamma": 1.0})
-    assert kind == "open" and "Γ = 1 is not evidence of alignment" in text
+    assert kind == "note" and "Γ = 1 is not evidence of alignment" in text
     assert claims_of_gamma(sites={"gamma": [1.0, 1.0, 1.0, 1.0, 0.99]})[0][0] == "may"
-    assert claims_of_gamma(sites={"gamma": 1 - 1e-6})[0][0] == "open"  # from there on
+    assert claims_of_gamma(sites={"gamma": 1 - 1e-6})[0][0] == "note"  # from there on
     assert claims_of_gamma(sites={"gamma": 1 - 2e-6})[0][0] == "may"
 
 

@@ -152,8 +152,8 @@ def rows_of_gamma() -> Iterator[Row]:
     yield row("aligned by feedback", both, [own, another], [own, failed])  # a tick is about the method
     yield row("aligned by feedback", both, [own, another], [own, changed(another, **NO_GAMMA)])
     gradient = "the credit is the gradient itself at every site, so Γ = 1 is not evidence of alignment"
-    for reason, without in ((gradient, a_run(**exact)), ("taken away", a_run(**NO_GAMMA))):
-        yield row("no gamma", f"There is no metric of alignment: {reason}", without, own)
+    yield row("gamma not applicable", f"Γ does not apply: {gradient}", a_run(**exact), own)
+    yield row("no gamma", "There is no metric of alignment: taken away", a_run(**NO_GAMMA), own)
     unknown = (
         "Γ = 0.150 may be interpreted as alignment with the gradient at each site; it is not shown that this alignment comes from "
         "the feedback used in training"
