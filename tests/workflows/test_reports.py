@@ -61,7 +61,7 @@ def test_a_file_and_a_study_are_one_too_many_and_a_missing_file_is_named(trained
     Path("kept").mkdir()
     Path("kept/audit.json").write_text("{}", encoding="utf-8")
     assert "kept: expected a file, found a folder; name the file kept/audit.json" in trained("verify", "kept").stderr
-    assert "tiny: expected an audit.json or a bundle (.zip), found no regular file" in trained("verify", "tiny").stderr
+    assert "tiny: expected an audit.json or a bundle (.zip), found no file" in trained("verify", "tiny").stderr
     assert "a.zip: no such file; `fa-registry bundle` writes a bundle" in trained("verify", "a.zip").stderr
 
 
