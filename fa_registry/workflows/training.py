@@ -162,12 +162,12 @@ def training_steps(
 def _training_steps(
     job: TrainingJob, stop: Callable[[], bool], report: Callable[[Any], None]
 ) -> Generator[None, None, TrainingResult]:
-    acquired = _acquired(job)
+    acquired = _acquire_run(job)
     if isinstance(acquired, TrainingResult):
         return acquired
     try:
         with acquired.writer.claim:
-            return (yield from _trained(job, acquired, stop, report))
+            return (yield from _train_run(job, acquired, stop, report))
     except (KeyboardInterrupt, GeneratorExit):
         acquired.writer.interrupt("interrupted")
         raise
@@ -190,7 +190,7 @@ class _AcquiredRun:
     kept_state: KeptState
 
 
-def _acquired(job: TrainingJob) -> _AcquiredRun | TrainingResult:
+def _acquire_run(job: TrainingJob) -> _AcquiredRun | TrainingResult:
     """Create a run and acquire the lease of its specification.
 
     Returns:
@@ -254,7 +254,7 @@ def _elsewhere(run: StoredRun) -> TrainingResult:
     return TrainingResult(run.run_id, ELSEWHERE, 0, 0, {})
 
 
-def _trained(
+def _train_run(
     job: TrainingJob, run: _AcquiredRun, stop: Callable[[], bool], report: Callable[[Any], None]
 ) -> Generator[None, None, TrainingResult]:
     """Train the run from the first epoch or from its resume file, and record the results."""

@@ -31,6 +31,7 @@ LOG = logging.getLogger(__name__)
 HOST, PORT = "127.0.0.1", int(UI.rpartition(":")[2])
 START = 180  # seconds in which the server must answer; on a busy machine it takes half a minute
 EMPTY = "#/experiments?workflowType=machine_learning"  # page of a store without runs
+PATIENCE = 10  # seconds that the server has to end its open requests
 POLL = 0.2  # seconds between two checks of the server
 
 
@@ -64,14 +65,12 @@ def served_pages(store: str = "", study: str = "", port: int = 0) -> Iterator[tu
         return
     address = f"http://{HOST}:{_usable_port(port)}"
     with tempfile.TemporaryFile() as log:
-        server = _started(tracker, address, log)
+        server = _start_server(tracker, address, log)
         try:
             _wait_until_ready(address, server, log)
             yield f"{address}/{page}", server
         finally:
-            with suppress(ProcessLookupError):
-                os.killpg(server.pid, signal.SIGTERM)  # the server's workers belong to its process group
-            server.wait()
+            _end_server(server)
 
 
 def wait_for_end(server: subprocess.Popen) -> None:
@@ -97,17 +96,27 @@ def _usable_port(port: int) -> int:
     raise RegistryError(f"port {port} cannot be used on {HOST}; choose another port, or omit --port for a free port")
 
 
-def _started(tracker: MlflowTracker, address: str, log: BinaryIO) -> subprocess.Popen:
+def _start_server(tracker: MlflowTracker, address: str, log: BinaryIO) -> subprocess.Popen:
     database = sqlite_path(tracker.uri)
     artifacts = (database.parent if database else Path.cwd()) / "mlartifacts"
     host, port = address.removeprefix("http://").split(":")
     command = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", port, "--workers", "1"]
-    command += ["--backend-store-uri", tracker.uri, "--artifacts-destination", str(artifacts)]
     environment = os.environ | {
+        "MLFLOW_BACKEND_STORE_URI": tracker.uri,  # may contain a password, which other users could read in the arguments
+        "MLFLOW_ARTIFACTS_DESTINATION": str(artifacts),
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # jobs serve language models only
         process_ownership.VARIABLE: process_ownership.process_tag(),  # lets `doctor` find the server of a killed process
     }
     return subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+
+
+def _end_server(server: subprocess.Popen) -> None:
+    """End the server and its workers, which belong to its process group."""
+    for number, seconds in ((signal.SIGTERM, PATIENCE), (signal.SIGKILL, None)):
+        with suppress(ProcessLookupError, subprocess.TimeoutExpired):
+            os.killpg(server.pid, number)
+            server.wait(seconds)
+            return
 
 
 def _wait_until_ready(address: str, server: subprocess.Popen, log: BinaryIO) -> None:

@@ -21,11 +21,13 @@ from fa_registry.workflows.stores import mlflow_page
 def server(monkeypatch):
     """Replaces MLflow's server by a program that prints what MLflow's server prints when it is ready."""
 
-    def start(text: str) -> None:
-        program = f"import time; print({text!r}, flush=True); time.sleep(60 if 'running' in {text!r} else 0)"
+    def start(text: str, ignores_end: bool = False) -> None:
+        deaf = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)" if ignores_end else ""
+        program = f"import time\n{deaf}\nprint({text!r}, flush=True); time.sleep(60 if 'running' in {text!r} else 0)"
         popen = subprocess.Popen
 
         def started(command, **options):
+            assert not any("sqlite" in part for part in command)  # other users can read a process's arguments
             address = f"http://{command[5]}:{command[7]}"
             return popen([sys.executable, "-c", program.replace("ADDRESS", address)], **options)
 
@@ -76,6 +78,14 @@ def test_a_port_in_use_is_an_error_only_if_it_was_chosen(trained_tracker, server
         monkeypatch.setattr(ui, "PORT", port)
         with ui.served_pages(tracker.uri) as (address, _):
             assert f":{port}/" not in address
+
+
+def test_a_server_that_does_not_end_is_killed(trained_tracker, server, monkeypatch):
+    server("Uvicorn running on ADDRESS", ignores_end=True)
+    monkeypatch.setattr(ui, "PATIENCE", 0.2)
+    with ui.served_pages(trained_tracker[0].uri) as (_, process):
+        pass
+    assert process.returncode == -signal.SIGKILL
 
 
 def test_a_server_that_does_not_start_is_an_error_with_its_last_messages(trained_tracker, server):
