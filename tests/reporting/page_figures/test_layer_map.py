@@ -87,6 +87,16 @@ def test_exact_sites_and_missing_numbers_have_a_colour_and_a_sentence_of_their_o
     assert (absent.fill, absent.title) == (NO_NUMBER, "bp: no run with this seed")
 
 
+def test_an_exact_site_does_not_set_the_colours_of_the_other_sites(report):
+    def ends(last: float) -> list[str]:
+        levels = [0.1, 0.1, 0.1, 0.1, last]
+        gamma = SiteSeries(EPOCHS, tuple(Series([Reading(level)] * len(EPOCHS)) for level in levels))
+        cards = {"methods/bp": {"exact_sites": "all"}, "methods/dfa": {"exact_sites": "last"}}
+        return [text for _, text in map_of(followed(report, gamma=gamma), cards=cards).panels[2].ticks]
+
+    assert ends(1.0) == ends(0.1)  # with the site's Γ = 1 in the scale, 0.1 and −0.1 would look alike
+
+
 def test_a_large_map_joins_epochs_of_one_colour_and_then_has_only_means(report):
     rows = (Series([Reading(1.0), Reading(1.03), Reading(40.0), Reading(60.0)]),) * 5
     scene = followed(report, growth=SiteSeries(EPOCHS, rows))
