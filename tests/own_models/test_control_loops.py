@@ -40,9 +40,9 @@ def blocks_of(model, x, y):
     z = model.head(h)
     F.cross_entropy(z, y).backward()
     error = (z.detach().softmax(1) - F.one_hot(y, CLASSES)) / len(y)
-    yield from (
-        (layer, out, error @ torch.ones(CLASSES, WIDTH)) for layer, out in zip(model.layers, outputs, strict=True)
-    )
+    # not ones: the error of a sample sums to 0, so its credit would be rounding noise
+    feedback = torch.randn(CLASSES, WIDTH, generator=torch.Generator().manual_seed(2))
+    yield from ((layer, out, error @ feedback) for layer, out in zip(model.layers, outputs, strict=True))
 
 
 def by_backward(block, out, credit):
