@@ -9,7 +9,6 @@ from benchmarks.recording import recorded, where
 from benchmarks.tables import line, verdict
 from benchmarks.verb_cost import Cost, Costs
 
-IN_MEMORY = "2026-11-27"  # date of decision 0069: earlier records do not show the memory of an audit of today
 NOT_YET = "Not measured yet: `python -m {} --record`.\n"
 
 
@@ -48,7 +47,10 @@ def _every_verb() -> Iterator[str]:
         return
     found = [Costs.of(one) for one in kept["sizes"]]
     yield f"{where(kept, 'benchmarks.store_scale')}:"
-    yield "copies of runs that were trained, 25 seeds a setting.\n"
+    yield "copies of runs that were trained, 25 seeds a setting."
+    if kept.get("note"):
+        yield kept["note"]
+    yield ""
     yield line(["command", *(f"{one.runs:,} runs" for one in found), "CPU, a further run"])
     yield "|---|" + "---:|" * (len(found) + 1)
     for words in store_scale.VERBS:
@@ -56,13 +58,7 @@ def _every_verb() -> Iterator[str]:
         further = f"{1e3 * each:.1f} ms" if each is not None else ""
         yield line([words, *(_cost(one.costs[words]) for one in found), further])
     yield ""
-    aims = store_scale.targets(found)
-    if kept["date"] < IN_MEMORY:
-        aims = [aim for aim in aims if "memory" not in aim[0]]
-        yield "The peak memory of the audit was measured before decision 0069. Since then, 10,000 runs need 1,091 MiB:"
-        yield "[0069](decisions/0069-records-stay-in-memory.md)."
-        yield ""
-    yield from _aims(aims)
+    yield from _aims(store_scale.targets(found))
 
 
 def _measured_again() -> Iterator[str]:

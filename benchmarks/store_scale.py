@@ -102,7 +102,7 @@ def slope(found: Sequence[Costs], words: str) -> float | None:
     """CPU seconds a further run, from the smallest to the largest store; None where there is one size."""
     low, high = _row(found, words)[0], _row(found, words)[-1]
     more = found[-1].runs - found[0].runs
-    return (high.cpu - low.cpu) / more if more > 0 else None
+    return max(0.0, high.cpu - low.cpu) / more if more > 0 else None
 
 
 def _row(found: Sequence[Costs], words: str) -> list[Cost]:
