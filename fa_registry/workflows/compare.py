@@ -68,12 +68,14 @@ class CompareResult:
         page: Path of the page.
         exit_code: 0 if all runs passed their integrity checks, otherwise 3.
         in_mlflow: Address of the MLflow page that compares one run per operand, or an empty string if the store has no pages.
+        store: Address of the store.
     """
 
     context: CompareContext
     page: Path
     exit_code: int
     in_mlflow: str = ""
+    store: str = ""
 
     def _repr_html_(self) -> str:
         return COMPARISON.html(self.context)
@@ -152,7 +154,7 @@ def run_compare(
     context = compare_context(report, columns)
     page = render_comparison(context, Path(pages.out), pages.own_templates)
     in_mlflow = in_browser(tracker.uri, tracker.comparison(example_runs(columns)))
-    return CompareResult(context, page, 0 if is_intact(report) else IntegrityError.exit_code, in_mlflow)
+    return CompareResult(context, page, 0 if is_intact(report) else IntegrityError.exit_code, in_mlflow, tracker.uri)
 
 
 def parse_operands(texts: Sequence[str], pool: Sequence[StoredRun]) -> list[Operand]:
