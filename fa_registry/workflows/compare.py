@@ -186,7 +186,9 @@ def _operand(text: str, pool: Sequence[StoredRun], problems: list[str]) -> Opera
     runs = tuple(run for run in pool if run.tags.get(schema.TAG_METHOD) == label)
     if runs:
         return Operand(text, label, False, runs)
-    by_id = tuple(run for run in pool if RUN_ID.fullmatch(text) and run.run_id.startswith(text))
+    by_id = ()
+    for id_of in (lambda run: run.run_id, lambda run: run.tags.get(schema.TAG_IMPORTED_ID, "")):
+        by_id = by_id or tuple(run for run in pool if RUN_ID.fullmatch(text) and id_of(run).startswith(text))
     if len(by_id) == 1:
         return Operand(text, by_id[0].tags.get(schema.TAG_METHOD, ""), True, by_id)
     if by_id:

@@ -48,7 +48,7 @@ def open_tracker(store: str = "", experiment: str = "", create: bool = True, wri
 
 
 def page_lines(address: str, store: str) -> Iterator[str]:
-    """Yield a line with the address of the page that compares the runs of a store, if the address is not empty."""
+    """Yield a line with the address of the page that compares runs, if it is not empty."""
     if address:
         yield f"side by side: {served(store, address)}"
 
@@ -95,7 +95,7 @@ def in_browser(uri: str, page: str) -> str:
 
 
 def served(uri: str, address: str) -> str:
-    """Return the complete address of an MLflow page, and the command that serves the page if the store has no server."""
+    """Return the address of an MLflow page, with the command that serves it if necessary."""
     store = [] if uri == resolve_uri() else ["--store", without_password(uri)]
     command = shlex.join(["fa-registry", "ui", *store])
     return address if uri.startswith("http") else f"{address} (after `{command}`)"

@@ -23,6 +23,7 @@ from fa_registry.errors import RegistryError, UsageError
 from fa_registry.studies.executors.local import stop_on_signal
 from fa_registry.text_safety import without_password
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from fa_registry.tracking.mlflow_views import MACHINE_LEARNING
 from fa_registry.tracking.schema import TAG_KIND, TAG_STUDY
 from fa_registry.tracking.store import sqlite_path
 from fa_registry.workflows.stores import UI, mlflow_page, open_tracker
@@ -30,7 +31,7 @@ from fa_registry.workflows.stores import UI, mlflow_page, open_tracker
 LOG = logging.getLogger(__name__)
 HOST, PORT = "127.0.0.1", int(UI.rpartition(":")[2])
 START = 180  # seconds in which the server must answer; on a busy machine it takes half a minute
-EMPTY = "#/experiments?workflowType=machine_learning"  # page of a store without runs
+EMPTY = f"#/experiments{MACHINE_LEARNING}"  # page of a store without runs
 PATIENCE = 10  # seconds that the server has to end its open requests
 TAKEN = "address already in use"  # message of the server
 POLL = 0.2  # seconds between two checks of the server

@@ -135,7 +135,7 @@ def test_the_end_prints_the_run_and_its_address(workplace, batch, capsys):
     first, second = capsys.readouterr().out.splitlines()
     assert first == f"run {run.run_id}, frozen, seed 0: complete after epoch 2"
     assert second.startswith("run page: http://127.0.0.1:5000/#/experiments/")
-    assert second.endswith(f"/runs/{run.run_id} (after `fa-registry ui`)")
+    assert second.endswith(f"/runs/{run.run_id}?workflowType=machine_learning (after `fa-registry ui`)")
 
 
 def test_the_command_that_serves_a_page_names_the_store_only_if_it_is_not_the_default(workplace):
