@@ -163,7 +163,7 @@ def audited(result: AuditResult, as_json: bool) -> None:
         )
     for remark in report.remarks:
         print_out(f"note: {remark}")
-    print_page(result.page)
+    print_page(result.page, result.store)
     print_out(*depth_summary(report), f"report: {Path(result.pages[0]).absolute().as_uri()}")
 
 

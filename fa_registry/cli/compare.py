@@ -69,7 +69,7 @@ def compared(result: CompareResult, as_json: bool) -> None:
         print_out(f"not compared: {excluded.name}: {excluded.reason}")
     for remark in context.remarks:
         print_out(f"note: {remark}")
-    print_page(result.in_mlflow)
+    print_page(result.in_mlflow, result.store)
     print_out(
         f"page: {result.page.absolute().as_uri()}", *(line for part, _ in context.parts for line in _answers(part))
     )

@@ -50,11 +50,11 @@ def print_json(value: Any) -> None:
     click.echo(json_without_password(json_text(jsonio.pretty(value))), nl=False)
 
 
-def print_page(address: str) -> None:
-    """Print the address of the MLflow page that compares the runs, if the address is not empty."""
+def print_page(address: str, store: str) -> None:
+    """Print the address of the MLflow page that compares the runs of a store, if the address is not empty."""
     from fa_registry.workflows.stores import page_lines  # the command has already imported this module
 
-    for line in page_lines(address):
+    for line in page_lines(address, store):
         print_out(line)
 
 

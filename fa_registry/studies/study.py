@@ -191,34 +191,40 @@ def cells(raw: Mapping[str, Any], overrides: Mapping[str, Any], variant: StudyVa
         control_names = tuple(control for control in CONTROLS if controls.get(control))
         for values in product(*axes.values()):
             cell = {**fields, **dict(zip(axes, values, strict=True))}
+            _apply_options(overrides.get("settings", {}), cell)
             for swept, text in _swept(cell, grid):
                 name = f"{grid['name']} {text}".strip() if grid.get("name") else ""
                 yield GridCell(_of_variant(swept, variant), control_names, name)
 
 
 def _apply_settings(settings: Mapping[str, Any], fields: dict[str, Any], axes: dict[str, Any]) -> None:
-    """Replace values of recipe, penalty and options by those in `settings`.
+    """Replace values of recipe and penalty by those in `settings`.
 
     If a value in `settings` is a list, the study uses each value in the list.
     """
     for name, value in settings.items():
-        plugin_kind, _, option = name.partition(".")
-        if (key := f"{plugin_kind}_options") in FIXED:
-            fields[key] = {**fields[key], option: value}
-        elif name == "penalty":
+        if name == "penalty":
             axes[name] = value if isinstance(value, list) else [value]
         elif name in SETTABLE:
             fields[name] = value
 
 
-def _wrong_settings(settings: Mapping[str, Any]) -> list[str]:
+def _apply_options(settings: Mapping[str, Any], cell: dict[str, Any]) -> None:
+    """Replace the options in `settings` that the method or network of the cell has."""
+    for name, value in settings.items():
+        plugin_kind, _, option = name.partition(".")
+        if (key := f"{plugin_kind}_options") in FIXED and option in _options_of(plugin_kind, cell.get(plugin_kind)):
+            cell[key] = {**cell[key], option: value}
+
+
+def _wrong_settings(settings: Mapping[str, Any], raw: Mapping[str, Any]) -> list[str]:
     """Return a message for each name that the override `settings` cannot replace."""
-    options = tuple(f"{key.removesuffix('_options')}." for key in FIXED)
-    return [
-        f"settings: {unknown_name_text('name', name, (*SETTABLE, *(f'{option}NAME' for option in options)))}"
-        for name in settings
-        if name not in SETTABLE and not name.startswith(options)
-    ]
+    kinds = tuple(key.removesuffix("_options") for key in FIXED)
+    known_names = [*SETTABLE]
+    for axis, field_name in AXES.items():
+        plugins = [plugin for grid in grids(raw) for plugin in grid.get(axis, ()) if field_name in kinds]
+        known_names += dict.fromkeys(f"{field_name}.{name}" for one in plugins for name in _options_of(field_name, one))
+    return [f"settings: {unknown_name_text('name', name, known_names)}" for name in settings if name not in known_names]
 
 
 def _swept(cell: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
@@ -256,10 +262,13 @@ def _lists(cell: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[tuple[t
 def _is_a_list(cell: Mapping[str, Any], table_name: str, option: str) -> bool:
     """Return whether this option takes a list as its value. Otherwise a list contains several values."""
     plugin_kind = table_name.removesuffix("_options")
-    if cell.get(plugin_kind) not in NAMES[plugin_kind].names():
-        return False
-    declared = NAMES[plugin_kind].get(cell[plugin_kind]).card.options.get(option)
+    declared = _options_of(plugin_kind, cell.get(plugin_kind)).get(option)
     return declared is not None and isinstance(declared.default, (list, tuple))
+
+
+def _options_of(plugin_kind: str, name: Any) -> Mapping[str, Any]:
+    """Return the options that a method or network declares; none if the name is unknown."""
+    return NAMES[plugin_kind].get(name).card.options if name in NAMES[plugin_kind].names() else {}
 
 
 def _of_variant(fields: dict[str, Any], variant: StudyVariant) -> dict[str, Any]:
@@ -376,7 +385,7 @@ def expanded(file: StudyFile, overrides: Mapping[str, Any]) -> Study:
     raw, problems = file.raw, wrong_fields(file.raw)
     nonempty_overrides = {key: value for key, value in overrides.items() if value}
     variant = parse_variant(overrides, problems)
-    problems += _wrong_settings(overrides.get("settings") or {})
+    problems += _wrong_settings(overrides.get("settings") or {}, raw)
     trained: list[tuple[RunSpec, GridCell]] = []
     remaining_runs = MOST_RUNS
     for number, grid_cells in _by_grid(raw, nonempty_overrides, variant):

@@ -58,6 +58,7 @@ from fa_registry.tracking.artifact_location import check_inside_store, check_loc
 from fa_registry.tracking.base import DatasetReference, Point, StoredRun, Tracker
 from fa_registry.tracking.client import Client, answering
 from fa_registry.tracking.mlflow_views import (
+    MACHINE_LEARNING,
     RELEASE,
     TAG,
     View,
@@ -322,10 +323,13 @@ class MlflowTracker(Tracker):
 
     def link(self, run_id: str, path: str) -> str:
         """Return a link as Tracker.link does, relative to the address of the server."""
-        return f"{self.run_page(run_id)}/artifacts/{quote(path)}"
+        return f"{self._run_path(run_id)}/artifacts/{quote(path)}{MACHINE_LEARNING}"
 
     def run_page(self, run_id: str) -> str:
         """Return a link to the page of a run, relative to the address of the server."""
+        return f"{self._run_path(run_id)}{MACHINE_LEARNING}"
+
+    def _run_path(self, run_id: str) -> str:
         return f"#/experiments/{self._place(run_id).experiment_id}/runs/{run_id}"
 
     def experiment_deleted_message(self) -> str:

@@ -65,8 +65,7 @@ class View:
     @property
     def address(self) -> str:
         """Address of the view, relative to the page of its experiment."""
-        # without a workflow type, MLflow opens its pages for language models
-        address = f"/runs?workflowType=machine_learning&viewStateShareKey={quote(self.key)}"
+        address = f"/runs{MACHINE_LEARNING}&viewStateShareKey={quote(self.key)}"
         return address + ("&compareRunsMode=CHART" if self.charts else "")
 
     @property
@@ -74,6 +73,9 @@ class View:
         """Value of the experiment tag: the compressed state and its digest."""
         signed = {**self.state, MADE_BY: jsonio.digest_of(self.state)}
         return COMPRESSED + base64.b64encode(zlib.compress(json.dumps(signed).encode(), 9)).decode()
+
+
+MACHINE_LEARNING = "?workflowType=machine_learning"  # without it, MLflow opens its pages for language models
 
 
 def compared_address(run_ids: Sequence[str], experiment_ids: Sequence[str]) -> str:

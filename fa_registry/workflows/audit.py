@@ -64,6 +64,7 @@ class AuditResult:
         audit_run_id: Id of the run that records the audit.
         exit_code: 0 if no run fails, 1 if a run fails, 3 if a run is incomplete or fails its integrity check.
         page: Address of the MLflow page that compares the runs, or an empty string if the store has no pages.
+        store: Address of the store.
     """
 
     report: AuditReport
@@ -71,6 +72,7 @@ class AuditResult:
     audit_run_id: str
     exit_code: int
     page: str = ""
+    store: str = ""
 
     def _repr_html_(self) -> str:
         return self.report._repr_html_() or ""
@@ -130,7 +132,7 @@ def run_audit(
     gaps = [excluded for excluded in report.excluded if early_is_incomplete or excluded.kind != "ended early"]
     code = exit_code(verdicts, bool(gaps) or not verdicts)
     page_paths = tuple(out / name for name in names)
-    return AuditResult(report, page_paths, audit_run_id, code, in_browser(audit_tracker.uri, page))
+    return AuditResult(report, page_paths, audit_run_id, code, in_browser(tracker.uri, page), tracker.uri)
 
 
 def checked_audit(

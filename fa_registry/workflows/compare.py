@@ -68,12 +68,14 @@ class CompareResult:
         page: Path of the page.
         exit_code: 0 if all runs passed their integrity checks, otherwise 3.
         in_mlflow: Address of the MLflow page that compares one run per operand, or an empty string if the store has no pages.
+        store: Address of the store.
     """
 
     context: CompareContext
     page: Path
     exit_code: int
     in_mlflow: str = ""
+    store: str = ""
 
     def _repr_html_(self) -> str:
         return COMPARISON.html(self.context)
@@ -152,7 +154,7 @@ def run_compare(
     context = compare_context(report, columns)
     page = render_comparison(context, Path(pages.out), pages.own_templates)
     in_mlflow = in_browser(tracker.uri, tracker.comparison(example_runs(columns)))
-    return CompareResult(context, page, 0 if is_intact(report) else IntegrityError.exit_code, in_mlflow)
+    return CompareResult(context, page, 0 if is_intact(report) else IntegrityError.exit_code, in_mlflow, tracker.uri)
 
 
 def parse_operands(texts: Sequence[str], pool: Sequence[StoredRun]) -> list[Operand]:
@@ -184,7 +186,9 @@ def _operand(text: str, pool: Sequence[StoredRun], problems: list[str]) -> Opera
     runs = tuple(run for run in pool if run.tags.get(schema.TAG_METHOD) == label)
     if runs:
         return Operand(text, label, False, runs)
-    by_id = tuple(run for run in pool if RUN_ID.fullmatch(text) and run.run_id.startswith(text))
+    by_id = ()
+    for id_of in (lambda run: run.run_id, lambda run: run.tags.get(schema.TAG_IMPORTED_ID, "")):
+        by_id = by_id or tuple(run for run in pool if RUN_ID.fullmatch(text) and id_of(run).startswith(text))
     if len(by_id) == 1:
         return Operand(text, by_id[0].tags.get(schema.TAG_METHOD, ""), True, by_id)
     if by_id:

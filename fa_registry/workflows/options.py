@@ -197,7 +197,7 @@ class StudyOverrides:
     settings: Mapping[str, Any] = option(
         None,
         "New values of recipe fields (learning_rate=…), penalty and options (architecture.d_hidden=…, method.…). Several values "
-        "(learning_rate=1e-3,3e-3) are several settings.",
+        "(learning_rate=1e-3,3e-3) are several settings. An option applies to the methods and networks that have it.",
         "--set",
         python="New values of recipe fields, penalty and options by name. A list gives several settings, for example "
         '{"learning_rate": [1e-3, 3e-3], "architecture.d_hidden": 128}.',

@@ -9,11 +9,12 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from fa_registry.errors import StoreError
+from fa_registry.text_safety import without_password
 from fa_registry.tracking.base import Tracker
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.mlflow_views import views_of
 from fa_registry.tracking.schema import EXPERIMENT, LAUNCH, TAG_KIND, TAG_STUDY
-from fa_registry.tracking.store import check_writable, sqlite_path
+from fa_registry.tracking.store import check_writable, resolve_uri, sqlite_path
 from fa_registry.workflows.cleanup import clear
 
 LOG = logging.getLogger(__name__)
@@ -46,11 +47,10 @@ def open_tracker(store: str = "", experiment: str = "", create: bool = True, wri
     return tracker
 
 
-def page_lines(address: str) -> Iterator[str]:
-    """Yield a line with the address of the page that compares the runs, if it is not empty."""
+def page_lines(address: str, store: str) -> Iterator[str]:
+    """Yield a line with the address of the page that compares runs, if it is not empty."""
     if address:
-        served = " (after `fa-registry ui`)" if address.startswith(UI) else ""
-        yield f"side by side: {address}{served}"
+        yield f"side by side: {served(store, address)}"
 
 
 def mlflow_page(tracker: Tracker, study: str = "", experiment: str = "", about: Collection[str] = ()) -> str:
@@ -94,13 +94,11 @@ def in_browser(uri: str, page: str) -> str:
     return page and f"{uri.rstrip('/') if uri.startswith('http') else UI}/{page}"
 
 
-def served(uri: str, page: str) -> str:
-    """Return the complete address of an MLflow page.
-
-    If the store has no server, the text also contains the command that serves the page.
-    """
-    command = shlex.join(["fa-registry", "ui", "--store", uri])
-    return in_browser(uri, page) + ("" if uri.startswith("http") else f" (after `{command}`)")
+def served(uri: str, address: str) -> str:
+    """Return the address of an MLflow page, with the command that serves it if necessary."""
+    store = [] if uri == resolve_uri() else ["--store", without_password(uri)]
+    command = shlex.join(["fa-registry", "ui", *store])
+    return address if uri.startswith("http") else f"{address} (after `{command}`)"
 
 
 def mlflow_run_in_progress() -> str:

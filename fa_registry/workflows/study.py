@@ -79,6 +79,7 @@ class StudyResult(TableResult):
         left: names of the runs that other workers are still training.
         other_code: run name → changes in the code since the existing run was trained.
         page: address of the MLflow page that compares the runs; empty if there is no page.
+        store: address of the store.
     """
 
     study: str
@@ -91,6 +92,7 @@ class StudyResult(TableResult):
     left: list[str] = field(default_factory=list)
     other_code: dict[str, tuple[str, ...]] = field(default_factory=dict)
     page: str = ""
+    store: str = ""
 
     @property
     def ended(self) -> int:
@@ -117,7 +119,7 @@ class StudyResult(TableResult):
     def lines(self) -> Iterator[str]:
         counts = ", ".join(f"{len(runs)} {outcome}" for outcome, runs in self.by_outcome.items() if runs)
         yield f"study {self.study}: {counts}"
-        yield from page_lines(self.page)
+        yield from page_lines(self.page, self.store)
 
     def rows(self) -> list[dict[str, str]]:
         last_lines = {name: error.strip().rpartition("\n")[2] for name, error in self.failed.items()}
@@ -267,7 +269,7 @@ def _train_with_others(
 
 def _compared(tracker: MlflowTracker, result: StudyResult) -> StudyResult:
     run_ids = {*result.present, *result.trained, *result.stopped_early, *result.elsewhere}
-    result.page = in_browser(tracker.uri, mlflow_page(tracker, result.study, about=run_ids))
+    result.page, result.store = in_browser(tracker.uri, mlflow_page(tracker, result.study, about=run_ids)), tracker.uri
     return result
 
 

@@ -37,7 +37,7 @@ from fa_registry.training.user_model import CreditRule, FreshRule, UserCreditRul
 from fa_registry.training.user_run_setup import DIGITS, OWN, EpochJournal, UserRunSetup, structure
 from fa_registry.workflows.editions import DEFAULT_EDITION
 from fa_registry.workflows.rule_monitor import Monitor, checked_watch
-from fa_registry.workflows.stores import open_tracker, registry_folder, served
+from fa_registry.workflows.stores import in_browser, open_tracker, registry_folder, served
 from fa_registry.workflows.user_loops import from_factory
 
 LOG = logging.getLogger(__name__)
@@ -200,7 +200,8 @@ class TrackedRun:
         except BaseException as failure:
             self._writer.fail(failure)
             raise
-        page = served(self._tracker.uri, self._tracker.run_page(self.run_id))
+        uri = self._tracker.uri
+        page = served(uri, in_browser(uri, self._tracker.run_page(self.run_id)))
         label = f"{spec.method_label}, seed {spec.seed}: {status.replace('_', ' ')} after epoch {self.done}"
         print(escape_to_one_line(f"run {self.run_id}, {label}"), escape_to_one_line(f"run page: {page}"), sep="\n")
 

@@ -405,13 +405,14 @@ class TrainResult(Result):
     result: TrainingResult | None = None
     other_code: tuple[str, ...] = ()
     page: str = ""
+    store: str = ""
 
     def lines(self) -> Iterator[str]:
         status = f"{self.status.replace('_', ' ')} ({self.ended_by})" if self.ended_by else self.status
         yield f"run {self.run_id}: " + (status if self.result else f"already {status} (--force trains it again)")
         if self.result:
             yield "  " + " · ".join(f"{name} {value:.4g}" for name, value in self.result.headline.items())
-        yield from page_lines(self.page)
+        yield from page_lines(self.page, self.store)
 
 
 def run_train(
@@ -477,7 +478,8 @@ def run_train(
 def _there(tracker: MlflowTracker, run: StoredRun, changed: tuple[str, ...]) -> TrainResult:
     page = in_browser(tracker.uri, mlflow_page(tracker, experiment=run.experiment))
     ended_by = run.tags.get(schema.TAG_STOPPED_ON, "")
-    return TrainResult(run.run_id, run.tags[schema.TAG_STATUS], ended_by, other_code=changed, page=page)
+    status = run.tags[schema.TAG_STATUS]
+    return TrainResult(run.run_id, status, ended_by, other_code=changed, page=page, store=tracker.uri)
 
 
 def _trained_by(executor: str, job: TrainingJob, resources: JobResources, tracker: Tracker) -> TrainingResult:

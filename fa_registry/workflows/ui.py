@@ -23,6 +23,7 @@ from fa_registry.errors import RegistryError, UsageError
 from fa_registry.studies.executors.local import stop_on_signal
 from fa_registry.text_safety import without_password
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from fa_registry.tracking.mlflow_views import MACHINE_LEARNING
 from fa_registry.tracking.schema import TAG_KIND, TAG_STUDY
 from fa_registry.tracking.store import sqlite_path
 from fa_registry.workflows.stores import UI, mlflow_page, open_tracker
@@ -30,9 +31,14 @@ from fa_registry.workflows.stores import UI, mlflow_page, open_tracker
 LOG = logging.getLogger(__name__)
 HOST, PORT = "127.0.0.1", int(UI.rpartition(":")[2])
 START = 180  # seconds in which the server must answer; on a busy machine it takes half a minute
-EMPTY = "#/experiments?workflowType=machine_learning"  # page of a store without runs
+EMPTY = f"#/experiments{MACHINE_LEARNING}"  # page of a store without runs
 PATIENCE = 10  # seconds that the server has to end its open requests
+TAKEN = "address already in use"  # message of the server
 POLL = 0.2  # seconds between two checks of the server
+
+
+class PortTaken(RegistryError):
+    """Error for a server that cannot use its port, because another program uses it."""
 
 
 @contextmanager
@@ -63,11 +69,14 @@ def served_pages(store: str = "", study: str = "", port: int = 0) -> Iterator[tu
     if tracker.uri.startswith("http"):
         yield f"{tracker.uri.rstrip('/')}/{page}", None
         return
-    address = f"http://{HOST}:{_usable_port(port)}"
     with tempfile.TemporaryFile() as log:
-        server = _start_server(tracker, address, log)
         try:
-            _wait_until_ready(address, server, log)
+            address, server = _ready_server(tracker, port, log)
+        except PortTaken:
+            if port:
+                raise
+            address, server = _ready_server(tracker, port, log)
+        try:
             yield f"{address}/{page}", server
         finally:
             _end_server(server)
@@ -94,6 +103,22 @@ def _usable_port(port: int) -> int:
                 probe.bind((HOST, candidate))
                 return probe.getsockname()[1]
     raise RegistryError(f"port {port} cannot be used on {HOST}; choose another port, or omit --port for a free port")
+
+
+def _ready_server(tracker: MlflowTracker, port: int, log: BinaryIO) -> tuple[str, subprocess.Popen]:
+    """Start a server, wait until it answers, and return its address and process.
+
+    Raises:
+        PortTaken: another program took the port between the check of the port and the start of the server.
+    """
+    address = f"http://{HOST}:{_usable_port(port)}"
+    server = _start_server(tracker, address, log)
+    try:
+        _wait_until_ready(address, server, log)
+    except BaseException:
+        _end_server(server)
+        raise
+    return address, server
 
 
 def _start_server(tracker: MlflowTracker, address: str, log: BinaryIO) -> subprocess.Popen:
@@ -130,4 +155,5 @@ def _wait_until_ready(address: str, server: subprocess.Popen, log: BinaryIO) -> 
             return
         time.sleep(POLL)
     last_lines = without_password("\n".join(text.splitlines()[-5:]))
-    raise RegistryError(f"MLflow's server did not start at {address}. The last messages of the server:\n{last_lines}")
+    error = PortTaken if TAKEN in text.lower() else RegistryError
+    raise error(f"MLflow's server did not start at {address}. The last messages of the server:\n{last_lines}")

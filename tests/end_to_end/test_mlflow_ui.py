@@ -323,4 +323,3 @@ def test_the_version_shows_its_card_its_tags_and_its_alias(site, registered, pag
     page.get_by_text(version.tags[models.TAG_WEIGHTS]).first.wait_for()
     for shown in (f"by A. Nother: {REASON}", models.TAG_WEIGHTS, verdict_tag("2026-05"), run.name, "incomplete"):
         assert page.get_by_text(shown).count() >= 1, shown
-    picture(page, "version")

@@ -135,10 +135,15 @@ def test_the_end_prints_the_run_and_its_address(workplace, batch, capsys):
     first, second = capsys.readouterr().out.splitlines()
     assert first == f"run {run.run_id}, frozen, seed 0: complete after epoch 2"
     assert second.startswith("run page: http://127.0.0.1:5000/#/experiments/")
-    assert second.endswith(f"/runs/{run.run_id} (after `fa-registry ui --store {MlflowTracker().uri}`)")
+    assert second.endswith(f"/runs/{run.run_id}?workflowType=machine_learning (after `fa-registry ui`)")
 
 
-def test_a_run_in_a_server_needs_no_command(workplace):
-    from fa_registry.workflows.stores import served
+def test_the_command_that_serves_a_page_names_the_store_only_if_it_is_not_the_default(workplace):
+    from fa_registry.workflows.stores import page_lines, served
 
-    assert served("http://host:5000/", "#/experiments/1/runs/a") == "http://host:5000/#/experiments/1/runs/a"
+    assert served("http://host:5000/", "http://host:5000/#/experiments") == "http://host:5000/#/experiments"
+    assert list(page_lines("p", MlflowTracker().uri)) == ["side by side: p (after `fa-registry ui`)"]
+    assert list(page_lines("p", "sqlite:////a b/c.db")) == [
+        "side by side: p (after `fa-registry ui --store 'sqlite:////a b/c.db'`)"
+    ]
+    assert list(page_lines("", "sqlite:///c.db")) == []

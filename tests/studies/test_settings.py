@@ -56,6 +56,18 @@ def test_they_come_before_the_file_and_an_option_is_added_to_its_table(tmp_path)
     assert all(spec.architecture_options["num_blocks"] == 2 for spec in specs), "the file's options stay"
 
 
+def test_an_option_applies_to_the_methods_of_the_study_that_have_it(tmp_path):
+    text = TINY.replace('["bp", "dfa"]', '["bp", "dtp"]')
+    plain, changed = (
+        load_study(study_file(tmp_path, text), {"settings": given}) for given in ({}, {"method.sigma": "0.5"})
+    )
+    changed_runs = [spec for spec in changed.specs if spec not in plain.specs]
+    assert {spec.method for spec in changed_runs} == {"dtp"} and len(changed.specs) == len(plain.specs)
+    assert all(spec.method_options["sigma"] == 0.5 for spec in changed_runs)
+    with pytest.raises(InvalidFields, match=r"unknown name 'method.sigma'.*architecture.d_hidden"):
+        load_study(study_file(tmp_path), {"settings": {"method.sigma": "0.5"}})
+
+
 def test_a_list_in_the_recipe_of_the_study_is_swept_in_every_grid(tmp_path):
     text = TINY.replace("[recipe]", "[recipe]\nlearning_rate = [1e-3, 3e-3]")
     assert sorted(set(values(load_study(study_file(tmp_path, text)), "learning_rate"))) == [0.001, 0.003]
@@ -66,7 +78,7 @@ def test_a_name_that_cannot_be_replaced_is_refused_once(tmp_path, name):
     with pytest.raises(InvalidFields) as refused:
         load_study(study_file(tmp_path), {"settings": {name: "1"}})
     (problem,) = refused.value.problems
-    assert problem.startswith(f"settings: unknown name '{name}'") and "architecture.NAME" in problem
+    assert problem.startswith(f"settings: unknown name '{name}'") and "architecture.d_hidden" in problem
 
 
 def test_a_field_of_the_recipe_directly_in_a_grid_has_a_hint(tmp_path):

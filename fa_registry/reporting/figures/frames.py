@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
 from fa_registry.analyses.base import AnalysisCell
+from fa_registry.metrics import ACCURACY, headlines_of
 from fa_registry.protocol.paired_runs import common_chance
 from fa_registry.records import Reading, RunAudit
 from fa_registry.reporting.figures.canvas import MOST_LETTERS, shortened
@@ -33,9 +35,11 @@ def variant(entries: Iterable[Mapping[str, object]]) -> pd.DataFrame:
 def with_chance(frame: pd.DataFrame, runs: Iterable[RunAudit]) -> pd.DataFrame:
     """Add the column `chance`, the accuracy of guessing.
 
-    The column is NaN if this accuracy is unknown or differs between runs.
+    The column is NaN if this accuracy is unknown or differs between runs, for example if the runs predict tokens.
     """
-    frame["chance"] = common_chance(run.record for run in runs)
+    records = [run.record for run in runs]
+    is_accuracy = headlines_of(records) == (ACCURACY,)
+    frame["chance"] = common_chance(records) if is_accuracy else math.nan
     return frame
 
 

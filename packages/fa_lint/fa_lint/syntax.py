@@ -167,6 +167,11 @@ def open_ended(call: ast.Call) -> bool:
     )
 
 
+def last_name(node: ast.AST) -> str:
+    """Return the name of a variable, or the last part of a dotted name; empty for another node."""
+    return getattr(node, "attr", "") or getattr(node, "id", "")
+
+
 def text_in(node: ast.AST) -> set[str]:
     """Return all variable names, attribute names and strings inside a node."""
     text = set()

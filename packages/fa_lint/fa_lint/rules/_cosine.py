@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from fa_lint.base import Hit
 from fa_lint.rules._feedback import MEASURES
-from fa_lint.syntax import Syntax, argument
+from fa_lint.syntax import Syntax, argument, last_name
 
 PRODUCTS = ("dot", "vdot", "inner", "vecdot", "einsum", "matmul", "mm", "bmm", "mv", "sum")
 NORMS = ("norm", "vector_norm")
@@ -60,27 +60,27 @@ def compared_vectors(syntax: Syntax) -> Iterator[tuple[ast.expr, tuple[ast.expr,
 
 
 def _measures(syntax: Syntax, call: ast.Call, name: str, layers: set[str]) -> bool:
-    if name in COSINES or _last(call.func) in layers:
+    if name in COSINES or last_name(call.func) in layers:
         return True
     if isinstance(call.func, ast.Call):
         return syntax.resolve(call.func.func) in COSINE_LAYERS
-    has_measure_name = any(word in MEASURING for word in _last(call.func).lower().split("_"))
+    has_measure_name = any(word in MEASURING for word in last_name(call.func).lower().split("_"))
     return has_measure_name and not name.startswith(FUNCTIONS_OF_ANGLES) and name not in COSINE_LAYERS
 
 
 def _assigned_calls(syntax: Syntax) -> Iterator[tuple[str, ast.Call]]:
     for node in syntax.every(ast.Assign):
         if isinstance(node.value, ast.Call):
-            yield from ((_last(target), node.value) for target in node.targets)
+            yield from ((last_name(target), node.value) for target in node.targets)
 
 
 def _factors(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
     """Return the two vectors of a product such as `a @ b` or `torch.dot(a, b)`, or None."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.MatMult, ast.Mult)):
         return node.left, node.right
-    if not isinstance(node, ast.Call) or (_last(node.func) not in (*PAIRS, "einsum")):
+    if not isinstance(node, ast.Call) or (last_name(node.func) not in (*PAIRS, "einsum")):
         return None
-    operands = node.args[1:] if _last(node.func) == "einsum" else node.args
+    operands = node.args[1:] if last_name(node.func) == "einsum" else node.args
     if len(operands) == 1 and isinstance(node.func, ast.Attribute):
         operands = [node.func.value, *operands]
     return (operands[0], operands[1]) if len(operands) == 2 else None
@@ -91,8 +91,8 @@ def _is_product(node: ast.AST) -> bool:
     for part in ast.walk(node):
         if isinstance(part, ast.BinOp) and isinstance(part.op, ast.MatMult):
             return True
-        if isinstance(part, ast.Call) and _last(part.func) in PRODUCTS:
-            summed = _last(part.func) != "sum" or any(
+        if isinstance(part, ast.Call) and last_name(part.func) in PRODUCTS:
+            summed = last_name(part.func) != "sum" or any(
                 isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Mult) for inner in ast.walk(part)
             )
             if summed:
@@ -102,7 +102,7 @@ def _is_product(node: ast.AST) -> bool:
 
 def _norms(node: ast.AST) -> int:
     """Return the number of norms in an expression; a variable such as `den` counts as two norms."""
-    calls = sum(isinstance(part, ast.Call) and _last(part.func) in NORMS for part in ast.walk(node))
+    calls = sum(isinstance(part, ast.Call) and last_name(part.func) in NORMS for part in ast.walk(node))
     functions = {part.func for part in ast.walk(node) if isinstance(part, ast.Call)}
     names = [part.id for part in ast.walk(node) if isinstance(part, ast.Name) and part not in functions]
     norm_names = [name for name in names if NAMED.fullmatch(name)]
@@ -116,7 +116,7 @@ def _floor(syntax: Syntax, node: ast.AST) -> float | None:
         return next(
             (eps for expression, constant in pairs if _norms(expression) and (eps := _small(syntax, constant))), None
         )
-    if isinstance(node, ast.Call) and _last(node.func) in FLOORS and _norms(node):
+    if isinstance(node, ast.Call) and last_name(node.func) in FLOORS and _norms(node):
         candidates = [argument(node, position, "min", "other") for position in (0, 1)]
         return next((eps for value in candidates if value is not None and (eps := _small(syntax, value))), None)
     return None
@@ -125,7 +125,3 @@ def _floor(syntax: Syntax, node: ast.AST) -> float | None:
 def _small(syntax: Syntax, node: ast.AST) -> float | None:
     eps = syntax.number(node)
     return eps if eps is not None and HARMLESS_BELOW <= eps <= LARGEST else None
-
-
-def _last(function: ast.AST) -> str:
-    return getattr(function, "attr", "") or getattr(function, "id", "")

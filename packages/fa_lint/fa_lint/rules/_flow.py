@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from fa_lint.syntax import SCOPES, Syntax, argument, open_ended, text_in
+from fa_lint.syntax import SCOPES, Syntax, argument, last_name, open_ended, text_in
 
 KEPT = ("register_buffer", "register_parameter", "add_module", "register_module")
 OWN_SAVING = ("state_dict", "_save_to_state_dict", "get_extra_state", "__getstate__", "on_save_checkpoint")
@@ -30,7 +30,7 @@ def torch_modules(syntax: Syntax) -> Iterator[ast.ClassDef]:
             if base_class is not None and base_class.name not in (*visited, node.name):
                 if derives(base_class, (*visited, node.name)):
                     return True
-            elif syntax.resolve(base).startswith("torch.nn.") or _last(base).endswith("Module"):
+            elif syntax.resolve(base).startswith("torch.nn.") or last_name(base).endswith("Module"):
                 return True
         return False
 
@@ -68,7 +68,7 @@ def transient(call: ast.Call) -> bool:
 
 def wrapped(value: ast.AST) -> bool:
     """Return whether an expression creates a torch parameter or buffer, also inside a list or a condition."""
-    return any(isinstance(node, ast.Call) and _last(node.func) in WRAPPERS for node in ast.walk(value))
+    return any(isinstance(node, ast.Call) and last_name(node.func) in WRAPPERS for node in ast.walk(value))
 
 
 def assignments(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
@@ -82,10 +82,6 @@ def assignments(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
 def is_own(node: ast.AST) -> bool:
     """Return whether a node is an attribute of `self`."""
     return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
-
-
-def _last(node: ast.AST) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
 LOSS, GRADIENT, CRITERION = "mean loss", "gradient of a mean loss", "mean-reduced criterion"

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from fa_lint.rules._flow import assignments
-from fa_lint.syntax import FUNCTIONS, Syntax
+from fa_lint.syntax import FUNCTIONS, Syntax, last_name
 
 TEST = re.compile(
     r"(?!\w*(reward|return|episode))(\w+_)?test(_\w+|\d*|set|s|loaders?|data|dl|ds|iter|acc\w*|loss\w*|err\w*|x|y)",
@@ -109,7 +109,7 @@ class TestSetUse:
             training |= callers
 
     def _call(self, call: ast.Call) -> bool:
-        name = _last(call.func)
+        name = last_name(call.func)
         if name in COUNTS:
             return False
         options = {keyword.arg: getattr(keyword.value, "value", None) for keyword in call.keywords}
@@ -191,7 +191,7 @@ def _bound_names(function: ast.AST) -> set[str]:
 
 
 def _called_names(node: ast.AST) -> set[str]:
-    return {_last(part.func) for part in ast.walk(node) if isinstance(part, ast.Call)}
+    return {last_name(part.func) for part in ast.walk(node) if isinstance(part, ast.Call)}
 
 
 def _updates(node: ast.AST, updates: Sequence[str]) -> bool:
@@ -212,13 +212,11 @@ def _takes_part(value: ast.expr) -> bool:
     """Return whether an expression is a part of a data set: a slice, a split or a subset."""
     calls = [part for part in ast.walk(value) if isinstance(part, ast.Call)]
     return any(isinstance(part, ast.Slice) for part in ast.walk(value)) or any(
-        _last(call.func) in PARTS for call in calls
+        last_name(call.func) in PARTS for call in calls
     )
 
 
 def _names_other(node: ast.expr) -> bool:
-    return any(OTHER.fullmatch(_last(part)) for part in ast.walk(node) if isinstance(part, (ast.Name, ast.Attribute)))
-
-
-def _last(node: ast.AST) -> str:
-    return getattr(node, "attr", "") or getattr(node, "id", "")
+    return any(
+        OTHER.fullmatch(last_name(part)) for part in ast.walk(node) if isinstance(part, (ast.Name, ast.Attribute))
+    )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from fa_lint.base import Hit, LintRule, RuleCard
 from fa_lint.rules._flow import assignments
 from fa_lint.rules._test_data import UPDATES, TestSetUse
-from fa_lint.syntax import FUNCTIONS, Syntax
+from fa_lint.syntax import FUNCTIONS, Syntax, last_name
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 ORDERS = (ast.Gt, ast.GtE, ast.Lt, ast.LtE)
@@ -59,7 +59,7 @@ def _in_loop(data: TestSetUse, loop: ast.stmt) -> Iterator[ast.expr]:
         if isinstance(node, ast.If):
             yield from (part for part in ast.walk(node.test) if _improves(data, part, node))
         for target, value in assignments(node):
-            values = value.args if isinstance(value, ast.Call) and _last(value.func) in BEST else []
+            values = value.args if isinstance(value, ast.Call) and last_name(value.func) in BEST else []
             results = [part for part in values if data.has(part)]
             if results and ast.unparse(target) in map(ast.unparse, values):
                 yield value
@@ -96,7 +96,7 @@ def _after_loop(syntax: Syntax, data: TestSetUse, loop: ast.stmt) -> Iterator[as
         ast.unparse(node.func.value)
         for node in _without_functions(loop)
         if isinstance(node, ast.Call)
-        and _last(node.func) == "append"
+        and last_name(node.func) == "append"
         and node.args
         and data.has(node.args[0])
         and isinstance(node.func, ast.Attribute)
@@ -105,13 +105,13 @@ def _after_loop(syntax: Syntax, data: TestSetUse, loop: ast.stmt) -> Iterator[as
         return
     scope = syntax.function_of(loop)
     for node in ast.walk(scope):
-        if not (isinstance(node, ast.Call) and _last(node.func) in BEST_OF_LIST and node.lineno > loop.end_lineno):
+        if not (isinstance(node, ast.Call) and last_name(node.func) in BEST_OF_LIST and node.lineno > loop.end_lineno):
             continue
         is_method = isinstance(node.func, ast.Attribute) and not syntax.resolve(node.func)
         operands = [*([node.func.value] if is_method else []), *node.args[:1]]
         parts = [part for operand in operands for part in ast.walk(operand) if isinstance(part, ast.expr)]
         calls = [ancestor for ancestor in syntax.ancestors(node) if isinstance(ancestor, ast.Call)]
-        is_drawn = any(_last(call.func) in DRAWING for call in calls)
+        is_drawn = any(last_name(call.func) in DRAWING for call in calls)
         if not is_drawn and lists & set(map(ast.unparse, parts)):
             yield node
 
@@ -123,10 +123,6 @@ def _without_functions(loop: ast.AST) -> Iterator[ast.AST]:
         yield node
         if not isinstance(node, (*FUNCTIONS, ast.ClassDef)):
             waiting.extend(ast.iter_child_nodes(node))
-
-
-def _last(node: ast.AST) -> str:
-    return getattr(node, "attr", "") or getattr(node, "id", "")
 
 
 RULE = BestEpoch()

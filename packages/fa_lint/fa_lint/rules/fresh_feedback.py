@@ -12,7 +12,7 @@ from fa_lint.rules._feedback import draws, filled_in_place, on_alignment
 from fa_lint.rules._flow import assignments
 from fa_lint.rules._provenance import RANDOM, Value, observe
 from fa_lint.rules._test_data import TestSetUse
-from fa_lint.syntax import Syntax
+from fa_lint.syntax import Syntax, last_name
 
 SEEDS = ("manual_seed", "seed", "seed_everything", "set_seed", "fork_rng", "default_rng", "set_rng_state", "Generator")
 BASELINE = re.compile(r"null|baseline|chance|control|fresh|random|shuffle|permut|expected", re.IGNORECASE)
@@ -89,7 +89,7 @@ def _is_fresh(syntax: Syntax, values: dict[ast.expr, Value], credit: ast.expr, g
 
 def _is_seeded(scope: ast.AST) -> bool:
     calls = [part for part in ast.walk(scope) if isinstance(part, ast.Call)]
-    return any(_last(call.func) in SEEDS or any(one.arg == "generator" for one in call.keywords) for call in calls)
+    return any(last_name(call.func) in SEEDS or any(one.arg == "generator" for one in call.keywords) for call in calls)
 
 
 def _escapes(syntax: Syntax, scope: ast.AST, cosines: list[ast.expr]) -> bool:
@@ -154,10 +154,6 @@ def _is_added(syntax: Syntax, node: ast.AST) -> bool:
         if isinstance(ancestor, ast.BinOp) and isinstance(ancestor.op, (ast.Add, ast.Sub)):
             return True
     return False
-
-
-def _last(node: ast.AST) -> str:
-    return getattr(node, "attr", "") or getattr(node, "id", "")
 
 
 RULE = FreshFeedback()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from fa_lint.base import Hit, LintRule, RuleCard
 from fa_lint.rules._flow import assignments
-from fa_lint.syntax import FUNCTIONS, Syntax, number
+from fa_lint.syntax import FUNCTIONS, Syntax, last_name, number
 
 CONTROL = r"(frozen|freeze|freezed|untrained|readout_only|head_only|random_blocks|random_features)"
 RESULT = r"(acc|accs|accuracy|accuracies|top1|score|baseline|control|result|perf|performance|test|eval|reference|ref)"
@@ -68,7 +68,7 @@ def _named_values(syntax: Syntax) -> Iterator[tuple[str, ast.expr]]:
         for target, value in assignments(node):
             if not isinstance(node, ast.AugAssign):
                 key = target.slice if isinstance(target, ast.Subscript) else None
-                yield str(getattr(key, "value", "")) or _last(target), value
+                yield str(getattr(key, "value", "")) or last_name(target), value
         if isinstance(node, ast.keyword):
             yield node.arg or "", node.value
         elif isinstance(node, ast.Dict):
@@ -90,16 +90,12 @@ def _compared(syntax: Syntax, name: str) -> bool:
             sides = [node.left, *node.comparators]
         else:
             continue
-        names = [{_last(part) for part in ast.walk(side)} for side in sides]
+        names = [{last_name(part) for part in ast.walk(side)} for side in sides]
         if any(name in side for side in names) and any(
             MEASURED.fullmatch(one) for side in names for one in side - {name}
         ):
             return True
     return False
-
-
-def _last(node: ast.AST) -> str:
-    return getattr(node, "attr", "") or getattr(node, "id", "")
 
 
 RULE = FrozenConstant()

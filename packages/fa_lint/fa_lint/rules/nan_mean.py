@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from fa_lint.base import Hit, LintRule, RuleCard
 from fa_lint.rules._cosine import compared_vectors
 from fa_lint.rules._flow import assignments
-from fa_lint.syntax import Syntax, argument, number
+from fa_lint.syntax import Syntax, argument, last_name, number
 
 MEANS = ("nanmean", "nanmedian", "nansum", "nanquantile")
 LIBRARIES = ("numpy", "torch", "jax.numpy", "bottleneck")
@@ -145,7 +145,7 @@ class _LayerLoops:
 
     def _is_layers(self, node: ast.expr) -> bool:
         if isinstance(node, (ast.Name, ast.Attribute)):
-            return ast.unparse(node) in self.names or _last(node) in NAMES_OF_LAYERS
+            return ast.unparse(node) in self.names or last_name(node) in NAMES_OF_LAYERS
         if isinstance(node, (ast.Subscript, ast.Starred)):
             return self._is_layers(node.value)
         if not isinstance(node, ast.Call):
@@ -153,23 +153,19 @@ class _LayerLoops:
         if self._creates_layers(node):
             return True
         owner = [node.func.value] if isinstance(node.func, ast.Attribute) else []
-        return _last(node.func) in THROUGH and any(map(self._is_layers, (*owner, *node.args)))
+        return last_name(node.func) in THROUGH and any(map(self._is_layers, (*owner, *node.args)))
 
     def _creates_layers(self, node: ast.expr) -> bool:
         if not isinstance(node, ast.Call):
             return False
         name = self.syntax.resolve(node.func)
-        if name in ("list", "tuple") or (not name and _last(node.func) in ("list", "tuple")):
+        if name in ("list", "tuple") or (not name and last_name(node.func) in ("list", "tuple")):
             return bool(node.args) and self._creates_layers(node.args[0])
         is_member = isinstance(node.func, ast.Attribute) and not name and node.func.attr in MEMBERS
         if name == "torch.autograd.grad":
             inputs = argument(node, 1, "inputs")
             return not isinstance(inputs, (ast.List, ast.Tuple)) or len(inputs.elts) > 1
         return is_member or name in CONTAINERS
-
-
-def _last(node: ast.AST) -> str:
-    return getattr(node, "attr", "") or getattr(node, "id", "")
 
 
 RULE = NanMean()
