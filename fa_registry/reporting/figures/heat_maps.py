@@ -37,7 +37,7 @@ from fa_registry.reporting.figures.trajectories import REFERENCE, Panel, limit, 
 from fa_registry.reporting.labels import group_label
 from fa_registry.reporting.text import filters
 from fa_registry.reporting.text.filters import compact
-from fa_registry.reporting.view_models import Number, Row, RowGroup
+from fa_registry.reporting.view_models import Number, Row
 
 HEAD, PANEL = 0.66, 0.78  # inches
 COLUMNS = ("method", "site", "epoch", "value", "reason", "exact", "run_ids")
@@ -157,7 +157,7 @@ def _in_text(panel: Panel, numbers: pd.DataFrame) -> Iterator[str]:
         yield f"{method} ends between {ends[0]} and {ends[1]}"
 
 
-def _table(panel: Panel, numbers: pd.DataFrame, epochs: Sequence[int]) -> Iterator[RowGroup[Number]]:
+def _table(panel: Panel, numbers: pd.DataFrame, epochs: Sequence[int]) -> Iterator[Row[Number]]:
     visible_rows = numbers[~_nowhere(numbers) & numbers["epoch"].isin(epochs)]
     for method, rows in visible_rows.groupby("method", sort=False):
         ids = tuple(dict.fromkeys(rows["run_ids"].iloc[0].split()))
@@ -168,7 +168,7 @@ def _table(panel: Panel, numbers: pd.DataFrame, epochs: Sequence[int]) -> Iterat
                 from_frame(*values.get(epoch, (math.nan, "no value was measured at this epoch"))) for epoch in epochs
             ]
             lines.append(Row(f"site {site}", tuple(Number(reading, panel.kind, ids) for reading in readings)))
-        yield RowGroup(str(method), tuple(lines), run_ids=ids)
+        yield Row(str(method), rows=tuple(lines), run_ids=ids)
 
 
 def draw(panel: Panel, numbers: pd.DataFrame, threshold: float | None) -> RenderedFigure:
