@@ -57,7 +57,7 @@ COLUMNS = (
     ),
 )
 OBSERVED = (
-    *COLUMNS[:2],  # rule and quantity
+    *COLUMNS[:2],  # the rule and the metric
     METHOD,
     SETTING,
     AnalysisColumn("seeds", "seeds of the runs that have this value"),

@@ -140,7 +140,9 @@ class Entry:
 
 @dataclass(frozen=True)
 class Row(Generic[T]):
-    """One row of a table, or the rows of one metric (one row per seed) or of one method (one row per site).
+    """One row of a table, or a group of rows.
+
+    A group contains the rows of one metric (one row per seed) or of one method (one row per site).
 
     Attributes:
         name: A site, a seed, a method, or the key of a metric.

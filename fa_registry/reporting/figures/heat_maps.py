@@ -1,4 +1,7 @@
-"""Heat maps of growth, ‖g_l‖ and Γ by site and epoch: figures for papers, and the map of the page with every method and seed."""
+"""Heat maps of growth, ‖g_l‖ and Γ by site and epoch.
+
+Heat maps are drawn as figures for papers, and as the map of the page, in which the reader chooses a method and a seed.
+"""
 
 from __future__ import annotations
 
