@@ -75,8 +75,8 @@ class AnalysisCell:
             )
 
 
-@dataclass(frozen=True)
-class AnalysisTable:
+@dataclass(frozen=True, repr=False)
+class AnalysisTable(NotebookRepr):
     """A table of an analysis.
 
     Args:
@@ -100,6 +100,9 @@ class AnalysisTable:
                     f"table {self.name!r}, row {index}: expected one cell per column, found only a column or only a cell for: "
                     f"{', '.join(differing)}"
                 )
+
+    def __repr__(self) -> str:
+        return f"AnalysisTable({self.name!r}, columns: {len(self.columns)}, rows: {len(self.rows)})"
 
 
 @dataclass(frozen=True, repr=False)

@@ -32,6 +32,16 @@ ZERO = (
 )
 
 
+class ProtocolReport(dict[str, Any]):
+    """Report of `FAProtocol.run`: a dictionary whose `repr` is one line and whose `print` is the summary."""
+
+    def __repr__(self) -> str:
+        return f"ProtocolReport(verdict={self.get('verdict')!r}, remarks: {len(self.get('remarks', ()))})"
+
+    def __str__(self) -> str:
+        return FAProtocol.summary(self)
+
+
 class FAProtocol:
     """Judge one model by the rules D1, D2 and D3 of edition 2026-05.
 
@@ -84,7 +94,7 @@ class FAProtocol:
         edition_name = STRICT if strict else EDITION
         self.edition: Edition = load_edition(edition_name, {name: float(limit) for name, limit in limits.items()})
 
-    def run(self, frozen_baseline_acc: float | None = None, test_acc: float | None = None) -> dict[str, Any]:
+    def run(self, frozen_baseline_acc: float | None = None, test_acc: float | None = None) -> ProtocolReport:
         """Measure the model on the evaluation batch and judge the results.
 
         Args:
@@ -113,15 +123,11 @@ class FAProtocol:
         measurements = measured(observation, {ACCURACY.name: accuracy(test_acc)}, objection)
         audit = judged(measurements, frozen_baseline_acc, self.edition)
         report = self._as_published(audit, frozen_baseline_acc, test_acc)
-        if not provisional:
-            return report
-        remarks = [*report["remarks"], self._stand_in()]
-        return {
-            **report,
-            "verdict": _marked(audit, self.edition).label,
-            "remarks": remarks,
-            "provisional": True,
-        }
+        if provisional:
+            report["verdict"] = _marked(audit, self.edition).label
+            report["remarks"] = [*report["remarks"], self._stand_in()]
+            report["provisional"] = True
+        return ProtocolReport(report)
 
     @staticmethod
     def summary(report: dict[str, Any]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fa_registry.reporting.view_models import Number, RowGroup
+from fa_registry.reporting.view_models import Number, Row
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class FigurePanel:
     uri: str
     table: str
     columns: tuple[str, ...]
-    groups: tuple[RowGroup[Number], ...]
+    groups: tuple[Row[Number], ...]
     drawn: bytes = b""
 
 

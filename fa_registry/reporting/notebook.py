@@ -12,7 +12,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from fa_registry.analyses import Analysis, AnalysisCell
+from fa_registry.analyses import Analysis, AnalysisCell, AnalysisTable
 from fa_registry.metrics import COMPARED_WITH_CONTROL, at_last_site, headlines_of, metrics_of_cards, quantity_of, table
 from fa_registry.protocol.builtin_editions import describe_edition
 from fa_registry.records import AuditReport, Measurements, Reading, RunAudit, RunRecord, Verdict
@@ -100,9 +100,15 @@ def _measurement_parts(measured: Measurements) -> Iterator[Part]:
 
 def _analysis_parts(analysis: Analysis) -> Iterator[Part]:
     """Yield the question of an analysis, and the table that answers the question."""
-    rows = [[_answer(row[column.name], column.kind) for column in analysis.columns] for row in analysis.rows]
-    answer = ResultsTable.of([column.name.replace("_", " ") for column in analysis.columns], rows)
-    yield replace(answer, title=analysis.title, notes=("; ".join((analysis.question, analysis.selection)),))
+    note = "; ".join((analysis.question, analysis.selection))
+    yield from (
+        replace(answer, title=analysis.title, notes=(note,)) for answer in _analysis_table_parts(analysis.tables[0])
+    )
+
+
+def _analysis_table_parts(table: AnalysisTable) -> Iterator[ResultsTable]:
+    rows = [[_answer(row[column.name], column.kind) for column in table.columns] for row in table.rows]
+    yield replace(ResultsTable.of([column.name.replace("_", " ") for column in table.columns], rows), title=table.title)
 
 
 def _answer(cell: AnalysisCell, kind: str) -> str:
@@ -144,7 +150,9 @@ def _chip(verdict: Verdict) -> Markup:
 def text(parts: Iterator[Part]) -> str:
     """Return the parts of a record as at most LINES lines of text, with at most SCREEN rows of each table."""
     lines = [line for part in parts for line in _lines(part)]
-    return "\n".join([*lines[: LINES - 1], f"{len(lines) - LINES + 1} more lines are not shown"] if len(lines) > LINES else lines)
+    return "\n".join(
+        [*lines[: LINES - 1], f"{len(lines) - LINES + 1} more lines are not shown"] if len(lines) > LINES else lines
+    )
 
 
 def _lines(part: Part) -> Iterator[str]:
@@ -193,5 +201,6 @@ WRITERS.update(
         AuditReport: _writer(_report_parts),
         Measurements: _writer(_measurement_parts),
         Analysis: _writer(_analysis_parts),
+        AnalysisTable: _writer(_analysis_table_parts),
     }
 )

@@ -140,35 +140,25 @@ class Entry:
 
 @dataclass(frozen=True)
 class Row(Generic[T]):
-    """One row of a table.
+    """One row of a table, or a group of rows.
+
+    A group contains the rows of one metric (one row per seed) or of one method (one row per site).
 
     Attributes:
-        name: A site, a seed, or the key of a metric.
-        cells: One cell per column.
+        name: A site, a seed, a method, or the key of a metric.
+        cells: One cell per column; empty if `rows` contains the cells.
         symbol: Symbol of the metric.
         words: Description of the metric.
         run_ids: Ids of the runs from which all cells were read; used only if the cells themselves have no run ids.
+        rows: The rows of a group.
     """
 
     name: str
-    cells: tuple[T, ...]
+    cells: tuple[T, ...] = ()
     symbol: str = ""
     words: str = ""
     run_ids: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class RowGroup(Generic[T]):
-    """The rows of one metric (one row per seed) or of one method (one row per site).
-
-    The fields other than `rows` have the same meaning as in Row.
-    """
-
-    name: str
-    rows: tuple[Row[T], ...]
-    symbol: str = ""
-    words: str = ""
-    run_ids: tuple[str, ...] = ()
+    rows: tuple[Row[T], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -506,7 +496,6 @@ class Table(Generic[T]):
 
     Attributes:
         columns: For each column, the tuple (heading, run id); the run id is empty if a column is not about one run.
-        rows: Each row is a Row or a RowGroup.
         notes: Reasons why cells are N/A.
         cards: Cards of the diagnostics that measured the numbers.
         measured: How the numbers were measured, as recorded by the runs.

@@ -8,7 +8,6 @@ import random
 import pytest
 
 from fa_registry.analyses import sensitivity as asking
-from fa_registry.analyses._rejudge import edge
 from fa_registry.protocol.engine import judge_all
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import Waiver
@@ -186,6 +185,8 @@ def test_runs_beyond_the_nearest_edge_are_not_judged_again(monkeypatch):
     far = [run("fa", seed, growth=700.0 + seed) for seed in range(3, 9)]
     near = [run("dfa", seed, growth=600.0) for seed in (1, 2)]
     asked = []
+
+    edge = asking.edge
 
     def noted(unit, *rest):
         asked.extend(run.record.run_id for run in unit.runs if unit.limit.name == "D1")

@@ -58,6 +58,8 @@ def test_the_keys_are_those_of_the_published_report():
     report = fa_registry.FAProtocol(build(), *batch()).run(0.5, 0.9)
     assert list(report) == REPORT
     assert {name: list(found) for name, found in report["diagnostics"].items()} == KEYS
+    assert repr(report) == "ProtocolReport(verdict='PASS', remarks: 0)" and report == dict(report)
+    assert str(report) == fa_registry.FAProtocol.summary(report)
 
 
 def test_a_good_run_passes_and_says_so():

@@ -7,7 +7,9 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 
-from fa_registry.records import Verdict
+from fa_registry.analyses import AnalysisCell, AnalysisColumn, AnalysisTable
+from fa_registry.analyses._methods import METHOD
+from fa_registry.records import Reading, Verdict
 from fa_registry.reporting.notebook import LINES, MOST, SCREEN, WRITERS
 from fa_registry.reporting.text.filters import reading
 
@@ -91,6 +93,14 @@ def test_measurements_and_findings_have_one_line(rich):
         assert "\n" not in repr(shown) and len(repr(shown)) <= 200
 
 
+def test_a_table_of_an_analysis_has_one_line_and_prints_a_screen():
+    row = {METHOD.name: AnalysisCell(text="dfa"), "count": AnalysisCell(Reading(3.0))}
+    table = AnalysisTable("evidence", "All runs", (METHOD, AnalysisColumn("count", "", "", "count")), (row,) * 100)
+    assert repr(table) == "AnalysisTable('evidence', columns: 2, rows: 100)"
+    lines = str(table).splitlines()
+    assert lines[0] == table.title and "dfa" in lines[2] and lines[-1] == f"the first {SCREEN} of 100 rows are shown"
+
+
 def test_print_escapes_foreign_text(rich):
     evil = dataclasses.replace(rich.runs[0].record, name="\x1b[31mred\u202e", setting="two\nlines")
     assert not {"\x1b", "\u202e"} & set(str(evil)) and len(str(evil).splitlines()) == len(
@@ -100,7 +110,7 @@ def test_print_escapes_foreign_text(rich):
 
 
 def test_every_kind_has_its_form():
-    kinds = {"Verdict", "RunRecord", "RunAudit", "AuditReport", "Measurements", "Analysis"}
+    kinds = {"Verdict", "RunRecord", "RunAudit", "AuditReport", "Measurements", "Analysis", "AnalysisTable"}
     assert {kind.__name__ for kind in WRITERS} == kinds
 
 

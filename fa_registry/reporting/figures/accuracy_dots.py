@@ -32,7 +32,7 @@ from fa_registry.reporting.figures.trajectories import limit
 from fa_registry.reporting.labels import group_label, short_names
 from fa_registry.reporting.report_values import scalar_estimate
 from fa_registry.reporting.text import filters
-from fa_registry.reporting.view_models import Number, Row, RowGroup
+from fa_registry.reporting.view_models import Number, Row
 from fa_registry.text_safety import escape_control
 
 MOST, LETTERS = 30, 26  # methods in a figure, and characters of a name
@@ -137,14 +137,14 @@ def _in_text(frame: pd.DataFrame) -> list[str]:
     return text
 
 
-def _table(frame: pd.DataFrame) -> tuple[RowGroup[Number], ...]:
+def _table(frame: pd.DataFrame) -> tuple[Row[Number], ...]:
     seeds, groups = _seeds(frame), []
     for method, rows in frame.groupby("method", sort=False):
         first = rows.drop_duplicates("seed").set_index("seed")
         cells = [first.loc[seed] if seed in first.index else None for seed in seeds]
         kind = quantity_of(frame["headline"].iloc[0]).kind
         numbers = tuple(_number(cell, kind) for cell in cells)
-        groups.append(RowGroup(str(method), (Row("", numbers),), run_ids=tuple(first["run_id"])))
+        groups.append(Row(str(method), rows=(Row("", numbers),), run_ids=tuple(first["run_id"])))
     return tuple(groups)
 
 

@@ -33,7 +33,7 @@ from fa_registry.reporting.figures.frames import from_frame
 from fa_registry.reporting.figures.style import CONTROL, GREY_BAND, GRID, INK, PALETTE, TICK
 from fa_registry.reporting.labels import group_label
 from fa_registry.reporting.text import filters
-from fa_registry.reporting.view_models import Number, Row, RowGroup
+from fa_registry.reporting.view_models import Number, Row
 
 TITLE = "Γ of every site against its null"
 DEVIATIONS = 2  # standard deviations of the null's draws in half the band
@@ -119,7 +119,7 @@ def _in_text(numbers: pd.DataFrame) -> Iterator[str]:
         yield f"{method} {', '.join(map(str, outside.index)) or 'none'}"
 
 
-def _table(numbers: pd.DataFrame) -> Iterator[RowGroup[Number]]:
+def _table(numbers: pd.DataFrame) -> Iterator[Row[Number]]:
     for method, rows in numbers.groupby("method", sort=False):
         ids = tuple(dict.fromkeys(rows["run_id"]))
         lines = []
@@ -127,7 +127,7 @@ def _table(numbers: pd.DataFrame) -> Iterator[RowGroup[Number]]:
             of_site = rows[rows["site"] == site]
             readings = [_known(gamma, of_site["reason"]), *(_known(end, of_site["no_null"]) for end in (low, high))]
             lines.append(Row(f"site {site}", tuple(Number(reading, "cos", ids) for reading in readings)))
-        yield RowGroup(str(method), tuple(lines), run_ids=ids)
+        yield Row(str(method), rows=tuple(lines), run_ids=ids)
 
 
 def _over_runs(rows: pd.DataFrame) -> pd.DataFrame:

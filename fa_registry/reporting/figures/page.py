@@ -17,7 +17,7 @@ from fa_registry.reporting.figure_models import FigurePanel, Picture, SettingFig
 from fa_registry.reporting.figures.accuracy_dots import accuracy_panel
 from fa_registry.reporting.figures.canvas import NARROW, WIDTH
 from fa_registry.reporting.figures.gamma_null import gamma_panel
-from fa_registry.reporting.figures.layer_map import layer_map, map_bytes
+from fa_registry.reporting.figures.heat_maps import layer_map, map_bytes
 from fa_registry.reporting.figures.style import colours, styled
 from fa_registry.reporting.figures.trajectories import (
     Panel,

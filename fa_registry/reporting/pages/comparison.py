@@ -41,7 +41,6 @@ from fa_registry.reporting.report_values import (
     figure_estimate,
     finding_rows,
     metric_of_run,
-    scalar_estimate,
     seed_estimate,
     site_row,
 )
@@ -119,18 +118,21 @@ def _side(
     settings = dict.fromkeys(column.setting for column in columns)
     comparable = len({_setting(column).identity for column in columns}) == 1
     field_names = ", ".join(field.field for field in fields if of_setting(field))
+    measured = (name for run in _runs(columns) for name in run.record.measurements.scalars)
+    listed_names = {*(column.name for column in quantities), *AGGREGATES}
+    further = (metric for metric in run_metrics(measured, card_metrics) if metric.name not in listed_names)
+    aggregates = map(quantity_of, (*AGGREGATES, SPREAD))
+    first, *others = columns
+    paired = (other for other in others if comparable and seeds_of(first) & seeds_of(other))
     return SettingComparison(
         setting=" / ".join(settings),
         comparable=comparable,
         why_not="" if comparable else NOT_COMPARABLE.format(fields=field_names),
         columns=tuple(_contender(column) for column in columns),
-        quantities=(
-            *_quantities(columns, quantities, frozen, card_metrics),
-            *_further(columns, quantities, card_metrics),
-        ),
-        aggregates=tuple(_aggregates(columns)),
+        quantities=tuple(_compared((*quantities, *further), columns, frozen, card_metrics)),
+        aggregates=tuple(_compared(aggregates, columns, frozen, card_metrics)),
         rules=tuple(_rules(columns, card_metrics)),
-        paired=tuple(_paired(columns, frozen)) if comparable else (),
+        paired=tuple(row for other in paired for row in paired_rows(first, other, frozen)),
         fields=fields,
         sites=compared_sites(columns, cards),
     )
@@ -142,30 +144,12 @@ def _contender(column: Group) -> Contender:
     return Contender(group_label(column), column.setting, column.verdict, seeds, proven)
 
 
-def _quantities(
-    columns: Sequence[Group], quantities: Columns, frozen: Frozen, card_metrics: Known
+def _compared(
+    metrics: Iterable[Metric], columns: Sequence[Group], frozen: Frozen, card_metrics: Known
 ) -> Iterator[ComparedQuantity]:
-    for quantity in quantities:
-        yield _compared(quantity, (figure_estimate(column.runs, quantity, frozen, card_metrics) for column in columns))
-
-
-def _further(columns: Sequence[Group], quantities: Columns, card_metrics: Known) -> Iterator[ComparedQuantity]:
-    """Yield the scalar metrics that are in no other table of the page."""
-    measured = (name for run in _runs(columns) for name in run.record.measurements.scalars)
-    listed_names = {*(column.name for column in quantities), *AGGREGATES}
-    for quantity in run_metrics(measured, card_metrics):
-        if quantity.name not in listed_names:
-            yield _compared(quantity, (scalar_estimate(column.runs, quantity) for column in columns))
-
-
-def _aggregates(columns: Sequence[Group]) -> Iterator[ComparedQuantity]:
-    for name in (*AGGREGATES, SPREAD):
-        quantity = quantity_of(name)
-        yield _compared(quantity, (scalar_estimate(column.runs, quantity) for column in columns))
-
-
-def _compared(quantity: Metric, estimates: Iterable[Estimate]) -> ComparedQuantity:
-    return ComparedQuantity(quantity.name, quantity.symbol, quantity.words, quantity.label, tuple(estimates))
+    for metric in metrics:
+        estimates = tuple(figure_estimate(column.runs, metric, frozen, card_metrics) for column in columns)
+        yield ComparedQuantity(metric.name, metric.symbol, metric.words, metric.label, estimates)
 
 
 def _rules(columns: Sequence[Group], card_metrics: Known) -> Iterator[ComparedRule]:
@@ -178,12 +162,6 @@ def _rules(columns: Sequence[Group], card_metrics: Known) -> Iterator[ComparedRu
         cells = tuple(tuple(row for row in rows if row.rule == rule) for rows in rows_by_column)
         required = tuple(dict.fromkeys(row.required for cell in cells for row in cell))
         yield ComparedRule(rule, title, required, cells, tuple(fire.get(rule, "never") for fire in fires))
-
-
-def _paired(columns: Sequence[Group], frozen: Frozen) -> Iterator[PairedRow]:
-    for other in columns[1:]:
-        if seeds_of(columns[0]) & seeds_of(other):
-            yield from paired_rows(columns[0], other, frozen)
 
 
 def _unpaired(columns: Sequence[Group]) -> Iterator[str]:
@@ -550,8 +528,11 @@ def _row(
         {key[0]: reading.value for key, reading in side.items() if reading.value is not None} for side in (a, b)
     ]
     shared = values_by_seed[0].keys() & values_by_seed[1].keys()
+    unit, kind = _difference(quantity)
+    subject = group_label(first), group_label(second), quantity.label, unit
     if not shared:
-        return _without(quantity, first, second, "no seed has a value in both columns")
+        none = Reading(None, "no seed has a value in both columns")
+        return PairedRow(*subject, Number(none, kind, ()), none, none, (), "none", none.reason)
     difference = paired_difference(*({seed: side[seed] for seed in shared} for side in values_by_seed))
     missing = sorted({key[0] for key in (*a, *b)} - shared)
     remarks = [difference.remark.removeprefix("provisional: ")] if difference.remark else []
@@ -559,12 +540,8 @@ def _row(
         [f"without seed {', '.join(map(str, missing))}, for which one of the columns has no value"] if missing else []
     )
     ids = tuple(run_id for seed, run_id in (*a, *b) if seed in shared)
-    unit, kind = _difference(quantity)
     return PairedRow(
-        first=group_label(first),
-        second=group_label(second),
-        words=quantity.label,
-        unit=unit,
+        *subject,
         difference=Number(Reading(difference.mean), kind, ids),
         low=_end(difference, "low"),
         high=_end(difference, "high"),
@@ -572,13 +549,6 @@ def _row(
         answer=_answer(difference),
         remark="; ".join(remarks),
     )
-
-
-def _without(quantity: Metric, first: Group, second: Group, reason: str) -> PairedRow:
-    none = Reading(None, reason)
-    labels = group_label(first), group_label(second)
-    unit, kind = _difference(quantity)
-    return PairedRow(*labels, quantity.label, unit, Number(none, kind, ()), none, none, (), "none", reason)
 
 
 def _end(difference: PairedDifference, end: str) -> Reading:

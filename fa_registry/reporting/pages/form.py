@@ -65,7 +65,6 @@ from fa_registry.reporting.view_models import (
     Link,
     MetricSummary,
     Row,
-    RowGroup,
     SeedRow,
     Table,
     documented,
@@ -255,7 +254,7 @@ class FormContext:
     exact_sites: str = documented(
         "sites whose credit equals the gradient by construction, so Γ = 1 is no evidence there", "text"
     )
-    diagnostics: tuple[Table[RowGroup[Cell]], ...] = documented("every metric by seed and site", "see each metric")
+    diagnostics: tuple[Table[Row[Cell]], ...] = documented("every metric by seed and site", "see each metric")
     scalars: Table[Row[Cell]] = documented(
         "the metrics with one number per run, such as stability and drift", "see each metric"
     )

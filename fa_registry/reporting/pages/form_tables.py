@@ -25,7 +25,7 @@ from fa_registry.metrics import (
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.replay_summary import as_logged
 from fa_registry.provenance import NOT_A_CHECKOUT
-from fa_registry.records import AuditReport, Finding, Reading, RunAudit, RunRecord, RunSpec
+from fa_registry.records import AuditReport, Reading, RunAudit, RunRecord, RunSpec
 from fa_registry.records.runs import pairs
 from fa_registry.reporting.labels import group_label
 from fa_registry.reporting.report_values import scalar_estimate, scalar_metric, site_row
@@ -39,14 +39,13 @@ from fa_registry.reporting.view_models import (
     MetricSummary,
     Number,
     Row,
-    RowGroup,
     Table,
 )
 
 PER_RUN = "One number per run"
 
 
-def site_tables(runs: Sequence[RunAudit], report: AuditReport) -> tuple[Table[RowGroup[Cell]], ...]:
+def site_tables(runs: Sequence[RunAudit], report: AuditReport) -> tuple[Table[Row[Cell]], ...]:
     """Return the tables of metrics by site, without empty tables.
 
     The tables are: scale and reference, credit and null, perturbation, other metrics.
@@ -68,7 +67,10 @@ def scalar_table(runs: Sequence[RunAudit], report: AuditReport) -> Table[Row[Cel
     measured = dict.fromkeys(name for run in runs for name in run.record.measurements.scalars)
     quantities = [quantity_of(name, card_metrics) for name in TABLES["run_scalars"] if name in measured]
     quantities += [*other_metrics(measured, card_metrics), *_members(runs, card_metrics)]
-    rows = tuple(_scalar_row(quantity, runs) for quantity in quantities)
+    rows = tuple(
+        Row(metric.name, tuple(_cell(run, metric.name, metric.kind) for run in runs), metric.symbol, metric.words)
+        for metric in quantities
+    )
     names = [quantity.name for quantity in quantities]
     notes = _notes((row.symbol, cell) for row in rows for cell in row.cells)
     return Table(PER_RUN, _seeds(runs), rows, notes, _cards(names, report), _measured(names, runs))
@@ -115,11 +117,11 @@ def _epoch(run: RunAudit, rule: str) -> str:
 
 def _site_table(
     title: str, quantities: Iterable[Metric], runs: Sequence[RunAudit], report: AuditReport
-) -> Table[RowGroup[Cell]]:
+) -> Table[Row[Cell]]:
     visible_metrics = [metric for metric in quantities if _is_shown(metric, runs)]
     sites = max((len(site_row(run.record, metric.name)) for metric in visible_metrics for run in runs), default=0)
     groups = tuple(
-        RowGroup(metric.name, tuple(_seed_row(metric, run, sites) for run in runs), metric.symbol, metric.words)
+        Row(metric.name, (), metric.symbol, metric.words, rows=tuple(_seed_row(metric, run, sites) for run in runs))
         for metric in visible_metrics
     )
     notes = _notes((group.symbol, cell) for group in groups for row in group.rows for cell in row.cells)
@@ -140,9 +142,11 @@ def _seed_row(quantity: Metric, run: RunAudit, sites: int) -> Row[Cell]:
     return Row(str(run.record.spec.seed), cells, run_ids=(run.record.run_id,))
 
 
-def _cell(run: RunAudit, name: str, kind: str, site: int) -> Cell:
-    finding = _speaks_of(run, name, site)
-    deviation = _number(run, DEVIATIONS[name], kind, site) if name in DEVIATIONS else None
+def _cell(run: RunAudit, name: str, kind: str, site: int | None = None) -> Cell:
+    """Return a metric at a site with the finding about it; a site of None means the whole run."""
+    about = (one for one in run.findings if one.quantity == name and one.site == site and one.state)
+    finding = next(about, None)
+    deviation = None if site is None or name not in DEVIATIONS else _number(run, DEVIATIONS[name], kind, site)
     return Cell(
         _number(run, name, kind, site),
         finding.state if finding else "",
@@ -151,28 +155,13 @@ def _cell(run: RunAudit, name: str, kind: str, site: int) -> Cell:
     )
 
 
-def _number(run: RunAudit, name: str, kind: str, site: int) -> Number:
+def _number(run: RunAudit, name: str, kind: str, site: int | None) -> Number:
+    if site is None:
+        return Number(scalar_metric(run.record, name), kind, (run.record.run_id,))
     row = site_row(run.record, name)
     absent = "this metric was not measured at this site" if row else "this metric was not measured"
     reading = row[site] if site < len(row) else Reading(None, absent)
     return Number(reading, kind, (run.record.run_id,))
-
-
-def _speaks_of(run: RunAudit, name: str, site: int | None) -> Finding | None:
-    """Return the finding about a metric at a site; a site of None means the whole run."""
-    return next(
-        (finding for finding in run.findings if finding.quantity == name and finding.site == site and finding.state),
-        None,
-    )
-
-
-def _scalar_row(quantity: Metric, runs: Sequence[RunAudit]) -> Row[Cell]:
-    cells = []
-    for run in runs:
-        finding = _speaks_of(run, quantity.name, None)
-        number = Number(scalar_metric(run.record, quantity.name), quantity.kind, (run.record.run_id,))
-        cells.append(Cell(number, finding.state if finding else "", finding.outcome if finding else ""))
-    return Row(quantity.name, tuple(cells), quantity.symbol, quantity.words)
 
 
 def _members(runs: Sequence[RunAudit], card_metrics: Known) -> Iterator[Metric]:
@@ -191,17 +180,14 @@ def _members(runs: Sequence[RunAudit], card_metrics: Known) -> Iterator[Metric]:
 
 def _cards(names: Sequence[str], report: AuditReport) -> tuple[CardLine, ...]:
     cards = (card for key, card in report.cards.items() if key.startswith(DIAGNOSTICS))
-    return tuple(_card_line(card) for card in cards if _covers(card, names))
+    fields = ("symbol", "line", "cannot_tell")
+    return tuple(CardLine(*(str(card.get(field, "")) for field in fields)) for card in cards if _covers(card, names))
 
 
 def _covers(card: Mapping[str, Any], names: Sequence[str]) -> bool:
     quantities = [str(quantity) for quantity in card.get("quantities", ())]
     families = tuple(quantity.removesuffix("*") for quantity in quantities if quantity.endswith("/*"))
     return any(name in quantities or name.startswith(families) for name in names)
-
-
-def _card_line(card: Mapping[str, Any]) -> CardLine:
-    return CardLine(*(str(card.get(key, "")) for key in ("symbol", "line", "cannot_tell")))
 
 
 def _measured(names: Sequence[str], runs: Sequence[RunAudit]) -> str:

@@ -51,24 +51,8 @@ JINJA_FILTERS = (
 GLOBALS = ("range", "dict", "cycler", "joiner", "namespace")
 # This package's filters for every language; those of one language are in LANGUAGES.
 FILTERS = (
-    *(
-        "num",
-        "sci",
-        "pct",
-        "pp",
-        "nats",
-        "signed_nats",
-        "cos",
-        "exact",
-        "compact",
-        "ci",
-        "between",
-        "na",
-        "number",
-        "reading",
-        "spread",
-    ),
-    *("cell", "brief", "short", "describe_edition", "quantity"),
+    *("num", "sci", "pct", "pp", "nats", "signed_nats", "cos", "exact", "compact", "ci", "between", "na", "number"),
+    *("reading", "spread", "cell", "brief", "short", "describe_edition", "quantity"),
 )
 OLD_FIELDS = {"beside_control": "compared_with_control"}
 OLD_FILTERS = {"edition_words": "describe_edition"}  # old names in user templates, valid for one release
@@ -76,25 +60,14 @@ OLD_FILTERS = {"edition_words": "describe_edition"}  # old names in user templat
 FORBIDDEN_FILTERS = ("default", "d", "format", "safe", "forceescape")
 SUFFIX, MARKDOWN, LATEX, HTML = ".j2", ".md.j2", ".tex.j2", ".html.j2"
 NESTED = "templates or macros are nested too deeply: one of them calls itself"
-LOOP = (
-    "index",
-    "index0",
-    "first",
-    "last",
-    "length",
-    "revindex",
-    "revindex0",
-    "previtem",
-    "nextitem",
-    "depth",
-    "depth0",
-)
+LOOP = ("index", "index0", "first", "last", "length", "revindex", "revindex0", "previtem", "nextitem", "depth")
+LOOP += ("depth0", "cycle", "changed")
 TEXT = ("lower", "upper", "title", "capitalize", "strip", "lstrip", "rstrip", "startswith", "endswith", "split")
 TEXT += ("rsplit", "splitlines", "partition", "rpartition", "removeprefix", "removesuffix", "isdigit", "find", "count")
 ALLOWED: tuple[tuple[type, tuple[str, ...]], ...] = (
     (str, TEXT),
     (Mapping, ("items", "keys", "values", "get")),
-    (LoopContext, (*LOOP, "cycle", "changed")),
+    (LoopContext, LOOP),
     (Cycler, ("next", "current", "reset")),
 )
 OPEN = (TemplateModule, Namespace, TemplateReference)  # objects with values that only templates set

@@ -8,8 +8,15 @@ import pytest
 
 from fa_registry.protocol.grouping import groups
 from fa_registry.records import Reading, Series, SiteSeries
-from fa_registry.reporting.figures.heat_maps import STEPS, heat_numbers
-from fa_registry.reporting.figures.layer_map import BY_SITE, EXACT, NO_NUMBER, layer_map, map_bytes
+from fa_registry.reporting.figures.heat_maps import (
+    BY_SITE,
+    EXACT,
+    NO_NUMBER,
+    STEPS,
+    heat_numbers,
+    layer_map,
+    map_bytes,
+)
 from fa_registry.reporting.text import filters
 from tests.helpers.pictures import blank_pictures
 from tests.reporting.page import Page, section, written
