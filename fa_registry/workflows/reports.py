@@ -155,7 +155,9 @@ def existing(file: str) -> Path:
     if os.path.isfile(os.path.join(file, REPORT)):
         raise UsageError(f"{file}: expected a file, found a folder; name the file {Path(file) / REPORT}")
     if os.path.lexists(file):
-        raise UsageError(f"{file}: expected an {REPORT} or a bundle (.zip), found no file but a folder or a device; name another")
+        raise UsageError(
+            f"{file}: expected an {REPORT} or a bundle (.zip), found no file but a folder or a device; name another"
+        )
     if file.endswith(".zip"):
         raise UsageError(f"{file}: no such file; `fa-registry bundle` writes a bundle")
     raise UsageError(
