@@ -1,4 +1,4 @@
-"""Commands that only read do not import the libraries that they do not need; the import of torch takes 1.2 CPU seconds."""
+"""Tests that commands which only read do not import torch, which takes a second of CPU time."""
 
 import importlib.metadata
 import json
