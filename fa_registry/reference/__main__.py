@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import textwrap
 from collections.abc import Callable, Mapping
@@ -17,6 +18,7 @@ from fa_registry.reference.commands import commands_reference, python_reference
 from fa_registry.reference.files import files_reference
 from fa_registry.reference.templates import templates_reference
 from fa_registry.workflows.editions import DEFAULT_EDITION
+from fa_registry.workflows.plugin_list import all_cards
 
 WIDTH = 132
 
@@ -28,6 +30,11 @@ def readme_reference() -> str:
     return filled("README.md", listed, "\n".join(["| edition | title | source of the rules |", "|---|---|---|", *rows]))
 
 
+def recorded_cards() -> str:
+    """Return fa_registry/cards.json with the current cards of the built-in plug-ins."""
+    return json.dumps(all_cards(), indent=1, ensure_ascii=False) + "\n"
+
+
 def _row(edition: Edition) -> str:
     default = ", the default" if edition.name == DEFAULT_EDITION else ""
     cells = (f"`{edition.name}`{default}", edition.title, edition.source)
@@ -37,6 +44,7 @@ def _row(edition: Edition) -> str:
 PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
     {
         "README.md": readme_reference,
+        "fa_registry/cards.json": recorded_cards,
         "docs/architecture.md": architecture_reference,
         "docs/python-api.md": python_reference,
         "docs/reference-cli.md": commands_reference,

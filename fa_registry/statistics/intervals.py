@@ -9,9 +9,6 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import numpy as np
-from scipy import special
-
 from fa_registry.statistics.samples import CONFIDENCE, quantile, reported, standard_error
 
 POWER = 0.8  # the usual power; at 50 %, half of all studies would not decide
@@ -75,6 +72,8 @@ def wilson_interval(share: float, n: int, confidence: float = CONFIDENCE) -> Int
         raise ValueError(
             f"expected a proportion from 0 to 1 and a number of samples n ≥ 1, found {share!r} and n = {n!r}"
         )
+    from scipy import special
+
     z = float(special.ndtri((1 + _proper(confidence)) / 2))
     centre = (share + z**2 / (2 * n)) / (1 + z**2 / n)
     half_width = z / (1 + z**2 / n) * math.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
@@ -115,6 +114,9 @@ def seeds_to_plan(distance: float, std: float, power: float = POWER) -> int | No
         std: standard deviation over seeds.
         power: probability of a decision.
     """
+    import numpy as np
+    from scipy import special
+
     counts = np.arange(2, MOST_SEEDS + 1)
     critical_t = special.stdtrit(counts - 1, (1 + CONFIDENCE) / 2)
     miss_probability = special.nctdtr(counts - 1, np.minimum(distance * np.sqrt(counts) / std, NONCENTRAL), critical_t)

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 
-from scipy import special
-
 CONFIDENCE = 0.95
 LARGEST = 1e150  # sums and interval ends of larger values may overflow float64
 NO_SPREAD = "no spread beyond rounding errors, so the interval is narrower than {n} values can justify"
@@ -146,6 +144,8 @@ def steady_error(raw: float, floor: float, n: int) -> tuple[float, str]:
 
 def quantile(df: float, confidence: float = CONFIDENCE) -> float:
     """Return q such that Student's t is within ±q with probability `confidence`."""
+    from scipy import special  # takes 0.2 s, which most commands do not need
+
     return float(special.stdtrit(df, (1 + confidence) / 2))
 
 
@@ -154,6 +154,8 @@ def upper_tail(t: float, df: float) -> float:
 
     The function uses the lower tail of −t, because 1 − P(T ≤ t) has no correct digits for t above about 10.
     """
+    from scipy import special
+
     return float(special.stdtr(df, -t))
 
 

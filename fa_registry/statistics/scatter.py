@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from scipy import special
-
 from fa_registry.statistics.intervals import level_text
 from fa_registry.statistics.samples import CONFIDENCE, finite, reported
 
@@ -34,6 +32,8 @@ def far_value(values: Sequence[float], level: float, gap: float) -> int | None:
     nearest = min(abs(numbers[index] - other) for position, other in enumerate(numbers) if position != index)
     if nearest < gap or not sample.std:
         return None
+    from scipy import special
+
     t = float(special.stdtrit(n - 2, 1 - level / (2 * n)))
     critical = (n - 1) / math.sqrt(n) * t / math.hypot(t, math.sqrt(n - 2))
     return index if abs(numbers[index] - sample.mean) / sample.std > critical else None

@@ -19,7 +19,6 @@ from fa_registry.records.readings import tells_not_finite
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Point, StoredRun, Tracker
 from fa_registry.tracking.series_parquet import SeriesRow, points
-from fa_registry.training.specs import setting_label
 
 FILES, TABLES = "files", "tables"  # subjects of a Check
 SHOWN = 5  # differences listed in a message; the others are counted
@@ -104,6 +103,8 @@ class SealedRun:
         """
         if "setting" in self.provenance:
             return self.provenance["setting"]
+        from fa_registry.training.specs import setting_label  # imports torch, which newer runs do not need
+
         try:
             return setting_label(self.spec)
         except (UnknownName, PluginError):  # the plug-in is not installed here, or broken

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from fa_registry import jsonio
-from fa_registry.errors import IntegrityError, InvalidFields
+from fa_registry.errors import IntegrityError, InvalidFields, UsageError, shortened
 from fa_registry.records import Check, Integrity, Measurements, RunRecord, RunSpec, manifest_checks
-from fa_registry.safe_files import UnreadableFile
+from fa_registry.safe_files import UnreadableFile, read_file
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.integrity_checks import SealedRun, checks, history_check
@@ -21,6 +21,8 @@ NOT_HELD = (
     "digests",
     schema.EPOCH_CHAIN,
 )  # fields of provenance.json: the first is stored separately, the second grows with the epochs
+FULL_ID = 32  # hexadecimal characters of a run id
+NAMED = 5  # listed runs if the start of an id is ambiguous
 NEEDED = (schema.SPEC, schema.MEASUREMENTS, schema.PROVENANCE, schema.SERIES)
 
 
@@ -230,3 +232,47 @@ def runs_by_tag(
     for run in tracker.search({schema.TAG_KIND: "run"}):
         runs.get(run.tags.get(tag, ""), []).append(run)
     return runs
+
+
+def expand_run_id(tracker: Tracker, start: str) -> str:
+    """Return the full id of the run whose id begins with `start`.
+
+    If no run has such an id, the ids that imported runs had in their bundle are searched.
+
+    Raises:
+        UsageError: `start` is empty, or no run or several runs have an id that begins with `start`.
+    """
+    if not start.strip():  # would select the only run of a store, for example if a shell variable is not set
+        raise UsageError(
+            "expected a run id or its first characters, found nothing; `fa-registry list runs` lists all runs"
+        )
+    if len(start) >= FULL_ID:
+        return next((run.run_id for run in tracker.search({schema.TAG_IMPORTED_ID: start})), start)
+    ids = [run.run_id for run in tracker.search({schema.TAG_KIND: "run"}, start=start)] or [
+        run.run_id
+        for run in tracker.search({schema.TAG_KIND: "run"})
+        if run.tags.get(schema.TAG_IMPORTED_ID, "").startswith(start)
+    ]
+    if not ids:
+        raise UsageError(
+            f"run {shortened(start)!r}: no run id begins with these characters; `fa-registry list runs` lists all runs"
+        )
+    if len(ids) > 1:
+        ellipsis = ", …" if len(ids) > NAMED else ""
+        listed = ", ".join(ids[:NAMED]) + ellipsis
+        raise UsageError(
+            f"run {start!r}: {len(ids)} run ids begin with these characters: {listed}; give more characters"
+        )
+    return ids[0]
+
+
+def failure_text(tracker: Tracker, run_id: str) -> str:
+    """Return the traceback of a failed run, or an empty string if the run has no traceback.
+
+    If the traceback cannot be read, return the error message.
+    """
+    try:
+        path = tracker.artifact(run_id, schema.FAILURE)
+        return read_file(path).decode(errors="replace") if path else ""
+    except UnreadableFile as error:
+        return str(error)

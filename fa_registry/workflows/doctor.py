@@ -30,7 +30,7 @@ from fa_registry.workflows import data
 from fa_registry.workflows.audit_proof import verdict_tag_differences
 from fa_registry.workflows.cleanup import KINDS, close, stale_items
 from fa_registry.workflows.coordination import at_work_elsewhere, host_of, observe_heartbeats, without_heartbeat
-from fa_registry.workflows.plugin_list import PLUGGED, check_plugin_imports
+from fa_registry.workflows.plugin_list import PLUGGED, catalog_of, check_plugin_imports
 from fa_registry.workflows.reports import REPORT, load_report
 from fa_registry.workflows.stores import in_browser, mlflow_page, open_tracker, registry_folder
 from fa_registry.workflows.verify import judging_audits
@@ -80,7 +80,7 @@ def examine(
     }
     rows = [_check(check_name, check) for check_name, check in checks.items()]
     check_plugin_imports(*PLUGGED)
-    broken = [fault for catalog in PLUGGED.values() for fault in catalog.faults()]
+    broken = [fault for family in PLUGGED for fault in catalog_of(family).faults()]
     rows += [{"check": f"plugin {fault.name}", "ok": False, "state": "NOT OK", "found": fault.why} for fault in broken]
     return [*rows, *_left_behind(store, repair, Path(pages), lost_hosts), *map(_data_set, datasets.CATALOG.members())]
 

@@ -11,10 +11,10 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.models import ModelRegistry
+from fa_registry.tracking.reader import expand_run_id
 from fa_registry.workflows.cleanup import says_running
 from fa_registry.workflows.coordination import host_of
 from fa_registry.workflows.results import Result
-from fa_registry.workflows.selection import expand_run_id
 from fa_registry.workflows.stores import open_tracker
 
 

@@ -30,8 +30,7 @@ def shown_run(run_id: str, store: str = "") -> tuple[RunRecord, str]:
     Raises:
         RegistryError: The run failed or still runs; the error contains the recorded failure.
     """
-    from fa_registry.tracking.reader import read_record  # imports torch, which a list of runs does not need
-    from fa_registry.workflows.selection import expand_run_id, failure_text
+    from fa_registry.tracking.reader import expand_run_id, failure_text, read_record  # imports pyarrow
 
     tracker = open_tracker(store, create=False)
     run = tracker.get(expand_run_id(tracker, run_id))

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
+import importlib.metadata
 import inspect
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fa_registry import analyses, architectures, bundled_files, datasets, diagnostics, jsonio, methods, tasks
+from fa_registry import bundled_files, jsonio
 from fa_registry.errors import RegistryError, UnknownName, pluralise
-from fa_registry.protocol.builtin_editions import file_of
-from fa_registry.studies import executors
-from fa_registry.studies.executors.base import JobEvent
+from fa_registry.plugin_registry import Catalog
 
-CATALOGS = {
-    "methods": methods.CATALOG,
-    "architectures": architectures.CATALOG,
-    "datasets": datasets.CATALOG,
-    "diagnostics": diagnostics.CATALOG,
-    "tasks": tasks.CATALOG,
-}
-PLUGGED = {**CATALOGS, "analyses": analyses.CATALOG, "executors": executors.CATALOG}
+CATALOGS = ("methods", "architectures", "datasets", "diagnostics", "tasks")  # plug-in kinds with cards
+PLUGGED = (*CATALOGS, "analyses", "executors")
+FAMILIES = (*CATALOGS, "analyses", "editions", "studies", "templates")
 IMPORT_SECONDS = 60.0  # limit for the import of a package
 PART = "a part that pages include."  # description of a template that pages include
-FAMILIES = (*CATALOGS, "analyses", "editions", "studies", "templates")
+CARDS = bundled_files.PACKAGE / "cards.json"  # written by `python -m fa_registry.reference --write`
+
+
+def catalog_of(family: str) -> Catalog:
+    """Return the catalog of a plug-in kind. Most catalogs import torch."""
+    home = "studies.executors" if family == "executors" else family
+    return importlib.import_module(f"fa_registry.{home}").CATALOG
 
 
 def check_plugin_imports(*families: str) -> None:
@@ -33,15 +35,14 @@ def check_plugin_imports(*families: str) -> None:
     An import that takes longer than IMPORT_SECONDS also counts as failed.
 
     Args:
-        families: plug-in kinds to check, keys of PLUGGED.
+        families: plug-in kinds to check, names in PLUGGED.
     """
-    plugins = [(family, name) for family in families for name in PLUGGED[family].names()]
-    third_party = [(family, name) for family, name in plugins if not PLUGGED[family].location(name).is_builtin]
+    third_party = [(family, name) for family in families for name in catalog_of(family).third_party()]
 
-    def receive(event: JobEvent) -> None:
+    def receive(event: Any) -> None:
         if event.kind == "failed":
             family, name = third_party[event.index]
-            PLUGGED[family].disable(name, f"cannot be imported: {event.value}")
+            catalog_of(family).disable(name, f"cannot be imported: {event.value}")
 
     if third_party:
         from fa_registry.parallel import usable_cores
@@ -54,7 +55,35 @@ def _imported(plugin: tuple[str, str], stop: Callable[[], bool], report: Callabl
     """Import a plug-in, and ignore a RegistryError because the main process raises the same error later."""
     family, name = plugin
     with contextlib.suppress(RegistryError):
-        PLUGGED[family].get(name)
+        catalog_of(family).get(name)
+
+
+def all_cards() -> dict[str, dict[str, dict[str, Any]]]:
+    """Return the card of each built-in plug-in with the SHA-256 of its source file, for cards.json."""
+    return {
+        family: {
+            name: {
+                "source": jsonio.file_digest(Path(catalog_of(family).location(name).file)),
+                "card": jsonio.encode(plugin.card),
+            }
+            for name, plugin in catalog_of(family).built_in().items()
+        }
+        for family in CATALOGS
+    }
+
+
+def recorded_cards(family: str) -> Mapping[str, dict[str, Any]]:
+    """Return the cards of the built-in plug-ins of a kind from cards.json.
+
+    This function imports no plug-in, because the import of torch takes a second.
+    The result is empty if third-party plug-ins of this kind are installed, or if a source file differs from its recorded digest.
+    """
+    if importlib.metadata.entry_points(group=f"fa_registry.{family}"):
+        return {}
+    recorded, catalog = json.loads(CARDS.read_text(encoding="utf-8"))[family], Catalog(family, family)
+    sources = {name: jsonio.file_digest(Path(catalog.location(name).file)) for name in catalog.names()}
+    is_current = sources == {name: entry["source"] for name, entry in recorded.items()}
+    return {name: entry["card"] for name, entry in recorded.items()} if is_current else {}
 
 
 def members(family: str) -> list[dict[str, str]]:
@@ -70,13 +99,12 @@ def members(family: str) -> list[dict[str, str]]:
     """
     if family not in FAMILIES:
         raise UnknownName("family", family, (*FAMILIES, "runs"))  # the command `list` also lists runs
-    if family in PLUGGED:
-        check_plugin_imports(family)
     return [{"name": name, "line": line, "file": str(file)} for name, line, file in _members(family)]
 
 
 def _members(family: str) -> Iterator[tuple[str, str, str | Path]]:
     if family == "editions":
+        from fa_registry.protocol.builtin_editions import file_of
         from fa_registry.protocol.rules import load_edition, shipped
 
         for name in shipped():  # the file of an edition also contains its variants: 2026-05.toml has `2026-05:strict`
@@ -93,15 +121,25 @@ def _members(family: str) -> Iterator[tuple[str, str, str | Path]]:
         for name in overridable():
             text = inspect.cleandoc(TEMPLATES[name].__doc__).partition(": ")[2] if name in TEMPLATES else PART
             yield name, text.partition("\n")[0], bundled_files.templates() / name
-    elif family == "analyses":
-        for name, analyser in analyses.CATALOG.members().items():
-            typed = name.replace("_", "-")  # the form that `fa-registry analyse` expects
-            yield typed, analyser.question, analyses.CATALOG.location(name).file
+    elif cards := recorded_cards(family) if family in CATALOGS else {}:
+        catalog = Catalog(family, family)
+        yield from ((name, _line(card), catalog.location(name).file) for name, card in cards.items())
     else:
-        for name, member in CATALOGS[family].members().items():
-            yield name, getattr(member.card, "rule", "") or member.card.line, CATALOGS[family].location(name).file
-    if family in PLUGGED:
-        yield from ((fault.name, f"cannot be used: {fault.why}", fault.file) for fault in PLUGGED[family].faults())
+        check_plugin_imports(family)
+        catalog = catalog_of(family)
+        for name, member in catalog.members().items():
+            # the command `analyse` expects `-` in the names of analyses
+            typed, line = (
+                (name.replace("_", "-"), member.question)
+                if family == "analyses"
+                else (name, _line(jsonio.encode(member.card)))
+            )
+            yield typed, line, catalog.location(name).file
+        yield from ((fault.name, f"cannot be used: {fault.why}", fault.file) for fault in catalog.faults())
+
+
+def _line(card: Mapping[str, Any]) -> str:
+    return card.get("rule") or card["line"]
 
 
 def card_of(name: str, family: str = "") -> dict[str, Any]:
@@ -109,17 +147,22 @@ def card_of(name: str, family: str = "") -> dict[str, Any]:
 
     Args:
         name: name of the plug-in.
-        family: plug-in kind, a key of CATALOGS. If empty, the first kind that has a plug-in of this name is used.
+        family: plug-in kind, one of CATALOGS. If empty, the first kind that has a plug-in of this name is used.
 
     Raises:
         UnknownName: the kind or the plug-in does not exist.
     """
     if family and family not in CATALOGS:
         raise UnknownName("family", family, CATALOGS)
-    catalogs = {family: CATALOGS[family]} if family else CATALOGS
+    catalogs = {kind: Catalog(kind, kind) for kind in ((family,) if family else CATALOGS)}
     for kind, catalog in catalogs.items():
         base_name, colon, _ = name.partition(":") if kind == "datasets" else (name, "", "")
         if base_name in catalog.names():
-            member = datasets.get(name) if colon else catalog.get(name)  # `random_targets:digits` has a separate card
-            return {"family": kind, "file": catalog.location(base_name).file, **jsonio.encode(member.card)}
+            card = None if colon else recorded_cards(kind).get(name)
+            if card is None:
+                from fa_registry import datasets
+
+                # `random_targets:digits` has a separate card
+                card = jsonio.encode((datasets.get(name) if colon else catalog_of(kind).get(name)).card)
+            return {"family": kind, "file": catalog.location(base_name).file, **card}
     raise UnknownName("name", name, [plugin_name for catalog in catalogs.values() for plugin_name in catalog.names()])

@@ -30,7 +30,7 @@ from fa_registry.tracking.models import (
     promotion_key,
     verdict_tags,
 )
-from fa_registry.tracking.reader import read_record
+from fa_registry.tracking.reader import expand_run_id, read_record
 from fa_registry.training import model_folder
 from fa_registry.training.model_folder import ModelCard, Opinion, PromotionOverride
 from fa_registry.workflows.audit_proof import check_record, judged_again
@@ -41,7 +41,6 @@ from fa_registry.workflows.options import StoreLocation
 from fa_registry.workflows.remeasure import remeasure_run
 from fa_registry.workflows.reports import recorded_report
 from fa_registry.workflows.results import Result
-from fa_registry.workflows.selection import expand_run_id
 from fa_registry.workflows.stores import open_tracker
 
 

@@ -14,7 +14,6 @@ from fa_registry import jsonio
 from fa_registry.errors import IntegrityError, InvalidFields, UnknownName, UsageError, unknown_name_text
 from fa_registry.records import SCHEMA, AuditReport
 from fa_registry.reporting.diff import AuditDiff, audit_diff
-from fa_registry.reporting.render import render_report
 from fa_registry.safe_files import UnreadableFile, resolve_user_path
 from fa_registry.studies.study_files import find
 from fa_registry.tracking import schema
@@ -42,6 +41,8 @@ def run_report(file: str, study: str, pages: ReportOutput, store: str = "") -> l
     if problems:
         raise InvalidFields("report", problems)
     report = _newest(store, study) if study else load_report(existing(file or USUAL))
+    from fa_registry.reporting.render import render_report  # imports matplotlib and pandas, which `diff` does not need
+
     return render_report(report, Path(pages.out), pages.own_templates)
 
 
@@ -154,7 +155,9 @@ def existing(file: str) -> Path:
     if os.path.isfile(os.path.join(file, REPORT)):
         raise UsageError(f"{file}: expected a file, found a folder; name the file {Path(file) / REPORT}")
     if os.path.lexists(file):
-        raise UsageError(f"{file}: expected an {REPORT} or a bundle (.zip), found no file but a folder or a device; name another")
+        raise UsageError(
+            f"{file}: expected an {REPORT} or a bundle (.zip), found no file but a folder or a device; name another"
+        )
     if file.endswith(".zip"):
         raise UsageError(f"{file}: no such file; `fa-registry bundle` writes a bundle")
     raise UsageError(

@@ -11,24 +11,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fa_registry import jsonio
-from fa_registry.errors import IntegrityError, NothingSelected, RegistryError, UsageError, pluralise, shortened
+from fa_registry.errors import IntegrityError, NothingSelected, RegistryError, UsageError, pluralise
 from fa_registry.protocol.grouping import seeds_key
 from fa_registry.protocol.integrity import with_checks
 from fa_registry.protocol.near_settings import NEAR, NearSettings
 from fa_registry.protocol.paired_runs import COUNTED
 from fa_registry.records import AuditReport, Exclusion, Measurements, OtherRun, RunRecord, RunSpec, SelectionSummary
-from fa_registry.safe_files import UnreadableFile, read_file
 from fa_registry.studies.study import Study
 from fa_registry.text_safety import without_password
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker, is_ahead, newest_first
-from fa_registry.tracking.reader import read_record, runs_by_spec
+from fa_registry.tracking.reader import expand_run_id, failure_text, read_record, runs_by_spec
 from fa_registry.training.loop import has_diverged
 from fa_registry.training.specs import run_name, setting_label
 from fa_registry.workflows.options import RunSelector
-
-FULL_ID = 32  # hexadecimal characters
-NAMED = 5  # listed runs if the start of an id is ambiguous
 
 
 @dataclass(frozen=True)
@@ -81,38 +77,6 @@ def select_runs(tracker: Tracker, selector: RunSelector) -> Selection:
             + "".join(f"\n  - {excluded.name}: {excluded.reason}" for excluded in selection.excluded[:5])
         )
     return selection
-
-
-def expand_run_id(tracker: Tracker, start: str) -> str:
-    """Return the full id of the run whose id begins with `start`.
-
-    If no run has such an id, the ids that imported runs had in their bundle are searched.
-
-    Raises:
-        UsageError: `start` is empty, or no run or several runs have an id that begins with `start`.
-    """
-    if not start.strip():  # would select the only run of a store, for example if a shell variable is not set
-        raise UsageError(
-            "expected a run id or its first characters, found nothing; `fa-registry list runs` lists all runs"
-        )
-    if len(start) >= FULL_ID:
-        return next((run.run_id for run in tracker.search({schema.TAG_IMPORTED_ID: start})), start)
-    ids = [run.run_id for run in tracker.search({schema.TAG_KIND: "run"}, start=start)] or [
-        run.run_id
-        for run in tracker.search({schema.TAG_KIND: "run"})
-        if run.tags.get(schema.TAG_IMPORTED_ID, "").startswith(start)
-    ]
-    if not ids:
-        raise UsageError(
-            f"run {shortened(start)!r}: no run id begins with these characters; `fa-registry list runs` lists all runs"
-        )
-    if len(ids) > 1:
-        ellipsis = ", …" if len(ids) > NAMED else ""
-        listed = ", ".join(ids[:NAMED]) + ellipsis
-        raise UsageError(
-            f"run {start!r}: {len(ids)} run ids begin with these characters: {listed}; give more characters"
-        )
-    return ids[0]
 
 
 def _by_study(tracker: Tracker, selector: RunSelector) -> Selection:
@@ -290,18 +254,6 @@ def half_written(tracker: Tracker, run: StoredRun, spec: RunSpec | None = None) 
         return _of_record(record, ENDED_EARLY, ended_early(record, run.tags.get(schema.TAG_STOPPED_ON, "")))
     failure = failure_text(tracker, run.run_id)
     return make_exclusion(tracker, run, f"half-written: {schema.TAG_STATUS} is {status}", failure, spec, "half-written")
-
-
-def failure_text(tracker: Tracker, run_id: str) -> str:
-    """Return the traceback of a failed run, or an empty string if the run has no traceback.
-
-    If the traceback cannot be read, return the error message.
-    """
-    try:
-        path = tracker.artifact(run_id, schema.FAILURE)
-        return read_file(path).decode(errors="replace") if path else ""
-    except UnreadableFile as error:
-        return str(error)
 
 
 def is_hidden(run: StoredRun) -> bool:

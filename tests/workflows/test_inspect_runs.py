@@ -21,7 +21,7 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.training.devices import bf16_gain
 from fa_registry.workflows import doctor
-from fa_registry.workflows.plugin_list import CATALOGS, FAMILIES, members
+from fa_registry.workflows.plugin_list import CATALOGS, FAMILIES, catalog_of, members
 from tests.workflows.conftest import TRAIN
 from tests.workflows.test_audit import AUDIT, run_of
 
@@ -240,7 +240,7 @@ def test_every_command_prints_json():
 
 @pytest.mark.parametrize("family", CATALOGS)
 def test_every_member_has_a_card_to_show(registry, family):
-    for name in CATALOGS[family].names():
+    for name in catalog_of(family).names():
         card = json.loads(registry("info", name, "--family", family, "--json").stdout)
         assert (card["family"], card["name"]) == (family, name) and card["file"].endswith(".py")
         assert f"name: {name}\n" in registry("info", name, "--family", family).stdout

@@ -15,11 +15,11 @@ from fa_registry.errors import NothingSelected, UsageError
 from fa_registry.protocol.grouping import seeds_key
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from fa_registry.tracking.reader import expand_run_id
 from fa_registry.workflows.coordination import newest_finished
 from fa_registry.workflows.options import RunSelector
 from fa_registry.workflows.selection import (
     MOST_LOOKS,
-    expand_run_id,
     make_exclusion,
     never_trained,
     own_spec,
