@@ -56,6 +56,7 @@ class MethodCard:
         exact_sites: sites at which the credit equals the gradient by construction: "none", "last" (site L) or "all".
         feedback: description of the distribution of the feedback state.
         unsupported: sentence that explains why the method does not support other architectures.
+        has_feedback: whether the method has a feedback state, which a run saves. If not, its Γ needs no saved feedback.
         learned: whether the feedback learns. If so, Γ has no null distribution, because newly drawn feedback would be untrained.
         credit_scale: "sum" if the source normalises the credit of the summed loss (an error e without 1/N), "mean" if the source
             normalises the credit of the mean loss. In this package, credits always belong to the summed loss. credit_scale only
@@ -84,6 +85,7 @@ class MethodCard:
     options: Mapping[str, Option] = field(default_factory=dict)
     unsupported: str = ""
     learned: bool = False
+    has_feedback: bool = True
     credit_scale: str = "sum"
     credit_scale_source: str = ""
     version: int = 1

@@ -30,6 +30,7 @@ class Backpropagation(Method):
         gamma_reference="bp",
         exact_sites="all",
         feedback="none: the transposed Jacobians of the network",
+        has_feedback=False,
         properties=("exact",),
         credit_scale_source="bp normalises no credit, because it trains end to end on the mean cross entropy",
     )

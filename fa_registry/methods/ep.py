@@ -71,6 +71,7 @@ class EquilibriumPropagation(Method, HasOwnStates):
         gamma_reference="bp",
         exact_sites="none",
         feedback="none: the energy is a function of the network",
+        has_feedback=False,
         properties=("prediction_errors_give_bp", "approaches_bp"),
         options={
             "contrast": Option(

@@ -58,6 +58,7 @@ class ForwardForward(Method):
         gamma_reference="informational",
         exact_sites="none",
         feedback="none: the method needs two more forward passes",
+        has_feedback=False,
         properties=("credit_ignores_blocks_above",),
         options={
             "threshold": Option(

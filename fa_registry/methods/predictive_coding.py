@@ -61,6 +61,7 @@ class PredictiveCoding(Method):
         gamma_reference="bp",
         exact_sites="none",
         feedback="none: the energy is a function of the network",
+        has_feedback=False,
         properties=("fixed_prediction_gives_bp", "approaches_bp"),
         options={
             "steps": Option(

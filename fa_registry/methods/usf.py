@@ -57,6 +57,7 @@ class UniformSignFeedback(Method, UsesBackwardWeights):
         gamma_reference="bp",
         exact_sites="none",
         feedback="none: the signs of the network's weights",
+        has_feedback=False,
         properties=("approaches_bp", "feedback_follows_sign", "usf_on_sign_weights_gives_bp"),
         needs_autograd=True,
         credit_scale_source="Liao et al. 2016 propagate the derivative of one sample's loss; the update contains 1/N",

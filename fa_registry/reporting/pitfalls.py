@@ -324,7 +324,10 @@ def saved_feedback(context: PitfallContext) -> Answered:
     if not context.card:
         no_card = f"the report has no card of {context.spec.method}"
         return UNKNOWN, f"{no_card}: it is not known whether the method has feedback to save"
-    if str(context.card.get("feedback", "")).startswith("none"):
+    has_feedback = context.card.get("has_feedback")
+    if has_feedback is None:  # cards of older releases lack the field
+        return UNKNOWN, f"the card of {context.spec.method} does not state whether the method has feedback to save"
+    if not has_feedback:
         return NOT_APPLICABLE, "according to its card, the method has no feedback state"
     gammas = _gammas(context)
     if gammas:

@@ -158,7 +158,7 @@ def test_the_interval_of_a_margin_is_printed_once_a_group(rich, rich_pages):
     assert part.count(low) == 1
     form = next(text for name, text in rich_pages.items() if name.startswith("forms/dfa") and name.endswith(".html"))
     headline = text_of(re.search(r'<dl class="headline">.*?</dl>', form, re.DOTALL).group())
-    assert headline.count("UNDECIDED by D3: +2.5 pp, 95 % t-interval −16.6 pp to +21.6 pp") == 1
+    assert headline.count("D3 UNDECIDED: +2.5 pp, 95 % t-interval −16.6 pp to +21.6 pp") == 1
 
 
 def test_a_crowded_page_says_what_is_not_on_it(rich, tmp_path, monkeypatch):

@@ -213,6 +213,18 @@ def test_feedback_is_saved_or_gamma_is_absent(answer):
     assert answer(questions.saved_feedback, feedback={}, cards={"methods/dfa": {}})[0] == "unknown"
 
 
+@pytest.mark.parametrize(
+    ("card", "outcome"),
+    [
+        ({"has_feedback": True, "feedback": "none of the matrices is fixed"}, "violated"),
+        ({"has_feedback": False, "feedback": "no matrices"}, "not applicable"),
+        ({"feedback": "none"}, "unknown"),  # a card of an older release
+    ],
+)
+def test_a_field_of_the_card_states_whether_there_is_feedback_to_save_and_no_sentence(answer, card, outcome):
+    assert answer(questions.saved_feedback, feedback={}, cards={"methods/dfa": card})[0] == outcome
+
+
 def test_the_control_of_the_same_setting_seed_and_data(rich):
     assert questions.own_control(asked(rich, run_of(rich)))[0] == "avoided"
 
