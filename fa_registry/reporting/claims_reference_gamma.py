@@ -426,6 +426,14 @@ def _no_null(run: RunAudit) -> str:
     return "; ".join(dict.fromkeys(reading.reason for reading in row)) or "no fresh draws of feedback were measured"
 
 
+def _level(run: RunAudit) -> float | None:
+    """Return the level of the p-value at each site, or None if the run is not judged by p-values."""
+    finding = finding_with(run, *JUDGED)
+    if finding is None or finding.quantity == "gamma_null_p":
+        return finding.threshold if finding else None
+    return next((limit.threshold for limit in finding.further if limit.quantity == "gamma_null_p"), None)
+
+
 def _sites(run: RunAudit) -> Sites:
     """Return the sites that are above their null, and the sites that are not.
 
@@ -438,16 +446,15 @@ def _sites(run: RunAudit) -> Sites:
     Hochberg's step-up procedure (1988, Biometrika 75, 800) rejects at least the same hypotheses. Therefore, the level is valid for
     all sites together if the ranks of the sites are positively dependent. Ranks from the same fresh draws are positively dependent.
     """
-    finding = finding_with(run, *JUDGED)
+    level = _level(run)
     gammas, ranks = site_row(run.record, "gamma"), site_row(run.record, "gamma_null_p")
     p_by_site = {
         site: rank.value
         for site, (gamma, rank) in enumerate(zip(gammas, ranks, strict=False))
         if gamma.value is not None and rank.value is not None
     }
-    if finding is None or finding.threshold is None or not p_by_site:
+    if level is None or not p_by_site:
         return Sites((), ())
-    level = finding.threshold
     adjusted = dict(zip(p_by_site, holm(p_by_site.values()), strict=True))
     above = adjusted if max(p_by_site.values()) <= level else [site for site, p in adjusted.items() if p <= level]
     return Sites(tuple(above), tuple(site for site in p_by_site if site not in above))
@@ -487,7 +494,7 @@ def _multiplicity(ranked: Sequence[tuple[Sites, Sequence[RunAudit]]]) -> str:
     if not ranked:
         return ""
     max_sites = max(sites.count for sites, _ in ranked)
-    limit = finding_with(ranked[0][1][0], *JUDGED).threshold
+    limit = _level(ranked[0][1][0])
     level = f"{100 * limit:.3g} %"
     if max_sites == 1:
         return f" (one site tested at {level})"

@@ -191,6 +191,12 @@ def rows_of_small_gamma() -> Iterator[Row]:
         "is above the Γ of fresh draws of the feedback"
     )
     yield row("too small", text, small, own)
+    # the level of the p-values is the rule's other limit, not the smallest Γ
+    facts = {"quantity": "gamma_deep_mean", "crossed": "below", "threshold": 0.2, "observed": Reading(0.002)}
+    judged = null("TOO SMALL", "warn", **facts, further=(FurtherLimit("gamma_null_p", 0.05),))
+    ranks = {"gamma": [0.002, 0.002], "gamma_null_p": [0.01, 0.01]}
+    tested = a_run(CLEARS, judged, scalars={"gamma_deep_mean": 0.002}, sites=ranks)
+    yield row("too small", "at every site that counts (all 2 sites tested, each at 5 %)", tested, own)
     two = [own, changed(small, spec={"seed": 123})]
     yield row("too small", "the smallest Γ that counts as alignment is 0.050 (seed 123)", two, own)
     wide = [own, changed(own, spec={"seed": 123}, scalars={"gamma_deep_mean": 0.06})]
