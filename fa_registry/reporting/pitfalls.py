@@ -321,12 +321,10 @@ def saved_feedback(context: PitfallContext) -> Answered:
         return VIOLATED if objection.startswith(NOT_ITS_GRADIENT) else UNKNOWN, objection
     if context.run.record.feedback.get("sha256"):
         return AVOIDED, "the feedback state was saved with its SHA-256, and Γ is computed with it"
-    if not context.card:
-        no_card = f"the report has no card of {context.spec.method}"
-        return UNKNOWN, f"{no_card}: it is not known whether the method has feedback to save"
     has_feedback = context.card.get("has_feedback")
     if has_feedback is None:  # cards of older releases lack the field
-        return UNKNOWN, f"the card of {context.spec.method} does not state whether the method has feedback to save"
+        missing = f"the report has no card of {context.spec.method}" if not context.card else "its card is of an older release"
+        return UNKNOWN, f"{missing}: it is not known whether the method has feedback to save"
     if not has_feedback:
         return NOT_APPLICABLE, "according to its card, the method has no feedback state"
     gammas = _gammas(context)

@@ -5,7 +5,7 @@ The metrics are the same as for built-in runs. Model, credit rule and batch are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -238,20 +238,9 @@ def _found(
         sites |= {
             name: _without(row, rule_credits) if name in credit_metrics else row for name, row in metrics.sites.items()
         }
-        scalars |= _with_reasons(metrics.scalars, rule_credits or ())
+        scalars |= metrics.scalars
         failures |= {card.name: failure} if failure else {}
     return Measurements(sites, scalars, failures=failures)
-
-
-def _with_reasons(scalars: Mapping[str, Reading], rule_credits: Credits) -> dict[str, Reading]:
-    """Return the scalars; if a missing credit is why a scalar has no value, set this reason."""
-    reasons = {f"site {site}: ": NOT_GIVEN for site, credit in enumerate(rule_credits) if credit is None}
-    return {
-        name: next(
-            (Reading(None, site + text) for site, text in reasons.items() if reading.reason.startswith(site)), reading
-        )
-        for name, reading in scalars.items()
-    }
 
 
 def _finite(rule_credits: Credits, states: Sequence[Tensor]) -> list[Tensor]:

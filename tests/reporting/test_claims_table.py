@@ -191,18 +191,14 @@ def rows_of_small_gamma() -> Iterator[Row]:
         "is above the Γ of fresh draws of the feedback"
     )
     yield row("too small", text, small, own)
-    # the level of the p-values is the rule's other limit, not the smallest Γ
-    facts = {"quantity": "gamma_deep_mean", "crossed": "below", "threshold": 0.2, "observed": Reading(0.002)}
-    judged = null("TOO SMALL", "warn", **facts, further=(FurtherLimit("gamma_null_p", 0.05),))
-    ranks = {"gamma": [0.002, 0.002], "gamma_null_p": [0.01, 0.01]}
-    tested = a_run(CLEARS, judged, scalars={"gamma_deep_mean": 0.002}, sites=ranks)
-    yield row("too small", "at every site that counts (all 2 sites tested, each at 5 %)", tested, own)
+    levels = {"threshold": 0.2, "further": (FurtherLimit("gamma_null_p", 0.05),)}
+    tested = a_run(CLEARS, null("TOO SMALL", "warn", quantity="gamma_deep_mean", crossed="below", **levels))
+    yield row("too small", "at every site that counts (all 5 sites tested, each at 5 %)", tested, own)
     two = [own, changed(small, spec={"seed": 123})]
     yield row("too small", "the smallest Γ that counts as alignment is 0.050 (seed 123)", two, own)
     wide = [own, changed(own, spec={"seed": 123}, scalars={"gamma_deep_mean": 0.06})]
     steady = [own, changed(own, spec={"seed": 123}, scalars={"gamma_deep_mean": 0.157})]
-    below = "the smallest Γ that counts as alignment is 0.050, and the confidence interval extends below this Γ"
-    yield row("too small", below, wide, steady)
+    yield row("too small", "alignment is 0.050, and the confidence interval extends below this Γ", wide, steady)
     interval = ", 95 % interval 0.109 to 0.198 over 2 seeds, may be interpreted as alignment"
     yield row("aligned by feedback", interval, steady, own)
 
