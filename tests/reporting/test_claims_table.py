@@ -191,11 +191,10 @@ def rows_of_small_gamma() -> Iterator[Row]:
         "is above the Γ of fresh draws of the feedback"
     )
     yield row("too small", text, small, own)
-    levels = {"threshold": 0.2, "further": (FurtherLimit("gamma_null_p", 0.05),)}
-    tested = a_run(CLEARS, null("TOO SMALL", "warn", quantity="gamma_deep_mean", crossed="below", **levels))
-    yield row("too small", "at every site that counts (all 5 sites tested, each at 5 %)", tested, own)
-    two = [own, changed(small, spec={"seed": 123})]
-    yield row("too small", "the smallest Γ that counts as alignment is 0.050 (seed 123)", two, own)
+    by_size = {"quantity": "gamma_deep_mean", "threshold": 0.2, "further": (FurtherLimit("gamma_null_p", 0.05),)}
+    tested = a_run(CLEARS, null("TOO SMALL", "warn", crossed="below", **by_size))
+    yield row("too small", "(all 5 sites tested, each at 5 %)", tested, own)
+    yield row("too small", "as alignment is 0.050 (seed 123)", [own, changed(small, spec={"seed": 123})], own)
     wide = [own, changed(own, spec={"seed": 123}, scalars={"gamma_deep_mean": 0.06})]
     steady = [own, changed(own, spec={"seed": 123}, scalars={"gamma_deep_mean": 0.157})]
     yield row("too small", "alignment is 0.050, and the confidence interval extends below this Γ", wide, steady)
