@@ -323,7 +323,7 @@ def saved_feedback(context: PitfallContext) -> Answered:
         return AVOIDED, "the feedback state was saved with its SHA-256, and Γ is computed with it"
     has_feedback = context.card.get("has_feedback")
     if has_feedback is None:  # cards of older releases lack the field
-        missing = "its card is of an older release" if context.card else f"the report has no card of {context.spec.method}"
+        missing = "its card is old" if context.card else f"the report has no card of {context.spec.method}"
         return UNKNOWN, f"{missing}: it is not known whether the method has feedback to save"
     if not has_feedback:
         return NOT_APPLICABLE, "according to its card, the method has no feedback state"
