@@ -323,7 +323,7 @@ class MlflowTracker(Tracker):
 
     def link(self, run_id: str, path: str) -> str:
         """Return a link as Tracker.link does, relative to the address of the server."""
-        return f"{self._run_path(run_id)}/artifacts/{quote(path)}{MACHINE_LEARNING}"
+        return f"{self._run_path(run_id)}/artifacts/{quote(path)}"
 
     def run_page(self, run_id: str) -> str:
         """Return a link to the page of a run, relative to the address of the server."""
