@@ -103,12 +103,13 @@ def test_every_flipped_byte_is_found(bundled):
         shutil.rmtree(bundled / "out", ignore_errors=True)
 
 
-def test_a_changed_file_is_named(bundled):
+@pytest.mark.parametrize("change", [lambda data: data + b"1", lambda data: data[::-1]], ids=["longer", "same size"])
+def test_a_changed_file_is_named(bundled, change):
     name = "audit/audit.csv"
     rewritten(
         Path("light.fa.zip"),
         Path("changed.fa.zip"),
-        lambda entry, data: [(entry, data + b"1" if entry == name else data)],
+        lambda entry, data: [(entry, change(data) if entry == name else data)],
     )
     with pytest.raises(IntegrityError, match=name):
         fa_registry.verify("changed.fa.zip")
