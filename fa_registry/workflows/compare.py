@@ -186,9 +186,10 @@ def _operand(text: str, pool: Sequence[StoredRun], problems: list[str]) -> Opera
     runs = tuple(run for run in pool if run.tags.get(schema.TAG_METHOD) == label)
     if runs:
         return Operand(text, label, False, runs)
-    by_id = ()
-    for id_of in (lambda run: run.run_id, lambda run: run.tags.get(schema.TAG_IMPORTED_ID, "")):
-        by_id = by_id or tuple(run for run in pool if RUN_ID.fullmatch(text) and id_of(run).startswith(text))
+    candidates = pool if RUN_ID.fullmatch(text) else ()
+    by_id = tuple(run for run in candidates if run.run_id.startswith(text))
+    # as in `show`, an imported run is also found by the id that it had in its bundle
+    by_id = by_id or tuple(run for run in candidates if run.tags.get(schema.TAG_IMPORTED_ID, "").startswith(text))
     if len(by_id) == 1:
         return Operand(text, by_id[0].tags.get(schema.TAG_METHOD, ""), True, by_id)
     if by_id:

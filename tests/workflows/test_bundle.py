@@ -244,6 +244,11 @@ def test_its_runs_go_into_another_store_once_and_are_verified_there(bundled, emp
     for typed in (theirs, theirs[:8], ours):
         shown = call("show", typed).stdout.splitlines()
         assert f"run {ours} " in shown[-3] and shown[-1].endswith(" (in the bundle)"), shown[-3:]
+    methods = {run.run_id: run.tags[schema.TAG_METHOD] for run in runs}
+    (first, first_here), (second, second_here) = list(put.runs.items())[:2]
+    compared = call("compare", first, second[:8], "--trust-logged")
+    assert compared.exit_code in (0, 3) and methods[first_here] in compared.output, compared.output
+    assert methods[second_here] in compared.output
     assert not any(name.startswith(schema.TAG_VERDICT) for run in runs for name in run.tags)  # no audit here wrote one
     found = fa_registry.verify(run_ids=list(put.runs.values()), jobs=1, device="cpu")
     assert {outcome.integrity.state for outcome in found} == {"verified"}, [
