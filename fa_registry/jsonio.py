@@ -56,6 +56,10 @@ EXPECTED = {  # pydantic's error type → what was expected
 }
 
 
+class FieldProblems(ValueError):
+    """Error with the problems of a decoded dataclass, each a tuple (name of the field, text)."""
+
+
 def encode(value: Any) -> Any:
     """Convert dataclasses, mappings and tuples to plain JSON values.
 
@@ -85,7 +89,9 @@ def encode(value: Any) -> Any:
 def decode(hint: Any, value: Any, subject: str = "record") -> Any:
     """Convert plain JSON or TOML values to an object of type `hint`.
 
-    Text is never converted to a number, and 1 is never converted to true.
+    Text is never converted to a number, and 1 is never converted to true. A dataclass may have a method `field_problems`,
+    which yields a tuple (name of a field, text) for each problem of an object whose fields have valid types. The name is
+    empty for a problem of the whole object.
 
     Args:
         hint: type of the object, for example a dataclass.
@@ -190,10 +196,21 @@ def _strictly(schema: Any, thorough: bool) -> Any:
 
         return core_schema.no_info_plain_validator_function(_plain)
     inner = {name: _strictly(part, thorough) for name, part in schema.items()}
+    if schema.get("type") == "dataclass" and hasattr(schema["cls"], "field_problems"):
+        from pydantic_core import core_schema
+
+        reference = inner.pop("ref", None)
+        return core_schema.no_info_after_validator_function(_without_problems, inner, ref=reference)
     if schema.get("type") in LISTS and not thorough:
         inner["fail_fast"] = True
     # pydantic's strict mode would also refuse a JSON list for a tuple
     return inner | ({"strict": True} if schema.get("type") in STRICT else {})
+
+
+def _without_problems(value: Any) -> Any:
+    if problems := list(value.field_problems()):
+        raise FieldProblems(problems)
+    return value
 
 
 def _plain(value: Any) -> Any:
@@ -222,7 +239,9 @@ def _lines(hint: Any, value: Any, errors: Iterable[Mapping[str, Any]]) -> Iterat
         elif kind == "literal_error":
             yield f"{path}: {unknown_name_text('value', error['input'], _names(hint, steps))}"
         elif kind == "value_error":
-            yield f"{path or 'record'}: {error['ctx']['error']}"
+            cause = error["ctx"]["error"]
+            for name, text in cause.args[0] if isinstance(cause, FieldProblems) else [("", cause)]:
+                yield f"{'.'.join(filter(None, (path, name))) or 'record'}: {text}"
         else:
             expectation = EXPECTED.get(kind.removesuffix("_type").removesuffix("_parsing"), error["msg"])
             expected.setdefault(path, []).append(expectation)

@@ -4,20 +4,55 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fa_registry import jsonio
-from fa_registry.errors import InvalidFields, unknown_field_text, unknown_name_text
+from fa_registry.errors import InvalidFields, unknown_name_text
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import Finding, RunRecord, Waiver
 
-TEXTS = ("rule", "reason", "author")
-DATES = ("date", "expiry")
-WHERE = ("run", "method")
 LEAST_RUN = 6  # characters of a run id; a shorter prefix may match runs that the author does not know
 WAIVABLE = ("fail", "warn")
+
+
+class Day(datetime.date):
+    """Day that a TOML file contains as a date or as a text YYYY-MM-DD."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        return jsonio.read_by(_day, cls.__name__)
+
+
+@dataclass(frozen=True)
+class WaiverFields:
+    """A table `[[waiver]]` of the file."""
+
+    rule: str
+    reason: str
+    author: str
+    date: Day
+    expiry: Day
+    run: str = ""
+    method: str = ""
+
+    def field_problems(self) -> Iterator[tuple[str, str]]:
+        """Yield the name of each wrong field, with the problem."""
+        yield from ((name, "missing") for name in ("rule", "reason", "author") if not getattr(self, name).strip())
+        if bool(self.run) == bool(self.method):
+            yield "run", f"expected either a run or a method, found {'run and method' if self.run else 'neither'}"
+        if 0 < len(self.run) < LEAST_RUN:
+            yield "run", f"expected at least {LEAST_RUN} characters of the run id, found {self.run!r}"
+        if self.date > self.expiry:
+            yield "expiry", f"{self.expiry} is before the date of the waiver, {self.date}"
+
+
+@dataclass(frozen=True)
+class WaiverFile:
+    waiver: tuple[WaiverFields, ...] = ()
 
 
 def load_waivers(path: Path | str, today: datetime.date) -> tuple[Waiver, ...]:
@@ -31,15 +66,20 @@ def load_waivers(path: Path | str, today: datetime.date) -> tuple[Waiver, ...]:
         InvalidFields: lists every wrong field of every waiver.
     """
     raw, _ = jsonio.read_toml(Path(path), f"waivers {path}")
-    problems = [unknown_field_text("", "field", name, ["waiver"]) for name in raw if name != "waiver"]
-    tables = raw.get("waiver", [])
-    if not isinstance(tables, list):
-        tables, problems = [], [*problems, f"waiver: expected [[waiver]] tables, found {jsonio.describe_value(tables)}"]
-    for index, table in enumerate(tables):
-        problems += (f"waiver[{index}].{problem}" for problem in _problems(table, today))
-    if problems:
+    tables = jsonio.decode(WaiverFile, raw, f"waivers {path}").waiver
+    if problems := [
+        f"waiver[{index}].date: {table.date} is after today, {today}; a waiver is valid only from its date on"
+        for index, table in enumerate(tables)
+        if table.date > today
+    ]:
         raise InvalidFields(f"waivers {path}", problems)
-    return tuple(_waiver(table, today) for table in tables)
+    return tuple(
+        Waiver(
+            **{**vars(table), "date": table.date.isoformat(), "expiry": table.expiry.isoformat()},
+            expired=table.expiry < today,
+        )
+        for table in tables
+    )
 
 
 def waived(finding: Finding, record: RunRecord, waivers: Iterable[Waiver]) -> Finding:
@@ -90,56 +130,10 @@ def _speaks_of(waiver: Waiver, record: RunRecord) -> bool:
     return bool(waiver.method) and record.spec.method_label == waiver.method
 
 
-def _problems(table: Any, today: datetime.date) -> Iterator[str]:
-    if not isinstance(table, Mapping):
-        yield f"table: expected a table, found {jsonio.describe_value(table)}"
-        return
-    known_fields = (*TEXTS, *DATES, *WHERE)
-    yield from (unknown_field_text("", "field", name, known_fields) for name in table if name not in known_fields)
-    for name in (*TEXTS, *WHERE):
-        value = table.get(name)
-        if name in TEXTS and (value is None or not str(value).strip()):
-            yield f"{name}: missing"
-        elif value is not None and not isinstance(value, str):
-            yield f"{name}: expected text, found {jsonio.describe_value(value)}"
-    target_fields = [name for name in WHERE if table.get(name)]
-    if len(target_fields) != 1:
-        yield f"run: expected either a run or a method, found {' and '.join(target_fields) or 'neither'}"
-    if isinstance(table.get("run"), str) and 0 < len(table["run"]) < LEAST_RUN:
-        yield f"run: expected at least {LEAST_RUN} characters of the run id, found {table['run']!r}"
-    yield from _date_problems(table, today)
-
-
-def _date_problems(table: Mapping[str, Any], today: datetime.date) -> Iterator[str]:
-    days = {name: _day(table[name]) for name in DATES if table.get(name) not in (None, "")}
-    for name in DATES:
-        if name not in days:
-            yield f"{name}: missing"
-        elif days[name] is None:
-            yield f"{name}: expected a date such as 2026-11-30, found {jsonio.describe_value(table[name])}"
-    if days.get("date") and days["date"] > today:
-        yield f"date: {days['date']} is after today, {today}; a waiver is valid only from its date on"
-    if len(days) == len(DATES) and None not in days.values() and days["date"] > days["expiry"]:
-        yield f"expiry: {days['expiry']} is before the date of the waiver, {days['date']}"
-
-
-def _day(value: Any) -> datetime.date | None:
-    """Return the day of a TOML date or of a text YYYY-MM-DD; None for other values.
-
-    The function date.fromisoformat would also accept a text such as 2026-W48.
-    """
-    if isinstance(value, datetime.datetime):
-        return None
-    if isinstance(value, datetime.date):
-        return value
-    try:
-        day = datetime.date.fromisoformat(value)
-    except (TypeError, ValueError):
-        return None
-    return day if day.isoformat() == value else None
-
-
-def _waiver(table: Mapping[str, Any], today: datetime.date) -> Waiver:
-    days = {name: _day(table[name]) for name in DATES}
-    dates = {name: day.isoformat() for name, day in days.items()}
-    return Waiver(**{**table, **dates}, expired=days["expiry"] < today)
+def _day(value: Any) -> datetime.date:
+    # pydantic's own conversion would also accept a number, and date.fromisoformat a text such as 2026-W48
+    with suppress(TypeError, ValueError):
+        day = value if type(value) is datetime.date else datetime.date.fromisoformat(value)
+        if value in (day, day.isoformat()):
+            return day
+    raise ValueError(f"expected a date such as 2026-11-30, found {jsonio.describe_value(value)}")

@@ -5,18 +5,25 @@ The fields of a table apply to all values in the table. A value may override the
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from fa_registry import jsonio
-from fa_registry.errors import InvalidFields, unknown_field_text, unknown_name_text
-from fa_registry.records import Margin, Published, PublishedFigure, Reference, ReferenceSetting
+from fa_registry.errors import InvalidFields, unknown_name_text
+from fa_registry.records import Margin, Published, PublishedFigure, Reference, ReferenceSetting, Scalar
 
 FILE = "reference.toml"
-PASSED_ON = ("quantity", "method", "penalty", "control", "method_options", "epoch", "rule", "factor", "remark")
+PASSED_ON = ("quantity", "method", "penalty", "control", "method_options", "epoch", "factor", "remark", "not_measured")
+FORM = tuple(field.name for field in dataclasses.fields(Published))
+FORMS = (("value",), ("mean", "std", "n"), ("values",), ("low", "high"), ("below",), ("above",), ("never",))
+SIZES = ("value", "of_std", "relative")
+SITES = ("last", "mid", "deep")
+Problems = Iterator[tuple[str, str]]  # name of the wrong field, and the problem
 
 
 def load_reference(folder: Path) -> Reference:
@@ -28,36 +35,11 @@ def load_reference(folder: Path) -> Reference:
         folder: folder of the study. The studies in `also` are in neighbouring folders.
 
     Raises:
-        InvalidFields: lists every problem of all these files.
+        InvalidFields: lists every problem of the file and of the files in its field `also`.
     """
     problems: list[str] = []
-    entries: dict[str, list[PublishedFigure]] = {}
-    remarks: list[str] = []
+    files: list[ReferenceFile] = []
     digests: list[str] = []
-    title = ""
-    for path, digest, raw in _files(folder, problems):
-        faults = [f"{path.parent.name}/{FILE} {problem}" for problem in problems_of(raw)]
-        problems += faults
-        title = title or str(raw.get("title", ""))
-        if not faults:
-            entries[path.parent.name] = list(_figures(raw))
-            remarks += raw.get("remarks", [])
-        digests.append(digest)
-    if problems:
-        raise InvalidFields(f"reference of study {folder.name}", problems)
-    distinct: list[PublishedFigure] = []
-    for entry in (figure for figures_of_file in entries.values() for figure in figures_of_file):
-        if entry not in distinct:
-            distinct.append(entry)
-    digest = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
-    return Reference(folder.name, title, digest, tuple(distinct), tuple(dict.fromkeys(remarks)))
-
-
-def _files(folder: Path, problems: list[str]) -> Iterator[tuple[Path, str, Mapping[str, Any]]]:
-    """Yield path, digest and content of each reference.toml once.
-
-    The file of `folder` comes first, then the files of the studies in `also`. Problems in reading a file are added to `problems`.
-    """
     pending, visited = [folder], set()
     while pending:
         study_folder = pending.pop(0)
@@ -66,266 +48,227 @@ def _files(folder: Path, problems: list[str]) -> Iterator[tuple[Path, str, Mappi
             continue
         visited.add(study_folder.name)
         if not os.path.isfile(path):  # Path.is_file raises for a name that is too long
-            problems.append(
-                f"also: expected the name of a study with a {FILE}, found {jsonio.describe_value(study_folder.name)}"
-            )
+            found = jsonio.describe_value(study_folder.name)
+            problems.append(f"also: expected the name of a study with a {FILE}, found {found}")
             continue
         try:
             raw, digest = jsonio.read_toml(path, f"{study_folder.name}/{FILE}")
         except InvalidFields as error:
             problems += [f"{study_folder.name}/{FILE}: {problem}" for problem in error.problems]
             continue
-        also = raw.get("also", [])
-        pending += [folder.parent / name for name in also if isinstance(name, str)] if isinstance(also, list) else []
-        yield path, digest, raw
+        if isinstance(raw.get("table"), list):
+            raw["table"] = [_with_shared_fields(table) for table in raw["table"]]
+        file, faults = jsonio.try_decode(ReferenceFile, raw)
+        problems += [f"{study_folder.name}/{FILE} {problem}" for problem in faults]
+        if file:
+            pending += [folder.parent / name for name in file.also]
+            files.append(file)
+            digests.append(digest)
+    if problems:
+        raise InvalidFields(f"reference of study {folder.name}", problems)
+    figures: list[PublishedFigure] = []
+    for file in files:
+        entries = (_figure(entry, file) for table in file.table for entry in table.figures)
+        figures += [figure for figure in entries if figure not in figures]
+    digest = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+    remarks = dict.fromkeys(remark for file in files for remark in file.remarks)
+    return Reference(folder.name, files[0].title, digest, tuple(figures), tuple(remarks))
 
 
-def _figures(raw: Mapping[str, Any]) -> Iterator[PublishedFigure]:
-    settings = {name: ReferenceSetting(**table) for name, table in raw.get("setting", {}).items()}
-    for table in raw.get("table", []):
-        shared = {name: value for name, value in table.items() if name in FIGURE}
-        for raw_entry in table["figures"]:
-            yield _figure({**shared, **raw_entry}, settings, raw)
-
-
-def _figure(
-    table: Mapping[str, Any], settings: Mapping[str, ReferenceSetting], raw: Mapping[str, Any]
-) -> PublishedFigure:
-    published = Published(**{name: _plain(table[name], FORM[name]) for name in FORM if name in table})
-    passed_fields = {name: table[name] for name in PASSED_ON if name in table}
-    for name in ("penalty", "factor"):
-        passed_fields |= {name: float(passed_fields[name])} if name in passed_fields else {}
+def _figure(entry: FigureEntry, file: ReferenceFile) -> PublishedFigure:
+    published = Published(**{name: getattr(entry, name) for name in entry.form})
     return PublishedFigure(
-        **passed_fields,
+        **{name: getattr(entry, name) for name in PASSED_ON},
         published=published,
-        margin=_margin(raw.get("margin", {}).get(table.get("margin")), published),
-        setting=settings.get(table.get("setting", "")),
-        site=str(table.get("site", "")),
-        source=f"{table.get('source', raw['source'])}; {table['where']}",
-        not_measured=table.get("not_measured", ""),
-        not_at_hand=table.get("not_at_hand", ""),
+        margin=_margin(file.margin.get(entry.margin), published),
+        setting=file.setting.get(entry.setting),
+        site=str(entry.site),
+        rule=entry.rule or "",
+        source=f"{entry.source or file.source}; {entry.where}",
+        not_at_hand=entry.not_at_hand or "",
     )
 
 
-def _margin(table: Mapping[str, Any] | None, published: Published) -> Margin:
+def _margin(fields: MarginFields | None, published: Published) -> Margin:
     if published == Published():
         return Margin(0.0, why="there is no published value to test against")
-    if table is None:
+    if fields is None:
         return Margin(0.0, why="a published bound needs no margin")
     centre = published.value if published.mean is None else published.mean
-    size = table.get("value") or table.get("of_std", 0) * (published.std or 0) or table.get("relative", 0) * abs(centre)
-    return Margin(float(size), table.get("scale", "linear"), table["why"])
+    size = fields.value or (fields.of_std or 0) * (published.std or 0) or (fields.relative or 0) * abs(centre)
+    return Margin(float(size), fields.scale, fields.why)
 
 
-def _plain(value: Any, kind: type) -> Any:
-    """Convert numbers to floats, because a record must have one canonical text."""
-    return tuple(map(float, value)) if kind is list else kind(value)
+@dataclass(frozen=True)
+class MarginFields:
+    """A table `[margin.NAME]`: size of a margin, in one of the fields SIZES, and its reason."""
+
+    why: str
+    value: float | None = None
+    of_std: float | None = None
+    relative: float | None = None
+    scale: Literal["linear", "log10"] = "linear"
+
+    def field_problems(self) -> Problems:
+        """Yield the name of each wrong field, with the problem."""
+        sizes = [name for name in SIZES if getattr(self, name) is not None]
+        if not self.why:
+            yield "why", "missing"
+        if len(sizes) != 1:
+            yield "", f"expected exactly one of {', '.join(SIZES)}, found {' and '.join(sizes) or 'none'}"
+        yield from (_not_positive(name, getattr(self, name)) for name in sizes if getattr(self, name) <= 0)
+        if self.scale == "log10" and self.value is None:
+            yield "", "expected the field `value`, in decades, because the scale is log10"
 
 
-# Schema of reference.toml. Every wrong field is an error, because an undetected mistake would test the wrong value.
-TOP = {"title": str, "source": str, "remarks": list, "also": list, "setting": dict, "margin": dict, "table": list}
-SETTING = {
-    "architecture": str,
-    "dataset": str,
-    "epochs": int,
-    "architecture_options": dict,
-    "recipe": dict,
-    "assumed": str,
-}
-MARGIN = {"value": float, "of_std": float, "relative": float, "scale": str, "why": str}
-SIZES = ("value", "of_std", "relative")
-FORM = {
-    "value": float,
-    "mean": float,
-    "std": float,
-    "n": int,
-    "values": list,
-    "low": float,
-    "high": float,
-    "below": float,
-    "above": float,
-    "never": bool,
-}
-FORMS = (("value",), ("mean", "std", "n"), ("values",), ("low", "high"), ("below",), ("above",), ("never",))
-BOUNDS = ("below", "above")
-FIGURE = {
-    **FORM,
-    "quantity": str,
-    "method": str,
-    "penalty": float,
-    "control": str,
-    "method_options": dict,
-    "setting": str,
-    "site": str,
-    "epoch": int,
-    "rule": str,
-    "margin": str,
-    "factor": float,
-    "source": str,
-    "where": str,
-    "remark": str,
-    "not_measured": str,
-    "not_at_hand": str,
-}
-TABLE = {**FIGURE, "figures": list}
-SITES = ("last", "mid", "deep")
-SCALES = ("linear", "log10")
-RULES = ("D1", "D2")
-KINDS = {
-    str: "text",
-    float: "a finite number",
-    int: "a whole number",
-    bool: "true or false",
-    list: "a list",
-    dict: "a table",
-}
+@dataclass(frozen=True)
+class FigureFields(Published):
+    """Fields of a published value. A `[[table]]` may contain them for all of its values."""
+
+    values: tuple[float, ...] | None = None
+    never: bool | None = None
+    quantity: str = ""
+    method: str = ""
+    penalty: float = 0.0
+    control: str = "none"
+    method_options: Mapping[str, Scalar] = field(default_factory=dict)
+    setting: str = ""
+    site: str | int = ""
+    epoch: int | None = None
+    rule: Literal["D1", "D2"] | None = None
+    margin: str = ""
+    factor: float = 1.0
+    source: str = ""
+    where: str = ""
+    remark: str = ""
+    not_measured: str = ""
+    not_at_hand: str | None = None
 
 
-def problems_of(raw: Mapping[str, Any]) -> list[str]:
-    """Return all problems of a reference file as sentences.
+@dataclass(frozen=True)
+class FigureEntry(FigureFields):
+    """An entry of `figures`, completed with the fields of its table."""
 
-    Each sentence begins with the location of the problem in the file.
+    @property
+    def form(self) -> frozenset[str]:
+        """The names of the fields that contain the published value."""
+        return frozenset(name for name in FORM if getattr(self, name) is not None)
+
+    def field_problems(self) -> Problems:
+        """Yield the name of each wrong field, with the problem."""
+        needed = ("quantity", "method", "where", *(() if self.not_measured else ("setting",)))
+        yield from ((name, "missing") for name in needed if not getattr(self, name))
+        yield from self._form_problems() if self.not_at_hand is None else self._absence_problems()
+        is_bound = self.below is not None or self.above is not None
+        if not (self.not_measured or is_bound or self.margin or self.not_at_hand is not None):
+            yield "margin", "missing"
+        if self.site not in ("", *SITES) and not (isinstance(self.site, int) and self.site >= 0):
+            yield "site", f"{unknown_name_text('site', self.site, SITES)}, or a number of a site"
+        if (self.quantity == "first_fire") != bool(self.rule):
+            yield "rule", "required for the metric first_fire, and not allowed for other metrics"
+        if self.never and not self.rule:
+            yield "never", "only allowed for the metric first_fire"
+        if self.factor <= 0:
+            yield _not_positive("factor", self.factor)
+
+    def _absence_problems(self) -> Problems:
+        """Yield the problems of a published value that is not available."""
+        if self.form:
+            found = ", ".join(sorted(self.form))
+            yield "not_at_hand", f"not allowed together with a published value, found {found}"
+        if not self.not_at_hand:
+            yield "not_at_hand", "expected the reason, found an empty text"
+        if self.not_measured:
+            yield "not_at_hand", "not allowed together with not_measured"
+
+    def _form_problems(self) -> Problems:
+        """Yield the problems of the published value itself."""
+        if self.form not in map(frozenset, FORMS):
+            forms = "; ".join(" with ".join(form) for form in FORMS)
+            found = ", ".join(sorted(self.form)) or "none"
+            yield "", f"expected the published value in one form ({forms}), found {found}"
+        elif self.never is False:
+            yield "never", "expected true, found False"
+        elif self.values is not None and len(self.values) < 2:
+            yield "values", f"expected two or more finite numbers, found {list(self.values)}"
+        elif self.low is not None and self.low >= self.high:
+            yield "low", f"expected less than high = {self.high:g}, found {self.low:g}"
+        elif self.n is not None:
+            if self.std < 0:
+                yield "std", f"expected at least 0, found {self.std:g}"
+            if self.n < 2:
+                yield "n", f"expected at least 2, found {self.n}; for the result of one run, use the field `value`"
+
+    def margin_problems(self, margin: MarginFields) -> Problems:
+        """Yield the problems that prevent a computation of the margin."""
+        if margin.of_std is not None and not (self.std or 0) > 0:
+            yield "margin", f"{self.margin} is a multiple of std, but there is no std above 0"
+        if margin.relative is not None and not (self.value or self.mean):
+            yield "margin", f"{self.margin} is a fraction of value or mean, but both are missing or 0"
+        if margin.scale == "log10":
+            if self.std is not None:
+                yield "std", "not allowed on scale log10; use the field `values` or `value` instead"
+            numbers = (self.value, self.low, self.high, self.below, self.above, *(self.values or ()))
+            for number in numbers:
+                if number is not None and number <= 0:
+                    yield "", f"expected numbers above 0 on scale log10, found {number:g}"
+
+
+@dataclass(frozen=True)
+class TableFields(FigureFields):
+    """A table `[[table]]`: fields for all of its values, and the values."""
+
+    figures: tuple[FigureEntry, ...] = field(kw_only=True)
+
+    def field_problems(self) -> Problems:
+        """Yield a problem if the table has no values."""
+        if not self.figures:
+            yield "figures", "missing"
+
+
+@dataclass(frozen=True)
+class ReferenceFile:
+    """The content of a reference.toml. Every wrong field is an error, because a mistake would test the wrong value."""
+
+    title: str
+    source: str
+    remarks: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+    setting: Mapping[str, ReferenceSetting] = field(default_factory=dict)
+    margin: Mapping[str, MarginFields] = field(default_factory=dict)
+    table: tuple[TableFields, ...] = ()
+
+    def field_problems(self) -> Problems:
+        """Yield the empty fields, and the problems of the names of settings and margins in the values."""
+        yield from ((name, "missing") for name in ("title", "source") if not getattr(self, name))
+        for name, setting in self.setting.items():
+            empty = [field for field in ("architecture", "dataset") if not getattr(setting, field)]
+            yield from ((f"setting.{name}.{field}", "missing") for field in empty)
+        for index, table in enumerate(self.table):
+            for position, entry in enumerate(table.figures):
+                location = f"table[{index}].figures[{position}]"
+                for name, known in (("setting", self.setting), ("margin", self.margin)):
+                    value = getattr(entry, name)
+                    if value and value not in known:
+                        yield f"{location}.{name}", unknown_name_text(name, value, known)
+                if entry.margin in self.margin:
+                    for name, problem in entry.margin_problems(self.margin[entry.margin]):
+                        yield f"{location}.{name}".rstrip("."), problem
+
+
+def _with_shared_fields(table: Any) -> Any:
+    """Return a raw `[[table]]` whose figures contain the fields of the table.
+
+    If these fields are wrong, return the table unchanged. Otherwise every figure would repeat the problems of the table.
     """
-    problems = list(fields("", raw, TOP, ("title", "source")))
-    for name in ("remarks", "also"):
-        if not all(isinstance(item, str) for item in _list(raw.get(name))):
-            problems.append(f"{name}: expected texts, found {jsonio.describe_value(raw[name])}")
-    for name, setting in _dict(raw.get("setting")).items():
-        problems += fields(f"setting.{name}", setting, SETTING, ("architecture", "dataset", "epochs"))
-    for name, margin in _dict(raw.get("margin")).items():
-        problems += _margin_problems(f"margin.{name}", margin)
-    for index, table in enumerate(_list(raw.get("table"))):
-        location = f"table[{index}]"
-        problems += fields(location, table, TABLE, ("figures",))
-        for position, raw_entry in enumerate(_list(_dict(table).get("figures"))):
-            problems += _figure_problems(f"{location}.figures[{position}]", raw_entry, _dict(table), raw)
-    return problems
+    if not isinstance(table, dict) or not isinstance(table.get("figures"), list):
+        return table
+    shared = {name: value for name, value in table.items() if name != "figures"}
+    if jsonio.try_decode(FigureFields, shared)[1]:
+        return table
+    figures = [{**shared, **entry} if isinstance(entry, dict) else entry for entry in table["figures"]]
+    return {**table, "figures": figures}
 
 
-def fields(location: str, table: Any, key_types: Mapping[str, type], required: tuple[str, ...] = ()) -> Iterator[str]:
-    """Yield a problem for every unknown, missing or wrongly typed key of a table.
-
-    Args:
-        location: location of the table in the file.
-        key_types: allowed keys and their types.
-        required: keys that must not be missing or empty.
-    """
-    if not isinstance(table, Mapping):
-        yield f"{location}: expected a table, found {jsonio.describe_value(table)}"
-        return
-    prefix = f"{location}." if location else ""
-    for name, value in table.items():
-        if name not in key_types:
-            yield unknown_field_text(prefix, "key", name, key_types)
-        elif not _is(value, key_types[name]) and not (name == "site" and _is(value, int) and value >= 0):
-            yield f"{prefix}{name}: expected {KINDS[key_types[name]]}, found {jsonio.describe_value(value)}"
-    yield from (f"{prefix}{name}: missing" for name in required if table.get(name) in (None, "", []))
-
-
-def _margin_problems(location: str, table: Any) -> Iterator[str]:
-    yield from fields(location, table, MARGIN, ("why",))
-    table = _dict(table)
-    size_fields = [name for name in SIZES if name in table]
-    if len(size_fields) != 1:
-        yield f"{location}: expected exactly one of {', '.join(SIZES)}, found {' and '.join(size_fields) or 'none'}"
-    elif _is(table[size_fields[0]], float) and table[size_fields[0]] <= 0:
-        yield f"{location}.{size_fields[0]}: expected more than 0, found {table[size_fields[0]]:g}"
-    yield from _choice(location, "scale", table, SCALES)
-    if table.get("scale") == "log10" and "value" not in table:
-        yield f"{location}: expected the field `value`, in decades, because the scale is log10"
-
-
-def _figure_problems(location: str, raw_entry: Any, table: Mapping[str, Any], raw: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the problems of one published value, including the fields of its table."""
-    yield from fields(location, raw_entry, FIGURE)
-    shared = {name: value for name, value in table.items() if name in FIGURE}
-    entry = {**shared, **_dict(raw_entry)}
-    is_tested = not entry.get("not_measured")
-    required = ("quantity", "method", "where", *(("setting",) if is_tested else ()))
-    yield from (f"{location}.{name}: missing" for name in required if not entry.get(name))
-    yield from _absent(location, entry) if "not_at_hand" in entry else _form(location, entry)
-    for name in ("setting", "margin"):
-        if isinstance(entry.get(name), str) and entry[name] not in _dict(raw.get(name)):
-            yield f"{location}.{name}: {unknown_name_text(name, entry[name], _dict(raw.get(name)))}"
-    is_bound = any(name in entry for name in BOUNDS)
-    if is_tested and not is_bound and "margin" not in entry and "not_at_hand" not in entry:
-        yield f"{location}.margin: missing"
-    if isinstance(entry.get("site"), str):
-        yield from _choice(location, "site", entry, SITES)
-    if (entry.get("quantity") == "first_fire") != ("rule" in entry):
-        yield f"{location}.rule: required for the metric first_fire, and not allowed for other metrics"
-    yield from _choice(location, "rule", entry, RULES)
-    if entry.get("never") and "rule" not in entry:
-        yield f"{location}.never: only allowed for the metric first_fire"
-    margin = entry["margin"] if isinstance(entry.get("margin"), str) else ""
-    yield from _size(location, entry, _dict(_dict(raw.get("margin")).get(margin)))
-
-
-def _absent(location: str, entry: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the problems of a value with `not_at_hand`.
-
-    The field must contain the reason why the published value is not available, and the entry must not contain a published value.
-    """
-    form_fields = sorted({name for name in FORM if name in entry})
-    if form_fields:
-        yield f"{location}.not_at_hand: not allowed together with a published value, found {', '.join(form_fields)}"
-    if entry["not_at_hand"] == "":
-        yield f"{location}.not_at_hand: expected the reason, found an empty text"
-    if entry.get("not_measured"):
-        yield f"{location}.not_at_hand: not allowed together with not_measured"
-
-
-def _form(location: str, entry: Mapping[str, Any]) -> Iterator[str]:
-    form_fields = {name for name in FORM if name in entry}
-    if form_fields not in [set(form) for form in FORMS]:
-        forms = "; ".join(" with ".join(form) for form in FORMS)
-        yield f"{location}: expected the published value in one form ({forms}), found {', '.join(sorted(form_fields)) or 'none'}"
-        return
-    if form_fields == {"values"}:
-        values = _list(entry["values"])
-        if len(values) < 2 or not all(_is(value, float) for value in values):
-            yield f"{location}.values: expected two or more finite numbers, found {jsonio.describe_value(entry['values'])}"
-    ends = [entry[name] for name in ("low", "high") if name in form_fields and _is(entry[name], float)]
-    if len(ends) == 2 and ends[0] >= ends[1]:
-        yield f"{location}.low: expected less than high = {ends[1]:g}, found {ends[0]:g}"
-    if "std" in form_fields and _is(entry["std"], float) and entry["std"] < 0:
-        yield f"{location}.std: expected at least 0, found {entry['std']:g}"
-    if "n" in form_fields and _is(entry["n"], int) and entry["n"] < 2:
-        yield f"{location}.n: expected at least 2, found {entry['n']}; for the result of one run, use the field `value`"
-    if form_fields == {"never"} and entry["never"] is not True:
-        yield f"{location}.never: expected true, found {jsonio.describe_value(entry['never'])}"
-
-
-def _size(location: str, entry: Mapping[str, Any], margin: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the problems that prevent a computation of the margin of a value."""
-    if "of_std" in margin and not (_is(entry.get("std"), float) and entry["std"] > 0):
-        yield f"{location}.margin: {entry['margin']} is a multiple of std, but there is no std above 0"
-    if "relative" in margin and not any(entry.get(name) for name in ("value", "mean")):
-        yield f"{location}.margin: {entry['margin']} is a fraction of value or mean, but both are missing or 0"
-    if margin.get("scale") == "log10":
-        if "std" in entry:
-            yield f"{location}.std: not allowed on scale log10; use the field `values` or `value` instead"
-        numbers = [entry.get(name) for name in ("value", "low", "high", *BOUNDS)] + _list(entry.get("values"))
-        nonpositive = [number for number in numbers if _is(number, float) and number <= 0]
-        yield from (f"{location}: expected numbers above 0 on scale log10, found {number:g}" for number in nonpositive)
-    if _is(entry.get("factor"), float) and entry["factor"] <= 0:
-        yield f"{location}.factor: expected more than 0, found {entry['factor']:g}"
-
-
-def _choice(location: str, name: str, table: Mapping[str, Any], choices: tuple[str, ...]) -> Iterator[str]:
-    if isinstance(table.get(name), str) and table[name] not in choices:
-        yield f"{location}.{name}: {unknown_name_text(name, table[name], choices)}"
-
-
-def _is(value: Any, kind: type) -> bool:
-    if kind is float:
-        return jsonio.is_finite(value)
-    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _dict(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+def _not_positive(name: str, value: float) -> tuple[str, str]:
+    return name, f"expected more than 0, found {value:g}"
