@@ -374,7 +374,7 @@ def loads(text: str) -> Any:
     """
     try:
         value = json.loads(
-            text, parse_constant=_no_number, parse_float=_number, parse_int=_whole, object_pairs_hook=_table
+            text, parse_constant=_number, parse_float=_number, parse_int=_whole, object_pairs_hook=_table
         )
     except RecursionError:
         raise ValueError(TOO_DEEP) from None
@@ -400,14 +400,10 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def _no_number(constant: str) -> Any:
-    raise ValueError(f"expected a finite number, found {constant}")
-
-
 def _number(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        raise ValueError(f"{shortened(text)} is too large for a number")
+        raise ValueError(f"expected a finite number, found {shortened(text)}")
     return value
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import operator
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,6 +19,7 @@ from typing import Any
 WIDTH = 116  # characters per line in the docstring of a Python function
 Several = str | Iterable[Any]  # names or numbers, converted by `as_list`
 OPTION, NESTED = "option", "nested"  # keys of a field's metadata
+KIND = operator.attrgetter("kind")
 FLAG = re.compile(r"(?<![\w-])--([a-z][a-z-]+)")
 
 
@@ -165,7 +167,7 @@ def takes_options(positional: str = "", **only: str) -> Callable[[Callable], Cal
         groups = {name: hint for name, hint in hints.items() if dataclasses.is_dataclass(hint)}
         options = merged(*(options_of(group, only.get(name, "")) for name, group in groups.items()))
         others = [parameter for name, parameter in own.parameters.items() if name not in groups]
-        signature = own.replace(parameters=sorted([*others, *_parameters(options, positional.split())], key=_kind))
+        signature = own.replace(parameters=sorted([*others, *_parameters(options, positional.split())], key=KIND))
         variadic = [parameter.name for parameter in others if parameter.kind is parameter.VAR_POSITIONAL]
 
         @functools.wraps(function)
@@ -185,10 +187,6 @@ def takes_options(positional: str = "", **only: str) -> Callable[[Callable], Cal
         return call
 
     return decorate
-
-
-def _kind(parameter: inspect.Parameter) -> int:
-    return parameter.kind
 
 
 def _parameters(options: Iterable[OptionDeclaration], positional: Iterable[str]) -> Iterator[inspect.Parameter]:

@@ -279,17 +279,10 @@ def _location(entry_point: importlib.metadata.EntryPoint) -> Location:
     except AttributeError:  # the entry point does not have the form module:attribute
         module, attribute = entry_point.value, ""
     origin = (module.partition(".")[0], "unknown")
-    with contextlib.suppress(Exception):  # a package without METADATA raises various errors
-        origin = (
-            (entry_point.dist.name or origin[0], entry_point.dist.version or origin[1]) if entry_point.dist else origin
-        )
-    return Location(module, attribute or "PLUGIN", _file_of(module), *origin)
-
-
-def _file_of(module: str) -> str:
-    """Return the file of a module without an import; if the file is unknown, return the module name."""
-    specification = _specification(module)
-    return (specification and specification.origin) or module
+    with contextlib.suppress(Exception):  # a package without METADATA raises various errors; `dist` may be None
+        origin = (entry_point.dist.name or origin[0], entry_point.dist.version or origin[1])
+    specification = _specification(module)  # without an import
+    return Location(module, attribute or "PLUGIN", (specification and specification.origin) or module, *origin)
 
 
 def _specification(module: str) -> importlib.machinery.ModuleSpec | None:

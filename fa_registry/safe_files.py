@@ -183,7 +183,8 @@ def _opened(path: Path, limit: int) -> int:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
         is_link = os.path.islink(path)
-        raise UnreadableFile(path, "is a link" if is_link else f"cannot be read: {_why(error)}") from error
+        why = getattr(error, "strerror", None) or error
+        raise UnreadableFile(path, "is a link" if is_link else f"cannot be read: {why}") from error
     status = os.fstat(descriptor)
     reason = ""
     if not stat.S_ISREG(status.st_mode):
@@ -194,7 +195,3 @@ def _opened(path: Path, limit: int) -> int:
         os.close(descriptor)
         raise UnreadableFile(path, reason)
     return descriptor
-
-
-def _why(error: OSError | ValueError) -> str:
-    return str(getattr(error, "strerror", None) or error)

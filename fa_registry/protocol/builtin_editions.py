@@ -49,17 +49,10 @@ def digests() -> Mapping[str, str]:
     digest_of: dict[str, str] = {}
     for path in sorted(bundled_files.editions().glob("*.toml")):
         raw, digest = read_toml(path, f"edition {path.stem}")
-        name, variants = _name_of(path), raw.get("variant", {})
+        # the file 2026-12_token.toml contains the variant 2026-12:token, which has its own digest
+        name, variants = path.stem.replace("_", ":"), raw.get("variant", {})
         digest_of |= dict.fromkeys((name, *(f"{name}:{variant}" for variant in variants)), digest)
     return MappingProxyType(digest_of)
-
-
-def _name_of(path: Path) -> str:
-    """Return the name of the edition in a file.
-
-    The file `2026-12_token.toml` contains the variant `2026-12:token`, which has its own digest.
-    """
-    return path.stem.replace("_", ":")
 
 
 def file_of(name: str) -> Path:
@@ -173,7 +166,11 @@ def nearest(rules: Sequence[Rule], editions: Iterable[Edition]) -> str:
         """Return one number per criterion of `nearest`. A larger number means a more similar edition."""
         builtin_rules = {rule.code: rule for rule in edition.rules}
         pairs = [(rule, builtin_rules[rule.code]) for rule in rules if rule.code in builtin_rules]
-        fields = [_equal_fields(user_rule, builtin_rule) for user_rule, builtin_rule in pairs]
+        equal_fields = sum(
+            getattr(rule, field.name) == getattr(builtin_rule, field.name)
+            for rule, builtin_rule in pairs
+            for field in dataclasses.fields(rule)
+        )
         same_limits = sum(
             all(getattr(user_rule, name) == getattr(builtin_rule, name) for name in LIMIT)
             for user_rule, builtin_rule in pairs
@@ -181,7 +178,7 @@ def nearest(rules: Sequence[Rule], editions: Iterable[Edition]) -> str:
         return (
             sum(user_rule == builtin_rule for user_rule, builtin_rule in pairs),
             same_limits,
-            sum(fields),
+            equal_fields,
             -len(builtin_rules),
             -sum(map(_apart, pairs)),
         )
@@ -195,10 +192,6 @@ def _apart(pair: tuple[Rule, Rule]) -> float:
     """Return the distance between two limits relative to their size, 0 to 1."""
     limit, builtin_limit = (rule.threshold for rule in pair)
     return abs(limit - builtin_limit) / (abs(limit) + abs(builtin_limit)) if limit != builtin_limit else 0.0
-
-
-def _equal_fields(rule: Rule, builtin_rule: Rule) -> int:
-    return sum(getattr(rule, field.name) == getattr(builtin_rule, field.name) for field in dataclasses.fields(rule))
 
 
 def differences(edition: Edition, base: Edition | None) -> Iterator[RuleDifference]:

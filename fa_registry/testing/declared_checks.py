@@ -90,30 +90,25 @@ def mirror_converges(setting: Setting) -> CheckOutcome:
     One estimate of W from n samples has the noise E‖W ξᵀξ/n − W‖² = ‖W‖² (in + 1)/n, where `in` is the number of inputs. B is a
     running average of these estimates with the rate d. The average multiplies the noise by d²Σ_k (1−d)^{2k}.
     """
-    case = _mirroring(setting)
+    case = setting.case()
+    shape = network_shape(case.network, case.images[:1], CLASSES)
+    feedback = setting.method.feedback(shape, MIRROR, generator(setting.seed, "feedback"))
+    case = dataclasses.replace(case, feedback=feedback.double())
     rate, samples = MIRROR["mirror_rate"], MIRROR["mirror_batch"]
     remaining = (1 - rate) ** (2 * MIRROR_STEPS)
     noise_gain = rate**2 * (1 - remaining) / (1 - (1 - rate) ** 2)
-    starts, weights = _squares(_gaps(case)), _weights(case)
+    starts, weights = _gaps(case), _weights(case)
     expected = sum(
-        remaining * starts[name] + noise_gain * _square(weight) * (weight.shape[1] + 1) / samples
+        remaining * _square(starts[name]) + noise_gain * _square(weight) * (weight.shape[1] + 1) / samples
         for name, weight in weights.items()
     )
     inputs = dataclasses.replace(case.inputs(measuring=False), generator=generator(setting.seed, "method"))
     with torch.no_grad():
         for _ in range(MIRROR_STEPS):
             setting.method.update_feedback(case.feedback, inputs)
-    ratio = sum(_squares(_gaps(case)).values()) / expected
+    ratio = sum(map(_square, _gaps(case).values())) / expected
     figure = f"‖B − W‖² / its expected value: allowed 1/{NOISE_FACTOR:g} to {NOISE_FACTOR:g}, found {ratio:.2f}"
     return passed(figure) if 1 / NOISE_FACTOR <= ratio <= NOISE_FACTOR else failed(figure)
-
-
-def _mirroring(setting: Setting) -> NetworkCase:
-    """Return a case of the setting. The method options MIRROR determine its feedback."""
-    case = setting.case()
-    shape = network_shape(case.network, case.images[:1], CLASSES)
-    feedback = setting.method.feedback(shape, MIRROR, generator(setting.seed, "feedback"))
-    return dataclasses.replace(case, feedback=feedback.double())
 
 
 def gives_bp(case: NetworkCase) -> CheckOutcome:
@@ -147,10 +142,6 @@ def _weights(case: NetworkCase) -> dict[str, Tensor]:
 def _gaps(case: NetworkCase) -> dict[str, Tensor]:
     matrices = case.method.backward_weights(case.feedback, case.network)
     return {name: weight - matrices[name] for name, weight in _weights(case).items()}
-
-
-def _squares(tensors: dict[str, Tensor]) -> dict[str, float]:
-    return {name: _square(tensor) for name, tensor in tensors.items()}
 
 
 def _square(tensor: Tensor) -> float:

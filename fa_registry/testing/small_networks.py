@@ -286,7 +286,10 @@ def linear_case(setting: Setting) -> tuple[NetworkCase, list[Tensor], list[Tenso
     stream = torch.Generator().manual_seed(derive(setting.seed, "linear network"))
     blocks = [_layer(WIDTH, WIDTH, stream) for _ in range(DEPTH)]
     tokens = setting.architecture.card.inputs == TOKENS
-    flatten = nn.Flatten(2 if _has_positions(setting) else 1)  # one token per channel, or one vector
+    case = setting.case()
+    with torch.no_grad():
+        has_positions = any(state.dim() > 2 for state in case.network.hidden(case.images[:2]))
+    flatten = nn.Flatten(2 if has_positions else 1)  # one token per channel, or one vector
     embed = (
         nn.Embedding.from_pretrained(torch.randn(CLASSES, WIDTH, generator=stream, dtype=torch.float64), freeze=False)
         if tokens
@@ -302,12 +305,6 @@ def linear_case(setting: Setting) -> tuple[NetworkCase, list[Tensor], list[Tenso
     shape = network_shape(network, images[:1], CLASSES)
     feedback = draw_feedback(setting.method, shape, setting.seed, setting.method_options).double()
     return NetworkCase(setting.method, network, feedback, images, labels), jacobians, outputs[::-1]
-
-
-def _has_positions(setting: Setting) -> bool:
-    case = setting.case()
-    with torch.no_grad():
-        return any(state.dim() > 2 for state in case.network.hidden(case.images[:2]))
 
 
 def _layer(features_in: int, features_out: int, stream: torch.Generator) -> nn.Linear:

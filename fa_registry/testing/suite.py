@@ -108,7 +108,8 @@ def _local_objective(case: NetworkCase, penalty: float, credit_norm: str) -> Ten
         (_norm(credit, credit_norm, divisor, by_position) for credit in credits),
         strict=True,
     )
-    local = sum(_mean_inner(value, case.network.spread(credit, value)) for value, credit in pairs)
+    # mean_i <value_i, credit_i>, summed over features and positions
+    local = sum((value * case.network.spread(credit, value)).flatten(1).sum(dim=1).mean() for value, credit in pairs)
     return local + penalty * sum(map(_mean_square, branches)) + loss_sum / len(case.labels)
 
 
@@ -122,11 +123,6 @@ def _norm(credit: Tensor, kind: str, divisor: int, by_position: bool) -> Tensor:
         return credit
     published, features = credit / divisor, -1 if by_position else tuple(range(1, credit.dim()))
     return published / (published.pow(2).mean(dim=features, keepdim=True).sqrt() + 1e-6)
-
-
-def _mean_inner(value: Tensor, credit: Tensor) -> Tensor:
-    """Return mean_i <value_i, credit_i>, summed over features and positions."""
-    return (value * credit).flatten(1).sum(dim=1).mean()
 
 
 def _mean_square(branch: Tensor) -> Tensor:

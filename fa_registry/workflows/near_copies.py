@@ -84,12 +84,14 @@ def near_copies(tracker: Tracker, records: Sequence[RunRecord]) -> dict[str, dic
 
 def _trained(tracker: Tracker, record: RunRecord) -> _Trained | None:
     weights = _held(tracker, record.run_id)
-    if not weights or not _are_finite(weights):
+    if not weights or not all(bool(tensor.isfinite().all()) for tensor in weights.values()):
         return None
     initial = initial_weights(record.spec)
     names = trained_names(weights, initial)
     large = [name for name in names if weights[name].numel() >= LEAST_ENTRIES]
-    digests = {name: _digest(weights[name]) for name in large} if initial and _has_steps(record) else {}
+    steps = record.spec.epochs * (schema.sealed_step(record.digests) or LEAST_STEPS)
+    compared = large if initial and steps >= LEAST_STEPS else []
+    digests = {name: hashlib.sha256(weights[name].contiguous().numpy().tobytes()).hexdigest() for name in compared}
     shapes = hashlib.sha256(repr([(name, tuple(weights[name].shape)) for name in sorted(weights)]).encode()).hexdigest()
     sample = _sampled(weights, shapes)
     # it is not known how far the weights of an adopted run have moved
@@ -108,17 +110,12 @@ def _sampled(tensors: Mapping[str, Tensor], shapes: str) -> np.ndarray:
 def _held(tracker: Tracker, run_id: str) -> dict[str, Tensor]:
     with contextlib.suppress(RegistryError):  # recomputing the run reports what is wrong with the file
         path = tracker.artifact(run_id, schema.FINAL)
-        tensors = load_tensors(path) if path else {}
-        return _floating(tensors)
+        return _floating(load_tensors(path) if path else {})
     return {}
 
 
 def _floating(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor for name, tensor in tensors.items() if tensor.is_floating_point()}
-
-
-def _are_finite(tensors: Mapping[str, Tensor]) -> bool:
-    return all(bool(tensor.isfinite().all()) for tensor in tensors.values())
 
 
 def initial_weights(spec: RunSpec) -> Mapping[str, Tensor]:
@@ -164,16 +161,6 @@ def _has_moved(final: Tensor, initial: Tensor) -> bool:
     final, initial = final.double(), initial.double()
     shrunk = initial * (final @ initial / (initial @ initial))
     return bool((final - shrunk).norm() > MOVED * final.norm())
-
-
-def _has_steps(record: RunRecord) -> bool:
-    """Return whether the run took at least LEAST_STEPS training steps, according to its recorded digests."""
-    step = schema.sealed_step(record.digests)
-    return record.spec.epochs * (step or LEAST_STEPS) >= LEAST_STEPS
-
-
-def _digest(tensor: Tensor) -> str:
-    return hashlib.sha256(tensor.contiguous().numpy().tobytes()).hexdigest()
 
 
 def distance(first: Mapping[str, Tensor], second: Mapping[str, Tensor], initial: Mapping[str, Tensor]) -> float:
@@ -237,10 +224,6 @@ def effective_control(spec: RunSpec) -> str:
     return "frozen" if trained == 0 and spec.method == "bp" else spec.control
 
 
-def _without_control(spec: RunSpec) -> tuple[object, ...]:
-    return _kin(dataclasses.replace(spec, control="none"))
-
-
 def _exact_blocks(spec: RunSpec) -> int | None:
     """Return the number of trained blocks if all trained parts got the exact gradient, else None."""
     initial = initial_weights(spec)
@@ -271,14 +254,11 @@ def _near(tracker: Tracker, runs: Sequence[_Trained]) -> Iterator[tuple[_Trained
         if ratio <= LIMIT:
             changed = sum(int((weights[0][name] != weights[1][name]).sum()) for name in weights[0])
             total = sum(tensor.numel() for tensor in weights[0].values())
-            yield first, second, _near_text(changed, total, ratio)
-
-
-def _near_text(changed: int, total: int, ratio: float) -> str:
-    return (
-        f"except for {changed:,} of {total:,} numbers: the distance between the two runs is {ratio:.2g} times their distance "
-        f"from the initial weights. Between two honest runs, this ratio is at least {NEAREST_HONEST:g}"
-    )
+            text = (
+                f"except for {changed:,} of {total:,} numbers: the distance between the two runs is {ratio:.2g} times their "
+                f"distance from the initial weights. Between two honest runs, this ratio is at least {NEAREST_HONEST:g}"
+            )
+            yield first, second, text
 
 
 def _candidates(runs: Sequence[_Trained]) -> list[tuple[_Trained, _Trained]]:
@@ -319,7 +299,8 @@ def _shared_tensors(runs: Sequence[_Trained]) -> Iterator[tuple[_Trained, _Train
     shared: dict[tuple[str, str], tuple[_Trained, _Trained, list[str]]] = {}
     for (name, _), sharing_runs in holders.items():
         # one run per method, seed, architecture and data set represents the others, which may be many
-        representatives = list({_without_control(run.record.spec): run for run in sharing_runs}.values())
+        kins = (_kin(dataclasses.replace(run.record.spec, control="none")) for run in sharing_runs)
+        representatives = list(dict(zip(kins, sharing_runs, strict=True)).values())
         for index, first in enumerate(representatives[:NEIGHBOURS]):
             for second in representatives[index + 1 : NEIGHBOURS]:
                 if not may_be_near(first.record.spec, second.record.spec):

@@ -180,7 +180,11 @@ def _deciding(run: StoredRun, candidates: list[EditionReference], edition: str) 
     An edition with changed thresholds cannot decide. An edition that has the name of a built-in edition but another digest
     cannot decide either, because the report in the store could have been edited.
     """
-    request = _reference(edition) if edition else None
+    problems: list[str] = []
+    loaded = load_or_name(edition, problems) if edition else None
+    if problems:
+        raise InvalidFields("promote", problems)
+    request = loaded.reference if loaded else None
     for candidate in candidates:
         is_requested = request is None or (candidate.name, candidate.digest) == (request.name, request.digest)
         if is_requested and not candidate.overrides and provenance_of(candidate) != FOREIGN:
@@ -191,14 +195,6 @@ def _deciding(run: StoredRun, candidates: list[EditionReference], edition: str) 
         f"run {run.run_id} ({run.name}): expected an audit by {expected}, but the newest audit of the run used {names}; "
         f"audit the run first: {_audit(run, edition)}"
     )
-
-
-def _reference(edition: str) -> EditionReference:
-    problems: list[str] = []
-    loaded = load_or_name(edition, problems)
-    if loaded is None:
-        raise InvalidFields("promote", problems)
-    return loaded.reference
 
 
 def run_promote(

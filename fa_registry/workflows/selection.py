@@ -421,19 +421,18 @@ def _candidates(tracker: Tracker, specs: Iterable[RunSpec], excluded_ids: Collec
     """Return the runs whose parameters or setting tag match a specification, except `excluded_ids`."""
     settings = {spec.setting.identity: spec for spec in specs}.values()
     runs: dict[str, StoredRun] = {}
-    for items in dict.fromkeys(_asked_of(spec) for spec in settings):
-        params = dict(items)
+    for names in dict.fromkeys(
+        tuple(
+            (f"cfg/{name}", str(getattr(spec, name))) for name in COMPARED if name != "epochs" or spec.epochs * NEAR < 1
+        )
+        for spec in settings
+    ):
+        params = dict(names)
         runs |= {run.run_id: run for run in tracker.search_everywhere(params, {}) if run.run_id not in excluded_ids}
     for label in dict.fromkeys(setting_label(spec) for spec in settings):
         matches = tracker.search_everywhere({}, {schema.TAG_SETTING: label})
         runs |= {run.run_id: run for run in matches if run.run_id not in excluded_ids}
     return list(runs.values())
-
-
-def _asked_of(spec: RunSpec) -> tuple[tuple[str, str], ...]:
-    """Return the parameters with which to search for runs of this setting and of similar settings."""
-    names = [name for name in COMPARED if name != "epochs" or spec.epochs * NEAR < 1]
-    return tuple((f"cfg/{name}", str(getattr(spec, name))) for name in names)
 
 
 def _shared(params: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
