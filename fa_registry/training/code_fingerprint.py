@@ -14,6 +14,7 @@ from fa_registry import architectures, datasets, diagnostics, methods, tasks
 from fa_registry.datasets import random_targets
 from fa_registry.plugin_registry import Catalog
 from fa_registry.records import RunSpec
+from fa_registry.training.spec_plugins import find_plugins
 
 Code = Mapping[str, Mapping[str, Any]]  # `methods/dfa` → {version} if built-in, else {package, version, digest}
 
@@ -49,13 +50,12 @@ def fingerprint(spec: RunSpec) -> dict[str, dict[str, Any]]:
     Raises:
         UnknownName: if one of these plug-ins is not installed.
     """
-    method, architecture = methods.CATALOG.get(spec.method), architectures.CATALOG.get(spec.architecture)
-    data = datasets.get(spec.dataset)
+    plugins = find_plugins(spec)
     return {
-        f"methods/{spec.method}": methods.CATALOG.code(spec.method, method.card),
-        f"architectures/{spec.architecture}": architectures.CATALOG.code(spec.architecture, architecture.card),
-        f"datasets/{spec.dataset}": datasets.CATALOG.code(spec.dataset.partition(":")[0], data.card),
-        **_third_party_code(spec.dataset, data.card.task),
+        f"methods/{spec.method}": methods.CATALOG.code(spec.method, plugins.method.card),
+        f"architectures/{spec.architecture}": architectures.CATALOG.code(spec.architecture, plugins.architecture.card),
+        f"datasets/{spec.dataset}": datasets.CATALOG.code(spec.dataset.partition(":")[0], plugins.card),
+        **_third_party_code(spec.dataset, plugins.card.task),
         **measuring_code(),
     }
 

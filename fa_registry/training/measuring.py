@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fa_registry import architectures, datasets, diagnostics, methods, provenance, tasks
+from fa_registry import architectures, diagnostics, methods, provenance, tasks
 from fa_registry.datasets.base import shared_samples
 from fa_registry.diagnostics import Observation
 from fa_registry.diagnostics.base import MOMENTS, REFERENCE_BATCH, Diagnostic, Measured
@@ -50,6 +50,7 @@ from fa_registry.training.probe_context import (
 )
 from fa_registry.training.reference import SAMPLES, checked, unreferenced, without_reference
 from fa_registry.training.run_setup import RunSetup, build_network, eval_digest
+from fa_registry.training.spec_plugins import find_plugins
 
 
 @products("fp32")
@@ -364,7 +365,7 @@ def without_input_site(record: RunRecord) -> RunRecord:
     record is returned unchanged.
     """
     with suppress(RegistryError):
-        if build_network(record.spec, datasets.get(record.spec.dataset).card).first_credited:
+        if build_network(record.spec, find_plugins(record.spec).card).first_credited:
             return _without_first_site(record)
     return record
 

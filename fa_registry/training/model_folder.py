@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import nn
 
-from fa_registry import datasets, jsonio, methods
+from fa_registry import jsonio
 from fa_registry.architectures.base import Network
 from fa_registry.errors import IntegrityError, InvalidFields
 from fa_registry.methods.base import Method
@@ -24,6 +24,7 @@ from fa_registry.safe_files import UnreadableFile, check_file
 from fa_registry.seeding import generator
 from fa_registry.training.checkpoint import load_into
 from fa_registry.training.run_setup import blank_input, build_network, network_shape
+from fa_registry.training.spec_plugins import find_plugins
 
 NETWORK = "network.safetensors"
 FEEDBACK = "feedback.safetensors"
@@ -141,8 +142,7 @@ def read_folder(folder: Path, card_digest: str = "") -> LoadedModel:
         raise IntegrityError(
             f"{folder}: expected one identity, found {spec.identity} in {SPEC} and {card.identity or 'none'} in {CARD}"
         )
-    method = methods.CATALOG.get(spec.method)
-    dataset = datasets.get(spec.dataset).card
+    method, dataset = find_plugins(spec).method, find_plugins(spec).card
     network = build_network(spec, dataset)
     shape = network_shape(network, blank_input(spec, dataset), dataset.classes)
     feedback = method.feedback(shape, spec.method_options, generator(spec.seed, "feedback"))

@@ -10,14 +10,14 @@ import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from fa_registry import architectures, datasets, methods, tasks
+from fa_registry import methods, tasks
 from fa_registry.architectures.base import TOKENS, ArchitectureCard, Network, part_of
 from fa_registry.datasets._files import data_root
 from fa_registry.datasets.base import Dataset, DatasetCard, Splits
@@ -31,6 +31,7 @@ from fa_registry.tasks import Task, reported_metrics, task_of
 from fa_registry.token_axes import features
 from fa_registry.training.code_fingerprint import fingerprint
 from fa_registry.training.devices import products
+from fa_registry.training.spec_plugins import find_plugins, keep_plugins
 
 MOST_BLOCKS = 10_000  # each block is a module, which takes memory and time at any width
 BYTES, BYTES_A_WEIGHT = 4, 16  # of a float32; of a trained weight with its gradient and the optimiser's two moments
@@ -65,7 +66,7 @@ class RunSetup:
         """The images and labels that every measurement uses."""
         return self.splits.test_images[:EVAL_SAMPLES], self.splits.test_labels[:EVAL_SAMPLES]
 
-    @property
+    @cached_property  # every training step needs the task
     def task(self) -> Task:
         """The task that the data set's card names.
 
@@ -116,16 +117,13 @@ def build_setup(spec: RunSpec, device: torch.device, root: Path | None = None) -
         InvalidFields: if the labels do not fit the data set's card, if an option of the architecture is invalid, or if network or
             feedback exceed the memory.
     """
-    dataset = datasets.get(spec.dataset)
-    splits = _splits(dataset, device, root, spec.seed)
-    _check_labels(dataset.card, splits)
-    return build_setup_from_splits(spec, device, dataset.card, splits)
-
-
-def _splits(dataset: Dataset, device: torch.device, root: Path | None, seed: int) -> Splits:
-    if dataset.same_for_every_seed:
-        return _shared(dataset, device, data_root(root))
-    return dataset.load(device, root, seed)
+    dataset = find_plugins(spec).dataset
+    shared = dataset.same_for_every_seed
+    splits = _shared(dataset, device, data_root(root)) if shared else dataset.load(device, root, spec.seed)
+    card, task = dataset.card, task_of(splits.train_labels, dataset.card.task)
+    if problems := task.problems(splits.train_labels, splits.test_labels, card.classes, EVAL_SAMPLES):
+        raise InvalidFields(f"data set {card.name}", problems)
+    return build_setup_from_splits(spec, device, card, splits)
 
 
 # Splits are never modified, and a study or an audit seldom changes its data set. So the process keeps the last splits.
@@ -142,29 +140,31 @@ def build_setup_from_splits(spec: RunSpec, device: torch.device, card: DatasetCa
             of the architecture is invalid.
         PluginError: if a third-party task breaks its contract.
     """
-    method, task = methods.CATALOG.get(spec.method), task_of(splits.train_labels, card.task)
-    if problems := task_problems(method.card, architectures.CATALOG.get(spec.architecture).card, task):
+    plugins, task = find_plugins(spec), task_of(splits.train_labels, card.task)
+    method = plugins.method
+    if problems := task_problems(method.card, plugins.architecture.card, task):
         raise InvalidFields("run specification", problems)
     network = build_network(spec, card)
     shape = network_shape(network, splits.test_images[:1].cpu(), card.classes)
     if problems := _feedback_too_large(spec, method, shape):
         raise InvalidFields(f"method {spec.method}", problems)
     feedback = method.feedback(shape, spec.method_options, generator(spec.seed, "feedback"))
-    network = to_device(network, device)
+    setup = RunSetup(spec, device, card, splits, to_device(network, device), method, feedback.to(device))
     if not tasks.CATALOG.location(task.card.name).is_builtin:
         check_output_error(task, shape.classes, splits.test_labels[:CHECKED_SAMPLES])
-        eval_batch = splits.test_images[:EVAL_SAMPLES], splits.test_labels[:EVAL_SAMPLES]
-        reported_metrics(task, "evaluate", network, *eval_batch)  # a wrong result is found before the training
-    norms = _state_norms(network, task, splits.test_images[:EVAL_SAMPLES], splits.test_labels[:EVAL_SAMPLES])
-    return RunSetup(spec, device, card, splits, network, method, feedback.to(device), norms)
+        reported_metrics(
+            task, "evaluate", setup.network, *setup.eval_batch
+        )  # a wrong result is found before the training
+    return dataclasses.replace(setup, initial_norms=_state_norms(setup))
 
 
 @products("fp32")
-def _state_norms(network: Network, task: Task, images: Tensor, labels: Tensor) -> tuple[float, ...]:
+def _state_norms(setup: RunSetup) -> tuple[float, ...]:
     """Compute the metric h_norm (norm of the states), one value per site 0..L."""
-    with eval_mode(network):
-        _, hidden, *_ = network(images, return_hidden=True)
-    return state_norms([task.state_rows(state.detach(), labels) for state in hidden])
+    images, labels = setup.eval_batch
+    with eval_mode(setup.network):
+        _, hidden, *_ = setup.network(images, return_hidden=True)
+    return state_norms([setup.task.state_rows(state.detach(), labels) for state in hidden])
 
 
 def to_device(network: Network, device: torch.device) -> Network:
@@ -177,13 +177,6 @@ def to_device(network: Network, device: torch.device) -> Network:
     return network.to(device)
 
 
-def _check_labels(card: DatasetCard, splits: Splits) -> None:
-    """Raise InvalidFields if the targets do not fit the card's task."""
-    task = task_of(splits.train_labels, card.task)
-    if problems := task.problems(splits.train_labels, splits.test_labels, card.classes, EVAL_SAMPLES):
-        raise InvalidFields(f"data set {card.name}", problems)
-
-
 def build_network(spec: RunSpec, card: DatasetCard) -> Network:
     """Return the specification's network with its initial weights, on the CPU.
 
@@ -192,7 +185,7 @@ def build_network(spec: RunSpec, card: DatasetCard) -> Network:
     Raises:
         InvalidFields: if an option of the architecture is invalid or if the network exceeds the memory.
     """
-    architecture = architectures.CATALOG.get(spec.architecture)
+    architecture = find_plugins(spec).architecture
     options = architecture.resolve(spec.architecture_options)
     if spec.control == "shallow":
         options = {**options, "num_blocks": 0}
@@ -206,11 +199,12 @@ def too_large(spec: RunSpec, card: DatasetCard) -> list[str]:
 
     The network is too large if the memory is insufficient or if the network has more than MOST_BLOCKS blocks.
     """
-    options = architectures.CATALOG.get(spec.architecture).resolve(spec.architecture_options)
+    architecture = find_plugins(spec).architecture
+    options = architecture.resolve(spec.architecture_options)
     blocks = int(options.get("num_blocks", 0))
     if blocks > MOST_BLOCKS:
         return [f"architecture_options: num_blocks: expected at most {MOST_BLOCKS:,}, found {blocks:,}"]
-    count = weight_count(spec, card)
+    count = architecture.parameters(options, card.image_shape, card.classes)
     subject = f"architecture_options: the training of {spec.architecture} with {count:,} weights needs"
     return _beyond(torch.device("cpu"), count * BYTES_A_WEIGHT, subject)
 
@@ -220,14 +214,15 @@ def unusable(spec: RunSpec) -> list[str]:
 
     Examples: the data are absent, or the network is too large.
     """
-    dataset = datasets.get(spec.dataset)
-    return [*filter(None, [dataset.absent()]), *too_large(spec, dataset.card)]
+    plugins = find_plugins(spec)
+    return [*filter(None, [plugins.dataset.absent()]), *too_large(spec, plugins.card)]
 
 
-def weight_count(spec: RunSpec, card: DatasetCard) -> int:
+def weight_count(spec: RunSpec) -> int:
     """Return the number of weights of the network, without building the network."""
-    architecture = architectures.CATALOG.get(spec.architecture)
-    return architecture.parameters(architecture.resolve(spec.architecture_options), card.image_shape, card.classes)
+    plugins = find_plugins(spec)
+    options = plugins.architecture.resolve(spec.architecture_options)
+    return plugins.architecture.parameters(options, plugins.card.image_shape, plugins.card.classes)
 
 
 def _feedback_too_large(spec: RunSpec, method: Method, shape: NetworkShape) -> list[str]:
@@ -276,7 +271,7 @@ def _beyond(device: torch.device, required_bytes: int, subject: str) -> list[str
 
 def blank_input(spec: RunSpec, card: DatasetCard) -> Tensor:
     """Return an input (1, …) of zeros, as token ids if the architecture takes token ids."""
-    takes_tokens = architectures.CATALOG.get(spec.architecture).card.inputs == TOKENS
+    takes_tokens = find_plugins(spec).architecture.card.inputs == TOKENS
     return torch.zeros(1, *card.image_shape, dtype=torch.int64 if takes_tokens else torch.float32)
 
 
@@ -357,9 +352,10 @@ def with_defaults(spec: RunSpec) -> RunSpec:
 
     Missing options get their default values. Therefore the identity of a run includes every option.
     """
-    method_options = {name: option.default for name, option in methods.CATALOG.get(spec.method).card.options.items()}
-    return dataclasses.replace(
-        spec,
-        method_options={**method_options, **spec.method_options},
-        architecture_options=architectures.CATALOG.get(spec.architecture).resolve(spec.architecture_options),
+    plugins = find_plugins(spec)
+    defaults = {name: option.default for name, option in plugins.method.card.options.items()}
+    options = plugins.architecture.resolve(spec.architecture_options)
+    full_spec = dataclasses.replace(
+        spec, method_options={**defaults, **spec.method_options}, architecture_options=options
     )
+    return keep_plugins(full_spec, plugins)

@@ -15,12 +15,12 @@ from typing import Any
 from fa_registry import architectures, datasets, methods, tasks
 from fa_registry.errors import InvalidFields, UnknownName, shortened, unknown_name_text
 from fa_registry.jsonio import describe_value
-from fa_registry.methods.base import SAMPLE_TASKS, UsesBackwardWeights
-from fa_registry.plugin_registry import Catalog
+from fa_registry.methods.base import SAMPLE_TASKS, Method, UsesBackwardWeights
 from fa_registry.records import Option, Recipe, RunSpec, Scalar
 from fa_registry.training import controls, devices
 from fa_registry.training.devices import PRECISIONS, obstacle
 from fa_registry.training.run_setup import task_problems, with_defaults
+from fa_registry.training.spec_plugins import SpecPlugins, find_plugins, keep_plugins
 
 CHOICES = {
     "precision": PRECISIONS,
@@ -52,6 +52,7 @@ def parse_spec(raw: Mapping[str, Any], subject: str = "run specification") -> Ru
     """
     problems: list[str] = []
     values: dict[str, Any] = {}
+    plugins = SpecPlugins(*(str(raw.get(name)) for name in NAMES))
     for name, value in raw.items():
         if value is None or value == "":
             continue
@@ -59,16 +60,19 @@ def parse_spec(raw: Mapping[str, Any], subject: str = "run specification") -> Ru
             problems.append(f"{name}: {_unknown_field(name, raw)}")
             continue
         try:
-            values["device_class" if name == "device" else name] = _parse(name, value)
+            parsed = (
+                plugins.card.name if name == "dataset" else _parse(name, value)
+            )  # equal data sets have one identity
+            values["device_class" if name == "device" else name] = parsed
         except (ValueError, UnknownName) as error:
             problems.append(f"{name}: {error}")
     reported_names = {problem.split(":")[0] for problem in problems}
     problems += [f"{name}: missing" for name in REQUIRED if name not in values and name not in reported_names]
-    problems += _check_together(values)
+    problems += _check_together(values, plugins)
     if problems:
         raise InvalidFields(subject, problems)
     recipe = Recipe(**{name: values.pop(name) for name in RECIPE_FIELDS if name in values})
-    return with_defaults(RunSpec(recipe=recipe, **values))
+    return with_defaults(keep_plugins(RunSpec(recipe=recipe, **values), plugins))
 
 
 def _unknown_field(name: str, raw: Mapping[str, Any]) -> str:
@@ -85,8 +89,6 @@ def _unknown_field(name: str, raw: Mapping[str, Any]) -> str:
 
 
 def _parse(name: str, value: Any) -> Any:
-    if name == "dataset":
-        return datasets.get(str(value)).card.name  # a canonical name, so that equal data sets have one identity
     if name in NAMES:
         NAMES[name].location(str(value))  # raises UnknownName with the nearest name
         return str(value)
@@ -164,49 +166,36 @@ PARSERS: dict[type, Callable[[Any, float | None], Scalar]] = {
 }
 
 
-def _check_together(values: dict[str, Any]) -> list[str]:
+def _check_together(values: dict[str, Any], plugins: SpecPlugins) -> list[str]:
     """Return the problems of combinations of fields, such as method and architecture."""
     problems: list[str] = []
-    for field, owner in (("method_options", "method"), ("architecture_options", "architecture")):
-        if owner in values:
-            problems += _check_options(values, field, NAMES[owner], values[owner])
+    for owner in ("method", "architecture"):
+        problems += _check_options(values, owner, getattr(plugins, owner).card.options) if owner in values else []
     if "dataset" in values:
-        dataset, size = datasets.get(values["dataset"]), values.get("batch_size", Recipe.batch_size)
-        samples = dataset.card.train_samples
-        if size > samples and not dataset.absent():
+        size, samples = values.get("batch_size", Recipe.batch_size), plugins.card.train_samples
+        if size > samples and not plugins.dataset.absent():
             problems.append(
                 f"batch_size: {size} is larger than the training data ({values['dataset']} has {samples} training samples)"
             )
-    return problems + (_check_task(values) or _check_images(values, problems)) + _check_pairing(values)
+    has_network, has_method = "architecture" in values, {"method", "architecture"} <= values.keys()
+    network_problems = []
+    if has_method and "dataset" in values:  # a card without a task has one target per sample
+        task = plugins.task or tasks.CATALOG.get(SAMPLE_TASKS[0])
+        network_problems = task_problems(plugins.method.card, plugins.architecture.card, task)
+    if has_network and "dataset" in values and not network_problems and not problems:
+        options = plugins.architecture.resolve(values.get("architecture_options", {}))
+        misfits = plugins.architecture.check(options, plugins.card.image_shape)
+        network_problems = [f"architecture_options: {problem}" for problem in misfits]
+    return [*problems, *network_problems, *(_check_pairing(values, plugins) if has_method else ())]
 
 
-def _check_task(values: dict[str, Any]) -> list[str]:
-    """Return the problems if the method or the architecture does not support the data set's task."""
-    if not {"method", "architecture", "dataset"} <= values.keys():
-        return []
-    name = (
-        datasets.get(values["dataset"]).card.task or SAMPLE_TASKS[0]
-    )  # a card without a task has one target per sample
-    architecture = architectures.CATALOG.get(values["architecture"]).card
-    return task_problems(methods.CATALOG.get(values["method"]).card, architecture, tasks.CATALOG.get(name))
-
-
-def _check_images(values: dict[str, Any], problems: list[str]) -> list[str]:
-    """Return the problems of the architecture's options for the data set's image shape."""
-    if problems or "architecture" not in values or "dataset" not in values:
-        return []
-    architecture = architectures.CATALOG.get(values["architecture"])
-    options = architecture.resolve(values.get("architecture_options", {}))
-    misfits = architecture.check(options, datasets.get(values["dataset"]).card.image_shape)
-    return [f"architecture_options: {problem}" for problem in misfits]
-
-
-def _check_options(values: dict[str, Any], field: str, catalog: Catalog, name: str) -> list[str]:
-    options = catalog.get(name).card.options
+def _check_options(values: dict[str, Any], owner: str, options: Mapping[str, Option]) -> list[str]:
+    """Parse the options of the method or the architecture in `values`, and return their problems."""
+    field = f"{owner}_options"
     problems, parsed = [], {}
     for option, value in values.get(field, {}).items():
         if option not in options:
-            problems.append(f"{field}: {unknown_name_text(f'option of {name}', option, options)}")
+            problems.append(f"{field}: {unknown_name_text(f'option of {values[owner]}', option, options)}")
             continue
         try:
             parsed[option] = PARSERS[type(options[option].default)](value, None)
@@ -219,18 +208,16 @@ def _check_options(values: dict[str, Any], field: str, catalog: Catalog, name: s
     return problems
 
 
-def _check_pairing(values: dict[str, Any]) -> list[str]:
-    if "method" not in values or "architecture" not in values:
-        return []
+def _check_pairing(values: dict[str, Any], plugins: SpecPlugins) -> list[str]:
+    """Return the problems of method, architecture, precision and control together."""
     problems = []
-    method = methods.CATALOG.get(values["method"])
-    card = method.card
+    method, card = plugins.method, plugins.method.card
     if not card.supports(values["architecture"]):
         supported = ", ".join(card.architectures)
         problems.append(
             f"architecture: {card.name} supports {supported}, not {values['architecture']}: {card.unsupported}"
         )
-    options = architectures.CATALOG.get(values["architecture"]).resolve(values.get("architecture_options", {}))
+    options = plugins.architecture.resolve(values.get("architecture_options", {}))
     if options.get("num_blocks", 1) == 0 and not method.end_to_end:
         problems.append(
             f"architecture_options: with num_blocks=0, no block receives a credit of {values['method']!r}; use control=shallow"
@@ -239,17 +226,17 @@ def _check_pairing(values: dict[str, Any]) -> list[str]:
         values.get("precision", "fp32"), values.get("device_class", "cpu"), isinstance(method, UsesBackwardWeights)
     )
     problems += [f"precision: {precision_problem}"] if precision_problem else []
-    return problems + _check_control(values, options.get("num_blocks"))
+    return problems + _check_control(values, method, options.get("num_blocks"))
 
 
-def _check_control(values: dict[str, Any], blocks: int | None) -> list[str]:
+def _check_control(values: dict[str, Any], method: Method, blocks: int | None) -> list[str]:
     """Return the problems of the control.
 
     `blocks` is the option num_blocks of the architecture, or None if the architecture has no such option.
     """
     control, problems = values.get("control", "none"), []
     depth = controls.depth(control)
-    if depth is None and control != "none" and not methods.CATALOG.get(values["method"]).end_to_end:
+    if depth is None and control != "none" and not method.end_to_end:
         problems.append(f"control: expected method 'bp' for the {control} control, found {values['method']!r}")
     if depth is not None and (blocks is None or depth > blocks):
         found_text = "has no option num_blocks" if blocks is None else f"has {blocks} blocks (num_blocks={blocks})"
@@ -290,14 +277,14 @@ def _method(spec: RunSpec) -> str:
     The part contains the label, the changed options, and the first digits of the digest of an adopted checkpoint.
     """
     label = " ".join([spec.method_label, spec.weights[:DIGITS]]).strip()
-    unusual = _unusual(spec.method_options, _options(methods.CATALOG, spec.method))
+    unusual = _unusual(spec.method_options, _options(spec, "method"))
     if spec.recipe.credit_norm != Recipe.credit_norm:
         unusual.append(f"credit_norm={spec.recipe.credit_norm}")
     return f"{label} ({', '.join(unusual)})" if unusual else label
 
 
 def _setting(spec: RunSpec, epochs: list[str]) -> list[str]:
-    options = _options(architectures.CATALOG, spec.architecture)
+    options = _options(spec, "architecture")
     resolved = {name: option.default for name, option in options.items()} | dict(spec.architecture_options)
     size = "x".join(str(resolved.pop(name)) for name in ("d_hidden", "num_blocks") if name in resolved)
     architecture = "-".join(part for part in (spec.architecture, size) if part)
@@ -311,10 +298,10 @@ def _unusual(values: Mapping[str, Scalar], options: Mapping[str, Option]) -> lis
     ]
 
 
-def _options(catalog: Catalog, name: str) -> Mapping[str, Option]:
-    """Return the options of the plug-in's card. A user-supplied training loop has none."""
+def _options(spec: RunSpec, owner: str) -> Mapping[str, Option]:
+    """Return the options on the card of the method or the architecture. A user-supplied training loop has none."""
     try:
-        return catalog.get(name).card.options
+        return getattr(find_plugins(spec), owner).card.options
     except UnknownName:
         return {}
 

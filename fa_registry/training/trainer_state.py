@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import torch
 
-from fa_registry import methods
-from fa_registry.datasets.base import DatasetCard
 from fa_registry.errors import IntegrityError, join_names, shortened
 from fa_registry.records import RunSpec
 from fa_registry.seeding import generator
 from fa_registry.training.controls import trainable_parameters
 from fa_registry.training.run_setup import blank_input, build_network, network_shape
+from fa_registry.training.spec_plugins import find_plugins
 from fa_registry.training.trainer import Trainer
 
 MOMENTS = {"step", "exp_avg", "exp_avg_sq"}  # of AdamW; SGD without momentum has none
@@ -80,12 +79,13 @@ def kept_epochs(states: int, epochs: int) -> tuple[int, ...]:
     return tuple(index * epochs // (count + 1) for index in range(1, count + 1))
 
 
-def kept_bytes(spec: RunSpec, card: DatasetCard) -> int:
+def kept_bytes(spec: RunSpec) -> int:
     """Return the size in bytes of one kept state.
 
     A kept state contains the full state after an epoch. It also contains the network and the feedback after the next epoch.
     """
-    network, method = build_network(spec, card), methods.CATALOG.get(spec.method)
+    method, card = find_plugins(spec).method, find_plugins(spec).card
+    network = build_network(spec, card)
     shape = network_shape(network, blank_input(spec, card), card.classes)
     feedback = method.feedback(shape, spec.method_options, generator(spec.seed, "feedback"))
     trained = [*trainable_parameters(network, spec.control), *feedback.parameters()]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fa_registry import datasets, jsonio, tasks
+from fa_registry import jsonio
 from fa_registry.errors import IntegrityError, InvalidFields, UsageError, shortened
 from fa_registry.metrics import ACCURACY, symbol_of
 from fa_registry.records import Measurements, Reading, RunSpec
@@ -23,6 +23,7 @@ from fa_registry.training.devices import device_of, on_device, pinned_threads
 from fa_registry.training.loop import EpochRow, TrainingOutcome, has_diverged
 from fa_registry.training.measuring import measure, with_final
 from fa_registry.training.run_setup import BYTES, RunSetup, build_setup, unusable, weight_count
+from fa_registry.training.spec_plugins import find_plugins
 from fa_registry.training.specs import parse_spec, run_name
 from fa_registry.workflows.conformance import code_changes
 from fa_registry.workflows.coordination import finished_run
@@ -159,8 +160,8 @@ def _never_adopted(spec: RunSpec) -> list[str]:
 
 def _no_accuracy(spec: RunSpec) -> list[str]:
     """Return the problem if the main metric of the data set's task is not the accuracy."""
-    task = datasets.get(spec.dataset).card.task
-    headline = tasks.CATALOG.get(task).card.headline if task else ""
+    task = find_plugins(spec).task
+    headline = task.card.headline if task else ""
     if headline in ("", ACCURACY.name):
         return []
     return [
@@ -171,7 +172,7 @@ def _no_accuracy(spec: RunSpec) -> list[str]:
 
 def _most_bytes(spec: RunSpec) -> int:
     """Return the maximum size of a checkpoint with optimiser state, in bytes."""
-    return SLACK + MOST_COPIES * BYTES * weight_count(spec, datasets.get(spec.dataset).card)
+    return SLACK + MOST_COPIES * BYTES * weight_count(spec)
 
 
 def _read_feedback(path: Path, method: str, seed: str, limit: int) -> Any:

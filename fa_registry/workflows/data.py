@@ -70,19 +70,20 @@ def places(name: str = "", root: Path | None = None) -> list[DataRow]:
     return rows
 
 
-def make_ready(names: Iterable[str], root: Path | None) -> None:
+def make_ready(needed: Iterable[Dataset], root: Path | None) -> None:
     """Decode the files of these data sets before several processes read the data sets.
 
     Raises:
         IntegrityError: Files are missing or were changed; the error lists all of them.
     """
     problems = []
-    for name in sorted(names):
-        for dataset in _with_files(name).values():
-            try:
-                dataset.raw(existing_root(root, dataset.package), LOG.info)
-            except IntegrityError as error:
-                problems.append(str(error))
+    sources = {dataset.card.name: _source(dataset) for dataset in needed}
+    for _, source in sorted(sources.items()):
+        try:
+            if isinstance(source, ImageFiles):
+                source.raw(existing_root(root, source.package), LOG.info)
+        except IntegrityError as error:
+            problems.append(str(error))
     if problems:
         raise IntegrityError("\n".join(dict.fromkeys(problems)))
 
@@ -179,8 +180,11 @@ def _chosen(name: str) -> dict[str, Dataset]:
     """
     if not name:
         return datasets.CATALOG.members()
-    dataset = datasets.get(name)
-    return {name: dataset.source if isinstance(dataset, RandomTargets) else dataset}
+    return {name: _source(datasets.get(name))}
+
+
+def _source(dataset: Dataset) -> Dataset:
+    return dataset.source if isinstance(dataset, RandomTargets) else dataset
 
 
 def _with_files(name: str) -> dict[str, ImageFiles]:

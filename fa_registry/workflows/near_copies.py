@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fa_registry import datasets, methods
+from fa_registry import methods
 from fa_registry.architectures.base import part_of
 from fa_registry.errors import RegistryError
 from fa_registry.records import RunRecord, RunSpec
@@ -29,6 +29,7 @@ from fa_registry.tracking.base import Tracker
 from fa_registry.training.checkpoint import load_tensors
 from fa_registry.training.controls import depth
 from fa_registry.training.run_setup import build_network
+from fa_registry.training.spec_plugins import find_plugins
 
 # NEAREST_HONEST is the smallest measured `distance` of two honest runs of different methods, seeds or controls. A distance up to
 # LIMIT is a finding. Measured on digits with seed 1, resmlp and mlp 16x2: every method, frozen and ladder_1. After 12 steps, the
@@ -134,7 +135,7 @@ def _drawn(architecture: str, options: tuple, dataset: str, seed: int, shallow: 
     control = "shallow" if shallow else "none"
     spec = RunSpec("bp", architecture, dataset, seed, 1, architecture_options=dict(options), control=control)
     try:
-        network = build_network(spec, datasets.get(dataset).card)
+        network = build_network(spec, find_plugins(spec).card)
     except Exception:  # third-party code: recomputing the run reports what is wrong with it
         return {}
     return _floating({name: tensor.detach() for name, tensor in network.state_dict().items()})

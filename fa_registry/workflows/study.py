@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from fa_registry import datasets, jsonio, process_ownership, tasks
+from fa_registry import jsonio, process_ownership
 from fa_registry.errors import Interrupted, InvalidFields, UnknownName, pluralise
 from fa_registry.interrupts import deferred_interrupts
 from fa_registry.metrics import ACCURACY, HEADLINES, Headline
@@ -30,6 +30,7 @@ from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import runs_by_spec
 from fa_registry.training.devices import MOST_PROCESSES, on_device
 from fa_registry.training.run_setup import unusable
+from fa_registry.training.spec_plugins import find_plugins
 from fa_registry.training.specs import run_name, setting_label, whole_number
 from fa_registry.workflows.cleanup import close_zombies
 from fa_registry.workflows.cluster_options import asked_resources, check_reach
@@ -153,7 +154,7 @@ def run_study(
     keep = replace(training.keep, keep_states=training.keep.keep_states or study.keep_states)
     tracker, launcher_run = open_tracker(location.store, location.experiment), "" if joins else mlflow_run_in_progress()
     result, todo, attempts = _already_there(study, tracker, watch, force, training.keep_trained)
-    make_ready({spec.dataset for spec in todo}, location.root)
+    make_ready([find_plugins(spec).dataset for spec in todo], location.root)
     if launcher_run:
         tracker.adopt(launcher_run, f"study {study.name}", _study_tags(study) | sign(0, lease), {})
     if not todo:
@@ -465,9 +466,10 @@ def other_task(study: Study, edition: Edition) -> list[str]:
 
 def _headline(spec: RunSpec) -> Headline | None:
     """Return the main metric of the data set's task, or None if no edition can judge this metric."""
-    dataset = datasets.get(spec.dataset)
-    if dataset.card.task:
-        return HEADLINES.get(tasks.CATALOG.get(dataset.card.task).card.headline)
+    plugins = find_plugins(spec)
+    dataset = plugins.dataset
+    if plugins.task:
+        return HEADLINES.get(plugins.task.card.headline)
     if dataset.card.sha256 or dataset.card.files:
         return ACCURACY
     return HEADLINES.get(task_of(dataset.load(torch.device("cpu"), None, spec.seed).train_labels).card.headline)

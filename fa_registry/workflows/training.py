@@ -10,7 +10,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from fa_registry import datasets, jsonio
+from fa_registry import jsonio
 from fa_registry.errors import Interrupted, InvalidFields, RegistryError, StoreError, pluralise
 from fa_registry.metrics import headline_of, table
 from fa_registry.process_ownership import LEASE
@@ -39,6 +39,7 @@ from fa_registry.training.devices import device_of, on_device
 from fa_registry.training.loop import EpochRow, TrainingOutcome, train_epochs
 from fa_registry.training.resume import ResumeFile
 from fa_registry.training.run_setup import RunSetup, build_setup, check_room, unusable
+from fa_registry.training.spec_plugins import find_plugins
 from fa_registry.training.specs import parse_spec, run_name, whole_number
 from fa_registry.training.trainer import Trainer
 from fa_registry.training.trainer_state import kept_bytes, kept_epochs
@@ -444,7 +445,7 @@ def run_train(
     if text := study and stopped_by_tag(tracker, study):
         raise Interrupted(text)
     tracker.check_place()
-    make_ready([spec.dataset], location.root)
+    make_ready([find_plugins(spec).dataset], location.root)
     if text := kept_text([spec], keep.keep_states):
         LOG.info("%s %s", run_name(spec), text)
     job = TrainingJob(
@@ -553,7 +554,7 @@ def kept_text(specs: Sequence[RunSpec], states: int) -> str:
     if not states or not specs:
         return ""
     kinds = {(spec.setting.identity, spec.method, spec.control): spec for spec in specs}
-    largest_size = max(kept_bytes(spec, datasets.get(spec.dataset).card) for spec in kinds.values())
+    largest_size = max(kept_bytes(spec) for spec in kinds.values())
     count = max(len(kept_epochs(states, spec.epochs)) for spec in specs)
     return f"keeps {count} training states of at most {largest_size / 2**20:,.1f} MiB each per run"
 

@@ -130,7 +130,7 @@ def test_the_data_set_receives_device_root_and_the_seed_of_the_run(monkeypatch, 
     monkeypatch.setattr(loader, "load", lambda *given: received.append(given) or loader.digits.load(given[0]))
     spec = tiny_spec(seed=SEED)
     monkeypatch.setattr(datasets.CATALOG, "get", lambda name: loader)
-    build_setup(spec, torch.device("cpu"), tmp_path)
+    build_setup(dataclasses.replace(spec), torch.device("cpu"), tmp_path)  # a copy looks its plug-ins up again
     assert received == [(torch.device("cpu"), tmp_path, SEED)]
 
 
@@ -174,7 +174,7 @@ def test_labels_that_cannot_be_measured_on_are_refused_before_training(monkeypat
     relabelled = Relabelled(change)
     monkeypatch.setattr(datasets.CATALOG, "get", lambda name: relabelled)
     with pytest.raises(InvalidFields) as refused:
-        build_setup(spec, torch.device("cpu"))
+        build_setup(dataclasses.replace(spec), torch.device("cpu"))
     assert list(refused.value.problems) == messages
 
 

@@ -109,7 +109,7 @@ def test_a_data_set_with_targets_of_another_shape_is_refused_before_training(mon
     dataset = Tokens(shape, dtype, task)
     monkeypatch.setattr(datasets, "get", lambda name: dataset)
     with pytest.raises(InvalidFields, match=REFUSED) as refused:
-        build_setup(spec, CPU)
+        build_setup(dataclasses.replace(spec), CPU)  # a copy looks its plug-ins up again
     assert len(refused.value.problems) == 2
     assert refused.value.problems[0].startswith("train_labels: ") and refused.value.problems[1].startswith(
         "test_labels: "

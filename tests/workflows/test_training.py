@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from safetensors import SafetensorError
 
-from fa_registry import process_ownership
+from fa_registry import datasets, process_ownership
 from fa_registry.errors import Interrupted, PluginError, StoreError
+from fa_registry.plugin_registry import Catalog
 from fa_registry.studies.executors.base import JobEvent
 from fa_registry.tracking import resume_upload, schema
 from fa_registry.tracking.base import RetentionOptions
@@ -38,6 +39,21 @@ def test_a_run_is_trained_once_and_again_only_by_force(registry):
     assert second.exit_code == 0 and "already complete" in second.stdout and first["run_id"] in second.stdout
     assert len(runs()) == 1
     assert json.loads(registry(*TRAIN, "--force", "--json").stdout)["run_id"] != first["run_id"]
+
+
+def test_one_train_call_asks_each_catalog_once_for_a_plugin_of_its_specification(registry, monkeypatch):
+    """The specification keeps the plug-ins that it names; a second look-up could find another plug-in than the first."""
+    asked, find, get = [], datasets.get, Catalog.get
+
+    def noted(catalog, name):
+        if catalog.family in ("methods", "architectures"):
+            asked.append(f"{catalog.family}/{name}")
+        return get(catalog, name)
+
+    monkeypatch.setattr(datasets, "get", lambda name: asked.append(f"datasets/{name}") or find(name))
+    monkeypatch.setattr(Catalog, "get", noted)
+    assert registry(*TRAIN,).exit_code == 0
+    assert sorted(asked) == ["architectures/resmlp", "datasets/digits", "methods/dfa"]
 
 
 def test_all_wrong_fields_are_named_at_once_and_nothing_is_written(registry):
