@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import shutil
 import signal
 import sqlite3
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -38,6 +40,8 @@ LONG = (
     "tests/reporting/test_analyses",
     "tests/reporting/test_render",
 )
+
+ONLY_LONG = re.compile(r"^pytestmark = (?:\[\s*)?pytest\.mark\.long\b", re.MULTILINE)
 
 # How fast an example is drawn or tried says how busy the machine is, nothing of the code.
 SLOW = (
@@ -77,6 +81,13 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, end)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import a file of long tests only if long tests are not run: its trainers or Ray take seconds to import."""
+    if config.option.markexpr and "not long" in config.option.markexpr and collection_path.suffix == ".py":
+        return True if ONLY_LONG.search(collection_path.read_text(encoding="utf-8")) else None
+    return None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -17,6 +17,7 @@ pytestmark = [
     pytest.mark.long,  # Lightning is loaded in ten seconds
     pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning"),  # of its own use of torch
 ]
+fa_registry.torchvision()  # Lightning imports it, which fails with a CPU torch until its operators are declared
 lightning = pytest.importorskip("lightning.pytorch")
 
 

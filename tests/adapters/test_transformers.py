@@ -10,6 +10,7 @@ import fa_registry
 from tests.workflows.test_track import record_of
 
 pytestmark = pytest.mark.long  # transformers is loaded in ten seconds
+fa_registry.torchvision()  # transformers imports it, which fails with a CPU torch until its operators are declared
 transformers = pytest.importorskip("transformers")
 TOKENS, CLASSES, LAYERS = 20, 3, 2
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from sklearn.datasets import load_digits
 
 from fa_registry.datasets import digits, digits_centred
 from fa_registry.datasets.base import tensors_digest
@@ -19,6 +18,13 @@ from fa_registry.errors import IntegrityError
 CPU = torch.device("cpu")
 SEED = 7
 STREAMS = 20  # epochs drawn in the placement test
+
+
+def load_digits():
+    """scikit-learn's digits; the import takes half a second, which only a test that needs it pays."""
+    from sklearn import datasets
+
+    return datasets.load_digits()
 
 
 @pytest.fixture(scope="module")

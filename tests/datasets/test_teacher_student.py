@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from sklearn.linear_model import LogisticRegression
 
 from fa_registry import datasets
 from fa_registry.datasets.teacher_student import ALPHAS, PLUGIN, TeacherStudent, activation
@@ -29,6 +28,8 @@ def test_sizes_are_those_of_the_card_and_every_class_is_common(tasks, alpha):
 
 
 def test_the_dial_turns_a_linear_task_into_one_that_is_not(tasks):
+    from sklearn.linear_model import LogisticRegression  # takes longer to import than the test takes
+
     scores = []
     for alpha in ALPHAS:
         splits = tasks[alpha]

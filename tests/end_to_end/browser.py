@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-from playwright.sync_api import Browser, Page, sync_playwright
+from typing import TYPE_CHECKING
 
 from tests.end_to_end.conftest import needed
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 FLAGS = [
     "--no-sandbox",
@@ -23,6 +25,8 @@ FLAGS = [
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """A running browser, closed at the end; without chromium the test skips, in CI it fails."""
+    from playwright.sync_api import sync_playwright  # half a second, in every worker that collects
+
     path = needed("chromium")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=FLAGS)

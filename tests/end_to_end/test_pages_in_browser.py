@@ -9,7 +9,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 
 from tests.end_to_end.browser import chromium
 from tests.end_to_end.conftest import needed
@@ -87,6 +86,8 @@ def opened(browser, folder):
 def test_axe_finds_nothing_serious(opened, name, scheme, viewport):
     page = opened(name, color_scheme=scheme, viewport=viewport)
     page.evaluate(UNFOLD)
+    from axe_playwright_python.sync_playwright import Axe
+
     found = Axe().run(page).response["violations"]
     serious = [
         (one["id"], node["target"], node["failureSummary"])

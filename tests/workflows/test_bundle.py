@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from rocrate.rocrate import ROCrate
 
 import fa_registry
 from fa_registry.bundles import archive
@@ -296,6 +295,8 @@ def test_the_crate_is_one_by_its_specification(bundled):
 
 def test_the_packages_that_others_read_crates_with_reads_it(bundled, tmp_path_factory):
     """roc-validator, which needs another rich than MLflow does, was run by hand: docs/decisions/0047."""
+    from rocrate.rocrate import ROCrate
+
     crate = ROCrate("tiny.fa.zip")
     with zipfile.ZipFile("tiny.fa.zip") as source:
         names = set(source.namelist()) - {MANIFEST, CRATE}
@@ -310,6 +311,8 @@ def test_the_packages_that_others_read_crates_with_reads_it(bundled, tmp_path_fa
 def test_a_licence_is_what_its_author_states(bundled_store, workplace):
     copy_store(bundled_store, workplace)
     fa_registry.bundle("tiny", "licensed.fa.zip", light=True, licence="CC-BY-4.0")
+    from rocrate.rocrate import ROCrate
+
     assert ROCrate("licensed.fa.zip").license["name"] == "CC-BY-4.0"
 
 
