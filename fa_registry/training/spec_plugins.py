@@ -1,4 +1,7 @@
-"""Plug-ins that a specification names. A specification keeps its plug-ins, so each catalog is asked once per specification."""
+"""Plug-ins that a specification names.
+
+A specification keeps its plug-ins, so each catalog is asked once per specification.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +41,12 @@ class SpecPlugins:
     def dataset(self) -> Dataset:
         return datasets.get(self._names[2])
 
-    @cached_property
+    @property
     def card(self) -> DatasetCard:
         """The card of the data set."""
         return self.dataset.card
 
-    @cached_property
+    @property
     def task(self) -> Task | None:
         """The task that the card of the data set names, or None if the card names no task."""
         return tasks.CATALOG.get(self.card.task) if self.card.task else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -18,7 +19,8 @@ from fa_registry.training.backprop_check import backprop_check
 from fa_registry.training.code_fingerprint import fingerprint
 from fa_registry.training.measuring import check_first_credits, measure
 from fa_registry.training.replay_from_seed import credit_in_training
-from fa_registry.training.run_setup import RunSetup, _check_labels, build_setup_from_splits
+from fa_registry.training.run_setup import RunSetup, build_setup, build_setup_from_splits
+from fa_registry.training.spec_plugins import find_plugins
 from fa_registry.training.trainer import Trainer
 from tests.helpers.tiny_tasks import CPU, supported, tiny_spec, tiny_task
 
@@ -102,9 +104,11 @@ def test_the_card_of_a_data_set_names_its_task():
 
 
 def test_data_that_do_not_fit_the_named_task_are_refused_before_training():
-    setup = tiny_task()
+    setup, spec = tiny_task(), tiny_spec()
+    card = dataclasses.replace(setup.card, task="regression")
+    find_plugins(spec).dataset = SimpleNamespace(card=card, same_for_every_seed=False, load=lambda *where: setup.splits)
     with pytest.raises(InvalidFields, match="expected target values"):
-        _check_labels(dataclasses.replace(setup.card, task="regression"), setup.splits)
+        build_setup(spec, CPU)
 
 
 def test_without_a_task_the_inputs_use_that_of_their_labels():

@@ -52,7 +52,12 @@ def test_one_train_call_asks_each_catalog_once_for_a_plugin_of_its_specification
 
     monkeypatch.setattr(datasets, "get", lambda name: asked.append(f"datasets/{name}") or find(name))
     monkeypatch.setattr(Catalog, "get", noted)
-    assert registry(*TRAIN,).exit_code == 0
+    assert (
+        registry(
+            *TRAIN,
+        ).exit_code
+        == 0
+    )
     assert sorted(asked) == ["architectures/resmlp", "datasets/digits", "methods/dfa"]
 
 
