@@ -15,7 +15,7 @@ from fa_registry.protocol.edition_schema import Condition, EditionFile, FarSeed,
 from fa_registry.protocol.engine import JUDGES
 from fa_registry.protocol.operators import OPERATORS
 from fa_registry.protocol.reductions import TAKES
-from fa_registry.protocol.waivers import DATES, LEAST_RUN, TEXTS, WHERE
+from fa_registry.protocol.waivers import LEAST_RUN, Day, WaiverFields
 from fa_registry.records import Option, Recipe, RunSpec, Waiver
 from fa_registry.reference.templates import cell, first_line, text_below, type_text
 from fa_registry.studies.study import AXES, CONTROLS, TABLES, Grid, RecipeField, StudyTable
@@ -24,17 +24,19 @@ from fa_registry.training.specs import CHOICES, REQUIRED
 
 NEEDED = "needed"
 LISTS = [axis for axis, field in AXES.items() if field in REQUIRED and axis not in TABLES["recipe"]]  # keys of a grid
+OF_A_WAIVER = {field.name: field for field in dataclasses.fields(WaiverFields)}
 KINDS = {
     **{name: f"[table](#{name})" for name in TABLES},
-    **dict.fromkeys(DATES, "date"),
+    **{name: "date" for name, hint in typing.get_type_hints(WaiverFields).items() if hint is Day},
 }  # kinds of values that are more specific than the type
 KEYS = "| key | values | default | description |\n|---|---|---|---|"
 INTRODUCTION = """# Reference: files that you write
 
 Generated from the code by `python -m fa_registry.reference --write`; do not edit.
 
-TOML 1.0, UTF-8. Unknown keys are rejected with a suggestion. All errors of a file are reported together, before anything is
-trained or measured. `reference.toml`, published values to compare a study with, has [a separate page](reference.md).
+TOML 1.0, UTF-8. Unknown keys are rejected with a suggestion. All wrong fields of a file are reported together, before anything is
+trained or measured; contradictions between fields are reported once all fields are right. `reference.toml`, published values to
+compare a study with, has [a separate page](reference.md).
 """
 STUDY = """
 ## study.toml
@@ -210,7 +212,7 @@ def files_reference() -> str:
         ),
         *("\n### [recipe]\n", _recipe()),
         *("\n### [controls]\n", _named(_controls(), "control")),
-        *(WAIVERS, _keys(Waiver, (*TEXTS, *WHERE, *DATES), needed=(*TEXTS, *DATES))),
+        *(WAIVERS, _keys(Waiver, OF_A_WAIVER, [name for name, key in OF_A_WAIVER.items() if _default(key) == NEEDED])),
         *(EDITION, _keys(EditionFile)),
         *("\n### [[rule]]\n", _keys(Rule)),
         *(
