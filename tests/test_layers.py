@@ -68,13 +68,14 @@ def violations(part: str, source: str) -> list[str]:
     return wrong
 
 
-MODULES = sorted(PACKAGE.rglob("*.py"))
-
-
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
-def test_imports_point_down(path):
-    part = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-    assert violations(part, path.read_text(encoding="utf-8")) == []
+def test_imports_point_down():
+    found = {
+        path.relative_to(PACKAGE).as_posix(): violations(
+            path.relative_to(PACKAGE).parts[0].removesuffix(".py"), path.read_text(encoding="utf-8")
+        )
+        for path in PACKAGE.rglob("*.py")
+    }
+    assert len(found) > 200 and {name: wrong for name, wrong in found.items() if wrong} == {}
 
 
 @pytest.mark.parametrize(

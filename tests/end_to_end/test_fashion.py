@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from click.testing import CliRunner
 
+from fa_registry.cli import main
 from fa_registry.datasets import fashion_mnist
 from tests.end_to_end.conftest import commands_in, skipped
 
@@ -33,14 +35,16 @@ def test_the_images_are_those_that_the_field_knows(away):
     assert (pixels.mean().item(), pixels.std().item()) == pytest.approx((0.2860, 0.3530), abs=5e-5)
 
 
-def test_a_run_on_it_is_trained_and_verified_without_a_data_root(away):
-    call = commands_in(away)
-    checked = call("fa-registry", "data", "check", "fashion_mnist", "--json")
-    assert checked.returncode == 0 and all(row["ok"] for row in json.loads(checked.stdout)), checked.stderr
+def test_a_run_on_it_is_trained_and_verified_without_a_data_root(workplace, away):
+    def call(*arguments):
+        return CliRunner().invoke(main, arguments, catch_exceptions=False)
+
+    checked = call("data", "check", "fashion_mnist", "--json")
+    assert checked.exit_code == 0 and all(row["ok"] for row in json.loads(checked.stdout)), checked.stderr
     how = ("--method", "dfa", "--seed", "1", "--epochs", "1", "--set", SMALL, "--device", "cpu", "--json")
-    trained = call("fa-registry", "train", "--dataset", "fashion_mnist", *how)
-    assert trained.returncode == 0, trained.stderr
-    audited = call("fa-registry", "audit", "--run", json.loads(trained.stdout)["run_id"], "--json")
+    trained = call("train", "--dataset", "fashion_mnist", *how)
+    assert trained.exit_code == 0, trained.stderr
+    audited = call("audit", "--run", json.loads(trained.stdout)["run_id"], "--json")
     (run,) = json.loads(audited.stdout)["report"]["runs"]
     assert run["record"]["integrity"]["state"] == "verified"
     assert run["record"]["measurements"]["scalars"]["accuracy"] > 0.3  # chance is .1

@@ -85,12 +85,12 @@ ELSEWHERE = re.compile(
 )
 
 
-def asked(folder, terms=None, letters=None, columns=()):
+def asked(folder, terms, letters, columns):
     """Every page, the note of a run and what the terminal prints, with these words and these further columns.
 
     letters: what is replaced in the text of every other metric.
     """
-    request = json.dumps({"words": terms or {}, "letters": letters or {}, "columns": columns})
+    request = json.dumps({"words": terms, "letters": letters, "columns": columns})
     command = [sys.executable, "-c", WRITTEN, request, str(folder)]
     made = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "COLUMNS": "500"})
     assert made.returncode == 0, made.stderr
@@ -123,9 +123,13 @@ NEW = {
 LETTERS = {"Γ": "Δ", "‖h": "‖x", "‖g": "‖s", "g_l": "s_l"}
 
 
+ADDED = ["norm_ratio_L", "feature_drift_blocks"]  # a site metric at the last site, and a scalar of a run
+
+
 @pytest.fixture(scope="module")
 def renamed(tmp_path_factory):
-    return asked(tmp_path_factory.mktemp("renamed"), NEW, LETTERS)
+    """Both requests in one process, because its start and the pages take seconds."""
+    return asked(tmp_path_factory.mktemp("renamed"), NEW, LETTERS, ADDED)
 
 
 def of(pages, *names):
@@ -202,16 +206,14 @@ def test_no_page_says_what_it_was_called(renamed):
     )
 
 
-def test_a_name_in_the_tuple_is_a_column_with_its_numbers(tmp_path):
-    """A scalar of a run, and the value of a site metric at the last site."""
-    pages = asked(tmp_path, columns=["norm_ratio_L", "feature_drift_blocks"])
-    report = json.loads(pages["audit.json"])
+def test_a_name_in_the_tuple_is_a_column_with_its_numbers(renamed):
+    pages, report = renamed, json.loads(renamed["audit.json"])
     measured = report["runs"][0]["record"]["measurements"]
     ratio = filters.num(measured["sites"]["norm_ratio"][-1])
     drift = filters.num(measured["scalars"]["feature_drift_blocks"])
     form = next(text for name, text in pages.items() if name.startswith("forms/bp") and name.endswith(".md"))
     by_seed = next(line for line in form.split("\n") if line.startswith("| Method | Seed"))
-    assert "‖c\\_l‖/‖g\\_l‖ |" in by_seed and "drift of the blocks" not in by_seed, (
+    assert "‖c\\_l‖/‖s\\_l‖ |" in by_seed and "drift of the blocks" not in by_seed, (
         "that has a line of its own in a form"
     )
     for name in ("index.html", "compare.html", "terminal", "audit_table.tex"):

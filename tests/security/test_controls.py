@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from fa_registry.protocol.rules import load_edition
 from fa_registry.records import AuditReport, RunAudit
 from fa_registry.tracking import schema
 from fa_registry.training.checkpoint import load_tensors, save_tensors
+from tests.helpers.stores import copy_store, made_once, working_in
 from tests.security.attacks import Store
 from tests.security.conftest import call, integrity_of, judged
 from tests.security.test_replay_from_seed import STEP, decoded, measure_again_and_seal
@@ -123,16 +125,34 @@ def test_controls_that_say_they_were_adopted_and_answer_the_contrary_are_stated(
     assert promoted_aliases(run.record.run_id) == ["warn"]
 
 
+def printed_run(*command: str) -> str:
+    result = call(*command, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)["run_id"]
+
+
+@pytest.fixture(scope="session")
+def junk_store(honest, tmp_path_factory) -> Path:
+    """The folder of the honest store with the controls of `junk`, trained once; junk.json lists them."""
+
+    def train(folder: Path) -> None:
+        copy_store(honest, folder)
+        how = ("--epochs", "4", "--device", "cpu", "--set", f"{SIZES},credit_norm=none")
+        with working_in(folder):
+            found = [
+                printed_run("train", "--method", "bp", "--control", "frozen", "--seed", str(seed), *how)
+                for seed in (1, 2, 3)
+            ]
+        (folder / "junk.json").write_text(json.dumps(found), encoding="utf-8")
+
+    return made_once(tmp_path_factory, "junk", train)
+
+
 @pytest.fixture
-def junk(store) -> list[str]:
+def junk(junk_store, store) -> list[str]:
     """A second control in addition to each honest one: of a specification that trains the same, and answers the contrary."""
-    found = []
-    for seed in (1, 2, 3):
-        spec = ("--method", "bp", "--control", "frozen", "--seed", str(seed), "--epochs", "4", "--device", "cpu")
-        result = call("train", *spec, "--set", f"{SIZES},credit_norm=none", "--json")
-        assert result.exit_code == 0, result.output
-        found.append(json.loads(result.stdout)["run_id"])
-    return found
+    copy_store(junk_store, store.folder)
+    return json.loads((store.folder / "junk.json").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("way", ["--experiment", "--run", "--run, the junk first"])
@@ -190,9 +210,7 @@ def adopted(store) -> list[str]:
         feedback = store.folder / f"feedback-{seed}.safetensors"
         shutil.copy(store.artifacts(store.run_id(method="dfa", seed=seed)) / schema.FEEDBACK, feedback)
         spec = ("--method", "dfa", "--seed", str(seed), "--epochs", "4", "--set", SIZES, "--device", "cpu")
-        result = call("adopt", str(weights), *spec, "--feedback", str(feedback), "--json")
-        assert result.exit_code == 0, result.output
-        found.append(json.loads(result.stdout)["run_id"])
+        found.append(printed_run("adopt", str(weights), *spec, "--feedback", str(feedback)))
     return found
 
 

@@ -46,8 +46,9 @@ def test_the_modules_are_imported_where_the_current_folder_comes_first(folder):
     assert (folder / "IMPORTED").read_text() == "torch "
 
 
-@pytest.mark.parametrize("way", ["module", "script"])
+@pytest.mark.parametrize("way", ["module", pytest.param("script", marks=pytest.mark.long)])
 def test_an_audit_in_several_processes_imports_nothing_of_the_current_folder(folder, tmp_path, way):
+    """The other way is `long`: both differ in the start alone, which the test of a training covers for the script."""
     result = started(
         way, folder, tmp_path, "audit", "--study", "tiny", "--jobs", "2", "--replay", "off", "--out", "pages"
     )
@@ -58,7 +59,7 @@ def test_an_audit_in_several_processes_imports_nothing_of_the_current_folder(fol
 def test_a_training_in_a_worker_imports_nothing_of_the_current_folder(folder, tmp_path):
     size = "architecture.d_hidden=8,architecture.num_blocks=1"
     spec = ("--method", "dfa", "--architecture", "resmlp", "--dataset", "digits", "--epochs", "1", "--seed", "9")
-    result = started("module", folder, tmp_path, "train", *spec, "--set", size, "--device", "cpu")
+    result = started("script", folder, tmp_path, "train", *spec, "--set", size, "--device", "cpu")
     assert result.returncode == 0 and "complete" in result.stdout + result.stderr, result.stderr
     assert not (folder / "IMPORTED").exists()
 

@@ -31,7 +31,7 @@ from fa_registry.training.measuring import (
 from fa_registry.training.run_setup import RunSetup, build_setup
 from tests.builders import record
 from tests.helpers.closed_form_tasks import hand_task, initial_of
-from tests.helpers.nets import of
+from tests.helpers.nets import TINY, of
 from tests.helpers.tiny_tasks import CPU, scaling_network, tiny_task, trained
 
 
@@ -276,8 +276,8 @@ def test_recomputed_figures_are_bit_equal(run, tmp_path):
     "changes",
     [
         {"method": "dfa"},
-        {"method": "bp", "architecture": "small_resnet", "architecture_options": {"num_blocks": 2}},  # BatchNorm
-        {"method": "bp", "architecture": "vit_mini", "architecture_options": {"num_blocks": 2}},
+        {"method": "bp", "architecture": "small_resnet", "architecture_options": TINY["small_resnet"]},  # BatchNorm
+        {"method": "bp", "architecture": "vit_mini", "architecture_options": TINY["vit_mini"]},
         {"method": "bp", "control": "shallow"},
     ],
 )

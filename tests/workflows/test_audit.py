@@ -469,7 +469,20 @@ def test_logged_figures_are_judged_where_a_plugin_of_theirs_is_not_installed(tra
 def test_runs_of_a_network_that_is_not_trained_are_judged(registry):
     """In toy_lq only feedback learns: all methods keep the initial weights, which is no copy."""
     for method in ("bp", "dfa"):
-        text = ("--method", method, "--architecture", "linear_lq", "--dataset", "lq", "--seed", "42", "--epochs", "1")
+        text = (
+            "--method",
+            method,
+            "--architecture",
+            "linear_lq",
+            "--dataset",
+            "lq",
+            "--seed",
+            "42",
+            "--epochs",
+            "1",
+            "--set",
+            "batch_size=512",
+        )
         assert registry("train", *text).exit_code == 0
     assert registry("audit", "--experiment", "fa_registry", "--exit-zero").exit_code == 0
     report = json.loads(Path("reports", "audit.json").read_text(encoding="utf-8"))
