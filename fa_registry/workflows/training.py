@@ -21,17 +21,10 @@ from fa_registry.studies.executors.local import stop_on_signal
 from fa_registry.text_safety import name_problem
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import RetentionOptions, StoredRun, Tracker
-from fa_registry.tracking.lease import (
-    LONGEST,
-    SHORTEST,
-    HeartbeatMonitor,
-    LeaseLost,
-    acquire,
-    lease_owner,
-    set_lease_state,
-)
+from fa_registry.tracking.lease import LeaseLost, acquire, lease_owner, set_lease_state
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.resume_upload import KeptState
+from fa_registry.tracking.run_state import LONGEST, SHORTEST, HeartbeatMonitor
 from fa_registry.tracking.store_errors import refused
 from fa_registry.tracking.writer import RunWriter
 from fa_registry.training.code_fingerprint import FIRST, fingerprint, runs_others_code
@@ -43,7 +36,7 @@ from fa_registry.training.spec_plugins import find_plugins
 from fa_registry.training.specs import parse_spec, run_name, whole_number
 from fa_registry.training.trainer import Trainer
 from fa_registry.training.trainer_state import kept_bytes, kept_epochs
-from fa_registry.workflows.cleanup import close_gone, close_zombies, resume_folder
+from fa_registry.workflows.cleanup import close_abandoned, resume_folder
 from fa_registry.workflows.cluster_options import asked_resources, check_reach
 from fa_registry.workflows.conformance import cached_conformance, code_changes, log_code_changes
 from fa_registry.workflows.coordination import (
@@ -226,7 +219,7 @@ class _Attempts:
 
     def refresh(self) -> Sequence[StoredRun]:
         self.seen = self._tracker.search({schema.TAG_SPEC: self._identity})
-        close_gone(self._tracker, [run for run in self.seen if run.run_id != self.mine], self.signs)
+        close_abandoned(self._tracker, [run for run in self.seen if run.run_id != self.mine], self.signs)
         return self.seen
 
 
@@ -470,7 +463,7 @@ def _trained_by(executor: str, job: TrainingJob, resources: JobResources, tracke
     if end.kind == "stopped":
         raise Interrupted(end.value or "stopped before the run began")
     if end.kind == "failed":
-        close_zombies(tracker, {schema.TAG_SPEC: job.spec.identity})  # runs of a killed process
+        close_abandoned(tracker, tracker.search({schema.TAG_SPEC: job.spec.identity}))  # runs of a killed process
         failure = RegistryError(end.value)
         failure.exit_code = end.refused or failure.exit_code
         raise failure
