@@ -194,15 +194,16 @@ def _acquire_run(
     params = schema.params(job.spec)
     attempts.mine = writer.run_id
     try:
-        if not job.yields:
+        if job.yields:
+            other_run = acquire(tracker, writer.run_id, attempts.refresh, finished, attempts.signs, params)
+            snapshot.record_outcome(free=not other_run)
+            if other_run:
+                writer.discard_run()
+                return other_run
+        else:
             set_lease_state(tracker, writer.run_id, params)
-            return _RunRecorder(job, setup, writer, KeptState(tracker, writer.run_id), report)
-        other_run = acquire(tracker, writer.run_id, attempts.refresh, finished, attempts.signs, params)
-        snapshot.record_outcome(free=not other_run)
-        if other_run:
-            writer.discard_run()
-            return other_run
-        return _RunRecorder(job, setup, writer, KeptState(tracker, writer.run_id, attempts.seen), report)
+        earlier_runs = attempts.seen if job.yields else ()  # a forced training uses no uploaded state of another run
+        return _RunRecorder(job, setup, writer, KeptState(tracker, writer.run_id, earlier_runs), report)
     except (KeyboardInterrupt, GeneratorExit):
         writer.interrupt("interrupted")
         raise
