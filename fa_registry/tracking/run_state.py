@@ -1,4 +1,4 @@
-"""State of a stored run, from MLflow's state, the tags, and the heartbeats and process that wrote them."""
+"""State of a stored run: MLflow's state, status tag, process and heartbeats."""
 
 from __future__ import annotations
 
@@ -59,18 +59,18 @@ class HeartbeatMonitor:
 
 @dataclass(frozen=True)
 class RunState:
-    """State of a stored run."""
+    """State of a stored run. MLflow and the status tag can differ if a process was killed."""
 
     run: StoredRun
 
     @property
     def status(self) -> str:
-        """The status tag: `running`, or one of schema.ENDED_STATUSES; empty if the run has no such tag."""
+        """The status tag. The text is empty if the run has no status tag."""
         return self.run.tags.get(schema.TAG_STATUS, "")
 
     @property
     def host(self) -> str:
-        """Machine whose process writes the run; empty if it is unknown."""
+        """The machine whose process writes the run. The text is empty if the machine is unknown."""
         return self.run.tags.get(schema.TAG_PROCESS, "").partition(":")[0]
 
     @property
@@ -85,12 +85,12 @@ class RunState:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the run was trained to its end: it is complete or diverged."""
+        """Whether the run was trained to its end: the status is complete or diverged."""
         return self.status in schema.FINISHED_STATUSES
 
     @property
     def has_results(self) -> bool:
-        """Whether the run is finished or was ended early by a rule, so that all its files are in the store."""
+        """Whether all files of the run are in the store: the run is finished, or a rule ended the run early."""
         return self.is_finished or self.status == schema.STOPPED_EARLY
 
     def is_abandoned(self, heartbeats: HeartbeatMonitor) -> bool:

@@ -265,7 +265,7 @@ class _RunRecorder:
         self._resume = ResumeFile(resume_folder(registry_folder(job.store)), _resume_name(job.spec, self._watch))
 
     def begin(self, trainer: Trainer) -> tuple[list[EpochRow], Monitor]:
-        """Record the initial network, and load the resume state. Return the rows of this state and the monitor of rules."""
+        """Record the initial network and load the resume state. Return its rows and the rule monitor."""
         with refused(FILES):
             self.writer.start(self.setup.network)  # first, because a resume state changes the network
             self._kept.fetch(self._resume.path, beyond=self._resume.reached())
