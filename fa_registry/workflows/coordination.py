@@ -31,8 +31,6 @@ STOP = "yes"
 
 MISSES = 5  # if other workers trained this number of specifications in a row, one query reads all runs of the study
 
-Attempts = dict[str, list[StoredRun]]
-
 
 class StudySnapshot:
     """Copy of a study's runs in memory.
@@ -45,7 +43,7 @@ class StudySnapshot:
 
     def __init__(self, tracker: Tracker, study: str):
         self._tracker, self._study = tracker, study
-        self._attempts: Attempts = {}
+        self._attempts: dict[str, list[StoredRun]] = {}
         self._missed = 0
         self.alone = True
 
@@ -157,18 +155,6 @@ def finished_but(
     return finished
 
 
-def leased_elsewhere(
-    attempts: Attempts, specs: Iterable[RunSpec], heartbeats: HeartbeatMonitor
-) -> dict[str, StoredRun]:
-    """Return a mapping: identity of the specification → run that another process trains.
-
-    Args:
-        attempts: Mapping: identity of the specification → all runs of the specification.
-    """
-    holders = ((spec.identity, lease_owner(attempts[spec.identity], heartbeats)) for spec in specs)
-    return {identity: run for identity, run in holders if run}
-
-
 def wait_for_others(
     tracker: Tracker,
     specs: Sequence[RunSpec],
@@ -198,7 +184,8 @@ def wait_for_others(
     while True:
         attempts = runs_by_spec(tracker, [spec.identity for spec in specs])
         finished_runs = {spec.identity: run for spec in specs if (run := finished(spec, attempts[spec.identity]))}
-        leased = leased_elsewhere(attempts, (spec for spec in specs if spec.identity not in finished_runs), heartbeats)
+        unfinished = [spec.identity for spec in specs if spec.identity not in finished_runs]
+        leased = {identity: run for identity in unfinished if (run := lease_owner(attempts[identity], heartbeats))}
         free = [spec for spec in specs if spec.identity not in finished_runs and spec.identity not in leased]
         if free or not leased or not waits:
             for spec in free:
