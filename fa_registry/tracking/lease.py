@@ -20,27 +20,20 @@ detected at once.
 from __future__ import annotations
 
 import logging
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
 
-from fa_registry import process_ownership
 from fa_registry.errors import RegistryError
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
+from fa_registry.tracking.run_state import HeartbeatMonitor, RunState
 
 LOG = logging.getLogger(__name__)
-SHORTEST, LONGEST = (
-    10,
-    86_400,
-)  # limits on the duration of a lease in seconds, also for the untrusted tag of another run
 CHOOSING, ASKS, HELD = "choosing", "asks", "held"
-GAP = 15  # maximum number of seconds that is counted between two readings of a run's heartbeat
 LOOKS = 0.1  # seconds between two searches while another attempt is choosing
-SIGN = re.compile(r"(\d{1,12}) of (\d{1,6}) s")
 
 
 class LeaseLost(RegistryError):
@@ -61,46 +54,6 @@ def initial_tags(lease: int) -> dict[str, str]:
     return {schema.TAG_CLAIM: CHOOSING, **sign(0, lease)}
 
 
-class HeartbeatMonitor:
-    """Heartbeats of other runs, each with the time at which this process observed the heartbeat."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic):
-        self._clock = clock
-        self._seen: dict[str, tuple[str, float, float]] = {}
-        self._moving: set[str] = set()
-
-    def seconds_since_heartbeat(self, run: StoredRun) -> float:
-        """Return the seconds without a new heartbeat of the run.
-
-        Return 0 on the first call. If two calls are more than 15 seconds apart, only 15 seconds are added, because the store
-        may have been unreachable.
-        """
-        now, text = self._clock(), run.tags.get(schema.TAG_SIGN, "")
-        previous_text, silent_seconds, previous_time = self._seen.get(run.run_id, (text, 0.0, now))
-        silent_seconds += min(now - previous_time, GAP)
-        if previous_text != text:
-            self._moving.add(run.run_id)
-            silent_seconds = 0.0
-        self._seen[run.run_id] = (text, silent_seconds, now)
-        return silent_seconds
-
-    def has_moved(self, run: StoredRun) -> bool:
-        """Return whether this process has observed a new heartbeat of the run."""
-        self.seconds_since_heartbeat(run)
-        return run.run_id in self._moving
-
-    def is_dead(self, run: StoredRun) -> bool:
-        """Return whether the process of the run is known to be dead.
-
-        A process is dead if its heartbeat is older than its lease, or if it ran on this machine and no longer exists.
-        """
-        match = SIGN.fullmatch(run.tags.get(schema.TAG_SIGN, ""))
-        lease = min(max(int(match[2]), SHORTEST), LONGEST) if match else float("inf")
-        return self.seconds_since_heartbeat(run) > lease or process_ownership.is_dead(
-            run.tags.get(schema.TAG_PROCESS, "")
-        )
-
-
 def lease_owner(attempts: Sequence[StoredRun], monitor: HeartbeatMonitor) -> StoredRun | None:
     """Return the first run whose process has or requests the lease, or None.
 
@@ -113,7 +66,7 @@ def lease_owner(attempts: Sequence[StoredRun], monitor: HeartbeatMonitor) -> Sto
 
 def _alive(attempts: Sequence[StoredRun], monitor: HeartbeatMonitor, *states: str) -> Iterator[StoredRun]:
     """Yield the runs in one of the lease states whose process may be alive."""
-    running = (run for run in attempts if run.state == "RUNNING" and run.tags.get(schema.TAG_CLAIM) in states)
+    running = (run for run in attempts if RunState(run).is_running and run.tags.get(schema.TAG_CLAIM) in states)
     return (run for run in running if not monitor.is_dead(run))
 
 
@@ -200,7 +153,7 @@ class LeaseHolder:
         """Raise LeaseLost if another worker closed the run because of a late heartbeat."""
         run = self._tracker.get(self.run_id)
         self._late = False
-        if run.state != "RUNNING" or run.deleted:
+        if not RunState(run).is_running or run.deleted:
             raise LeaseLost(
                 f"run {self.run_id} sent no heartbeat for more than {self._lease} seconds, so another worker has taken over its "
                 "specification. This run stops, and its results are discarded"

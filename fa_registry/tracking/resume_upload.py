@@ -20,6 +20,7 @@ from fa_registry.errors import RegistryError
 from fa_registry.safe_files import TENSORS, UnreadableFile, check_file
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
+from fa_registry.tracking.run_state import RunState
 from fa_registry.tracking.store import sqlite_path
 from fa_registry.tracking.store_errors import WAITED_FOR, StoreRefusal
 
@@ -78,7 +79,8 @@ class KeptState:
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(state_file, path)
-        LOG.info("resuming from epoch %d, at which run %s on %s ended", epoch, run.run_id, _host(run))
+        host = RunState(run).host or "another machine"
+        LOG.info("resuming from epoch %d, at which run %s on %s ended", epoch, run.run_id, host)
 
     def offer(self, path: Path, epoch: int, now: bool = False) -> None:
         """Upload the resume file if enough time has passed since the last upload.
@@ -124,7 +126,3 @@ class KeptState:
 
 def _artifact(slot: str, name: str) -> str:
     return f"{schema.STATE}/{slot}/{name}.resume"
-
-
-def _host(run: StoredRun) -> str:
-    return run.tags.get(schema.TAG_PROCESS, "").partition(":")[0] or "another machine"

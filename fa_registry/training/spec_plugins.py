@@ -1,7 +1,4 @@
-"""Plug-ins that a specification names.
-
-A specification keeps its plug-ins, so each catalog is asked once per specification.
-"""
+"""Plug-ins that a specification names; each catalog is asked once per specification."""
 
 from __future__ import annotations
 

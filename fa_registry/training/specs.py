@@ -299,7 +299,7 @@ def _unusual(values: Mapping[str, Scalar], options: Mapping[str, Option]) -> lis
 
 
 def _options(spec: RunSpec, owner: str) -> Mapping[str, Option]:
-    """Return the options on the card of the method or architecture; a training loop of the user has none."""
+    """Return the options of the method or architecture; a user-supplied loop has none."""
     try:
         return getattr(find_plugins(spec), owner).card.options
     except UnknownName:

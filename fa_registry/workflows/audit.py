@@ -21,12 +21,7 @@ from fa_registry.protocol.reproduction import FILE, load_reference, reproduction
 from fa_registry.protocol.rules import Edition
 from fa_registry.protocol.verdict import exit_code
 from fa_registry.protocol.waivers import load_waivers, unknown_rules, without_runs
-from fa_registry.records import (
-    AuditReport,
-    Reference,
-    RunRecord,
-    Waiver,
-)
+from fa_registry.records import AuditReport, Reference, RunRecord, Waiver
 from fa_registry.reporting import notebook  # noqa: F401 (the display of the report)
 from fa_registry.reporting.render import rendered, renderer
 from fa_registry.tracking.base import Tracker
@@ -49,6 +44,8 @@ from fa_registry.workflows.third_party import packages_remark, third_party_cards
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from fa_registry.workflows.remeasure import RemeasuredRun
 
 LOG = logging.getLogger(__name__)
 WAIVERS = "waivers.toml"
@@ -131,8 +128,8 @@ def run_audit(
     verdicts = [run.verdict for group in groups(report) if not group.control for run in group.runs]
     gaps = [excluded for excluded in report.excluded if early_is_incomplete or excluded.kind != "ended early"]
     code = exit_code(verdicts, bool(gaps) or not verdicts)
-    page_paths = tuple(out / name for name in names)
-    return AuditResult(report, page_paths, audit_run_id, code, in_browser(tracker.uri, page), tracker.uri)
+    paths, address = tuple(out / name for name in names), in_browser(tracker.uri, page)
+    return AuditResult(report, paths, audit_run_id, code, address, tracker.uri)
 
 
 def checked_audit(
@@ -202,11 +199,7 @@ def build_report(
     data_root: Path | None,
     waivers: tuple[Waiver, ...] = (),
 ) -> AuditReport:
-    """Judge all runs that pass their integrity checks, and return the audit's report.
-
-    Args:
-        editions: The editions, the leading edition first.
-        measuring: Whether and how to recompute the metrics.
+    """Measure the selected runs and return their report. The arguments are described in `make_report`.
 
     Raises:
         UsageError: An edition judges a main metric that is not the main metric of the runs.
@@ -214,6 +207,22 @@ def build_report(
     check_headlines(editions, tuple(dict.fromkeys(map(logged_headline, selection.runs))))
     measuring = with_chosen(tracker, selection.runs, measuring)
     remeasured = remeasure_all(tracker, selection.runs, measuring, data_root)
+    return make_report(selection, remeasured, editions, measuring, waivers)
+
+
+def make_report(
+    selection: Selection,
+    remeasured: Sequence[RemeasuredRun],
+    editions: Sequence[Edition],
+    measuring: RemeasureOptions,
+    waivers: tuple[Waiver, ...] = (),
+) -> AuditReport:
+    """Judge all runs that pass their integrity checks. The store is neither read nor written.
+
+    Args:
+        editions: The editions, the leading edition first.
+        measuring: Whether and how the metrics were recomputed.
+    """
     records, gaps = [], []
     for run in remeasured:
         gap = not_judged(run.record) if run.record else run.exclusion
@@ -294,10 +303,8 @@ def study_reference(selector: RunSelector, problems: list[str]) -> Reference | N
         folder = selector.file.path.parent
     except (UnknownName, InvalidFields):  # `checked_terms` reports this error
         return None
-    if not (folder / FILE).is_file():
-        return None
     try:
-        return load_reference(folder.resolve())
+        return load_reference(folder.resolve()) if (folder / FILE).is_file() else None
     except InvalidFields as error:
         problems += error.problems
         return None

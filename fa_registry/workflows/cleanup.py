@@ -11,7 +11,7 @@ import contextlib
 import os
 import signal
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,11 +19,9 @@ from pathlib import Path
 from fa_registry import process_ownership
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
-from fa_registry.tracking.lease import HeartbeatMonitor
+from fa_registry.tracking.run_state import HeartbeatMonitor, RunState
 
 KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
-# status tag of a run → its state in MLflow
-STATES = {"complete": "FINISHED", "diverged": "FINISHED", schema.STOPPED_EARLY: "FINISHED"}
 
 
 @dataclass(frozen=True)
@@ -71,8 +69,10 @@ def stale_items(
         pages: Folder to check for half-written pages.
         heartbeats: Observed heartbeats of runs on other machines. If None, every run on another machine counts as alive.
     """
-    dead_runs = zombies(tracker, heartbeats) if tracker else ()
-    items = [StaleItem(RUNS, _named(run), partial(close, tracker, run)) for run in dead_runs]
+    heartbeats = heartbeats or HeartbeatMonitor()
+    runs = tracker.search({schema.TAG_STATUS: "running"}) + tracker.search({}, state="RUNNING") if tracker else []
+    abandoned = [run for run in {run.run_id: run for run in runs}.values() if RunState(run).is_abandoned(heartbeats)]
+    items = [StaleItem(RUNS, _named(run), partial(close, tracker, run)) for run in abandoned]
     items += [
         StaleItem(FOLDERS, str(path), partial(process_ownership.remove_quietly, path))
         for path in process_ownership.abandoned_folders()
@@ -99,47 +99,19 @@ def clear(tracker: Tracker, registry: Path) -> None:
             item.mend()
 
 
-def zombies(tracker: Tracker, heartbeats: HeartbeatMonitor | None = None) -> list[StoredRun]:
-    """Return the runs that are marked as running although their process has ended.
-
-    Args:
-        heartbeats: Observed heartbeats of runs on other machines. If None, every run on another machine counts as alive.
-    """
-    heartbeats = heartbeats or HeartbeatMonitor()
-    running = tracker.search({schema.TAG_STATUS: "running"}) + tracker.search({}, state="RUNNING")
-    unique_runs = {run.run_id: run for run in running}.values()
-    return [run for run in unique_runs if heartbeats.is_dead(run)]
-
-
-def says_running(run: StoredRun) -> bool:
-    """Return whether MLflow or the status tag marks the run as running."""
-    return "running" in (run.tags.get(schema.TAG_STATUS), run.state.lower())
-
-
-def close_gone(
-    tracker: Tracker, runs: Iterable[StoredRun], heartbeats: HeartbeatMonitor, as_status: str = "failed"
+def close_abandoned(
+    tracker: Tracker, runs: Iterable[StoredRun], heartbeats: HeartbeatMonitor | None = None, as_status: str = "failed"
 ) -> None:
     """Close each given run that is marked as running although its process has ended.
 
     Args:
-        heartbeats: Observed heartbeats of runs on other machines.
-        as_status: New status of a closed run that had no final status.
-    """
-    for run in runs:
-        if says_running(run) and heartbeats.is_dead(run):
-            close(tracker, run, as_status)
-
-
-def close_zombies(
-    tracker: Tracker, tags: Mapping[str, str], heartbeats: HeartbeatMonitor | None = None, as_status: str = "failed"
-) -> None:
-    """Search for the runs with these tags, and call `close_gone` for these runs.
-
-    Args:
         heartbeats: Observed heartbeats of runs on other machines. If None, every run on another machine counts as alive.
         as_status: New status of a closed run that had no final status.
     """
-    close_gone(tracker, tracker.search(tags), heartbeats or HeartbeatMonitor(), as_status)
+    heartbeats = heartbeats or HeartbeatMonitor()
+    for run in runs:
+        if RunState(run).is_abandoned(heartbeats):
+            close(tracker, run, as_status)
 
 
 def close(tracker: Tracker, run: StoredRun, as_status: str = "failed") -> None:
@@ -148,12 +120,12 @@ def close(tracker: Tracker, run: StoredRun, as_status: str = "failed") -> None:
     Args:
         as_status: New status of a run without a final status. A run that a person stopped gets `interrupted` instead.
     """
-    status = run.tags.get(schema.TAG_STATUS, "")
-    if status not in schema.ENDED_STATUSES:
+    state = RunState(run)
+    if state.status not in schema.ENDED_STATUSES:
         # a run with the state KILLED was stopped by a person
         status = schema.INTERRUPTED if run.state == "KILLED" else as_status
         tracker.log(run.run_id, tags={schema.TAG_STATUS: status})
-    tracker.finish(run.run_id, STATES.get(status, "KILLED"))
+    tracker.finish(run.run_id, "FINISHED" if state.has_results else "KILLED")
 
 
 def _named(run: StoredRun) -> str:

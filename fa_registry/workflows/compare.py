@@ -18,6 +18,7 @@ from fa_registry.reporting.pages.comparison import CompareContext, compare_conte
 from fa_registry.reporting.render import render_comparison
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
+from fa_registry.tracking.run_state import RunState
 from fa_registry.workflows.audit import build_report, checked_judging, is_intact
 from fa_registry.workflows.options import (
     LOGGED,
@@ -207,7 +208,7 @@ def _pool(tracker: Tracker, selector: RunSelector) -> Selection:
         return select_runs(tracker, selector)
     newest = {}
     for run in tracker.search({schema.TAG_KIND: "run"}):  # newest first
-        if run.tags.get(schema.TAG_STATUS) in schema.FINISHED_STATUSES:
+        if RunState(run).is_finished:
             newest.setdefault(run.tags.get(schema.TAG_SPEC), run)
     if not newest:
         raise NothingSelected(f"no finished run in {tracker.uri}; `fa-registry study` trains runs")

@@ -14,11 +14,12 @@ from fa_registry.errors import Interrupted, StoreError
 from fa_registry.records import RunSpec
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker, newest_first
-from fa_registry.tracking.lease import HeartbeatMonitor, lease_owner
+from fa_registry.tracking.lease import lease_owner
 from fa_registry.tracking.reader import runs_by_spec
+from fa_registry.tracking.run_state import HeartbeatMonitor, RunState
 from fa_registry.tracking.store import sqlite_path
 from fa_registry.tracking.store_errors import WAITED_FOR, StoreRefusal
-from fa_registry.workflows.cleanup import close_zombies
+from fa_registry.workflows.cleanup import close_abandoned
 from fa_registry.workflows.cluster_options import ONE_MACHINE
 from fa_registry.workflows.rule_monitor import UNWATCHED, MonitoredRules
 
@@ -29,8 +30,6 @@ STOP_LOOKS = 30.0  # seconds between two queries for the tag that stops a study
 STOP = "yes"
 
 MISSES = 5  # if other workers trained this number of specifications in a row, one query reads all runs of the study
-
-Attempts = dict[str, list[StoredRun]]
 
 
 class StudySnapshot:
@@ -44,7 +43,7 @@ class StudySnapshot:
 
     def __init__(self, tracker: Tracker, study: str):
         self._tracker, self._study = tracker, study
-        self._attempts: Attempts = {}
+        self._attempts: dict[str, list[StoredRun]] = {}
         self._missed = 0
         self.alone = True
 
@@ -134,20 +133,15 @@ def newest_finished(runs: Sequence[StoredRun], spec: RunSpec, watch: MonitoredRu
     A run is finished if its status is complete or diverged. If no run is finished, return the newest run that the same stop rules
     ended early, because these rules would also end a new run. If both are missing, return None.
     """
-    runs = newest_first(runs)
-    for run in runs:
-        if run.tags.get(schema.TAG_STATUS) in schema.FINISHED_STATUSES:
-            return run
-    wish = watch.of(spec.control).wish
-    for run in runs if wish else ():
-        if (run.tags.get(schema.TAG_STATUS), run.tags.get(schema.TAG_STOP_ON)) == (schema.STOPPED_EARLY, wish):
-            return run
-    return None
+    runs, wish = newest_first(runs), watch.of(spec.control).wish
+    early = (schema.STOPPED_EARLY, wish)
+    ended_early = (run for run in runs if wish and (RunState(run).status, run.tags.get(schema.TAG_STOP_ON)) == early)
+    return next((run for run in runs if RunState(run).is_finished), None) or next(ended_early, None)
 
 
 def ended_among(attempts: Iterable[StoredRun]) -> frozenset[str]:
     """Return the ids of the runs that are not running."""
-    return frozenset(run.run_id for run in attempts if run.state != "RUNNING")
+    return frozenset(run.run_id for run in attempts if not RunState(run).is_running)
 
 
 def finished_but(
@@ -159,18 +153,6 @@ def finished_but(
         return newest_finished([run for run in attempts if run.run_id not in ignored_ids], spec, watch)
 
     return finished
-
-
-def leased_elsewhere(
-    attempts: Attempts, specs: Iterable[RunSpec], heartbeats: HeartbeatMonitor
-) -> dict[str, StoredRun]:
-    """Return a mapping: identity of the specification → run that another process trains.
-
-    Args:
-        attempts: Mapping: identity of the specification → all runs of the specification.
-    """
-    holders = ((spec.identity, lease_owner(attempts[spec.identity], heartbeats)) for spec in specs)
-    return {identity: run for identity, run in holders if run}
 
 
 def wait_for_others(
@@ -202,11 +184,12 @@ def wait_for_others(
     while True:
         attempts = runs_by_spec(tracker, [spec.identity for spec in specs])
         finished_runs = {spec.identity: run for spec in specs if (run := finished(spec, attempts[spec.identity]))}
-        leased = leased_elsewhere(attempts, (spec for spec in specs if spec.identity not in finished_runs), heartbeats)
+        unfinished = [spec.identity for spec in specs if spec.identity not in finished_runs]
+        leased = {identity: run for identity in unfinished if (run := lease_owner(attempts[identity], heartbeats))}
         free = [spec for spec in specs if spec.identity not in finished_runs and spec.identity not in leased]
         if free or not leased or not waits:
             for spec in free:
-                close_zombies(tracker, {schema.TAG_SPEC: spec.identity}, heartbeats)
+                close_abandoned(tracker, tracker.search({schema.TAG_SPEC: spec.identity}), heartbeats)
             return finished_runs, free, [spec for spec in specs if spec.identity in leased]
         check_machines(tracker, leased.values(), heartbeats)
         if stop():
@@ -220,7 +203,7 @@ def wait_for_others(
 
 
 def waiting_text(leased: Mapping[str, StoredRun]) -> str:
-    hosts = ", ".join(sorted({host_of(run) or "another machine" for run in leased.values()}))
+    hosts = ", ".join(sorted({RunState(run).host or "another machine" for run in leased.values()}))
     names = ", ".join(run.name for run in leased.values())
     return f"waiting for {len(leased)} run{'s' * (len(leased) > 1)} that other processes train on {hosts}: {names}"
 
@@ -238,7 +221,9 @@ def without_heartbeat(tracker: Tracker) -> list[StoredRun]:
 def _running_elsewhere(tracker: Tracker) -> list[StoredRun]:
     """Return the running runs on another machine or in another container."""
     running = tracker.search({}, state="RUNNING")
-    return [run for run in running if host_of(run) and not process_ownership.is_here(run.tags[schema.TAG_PROCESS])]
+    return [
+        run for run in running if RunState(run).host and not process_ownership.is_here(run.tags[schema.TAG_PROCESS])
+    ]
 
 
 def observe_heartbeats(tracker: Tracker) -> HeartbeatMonitor:
@@ -249,7 +234,7 @@ def observe_heartbeats(tracker: Tracker) -> HeartbeatMonitor:
     heartbeats, has_logged = HeartbeatMonitor(), False
     while silent := [run for run in at_work_elsewhere(tracker, heartbeats) if not heartbeats.has_moved(run)]:
         if not has_logged:
-            hosts = ", ".join(sorted({host_of(run) for run in silent}))
+            hosts = ", ".join(sorted({RunState(run).host for run in silent}))
             LOG.info(
                 "waiting for heartbeats of %d runs on other machines (%s); each wait lasts at most as long as the lease of the run",
                 len(silent),
@@ -260,18 +245,14 @@ def observe_heartbeats(tracker: Tracker) -> HeartbeatMonitor:
     return heartbeats
 
 
-def host_of(run: StoredRun) -> str:
-    return run.tags.get(schema.TAG_PROCESS, "").partition(":")[0]
-
-
 def check_machines(tracker: Tracker, leased: Iterable[StoredRun], heartbeats: HeartbeatMonitor) -> None:
     """Raise StoreError if the store is a sqlite file and another machine writes to it."""
     # the locks of a network disk do not protect a sqlite file
     if not sqlite_path(tracker.uri):
         return
     for run in leased:
-        if host_of(run) not in ("", platform.node()) and heartbeats.has_moved(run):
+        if RunState(run).host not in ("", platform.node()) and heartbeats.has_moved(run):
             raise StoreError(
-                f"store {tracker.uri}: run {run.run_id} is being trained on another machine, {host_of(run)}. "
+                f"store {tracker.uri}: run {run.run_id} is being trained on another machine, {RunState(run).host}. "
                 f"{ONE_MACHINE}"
             )

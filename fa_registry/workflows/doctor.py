@@ -21,7 +21,7 @@ from fa_registry.studies import study
 from fa_registry.tracking import schema
 from fa_registry.tracking.artifact_location import placed, rewrite_addresses
 from fa_registry.tracking.base import StoredRun, Tracker, newest_first
-from fa_registry.tracking.lease import HeartbeatMonitor
+from fa_registry.tracking.run_state import HeartbeatMonitor, RunState
 from fa_registry.tracking.store import check_writable, probe_sqlite, resolve_uri, sqlite_path
 from fa_registry.tracking.store_errors import DAMAGED, TO_DO, StoreRefusal
 from fa_registry.training.configuration import configuration
@@ -29,7 +29,7 @@ from fa_registry.training.devices import bf16_gain
 from fa_registry.workflows import data
 from fa_registry.workflows.audit_proof import verdict_tag_differences
 from fa_registry.workflows.cleanup import KINDS, close, stale_items
-from fa_registry.workflows.coordination import at_work_elsewhere, host_of, observe_heartbeats, without_heartbeat
+from fa_registry.workflows.coordination import at_work_elsewhere, observe_heartbeats, without_heartbeat
 from fa_registry.workflows.plugin_list import PLUGGED, catalog_of, check_plugin_imports
 from fa_registry.workflows.reports import REPORT, load_report
 from fa_registry.workflows.stores import in_browser, mlflow_page, open_tracker, registry_folder
@@ -102,7 +102,7 @@ def _left_behind(store: str, repair: bool, pages: Path, lost_hosts: Sequence[str
         yield {"check": kind, "ok": True, "state": state, "found": f"{', '.join(names) or 'none left behind'}{advice}"}
     remote_runs = at_work_elsewhere(tracker, heartbeats) if tracker else []
     if remote_runs:
-        hosts = ", ".join(sorted(set(map(host_of, remote_runs))))
+        hosts = ", ".join(sorted({RunState(run).host for run in remote_runs}))
         advice = (
             ""
             if repair
@@ -124,7 +124,7 @@ def _unknown(tracker: Tracker, lost_hosts: Sequence[str]) -> Iterator[dict[str, 
     """
     by_host: dict[str, list[StoredRun]] = {}
     for run in without_heartbeat(tracker):
-        by_host.setdefault(host_of(run), []).append(run)
+        by_host.setdefault(RunState(run).host, []).append(run)
     for host in lost_hosts:
         if host not in by_host:
             raise UnknownName("machine with runs without a heartbeat", host, by_host)

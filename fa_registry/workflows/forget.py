@@ -12,8 +12,7 @@ from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.models import ModelRegistry
 from fa_registry.tracking.reader import expand_run_id
-from fa_registry.workflows.cleanup import says_running
-from fa_registry.workflows.coordination import host_of
+from fa_registry.tracking.run_state import RunState
 from fa_registry.workflows.results import Result
 from fa_registry.workflows.stores import open_tracker
 
@@ -93,9 +92,9 @@ def _reasons_to_stay(tracker: Tracker, models: ModelRegistry, run: StoredRun) ->
             "expected a run of fa_registry, found a run without the tag fa.kind; "
             f"`mlflow runs delete --run-id {run.run_id}` moves this run to the bin"
         )
-    elif says_running(run):
+    elif RunState(run).is_marked_running:
         yield (
-            f"the run is still running on {host_of(run) or 'an unknown machine'}: stop the run first. "
+            f"the run is still running on {RunState(run).host or 'an unknown machine'}: stop the run first. "
             "If its process no longer exists, `fa-registry doctor --repair` closes the run"
         )
     elif kind == "study" and (trained := tracker.search({schema.TAG_STUDY_RUN: run.run_id})):

@@ -13,6 +13,7 @@ from fa_registry.metrics import ACCURACY
 from fa_registry.records import RunRecord
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
+from fa_registry.tracking.run_state import RunState
 from fa_registry.tracking.store import sqlite_path
 from fa_registry.workflows.run_status import logged_headline
 from fa_registry.workflows.stores import open_tracker
@@ -34,7 +35,7 @@ def shown_run(run_id: str, store: str = "") -> tuple[RunRecord, str]:
 
     tracker = open_tracker(store, create=False)
     run = tracker.get(expand_run_id(tracker, run_id))
-    if run.tags.get(schema.TAG_STATUS) not in (*schema.FINISHED_STATUSES, schema.STOPPED_EARLY):
+    if not RunState(run).has_results:
         text = failure_text(tracker, run.run_id) or "no failure was recorded"
         raise RegistryError(
             f"run {run.run_id} ({run.name}) is {run.tags.get(schema.TAG_STATUS, 'not a training run')}: {text}"

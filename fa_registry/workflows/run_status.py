@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from fa_registry.metrics import ACCURACY, HEADLINES, Headline
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
-from fa_registry.tracking.lease import HeartbeatMonitor
+from fa_registry.tracking.run_state import HeartbeatMonitor, RunState
 from fa_registry.workflows.stores import open_tracker
 
 EPOCH = re.compile(r"(\d{1,6}) of (\d{1,6}|\?)")
@@ -83,7 +83,7 @@ class StatusPoller:
         epoch = int(epoch_match[1]) if epoch_match else None
         epochs = int(epoch_match[2]) if epoch_match and epoch_match[2] != "?" else None
         headline = logged_headline(run).name
-        is_running = run.state == "RUNNING"
+        is_running = RunState(run).is_running
         rate = self._rate(run, epoch) if is_running and epoch is not None else None
         return RunStatus(
             run_id=run.run_id,

@@ -22,6 +22,7 @@ from fa_registry.text_safety import without_password
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker, is_ahead, newest_first
 from fa_registry.tracking.reader import expand_run_id, failure_text, read_record, runs_by_spec
+from fa_registry.tracking.run_state import RunState
 from fa_registry.training.loop import has_diverged
 from fa_registry.training.specs import run_name, setting_label
 from fa_registry.workflows.options import RunSelector
@@ -90,7 +91,7 @@ def _by_study(tracker: Tracker, selector: RunSelector) -> Selection:
     newest, excluded, superseded = [], [], 0
     for spec in study.specs:
         attempts = by_identity.pop(spec.identity, None) or untagged_runs[spec.identity]
-        finished = newest_first(run for run in attempts if _is_finished(run))
+        finished = newest_first(run for run in attempts if RunState(run).is_finished)
         if finished:
             newest.append(finished[0])
             superseded += len(finished) - 1
@@ -149,7 +150,7 @@ def _as_trained(tracker: Tracker, selector: RunSelector) -> tuple[Study, list[st
     if not variant:
         return study, []
     attempts = runs_by_spec(tracker, [spec.identity for spec in study.specs])
-    if any(_is_finished(run) for runs in attempts.values() for run in runs):
+    if any(RunState(run).is_finished for runs in attempts.values() for run in runs):
         return study, []
     try:
         trained_variant = selector.variant(jsonio.decode(dict, jsonio.loads(variant), f"tag {schema.TAG_VARIANT}"))
@@ -165,14 +166,10 @@ def _as_trained(tracker: Tracker, selector: RunSelector) -> tuple[Study, list[st
 
 
 def _sorted_out(tracker: Tracker, runs: Sequence[StoredRun], text: str) -> Selection:
-    finished = tuple(run for run in runs if _is_finished(run))
-    excluded = tuple(half_written(tracker, run) for run in runs if not _is_finished(run))
+    finished = tuple(run for run in runs if RunState(run).is_finished)
+    excluded = tuple(half_written(tracker, run) for run in runs if not RunState(run).is_finished)
     # oldest first: if a seed was trained several times, the newest run counts
     return Selection(tuple(sorted(finished[::-1], key=lambda run: run.started)), excluded, text)
-
-
-def _is_finished(run: StoredRun) -> bool:
-    return run.tags.get(schema.TAG_STATUS) in schema.FINISHED_STATUSES
 
 
 # Runs that cannot be judged, with their method and seed, because the method's form must list them.
@@ -261,8 +258,7 @@ def is_hidden(run: StoredRun) -> bool:
 
     The author may have edited the status tag of such a run to exclude the run from an audit.
     """
-    final_statuses = (*schema.FINISHED_STATUSES, schema.STOPPED_EARLY)
-    return schema.TAG_ARTIFACTS in run.tags and run.tags.get(schema.TAG_STATUS) not in final_statuses
+    return schema.TAG_ARTIFACTS in run.tags and not RunState(run).has_results
 
 
 def own_spec(tracker: Tracker, run: StoredRun) -> RunSpec | None:

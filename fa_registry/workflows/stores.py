@@ -13,6 +13,7 @@ from fa_registry.text_safety import without_password
 from fa_registry.tracking.base import Tracker
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.mlflow_views import views_of
+from fa_registry.tracking.run_state import RunState
 from fa_registry.tracking.schema import EXPERIMENT, LAUNCH, TAG_KIND, TAG_STUDY
 from fa_registry.tracking.store import check_writable, resolve_uri, sqlite_path
 from fa_registry.workflows.cleanup import clear
@@ -119,7 +120,7 @@ def trash_launcher_run(command: str) -> None:
     if TAG_KIND in tracker.get(run_id).tags:
         return
     for earlier in tracker.search({TAG_KIND: LAUNCH}):
-        if earlier.state != "RUNNING":
+        if not RunState(earlier).is_running:
             tracker.discard(earlier.run_id)
     # The current run is not discarded: MLflow 3.17 ends it again after this process, which fails for a deleted run.
     tracker.adopt(run_id, f"mlflow run: {command}", {TAG_KIND: LAUNCH}, {})

@@ -25,14 +25,15 @@ from fa_registry.studies.study import Study
 from fa_registry.tasks import task_of
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun
-from fa_registry.tracking.lease import HeartbeatMonitor, LeaseHolder, sign
+from fa_registry.tracking.lease import LeaseHolder, sign
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import runs_by_spec
+from fa_registry.tracking.run_state import HeartbeatMonitor
 from fa_registry.training.devices import MOST_PROCESSES, on_device
 from fa_registry.training.run_setup import unusable
 from fa_registry.training.spec_plugins import find_plugins
 from fa_registry.training.specs import run_name, setting_label, whole_number
-from fa_registry.workflows.cleanup import close_zombies
+from fa_registry.workflows.cleanup import close_abandoned
 from fa_registry.workflows.cluster_options import asked_resources, check_reach
 from fa_registry.workflows.conformance import cached_conformance, code_changes, log_code_changes
 from fa_registry.workflows.coordination import (
@@ -280,7 +281,7 @@ def _close(tracker: MlflowTracker, parent: str, study: Study, result: StudyResul
     broken = bool(result.failed) or result.ended < len(study.specs)
     for spec in study.specs if broken else ():
         as_status = schema.INTERRUPTED if interrupted and run_name(spec) not in result.failed else "failed"
-        close_zombies(tracker, {schema.TAG_SPEC: spec.identity}, as_status=as_status)
+        close_abandoned(tracker, tracker.search({schema.TAG_SPEC: spec.identity}), as_status=as_status)
     if not parent:
         return
     status, state = ("failed", "FAILED") if broken else ("complete", "FINISHED")

@@ -21,17 +21,10 @@ from fa_registry.studies.executors.local import stop_on_signal
 from fa_registry.text_safety import name_problem
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import RetentionOptions, StoredRun, Tracker
-from fa_registry.tracking.lease import (
-    LONGEST,
-    SHORTEST,
-    HeartbeatMonitor,
-    LeaseLost,
-    acquire,
-    lease_owner,
-    set_lease_state,
-)
+from fa_registry.tracking.lease import LeaseLost, acquire, lease_owner, set_lease_state
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.resume_upload import KeptState
+from fa_registry.tracking.run_state import LONGEST, SHORTEST, HeartbeatMonitor
 from fa_registry.tracking.store_errors import refused
 from fa_registry.tracking.writer import RunWriter
 from fa_registry.training.code_fingerprint import FIRST, fingerprint, runs_others_code
@@ -43,7 +36,7 @@ from fa_registry.training.spec_plugins import find_plugins
 from fa_registry.training.specs import parse_spec, run_name, whole_number
 from fa_registry.training.trainer import Trainer
 from fa_registry.training.trainer_state import kept_bytes, kept_epochs
-from fa_registry.workflows.cleanup import close_gone, close_zombies, resume_folder
+from fa_registry.workflows.cleanup import close_abandoned, resume_folder
 from fa_registry.workflows.cluster_options import asked_resources, check_reach
 from fa_registry.workflows.conformance import cached_conformance, code_changes, log_code_changes
 from fa_registry.workflows.coordination import (
@@ -157,56 +150,42 @@ def training_steps(
         report: function that is called after every epoch with (epoch, epochs, note, rule → epoch of first fire).
     """
     with on_device(job.device):
-        return (yield from _training_steps(job, stop, report))
+        tracker, snapshot = _opened(job.store, job.experiment, job.experiment_id, job.study)
+        recorder = _acquire_run(job, tracker, snapshot, report)
+        if isinstance(recorder, StoredRun):
+            return TrainingResult(recorder.run_id, ELSEWHERE, 0, 0, {})
+        try:
+            with recorder.writer.claim:
+                return (yield from _train_run(job, recorder, StopTagPoller(tracker, job.study, stop)))
+        except (KeyboardInterrupt, GeneratorExit):
+            recorder.writer.interrupt("interrupted")
+            raise
 
 
-def _training_steps(
-    job: TrainingJob, stop: Callable[[], bool], report: Callable[[Any], None]
-) -> Generator[None, None, TrainingResult]:
-    acquired = _acquire_run(job)
-    if isinstance(acquired, TrainingResult):
-        return acquired
-    try:
-        with acquired.writer.claim:
-            return (yield from _train_run(job, acquired, stop, report))
-    except (KeyboardInterrupt, GeneratorExit):
-        acquired.writer.interrupt("interrupted")
-        raise
+@lru_cache(maxsize=2)
+def _opened(store: str, experiment: str, experiment_id: str, study: str) -> tuple[MlflowTracker, StudySnapshot]:
+    """Return the tracker and the study snapshot that all jobs of this process share."""
+    tracker = MlflowTracker(store, experiment, experiment_id, waits=True)
+    return tracker, StudySnapshot(tracker, study)
 
 
-@dataclass(frozen=True)
-class _AcquiredRun:
-    """A run whose lease this process has acquired, with everything that training needs.
-
-    Attributes:
-        tracker: tracker of the store.
-        setup: data, network and method of the run.
-        writer: writer of the run.
-        kept_state: resume states of the run and of earlier attempts in the store.
-    """
-
-    tracker: MlflowTracker
-    setup: RunSetup
-    writer: RunWriter
-    kept_state: KeptState
-
-
-def _acquire_run(job: TrainingJob) -> _AcquiredRun | TrainingResult:
+def _acquire_run(
+    job: TrainingJob, tracker: MlflowTracker, snapshot: StudySnapshot, report: Callable[[Any], None]
+) -> _RunRecorder | StoredRun:
     """Create a run and acquire the lease of its specification.
 
     Returns:
-        The run, or the result ELSEWHERE if another process trains the specification or has trained it.
+        The recorder of the run, or the run of another process that trains the specification or has trained it.
     """
-    tracker, overview = _opened(job.store, job.experiment, job.experiment_id, job.study)
     finished = partial(finished_but(job.known, job.watch), job.spec)
-    if job.yields and (other_run := finished(overview.attempts(job.spec.identity))):
-        return _elsewhere(other_run)
+    if job.yields and (other_run := finished(snapshot.attempts(job.spec.identity))):
+        return other_run
     attempts = _Attempts(tracker, job.spec.identity)
-    if not job.yields or not overview.alone:  # else the run is created first, and the query of `acquire` is enough
+    if not job.yields or not snapshot.alone:  # else the run is created first, and the query of `acquire` is enough
         attempts.refresh()
     if job.yields and (other_run := finished(attempts.seen) or lease_owner(attempts.seen, attempts.signs)):
-        overview.record_outcome(free=False)
-        return _elsewhere(other_run)
+        snapshot.record_outcome(free=False)
+        return other_run
     setup = build_setup(job.spec, device_of(job.spec.device_class), job.root)
     check_room(setup)
     with refused(FILES):
@@ -215,15 +194,16 @@ def _acquire_run(job: TrainingJob) -> _AcquiredRun | TrainingResult:
     params = schema.params(job.spec)
     attempts.mine = writer.run_id
     try:
-        if not job.yields:
+        if job.yields:
+            other_run = acquire(tracker, writer.run_id, attempts.refresh, finished, attempts.signs, params)
+            snapshot.record_outcome(free=not other_run)
+            if other_run:
+                writer.discard_run()
+                return other_run
+        else:
             set_lease_state(tracker, writer.run_id, params)
-            return _AcquiredRun(tracker, setup, writer, KeptState(tracker, writer.run_id))
-        other_run = acquire(tracker, writer.run_id, attempts.refresh, finished, attempts.signs, params)
-        overview.record_outcome(free=not other_run)
-        if other_run:
-            writer.discard_run()
-            return _elsewhere(other_run)
-        return _AcquiredRun(tracker, setup, writer, KeptState(tracker, writer.run_id, attempts.seen))
+        earlier_runs = attempts.seen if job.yields else ()  # a forced training uses no uploaded state of another run
+        return _RunRecorder(job, setup, writer, KeptState(tracker, writer.run_id, earlier_runs), report)
     except (KeyboardInterrupt, GeneratorExit):
         writer.interrupt("interrupted")
         raise
@@ -240,88 +220,112 @@ class _Attempts:
 
     def refresh(self) -> Sequence[StoredRun]:
         self.seen = self._tracker.search({schema.TAG_SPEC: self._identity})
-        close_gone(self._tracker, [run for run in self.seen if run.run_id != self.mine], self.signs)
+        close_abandoned(self._tracker, [run for run in self.seen if run.run_id != self.mine], self.signs)
         return self.seen
 
 
-@lru_cache(maxsize=2)
-def _opened(store: str, experiment: str, experiment_id: str, study: str) -> tuple[MlflowTracker, StudySnapshot]:
-    """Return the tracker and the study snapshot that all jobs of this process share."""
-    tracker = MlflowTracker(store, experiment, experiment_id, waits=True)
-    return tracker, StudySnapshot(tracker, study)
-
-
-def _elsewhere(run: StoredRun) -> TrainingResult:
-    return TrainingResult(run.run_id, ELSEWHERE, 0, 0, {})
-
-
 def _train_run(
-    job: TrainingJob, run: _AcquiredRun, stop: Callable[[], bool], report: Callable[[Any], None]
+    job: TrainingJob, recorder: _RunRecorder, stop: Callable[[], bool]
 ) -> Generator[None, None, TrainingResult]:
     """Train the run from the first epoch or from its resume file, and record the results."""
-    setup, writer, watch = run.setup, run.writer, job.watch.of(job.spec.control)
-    trainer = Trainer(setup)
-    resume = ResumeFile(resume_folder(registry_folder(job.store)), _resume_name(job.spec, watch))
+    trainer, run_id = Trainer(recorder.setup), recorder.writer.run_id
     try:
-        with refused(FILES):
-            run.kept_state.fetch(resume.path, beyond=resume.reached())
-            rows = resume.read_into(trainer)
-            writer.start(build_setup(job.spec, setup.device, job.root).network if rows else setup.network)
-            writer.restore_rows(rows)
-        monitor = Monitor(watch, writer.tag, rows)
-        listener = _Listener(writer, resume, run.kept_state, monitor, report)
-        stop = StopTagPoller(run.tracker, job.study, stop)
-        outcome = yield from train_epochs(trainer, listener, stop, rows[-1] if rows else None, lambda: monitor.ended_by)
-        with refused(FILES):
-            writer.record_training(trainer)
-            writer.complete(outcome)
+        rows, monitor = recorder.begin(trainer)
+        outcome = yield from train_epochs(trainer, recorder, stop, rows[-1] if rows else None, lambda: monitor.ended_by)
+        recorder.complete(trainer, outcome)
     except LeaseLost as error:
-        writer.abandon()
+        recorder.writer.abandon()
         LOG.warning("%s", error)
-        return TrainingResult(writer.run_id, ELSEWHERE, 0, 0, {})
+        return TrainingResult(run_id, ELSEWHERE, 0, 0, {})
     except BaseException as error:
-        _record_end(error, run, resume, trainer)
+        recorder.record_error(trainer, error)
         raise
-    resume.remove()
-    run.kept_state.remove()
-    metrics, fired = headline(outcome), dict(monitor.fired)
-    resumed_from = len(rows) - 1 if rows else 0
-    return TrainingResult(writer.run_id, outcome.status, outcome.epochs, resumed_from, metrics, fired, outcome.ended_by)
+    metrics, fired, resumed_from = headline(outcome), dict(monitor.fired), rows[-1].epoch if rows else 0
+    return TrainingResult(run_id, outcome.status, outcome.epochs, resumed_from, metrics, fired, outcome.ended_by)
 
 
-def _record_end(error: BaseException, run: _AcquiredRun, resume: ResumeFile, trainer: Trainer) -> None:
-    """Record that an error ended the training, and save the state from which the run can resume.
+class _RunRecorder:
+    """Recorder of one run: logs metrics, checks rules, writes resume files, and records how the run ends.
 
-    Raises:
-        StoreError: the error came from the store; the message also states where the training can resume.
+    Args:
+        kept_state: resume states of the run and of earlier attempts in the store.
+        report: as for `training_steps`.
     """
-    writer = run.writer
-    if isinstance(error, Interrupted):
-        try:
-            resume.write(trainer, writer.rows)  # between epochs: weights, generators and rows belong together
-            run.kept_state.offer(resume.path, trainer.epoch, now=True)
-        finally:
-            writer.interrupt(str(error))
-    elif isinstance(error, (KeyboardInterrupt, GeneratorExit)):  # training cannot resume from half an epoch
-        writer.interrupt("interrupted inside an epoch; the same command resumes from the last saved state")
-    elif isinstance(error, StoreError):  # store and files are written only between epochs
-        state = _kept(resume, trainer, writer.rows)
-        with suppress(RegistryError, OSError):
-            writer.fail(error)
-        raise StoreError(f"{str(error).rstrip('.?')}. {state}") from error
-    else:
-        writer.fail(error)
 
+    def __init__(
+        self,
+        job: TrainingJob,
+        setup: RunSetup,
+        writer: RunWriter,
+        kept_state: KeptState,
+        report: Callable[[Any], None],
+    ):
+        self.setup, self.writer, self._kept, self._report = setup, writer, kept_state, report
+        self._watch = job.watch.of(job.spec.control)
+        self._resume = ResumeFile(resume_folder(registry_folder(job.store)), _resume_name(job.spec, self._watch))
 
-def _kept(resume: ResumeFile, trainer: Trainer, rows: list[EpochRow]) -> str:
-    """Write a resume file for a run that cannot be logged, and return a message for the user."""
-    if not rows:
-        return "Nothing of this run was trained yet"
-    with suppress(OSError):
-        if rows[-1].epoch == trainer.epoch:  # else the resumed run would lack the row of an epoch
-            resume.write(trainer, rows)
-            return f"The state after epoch {trainer.epoch} is saved; the same command resumes the run from this state"
-    return "The current state could not be saved; the same command resumes the run from its last resume file, or restarts the run"
+    def begin(self, trainer: Trainer) -> tuple[list[EpochRow], Monitor]:
+        """Record the initial network and load the resume state. Return its rows and the rule monitor."""
+        with refused(FILES):
+            self.writer.start(self.setup.network)  # first, because a resume state changes the network
+            self._kept.fetch(self._resume.path, beyond=self._resume.reached())
+            rows = self._resume.read_into(trainer)
+            self.writer.restore_rows(rows)
+        self._monitor = Monitor(self._watch, self.writer.tag, rows)
+        return rows, self._monitor
+
+    def on_epoch(self, row: EpochRow, trainer: Trainer) -> None:
+        with refused(FILES):
+            self._monitor.receive(row)  # first, so that fired rules are in the store with the epoch's points
+            self.writer.on_epoch(row, trainer)
+            if self._resume.due():
+                self._resume.write(trainer, self.writer.rows)
+                self._kept.offer(self._resume.path, row.epoch)
+        self._report((row.epoch, self.setup.spec.epochs, _note(row), dict(self._monitor.fired)))
+
+    def complete(self, trainer: Trainer, outcome: TrainingOutcome) -> None:
+        """Record the results, and remove the resume states."""
+        with refused(FILES):
+            self.writer.record_training(trainer)
+            self.writer.complete(outcome)
+        self._resume.remove()
+        self._kept.remove()
+
+    def record_error(self, trainer: Trainer, error: BaseException) -> None:
+        """Record that an error ended the training, and save the state from which the run can resume.
+
+        Raises:
+            StoreError: the error came from the store; the message also states where the training can resume.
+        """
+        if isinstance(error, Interrupted):
+            try:
+                self._resume.write(trainer, self.writer.rows)  # between epochs: weights and rows belong together
+                self._kept.offer(self._resume.path, trainer.epoch, now=True)
+            finally:
+                self.writer.interrupt(str(error))
+        elif isinstance(error, (KeyboardInterrupt, GeneratorExit)):  # training cannot resume from half an epoch
+            self.writer.interrupt("interrupted inside an epoch; the same command resumes from the last saved state")
+        elif isinstance(error, StoreError):  # store and files are written only between epochs
+            state = self._save_state(trainer)
+            with suppress(RegistryError, OSError):
+                self.writer.fail(error)
+            raise StoreError(f"{str(error).rstrip('.?')}. {state}") from error
+        else:
+            self.writer.fail(error)
+
+    def _save_state(self, trainer: Trainer) -> str:
+        """Write a resume file for a run that cannot be logged, and return a message for the user."""
+        rows, epoch = self.writer.rows, trainer.epoch
+        if not rows:
+            return "Nothing of this run was trained yet"
+        with suppress(OSError):
+            if rows[-1].epoch == epoch:  # else the resumed run would lack the row of an epoch
+                self._resume.write(trainer, rows)
+                return f"The state after epoch {epoch} is saved; the same command resumes the run from this state"
+        return (
+            "The current state could not be saved; "
+            "the same command resumes the run from its last resume file, or restarts the run"
+        )
 
 
 def _resume_name(spec: RunSpec, watch: MonitoredRules) -> str:
@@ -334,35 +338,6 @@ def _resume_name(spec: RunSpec, watch: MonitoredRules) -> str:
     }
     parts = [jsonio.digest_of(part)[:16] for part in (watch.wish, changed) if part]
     return "-".join([spec.identity, *parts])
-
-
-class _Listener:
-    """Receiver that logs the metrics of each epoch, checks the rules and writes resume files."""
-
-    def __init__(
-        self,
-        writer: RunWriter,
-        resume: ResumeFile,
-        kept_state: KeptState,
-        monitor: Monitor,
-        report: Callable[[Any], None],
-    ):
-        self._writer, self._resume, self._kept, self._monitor, self._report = (
-            writer,
-            resume,
-            kept_state,
-            monitor,
-            report,
-        )
-
-    def on_epoch(self, row: EpochRow, trainer: Trainer) -> None:
-        with refused(FILES):
-            self._monitor.receive(row)  # first, so that fired rules are in the store with the epoch's points
-            self._writer.on_epoch(row, trainer)
-            if self._resume.due():
-                self._resume.write(trainer, self._writer.rows)
-                self._kept.offer(self._resume.path, row.epoch)
-        self._report((row.epoch, trainer.setup.spec.epochs, _note(row), dict(self._monitor.fired)))
 
 
 def _note(row: EpochRow) -> str:
@@ -489,7 +464,7 @@ def _trained_by(executor: str, job: TrainingJob, resources: JobResources, tracke
     if end.kind == "stopped":
         raise Interrupted(end.value or "stopped before the run began")
     if end.kind == "failed":
-        close_zombies(tracker, {schema.TAG_SPEC: job.spec.identity})  # runs of a killed process
+        close_abandoned(tracker, tracker.search({schema.TAG_SPEC: job.spec.identity}))  # runs of a killed process
         failure = RegistryError(end.value)
         failure.exit_code = end.refused or failure.exit_code
         raise failure

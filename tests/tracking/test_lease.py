@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fa_registry import process_ownership
-from fa_registry.tracking import lease, schema
+from fa_registry.tracking import lease, run_state, schema
 from fa_registry.tracking.lease import (
     CHOOSING,
     HELD,
@@ -213,7 +213,7 @@ def test_an_untrusted_run_cannot_hold_a_specification_forever_nor_lose_it_at_onc
     assert not signs.is_dead(run)
     for _ in range(10 if seconds == 10 else 5761):  # as many looks, as far apart as counts, as the longest lease has
         assert not signs.is_dead(run)
-        clock.now += 1 if seconds == 10 else lease.GAP
+        clock.now += 1 if seconds == 10 else run_state.GAP
     clock.now += 1
     assert signs.is_dead(run) is (seconds is not None)
 

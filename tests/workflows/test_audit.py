@@ -21,7 +21,7 @@ from fa_registry.studies.executors.base import JobEvent
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.training.measuring import NO_FEEDBACK
-from fa_registry.workflows import remeasure
+from fa_registry.workflows import audit, remeasure
 from fa_registry.workflows.options import RunSelector
 from fa_registry.workflows.selection import select_runs
 from tests.builders import verdict_tag
@@ -64,6 +64,20 @@ def test_every_figure_is_recomputed_and_judged_against_the_frozen_control(drawn,
             assert run["frozen_run_id"] == frozen["record"]["run_id"]
     labels = [run["verdict"]["outcome"] for run in runs if run is not frozen]
     assert code == (1 if "fail" in labels else 0)
+
+
+def test_a_report_is_made_from_measured_runs_without_the_store(trained, monkeypatch):
+    calls, genuine = [], audit.make_report
+    monkeypatch.setattr(audit, "make_report", lambda *given: calls.append((given, genuine(*given))) or calls[-1][1])
+    trained(*AUDIT)
+
+    def refuse(*arguments, **named):
+        raise StoreError("the store is not needed")
+
+    for query in ("search", "get", "artifact", "log"):
+        monkeypatch.setattr(MlflowTracker, query, refuse)
+    ((given, report),) = calls
+    assert genuine(*given) == report
 
 
 def test_verdict_note_and_report_are_written_back_without_reopening_the_run(trained):

@@ -84,7 +84,8 @@ def test_what_is_at_work_is_not_touched(registry, temporary):
 
 
 @pytest.mark.parametrize(
-    ("status", "state"), [("complete", "FINISHED"), (schema.STOPPED_EARLY, "FINISHED"), ("failed", "KILLED")]
+    ("status", "state"),
+    [("complete", "FINISHED"), ("diverged", "FINISHED"), (schema.STOPPED_EARLY, "FINISHED"), ("failed", "KILLED")],
 )
 def test_a_run_killed_in_its_last_moment_is_what_it_says_it_is(registry, temporary, status, state):
     run_id = begun(status)
@@ -92,12 +93,13 @@ def test_a_run_killed_in_its_last_moment_is_what_it_says_it_is(registry, tempora
     assert of_run(run_id) == (state, status)
 
 
-def test_a_run_that_mlflow_ended_for_its_killed_process_no_longer_says_running(workplace, temporary):
-    """`mlflow run` ends the run that it began, regardless of what that one reports."""
+@pytest.mark.parametrize(("state", "status"), [("FAILED", "failed"), ("KILLED", schema.INTERRUPTED)])
+def test_a_run_that_mlflow_ended_for_its_killed_process_no_longer_says_running(workplace, temporary, state, status):
+    """`mlflow run` ends the run that it began, regardless of what that one reports. A person who stops it gets KILLED."""
     tracker, run_id = MlflowTracker(), begun()
-    tracker.finish(run_id, "FAILED")
+    tracker.finish(run_id, state)
     cleanup.clear(tracker, workplace)
-    assert of_run(run_id) == ("KILLED", "failed")
+    assert of_run(run_id) == ("KILLED", status)
 
 
 def test_a_worker_without_a_parent_is_named_and_ended(workplace, temporary, monkeypatch):

@@ -264,7 +264,7 @@ def test_a_worker_asks_once_per_specification_and_after_meeting_another_looks_be
 def test_while_it_waits_its_turn_a_run_is_not_closed_by_its_own_look(tracker, monkeypatch):
     """It sends no heartbeat then: after the lease time it would pass for an abandoned run."""
     closed = []
-    monkeypatch.setattr(training, "close_gone", lambda tracker, runs, signs: closed.extend(run.run_id for run in runs))
+    monkeypatch.setattr(training, "close_abandoned", lambda tracker, runs, signs: closed.extend(run.run_id for run in runs))
     other, identity = held(tracker)
     (mine, _), looks = held(tracker), training._Attempts(tracker, identity)
     looks.mine = mine

@@ -10,6 +10,7 @@ import pytest
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.workflows.options import ReportOutput, checked_pages
+from tests.workflows.test_audit import spoil
 
 WRITING = (
     ("audit", "--study", "tiny"),
@@ -55,9 +56,7 @@ def test_a_folder_that_can_be_written_is_accepted_and_not_made(workplace, out):
 def test_the_last_lines_are_the_meaning_of_the_result_and_an_address_to_click(registry, workplace):
     result = registry(*RUN)
     *_, first, address = result.stdout.splitlines()
-    assert first == (
-        "bp, fa and dfa do not end above their own frozen blocks by the required margin."
-    )
+    assert first == ("bp, fa and dfa do not end above their own frozen blocks by the required margin.")
     assert address == f"report: {(workplace / 'reports' / 'index.html').as_uri()}"
     assert result.stdout.count("side by side: ") <= 1
 
@@ -73,6 +72,12 @@ def test_all_editions_judge_what_one_run_has_trained_in_the_experiment_that_was_
     assert {run.tags[schema.TAG_FIRST_FIRE_BY].split()[0] for run in runs} == {"2026-05"}
     assert registry(*RUN, "--experiment", "mine", "--force").exit_code == 0
     assert len(MlflowTracker().search({schema.TAG_KIND: "run"}, "mine")) == 8
+
+
+def test_a_changed_file_of_a_run_that_is_already_trained_gives_exit_code_3(trained):
+    spoil("dfa", schema.SERIES, lambda path: path.write_bytes(path.read_bytes() + b" "))
+    result = trained(*RUN, "--json")
+    assert result.exit_code == 3 and "integrity failure" in result.stdout
 
 
 def test_what_the_audit_would_refuse_is_refused_before_the_training(registry, workplace):
