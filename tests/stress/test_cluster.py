@@ -127,8 +127,9 @@ def test_a_study_on_two_nodes_outlives_three_kills(tmp_path, monkeypatch):
         finally:
             cluster.shutdown()
         disturbed, states = weights(tracker), Counter(run.state for run in tracker.search({}))
+    assert training.returncode == 0, log
     summary = json.loads(printed)
-    assert training.returncode == 0 and summary["failed"] == {} and summary["stopped"] == [], log
+    assert summary["failed"] == {} and summary["stopped"] == [], log
     assert log.count("the job restarts in another process") >= 2 and log.count("resumed after epoch") >= 2, log
     assert len(disturbed) == SPECS and {len(digests) for digests in disturbed.values()} == {1}
     assert states["RUNNING"] == 0
