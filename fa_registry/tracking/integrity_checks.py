@@ -23,14 +23,6 @@ from fa_registry.tracking.series_parquet import SeriesRow, points
 FILES, TABLES = "files", "tables"  # subjects of a Check
 SHOWN = 5  # differences listed in a message; the others are counted
 WATCHED = ("loss_train", "penalty", "h_norm", "g_norm")  # metrics that training.loop.has_diverged checks
-OF_TAGS = {  # tag → the field of provenance.json whose value the tag repeats
-    schema.TAG_METHOD: "method",
-    schema.TAG_SETTING: "setting",
-    schema.TAG_STUDY: "study",
-    schema.TAG_STOP_ON: "stop_on",
-    schema.TAG_STOPPED_ON: "ended_by",
-    schema.TAG_WEIGHTS: "final_weights",
-}
 
 
 @dataclass(frozen=True)
@@ -215,7 +207,9 @@ def _final_figure(measurements: Measurements, metric: str, site: int) -> tuple[f
 
 def _tags(sealed: SealedRun, tags: Mapping[str, str]) -> Iterator[str]:
     expected = {schema.TAG_STATUS: sealed.status}
-    expected |= {tag: sealed.provenance[name] for tag, name in OF_TAGS.items() if name in sealed.provenance}
+    expected |= {
+        tag: sealed.provenance[name] for tag, name in schema.REPEATED_TAGS.items() if name in sealed.provenance
+    }
     if sealed.complete:
         expected[schema.TAG_ADOPTED] = "true" if sealed.spec.weights else ""
     for tag, value in expected.items():
@@ -258,7 +252,7 @@ def _is_logged(stored: float | None, exact: float | None) -> bool:
 def _is_ours(key: str, extra_metrics: Sequence[str]) -> bool:
     """Return whether the training code of fa_registry writes this metric."""
     by_site = (*schema.SITE_METRICS, *extra_metrics)
-    return key in schema.scalar_metrics(extra_metrics).values() or key.partition("/site_")[0] in by_site
+    return key in schema.scalar_metrics(extra_metrics).values() or key.partition(schema.SITE_MARK)[0] in by_site
 
 
 def _differs(subject: str, stored: object, recorded: object) -> str:

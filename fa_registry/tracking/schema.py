@@ -61,6 +61,14 @@ TAG_ADOPTED = "fa.adopted"  # "true" on a run that was trained elsewhere
 TAG_WEIGHTS = (
     "fa.weights"  # digest of the final weights' content, so that a search finds equal weights under another name
 )
+REPEATED_TAGS = {  # tag → the field of provenance.json whose value the tag repeats
+    TAG_METHOD: "method",
+    TAG_SETTING: "setting",
+    TAG_STUDY: "study",
+    TAG_STOP_ON: "stop_on",
+    TAG_STOPPED_ON: "ended_by",
+    TAG_WEIGHTS: "final_weights",
+}
 TAG_NOTE = "mlflow.note.content"
 TAG_PARENT = "mlflow.parentRunId"  # written by older releases: MLflow's table hides such runs, see docs/decisions/0039
 
@@ -85,6 +93,7 @@ FINISHED_STATUSES = ("complete", "diverged")
 STOPPED_EARLY = "stopped_early"  # all files are present, but the run has fewer epochs than its specification
 INTERRUPTED = "interrupted"  # stopped by Ctrl-C or by a request to stop: the same command resumes the run
 ENDED_STATUSES = (*FINISHED_STATUSES, STOPPED_EARLY, INTERRUPTED, "failed")  # no process writes to such a run any more
+SITE_MARK = "/site_"  # between the name of a site metric and the number of the site in a metric key
 SITE_METRICS = ("h_norm", "g_norm", "growth", "gain", "gamma")
 MAX_METRICS = 100  # keys per run: MLflow draws a chart per key, and more keys slow its pages down
 SCALAR_METRICS = {
@@ -215,7 +224,7 @@ def site_metric(name: str, site: int, count: int) -> str:
     Args:
         count: number of sites.
     """
-    return f"{name}/site_{site:0{max(2, len(str(count - 1)))}d}"
+    return f"{name}{SITE_MARK}{site:0{max(2, len(str(count - 1)))}d}"
 
 
 def shown_sites(count: int, extra_metrics: Sequence[str] = ()) -> tuple[int, ...]:

@@ -279,9 +279,9 @@ def _put(tracker: Tracker, source: MemoryTracker, run: StoredRun, origin: Mappin
 
 KEPT_TAGS = frozenset(
     (
-        *(schema.TAG_SCHEMA, schema.TAG_KIND, schema.TAG_SPEC, schema.TAG_STUDY, schema.TAG_SETTING, schema.TAG_METHOD),
-        *(schema.TAG_STATUS, schema.TAG_ARTIFACTS, schema.TAG_NOT_FINITE, schema.TAG_SITES, schema.TAG_STOP_ON),
-        *(schema.TAG_STOPPED_ON, schema.TAG_CODE, schema.TAG_ADOPTED, schema.TAG_WEIGHTS, schema.TAG_FIRST_FIRE_BY),
+        *(schema.TAG_SCHEMA, schema.TAG_KIND, schema.TAG_SPEC, schema.TAG_STATUS, schema.TAG_ARTIFACTS),
+        *(schema.TAG_NOT_FINITE, schema.TAG_SITES, schema.TAG_CODE, schema.TAG_ADOPTED, schema.TAG_FIRST_FIRE_BY),
+        *schema.REPEATED_TAGS,
     )
 )
 

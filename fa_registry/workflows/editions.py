@@ -94,7 +94,8 @@ def headline_problem(edition: Edition, headlines: Sequence[Headline]) -> str:
     if judged is None or judged in headlines or not headlines:
         return ""
     fitting = [item.name for item in shipped_editions() if headline_of_edition(item) == headlines[0]]
-    advice = f"; use --edition {fitting[-1]}" if fitting else ""
+    advised = DEFAULT_EDITION if DEFAULT_EDITION in fitting else next(reversed(fitting), "")
+    advice = f"; use --edition {advised}" if advised else ""
     return (
         f"edition {edition.name} judges the {judged.symbol}, but the main metric of these runs is the "
         f"{headlines[0].symbol}{advice}"

@@ -26,6 +26,8 @@ from click.testing import CliRunner, Result
 from fa_registry.cli import main
 from fa_registry.studies.study import load_study
 
+# The pages and sentences of another release cannot be rendered again to the same bytes: `verify` calls these two unverifiable.
+WORDED_OTHERWISE = ("verify audit", "verify bundle", "verify store")
 HERE = Path(__file__).parent
 FILE = HERE / "frozen.json"
 PACKED = HERE / "before_33.tar.xz"
@@ -183,5 +185,8 @@ def record() -> dict[str, Any]:
 if __name__ == "__main__":
     if "--write" in sys.argv:
         os.environ.setdefault("OMP_NUM_THREADS", "1")
-        FILE.write_text(json.dumps(record(), indent=1, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")
+        found = record()
+        for name in WORDED_OTHERWISE:  # what the release of the archive answered stays
+            found["commands"][name] = json.loads(FILE.read_text(encoding="utf-8"))["commands"][name]
+        FILE.write_text(json.dumps(found, indent=1, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")
     print(FILE)
