@@ -6,10 +6,12 @@ This module identifies a finding by its metric and state, because an edition may
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 from fa_registry.metrics import HEADLINE_GAMMA, SUBJECTS, TOKEN_LOSS, headline_of, label_of, quantity_of, subject_of
-from fa_registry.protocol.credit import carried_text, guard_of
+from fa_registry.protocol.credit import carried_text, guard_of, is_exact
 from fa_registry.protocol.evidence_rules import (
     ADOPTED,
     CODE,
@@ -61,7 +63,10 @@ CAVEAT = "the rules detect only known defects of a comparison in this setting, a
 
 
 def claims(
-    runs: Sequence[RunAudit], excluded: Sequence[Exclusion] = (), has_all_runs: bool = True, exact: bool = False
+    runs: Sequence[RunAudit],
+    excluded: Sequence[Exclusion] = (),
+    has_all_runs: bool = True,
+    card: Mapping[str, Any] = MappingProxyType({}),
 ) -> tuple[Claim, ...]:
     """Return the claims about the runs of one method in one setting.
 
@@ -70,9 +75,9 @@ def claims(
         excluded: The runs of the method that were not judged.
         has_all_runs: Whether `runs` contains every run of the method that is in the report. If true, a single run means that the
             method has only one seed.
-        exact: Whether the credit of the method is the gradient at every site by construction.
+        card: The card of the method. Γ does not apply if the credit is exact at every site or if the card has no reference for Γ.
     """
-    judged = [_without_gamma(run) if exact else run for run in runs if run.record.spec.control == "none"]
+    judged = [_without_gamma(run) if is_exact(card) else run for run in runs if run.record.spec.control == "none"]
     if not judged:
         return ()
     intact = [run for run in judged if is_intact(run.record)]
@@ -81,7 +86,7 @@ def claims(
     candidates = (
         *([claim("differs from its seal", NO_EVIDENCE, judged, broken)] if broken else []),
         *_evidence_claims(intact),
-        *(_claims(reported, has_all_runs) if reported else ()),
+        *(_claims(reported, has_all_runs, card.get("gamma_reference") != "none") if reported else ()),
         *([exclusion_claim(excluded)] if excluded else []),
     )
     # A claim is about the method, so a claim is allowed only if every judged seed supports the claim.
@@ -97,10 +102,10 @@ def claims(
     return tuple(sorted(earned, key=lambda one: WEIGHT[one.key]))
 
 
-def _claims(runs: Sequence[RunAudit], has_all_runs: bool) -> Iterator[Claim]:
+def _claims(runs: Sequence[RunAudit], has_all_runs: bool, has_reference: bool) -> Iterator[Claim]:
     yield from _state_claims(runs)
     yield from reference_claims(runs)
-    yield from gamma_claims(runs)
+    yield from gamma_claims(runs, has_reference)
     yield from _pass_claims(runs) if all(map(passes, runs)) else depth_claims(runs)
     yield from _waiver_claims(runs)
     yield from state_claims([run for run in runs if run.record.status == "complete"])

@@ -286,10 +286,15 @@ class Sites:
         return len(self.above) + len(self.reached)
 
 
-def gamma_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield one claim about the runs with Γ, and claims about the runs without Γ."""
+def gamma_claims(runs: Sequence[RunAudit], has_reference: bool = True) -> Iterator[Claim]:
+    """Yield one claim about the runs with Γ, and claims about the runs without Γ.
+
+    Args:
+        runs: All runs of the method.
+        has_reference: Whether the card of the method names a direction with which Γ compares the credit.
+    """
     for reason, without_gamma in _grouped((run for run in runs if not has_gamma(run)), _absence).items():
-        if reason == THE_GRADIENT:
+        if reason == THE_GRADIENT or not has_reference:
             yield claim("gamma not applicable", f"{GAMMA} does not apply: {reason}", runs, without_gamma)
         else:
             yield claim("no gamma", f"There is no metric of alignment: {reason}", runs, without_gamma)

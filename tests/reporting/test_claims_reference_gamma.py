@@ -142,6 +142,13 @@ def test_a_method_whose_credit_is_the_gradient_is_never_claimed_to_be_aligned(ri
     assert "the credit is the gradient itself at every site, so Γ = 1 is not evidence of alignment" in reason
 
 
+@pytest.mark.parametrize(("reference", "kind"), [("none", "note"), ("bp", "open")])
+def test_a_gamma_that_has_no_meaning_for_the_method_is_not_an_open_item(rich, reference, kind):
+    run = changed(run_of(rich), scalars={"gamma_deep_mean": Reading(None, "Γ has no meaning for this method")})
+    (about_gamma,) = [claim for claim in claims([run], card={"gamma_reference": reference}) if claim.topic == "Γ"]
+    assert about_gamma.kind == kind and "Γ has no meaning for this method" in about_gamma.text
+
+
 def test_no_page_of_bp_says_that_its_gamma_may_be_read_as_alignment(rich, tmp_path):
     pages = written(of_bp(rich, GAMMAS_OF_BP[1]), tmp_path)
     forms = [text for name, text in pages.items() if name.startswith("forms/bp-")]
