@@ -362,23 +362,29 @@ def _has_reference(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tup
     gradient = value_range(runs, lambda run: last_site(run.record, "g_norm_mean_ce"), "sci")
     gain = value_range(runs, lambda run: last_site(run.record, "gain"), "sci")
     times = [ratio for finding in findings if (ratio := _times_floor(finding)) is not None]
-    size = f", {label_of('g_norm_mean_ce_L')} {gradient}" if gradient else ""
-    factor = f", {_range(times)} times its floor" if times else ""
-    share = f"; the {GAIN} is {gain}" if gain else f"; the {GAIN} is not known"
     if _is_clear(runs[0], findings[0]):
+        size = f", {label_of('g_norm_mean_ce_L')} {gradient}" if gradient else ""
+        factor = f", {_range(times)} times its floor"
+        share = f"; the {GAIN} is {gain}" if gain else f"; the {GAIN} is not known"
         scale = f", so {GAMMA} compares the credit with a gradient of meaningful size" if _compares(runs[0]) else ""
         return "reference clear", f"The reference gradient is well above its floor{scale}{size}{factor}{share}"
     gamma_note = f"; {GAMMA} compares the credit with a gradient that has nearly vanished" if _compares(runs[0]) else ""
-    return "reference near its floor", (
-        f"The reference gradient is only slightly above its floor{size}{factor}{share}"
-        f"{_missing_gain(runs[0], findings[0])}{gamma_note}"
-    )
+    near = bool(times) and min(times) < CLEAR
+    height = f"{'only ' * near}{_range(times)} times its floor" if times else "above its floor"
+    share = _gain_text(runs, findings[0], gain, "and" if near else "but")
+    return "reference near its floor", f"The reference gradient is {height}, {share}{gamma_note}"
 
 
-def _missing_gain(run: RunAudit, finding: Finding) -> str:
-    if _has_gain(run, finding):
-        return ""
-    return f" (a healthy value is at least {compact(_gain_limit(finding))} of the output error at the last site)"
+def _gain_text(runs: Sequence[RunAudit], finding: Finding, gain: str, conjunction: str) -> str:
+    """Return a clause about the gain, which compares a gain below its limit with this limit."""
+    limit = _gain_limit(finding)
+    gains = [reading.value for run in runs if (reading := last_site(run.record, "gain")).value]
+    if not gains:
+        return f"and its {GAIN} is {gain or 'not known'}"
+    if limit is None or max(gains) >= limit:
+        return f"and its {GAIN} is {gain}"
+    below = _range([limit / value for value in gains])
+    return f"{conjunction} its {GAIN} ({gain}) is {below} times below the healthy {compact(limit)}"
 
 
 def _is_clear(run: RunAudit, finding: Finding) -> bool:
@@ -404,7 +410,7 @@ def _times_floor(finding: Finding) -> float | None:
 
 def _range(values: Sequence[float]) -> str:
     low, high = num(min(values), 2), num(max(values), 2)
-    return low if low == high else f"between {low} and {high}"
+    return low if low == high else f"{low} to {high}"
 
 
 def _clears(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[str, str]:

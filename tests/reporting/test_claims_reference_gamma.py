@@ -49,7 +49,7 @@ def test_a_specific_gamma_may_be_read_as_alignment_of_the_training_feedback(clai
     ((kind, text),) = claims_of_gamma("SPECIFIC", 0.048)
     assert (
         kind == "may"
-        and "at each site, for the feedback used in training only. The measured Γ is above the Γ of fresh draws of the feedback"
+        and "at each site, for the feedback used in training only. This Γ exceeds the Γ of fresh feedback"
         in text
     )
 
@@ -71,8 +71,8 @@ def test_a_gamma_that_fresh_draws_reach_is_the_gradients_matter_alone(claims_of_
 def test_the_sites_that_lie_above_their_null_are_those_that_stand_together(claims_of_gamma, ranks, above):
     state = "NOT SPECIFIC" if max(filter(None, ranks)) > 0.05 else "SPECIFIC"
     ((_, text),) = claims_of_gamma(state, sites={"gamma_null_p": ranks})
-    where = {0: "at no site (", 1: "at site 0, not", 4: "at sites 0, 1, 2, 3, not", 5: "at every site that counts"}
-    assert f"The measured Γ is above the Γ of fresh draws of the feedback {where[len(above)]}" in text
+    where = {0: "at no site (", 1: "at site 0, not", 4: "at sites 0 to 3, not", 5: "at all 5 tested sites"}
+    assert f"This Γ exceeds the Γ of fresh feedback {where[len(above)]}" in text
 
 
 def test_without_a_null_the_feedback_is_not_shown_and_why(claims_of_gamma):
