@@ -179,7 +179,7 @@ def _evidence_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
         (METHOD, "fail"): ("method fails", "No claim about a method with this name is allowed"),
         (METHOD, "warn"): (
             "method not measured",
-            "This audit did not check whether the code of the method agrees with its card",
+            "The code of the method was not checked",
         ),
         (CREDIT, "warn"): (
             "near backpropagation",
@@ -214,7 +214,10 @@ def _evidence_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
         for finding in run.findings:
             if key_and_text := reported.get((finding.rule, finding.outcome)):
                 key, text = key_and_text
-                touched.setdefault((key, f"{text}: {finding.observed.reason}"), []).append(run)
+                reason = finding.observed.reason
+                if key == "method not measured" and run.record.conformance:  # its finding repeats the text
+                    reason = "; ".join(run.record.conformance.failures) or reason
+                touched.setdefault((key, f"{text}: {reason}"), []).append(run)
     for (key, text), several in touched.items():
         yield claim(key, text, runs, several)
 

@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 
 from fa_registry.protocol.evidence_rules import ADOPTED, CODE, CREDIT, DATA, DUPLICATE, METHOD, NETWORK, SEAL, TASK
-from fa_registry.records import Exclusion, FurtherLimit, GuardReading, Integrity, Reading, RunAudit
+from fa_registry.records import Conformance, Exclusion, FurtherLimit, GuardReading, Integrity, Reading, RunAudit
 from fa_registry.reporting import claims as claims_module
 from fa_registry.reporting import claims_depth, claims_reference_gamma
 from fa_registry.reporting.claim_keys import KEYS, TOPICS
@@ -452,7 +452,7 @@ def rows_of_evidence() -> Iterator[Row]:
             METHOD,
             "warn",
             "STATED",
-            "This audit did not check whether the code of the method agrees with its card: why",
+            "The code of the method was not checked: why",
         ),
         (
             "not sealed",
@@ -475,6 +475,11 @@ def rows_of_evidence() -> Iterator[Row]:
         yield row(key, text, a_run(CLEARS, found), sealed)
         if key in ("method fails", "other code"):  # these void every other claim
             yield row("trained depth", "its accuracy may be reported", sealed, a_run(CLEARS, found))
+    unchecked = a_run(CLEARS, a_finding(METHOD, "warn", quantity=METHOD, observed=Reading(None, "no audit checked dfa")))
+    conformance = Conformance("unchecked", ("a user-supplied loop trained it",))
+    own_loop = dataclasses.replace(unchecked, record=dataclasses.replace(unchecked.record, conformance=conformance))
+    text = "The code of the method was not checked: a user-supplied loop trained it"
+    yield row("method not measured", text, own_loop, unchecked)
 
 
 def rows_of_stated_controls() -> Iterator[Row]:
