@@ -142,9 +142,7 @@ def reference_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     scale = with_state(runs, EXPLODED, quantities=SUBJECTS["scale"])
     floor = with_state(runs, AT_FLOOR, quantities=SUBJECTS["reference"])
     exploded_at_floor = [run for run in scale if run in floor]
-    yield from _floor_claims(
-        runs, exploded_at_floor, "the stream explodes and the reference gradient is at its floor"
-    )
+    yield from _floor_claims(runs, exploded_at_floor, "the stream explodes and the reference gradient is at its floor")
     yield from _floor_claims(
         runs, [run for run in floor if run not in exploded_at_floor], "the reference gradient is at its floor"
     )
@@ -278,6 +276,7 @@ SPECIFIC = "SPECIFIC"
 JUDGED = (SPECIFIC, NOT_SPECIFIC, TOO_SMALL)
 ALIGNED = "may be interpreted as alignment with the gradient at each site"
 NO_EVIDENCE = "is measured, but it is no evidence of alignment: the verdict is not PASS"
+FROM_TRAINING = "specific to the feedback used in training"
 NOT_SHOWN = "it is not shown that this alignment comes from the feedback used in training"
 THE_GRADIENT = f"the credit is the gradient itself at every site, so {GAMMA} = 1 is not evidence of alignment"
 
@@ -312,8 +311,43 @@ def gamma_claims(runs: Sequence[RunAudit], has_reference: bool = True) -> Iterat
         else:
             yield claim("no gamma", f"There is no metric of alignment: {reason}", runs, without_gamma)
     with_gamma = [run for run in runs if has_gamma(run)]
-    if with_gamma and (answer := _answer(runs, with_gamma)):
+    if not with_gamma:
+        return
+    by_site = tuple(_site_claims(runs, with_gamma))
+    yield from by_site
+    if not by_site and (answer := _answer(runs, with_gamma)):
         yield claim(*answer, runs, with_gamma)
+
+
+def _is_sound(run: RunAudit) -> bool:
+    """Return whether the run is complete and passes its rules on scale, reference gradient and depth (D1, D2 and D3)."""
+    outcomes = [
+        {finding.outcome for finding in run.findings if finding.quantity in SUBJECTS[subject]}
+        for subject in ("scale", "reference", "depth")
+    ]
+    return run.record.status == "complete" and all(found == {"pass"} for found in outcomes)
+
+
+def _site_claims(runs: Sequence[RunAudit], with_gamma: Sequence[RunAudit]) -> Iterator[Claim]:
+    """Yield a claim about the sites where Γ is specific in every seed, and a claim about the sites where Γ is not specific.
+
+    Readers may quote the first claim as credit alignment. Therefore, both claims need a method that passes D1, D2 and D3 in every
+    seed, and a Γ that is not too small. Otherwise, no claim is yielded, and `_answer` says both in one unsupported claim.
+    """
+    sites = {run.record.run_id: _sites(run) for run in with_gamma}
+    failing = [run for run in with_state(with_gamma, NOT_SPECIFIC) if sites[run.record.run_id].reached]
+    common = sorted(set.intersection(*(set(by_seed.above) for by_seed in sites.values())))
+    if not failing or not common or not all(map(_is_sound, runs)) or _too_small(with_gamma):
+        return
+    holm_text = _multiplicity([(sites[run.record.run_id], [run]) for run in with_gamma])
+    text = f"{GAMMA} at {listed('site', common)} is {FROM_TRAINING}: fresh feedback gives a smaller {GAMMA}{holm_text}"
+    yield claim("specific", text, runs, with_gamma)
+    groups = _grouped(failing, lambda run: sites[run.record.run_id])
+    where = " and ".join(
+        f"at {listed('site', by_seed.reached)}{_of_seeds(several, failing)} ({_reached(several, by_seed)})"
+        for by_seed, several in groups.items()
+    )
+    yield claim("not specific", f"{GAMMA} {where} is not {FROM_TRAINING}", runs, failing)
 
 
 def _answer(runs: Sequence[RunAudit], with_gamma: Sequence[RunAudit]) -> tuple[str, str] | None:
@@ -345,7 +379,9 @@ def _answer(runs: Sequence[RunAudit], with_gamma: Sequence[RunAudit]) -> tuple[s
     if not unproven:
         if passing:
             return "aligned by feedback", f"{gamma_text} {ALIGNED}, for the feedback used in training only. {null_text}"
-        return "specific", f"{gamma_text} is specific to the feedback used in training. {null_text}"
+        if all(map(_is_sound, runs)):
+            return "specific", f"{gamma_text} is {FROM_TRAINING}. {null_text}"
+        return "no evidence", f"{gamma_text} {NO_EVIDENCE}. {null_text}"
     reasons = "; ".join(filter(None, dict.fromkeys(map(_no_null, unproven))))
     not_shown = f"{NOT_SHOWN} ({reasons})" if reasons else NOT_SHOWN
     if passing:
@@ -378,6 +414,8 @@ def _too_small(runs: Sequence[RunAudit]) -> str:
     if touched := with_state(runs, TOO_SMALL):
         return minimum_text + _of_seeds(touched, runs)
     gamma = _gamma_over_seeds(runs)
+    if gamma.mean.value < max(limits):  # the rule reports only NOT SPECIFIC if both are true
+        return minimum_text
     is_wide = gamma.interval and gamma.interval[0] < max(limits)
     return f"{minimum_text}, and the confidence interval extends below this {GAMMA}" if is_wide else ""
 

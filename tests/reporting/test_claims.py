@@ -240,7 +240,9 @@ def test_every_state_of_every_shipped_edition_ends_in_text(rich, rule, state, ou
     ]
     assert statements and all(claim.run_ids == (dfa.record.run_id,) for claim in statements)
     assert (outcome == "fail") <= any(claim.kind == "not" for claim in statements)
-    assert (outcome == "pass") <= all(claim.kind in ("may", "note") for claim in statements)
+    # a Γ that is specific is no evidence without D1 to D3, which this run lacks
+    kinds = {claim.kind for claim in statements if claim.key != "no evidence"}
+    assert (outcome == "pass") <= (kinds <= {"may", "note"})
     general = ("is there (", "must not be claimed (", "No conclusion may be based on ")
     assert not any(text in statements[0].text for text in general), (
         f"{rule.code} of {rule.quantity} says {state!r}, for which reporting/claims*.py has no sentence: take a word "

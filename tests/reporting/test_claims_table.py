@@ -49,6 +49,7 @@ from tests.reporting.earning import (
 from tests.reporting.scenes import a_finding
 
 MODULES = (claims_module, claims_depth, claims_reference_gamma)
+SOUND = (CLEARS, scale("OK", "pass"), reference("OK", "pass"))  # D3, D1 and D2 pass
 LEAST = 8  # characters of a piece of text that is looked for; shorter ones are joints such as `; ` and ` over `
 
 
@@ -169,15 +170,45 @@ def rows_of_gamma() -> Iterator[Row]:
     )
     for spoiled in (a_run(CLEARS), warned, changed(open_null, **NO_GAMMA)):
         yield row("null unknown", measured, open_null, spoiled)
-    specific = "Γ = 0.150 is specific to the feedback used in training. "
-    for spoiled in (part, own, failed, changed(warned, status="diverged"), changed(warned, **exact)):
-        yield row("specific", specific, warned, spoiled)
-    other = changed(warned, spec={"seed": 123})
-    broke_off = a_run(CLEARS, null("SPECIFIC", "pass"), seed=123, status="failed", verdict="incomplete")
-    yield row("specific", "is specific to the feedback used in training. ", [warned, other], [warned, broke_off])
+    specific, passing = "Γ = 0.150 is specific to the feedback used in training. ", null("SPECIFIC", "pass")
+    sound = a_run(*SOUND, passing, verdict="warn")
+    for spoiled in (part, own, failed, warned, changed(sound, status="diverged"), changed(sound, **exact)):
+        yield row("specific", specific, sound, spoiled)
+    other = changed(sound, spec={"seed": 123})
+    broke_off = a_run(*SOUND, passing, seed=123, status="failed", verdict="incomplete")
+    yield row("specific", "is specific to the feedback used in training. ", [sound, other], [sound, broke_off])
     yield row("aligned by feedback", both, [own, another], [own, other])
+    measured = "is no evidence of alignment: the verdict is not PASS. This Γ exceeds"
+    for spoiled in (sound, own, failed, a_run(CLEARS, verdict="warn")):
+        yield row("no evidence", measured, warned, spoiled)
+    yield from rows_of_specific_sites(part)
     yield from rows_of_gamma_taken_back(own, failed)
     yield from rows_of_gamma_by_site(own, part)
+
+
+def rows_of_specific_sites(part: RunAudit) -> Iterator[Row]:
+    """What holds and what does not are two claims, if D1, D2 and D3 pass in every seed; otherwise one that is not supported."""
+    least = (FurtherLimit("gamma_deep_mean", 0.2),)
+    failing = null("NOT SPECIFIC", "warn")
+    split, small = (a_run(*SOUND, null("NOT SPECIFIC", "warn", further=more), **PART) for more in ((), least))
+    holds = "Γ at sites 0 to 3 is specific to the feedback used in training: fresh feedback gives a smaller Γ (Holm over 5 sites"
+    fails = "Γ at site 4 (1 of 20 fresh draws reach this Γ) is not specific to the feedback used in training"
+    another = a_run(*SOUND, failing, **PART, seed=123)
+    for key, text in (("specific", holds), ("not specific", fails)):
+        for spoiled in (
+            part,
+            a_run(*SOUND, failing, sites={"gamma_null_p": 0.5}),
+            a_run(*SOUND, failing, **PART, status="failed"),
+        ):
+            yield row(key, text, split, spoiled)
+        for count in range(len(SOUND)):  # D1, D2 and D3 were judged, each of them
+            yield row(key, text, split, a_run(*SOUND[:count], *SOUND[count + 1 :], failing, **PART))
+        yield row(key, text, [split, another], [split, a_run(CLEARS, failing, **PART, seed=123)])
+        yield row(key, text, split, small)
+    more = changed(another, sites={"gamma_null_p": [0.01, 0.01, 0.01, 0.08, 0.08]})
+    yield row("specific", "Γ at sites 0 to 2 is specific", [split, more], [split, another])
+    where = "Γ at site 4 (seed 42) (1 of 20 fresh draws reach this Γ) and at sites 3, 4 (seed 123) (1 of 20 fresh"
+    yield row("not specific", where, [split, more], [split, another])
 
 
 def rows_of_small_gamma() -> Iterator[Row]:
@@ -223,7 +254,7 @@ def rows_of_gamma_taken_back(own: RunAudit, failed: RunAudit) -> Iterator[Row]:
     for text, finding in (("the stream explodes", exploded), ("the reference gradient is numerical noise", noisy)):
         warned = a_run(null("SPECIFIC", "pass"), finding, verdict="warn")
         yield row("not aligned", f"{gamma}{text}. This Γ exceeds the Γ of fresh feedback at all 5", warned, fine)
-        yield row("specific", "Γ = 0.150 is specific to the feedback used in training. ", fine, warned)
+        yield row("no evidence", "Γ = 0.150 is measured, but it is no evidence of alignment", fine, warned)
 
 
 def rows_of_gamma_by_site(own: RunAudit, part: RunAudit) -> Iterator[Row]:
@@ -241,7 +272,9 @@ def rows_of_gamma_by_site(own: RunAudit, part: RunAudit) -> Iterator[Row]:
     )
     yield row("not specific", back, part, own)
     nowhere = a_run(CLEARS, null("NOT SPECIFIC", "warn"), sites={"gamma_null_p": [0.5, 0.4, 0.3, 0.2, 0.08]})
-    yield row("not specific", "fresh feedback at no site (between 1 and 9 of 20 fresh draws reach this Γ)", nowhere, part)
+    yield row(
+        "not specific", "fresh feedback at no site (between 1 and 9 of 20 fresh draws reach this Γ)", nowhere, part
+    )
     # Each by itself four of the five sites keep 5 %; judged together only one does.
     chance = changed(part, sites={"gamma_null_p": [0.01, 0.03, 0.04, 0.04, 0.08]}, conventions={"gamma_null_draws": 99})
     yield row("not specific", "at site 0, not at sites 1 to 4 (between 2 and 7 of 99 fresh", chance, part)
@@ -256,9 +289,7 @@ def rows_of_gamma_by_site(own: RunAudit, part: RunAudit) -> Iterator[Row]:
     yield row("not specific", "fresh feedback at fewer than all sites that count (1 of 20 fresh", old, part)
     uncounted = a_run(CLEARS, null("NOT SPECIFIC", "warn"), **PART, conventions={"gamma_null_draws": None})
     yield row("not specific", "site 4 (fresh draws reach this Γ)", uncounted, part)
-    apart = (
-        "at all 5 tested sites in seed 123; at sites 0 to 3, not at site 4 (1 of 20 fresh draws reach this Γ) in seed 42"
-    )
+    apart = "at all 5 tested sites in seed 123; at sites 0 to 3, not at site 4 (1 of 20 fresh draws reach this Γ) in seed 42"
     two = [a_run(CLEARS, null("SPECIFIC", "pass"), seed=123), part]
     yield row("not specific", apart, two, [changed(two[0], **PART), part])
     collapsed = null("SPECIFIC", "warn", guard=GuardReading("gamma", "above", Reading(0.8), 0, mean=0.2))
@@ -475,7 +506,9 @@ def rows_of_evidence() -> Iterator[Row]:
         yield row(key, text, a_run(CLEARS, found), sealed)
         if key in ("method fails", "other code"):  # these void every other claim
             yield row("trained depth", "its accuracy may be reported", sealed, a_run(CLEARS, found))
-    unchecked = a_run(CLEARS, a_finding(METHOD, "warn", quantity=METHOD, observed=Reading(None, "no audit checked dfa")))
+    unchecked = a_run(
+        CLEARS, a_finding(METHOD, "warn", quantity=METHOD, observed=Reading(None, "no audit checked dfa"))
+    )
     conformance = Conformance("unchecked", ("a user-supplied loop trained it",))
     own_loop = dataclasses.replace(unchecked, record=dataclasses.replace(unchecked.record, conformance=conformance))
     text = "The code of the method was not checked: a user-supplied loop trained it"
@@ -542,7 +575,8 @@ def rows_of_suspicions() -> Iterator[Row]:
 def rows_of_adopted_runs() -> Iterator[Row]:
     """Of weights that were trained elsewhere nothing may be claimed that training did, regardless of the findings."""
     elsewhere = {"spec": {"weights": "ab" * 32}}
-    trained, alone = a_run(CLEARS, null("SPECIFIC", "pass"), verdict="warn"), a_run(depth("CLEARS", "pass", 10.0, None))
+    trained = a_run(*SOUND, null("SPECIFIC", "pass"), verdict="warn")
+    alone = a_run(depth("CLEARS", "pass", 10.0, None))
     yield row("beats frozen", "beat frozen random blocks", trained, changed(trained, **elsewhere))
     yield row("specific", "is specific to the feedback used in training", trained, changed(trained, **elsewhere))
     yield row("passes alone", "beat frozen random blocks by the margin that", alone, changed(alone, **elsewhere))
