@@ -320,7 +320,7 @@ def gamma_claims(runs: Sequence[RunAudit], has_reference: bool = True) -> Iterat
 
 
 def _is_sound(run: RunAudit) -> bool:
-    """Return whether the run is complete and passes its rules on scale, reference gradient and depth (D1, D2 and D3)."""
+    """Return whether the run is complete and passes its rules on scale, reference and depth (D1, D2, D3)."""
     outcomes = [
         {finding.outcome for finding in run.findings if finding.quantity in SUBJECTS[subject]}
         for subject in ("scale", "reference", "depth")
@@ -329,7 +329,7 @@ def _is_sound(run: RunAudit) -> bool:
 
 
 def _site_claims(runs: Sequence[RunAudit], with_gamma: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield a claim about the sites where Γ is specific in every seed, and a claim about the sites where Γ is not specific.
+    """Yield one claim about the sites where Γ is specific, and one claim about the other sites.
 
     Readers may quote the first claim as credit alignment. Therefore, both claims need a method that passes D1, D2 and D3 in every
     seed, and a Γ that is not too small. Otherwise, no claim is yielded, and `_answer` says both in one unsupported claim.

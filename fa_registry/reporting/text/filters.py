@@ -16,7 +16,7 @@ from typing import Any
 from jinja2 import pass_context
 from markupsafe import Markup
 
-from fa_registry.metrics import Metric, quantity_of, subject_of
+from fa_registry.metrics import ACCURACY, Metric, label_of, quantity_of, subject_of
 from fa_registry.protocol.builtin_editions import SHIPPED, differences, provenance_of
 from fa_registry.protocol.builtin_editions import describe_edition as describe_edition
 from fa_registry.protocol.rules import load_edition
@@ -260,12 +260,15 @@ def brief(text: str, most: int = 160) -> str:
 
 
 PUBLISHED = "2026-05"  # the built-in edition of the published protocol
-SUBJECTS = {"scale": "growth", "reference": "reference gradient", "depth": "margin over frozen blocks"}
+SUBJECTS = {"scale": label_of("growth"), "reference": "reference gradient", "depth": f"{label_of(ACCURACY.margin)} blocks"}
 EXPLANATIONS = ("unit", "source", "rationale")  # fields of a rule that do not decide
 
 
 def gating_rules(edition: EditionReference) -> str:
-    """Return the gating rules of a built-in edition: `growth (D1), reference gradient (D2)`; else the title of the edition."""
+    """Return the gating rules of a built-in edition: `growth (D1), reference gradient (D2)`.
+
+    For another edition, return its title.
+    """
     if provenance_of(edition) != SHIPPED:
         return edition.title
     rules = [rule for rule in load_edition(edition.name).rules if rule.gating]
