@@ -378,8 +378,7 @@ def _row(
         setting=setting,
         said=tuple(_statement(findings, card_metrics, fired) for (*_, fired, _), findings in same.items()),
         limit=first.limit or first.required,
-        under=quantity_of(first.quantity, card_metrics).under,
-        symbol=quantity_of(RANK).symbol if first.quantity == RANK else "",
+        under="p-value" if first.quantity == RANK else quantity_of(first.quantity, card_metrics).under,
     )
 
 

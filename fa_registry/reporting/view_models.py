@@ -290,8 +290,7 @@ class FindingRow:
     Attributes:
         said: One statement per set of seeds with the same finding.
         limit: The requirement. It contains the unit only if the report does not store the unit separately.
-        under: The judged variant of the metric; empty if the metric has only one variant.
-        symbol: The symbol `p` if the observed numbers are p-values, otherwise empty.
+        under: The judged variant of the metric, or `p-value`; empty if the metric has only one variant.
     """
 
     rule: str
@@ -305,7 +304,6 @@ class FindingRow:
     said: tuple[SeedStatement, ...]
     limit: str
     under: str = ""
-    symbol: str = ""
 
     @property
     def seeds(self) -> tuple[int, ...]:
