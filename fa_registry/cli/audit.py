@@ -151,7 +151,7 @@ def audited(result: AuditResult, as_json: bool) -> None:
     if report.reproduction:
         _reproduced(report.reproduction)
     for excluded in report.excluded:
-        print_out(f"not judged: {excluded.name}: {excluded.reason}")
+        print_out(f"left out: {excluded.name}: {excluded.reason}")
     for run in report.choice.unaudited or () if report.choice else ():
         deleted_text = ", deleted in MLflow" if run.deleted else ""
         print_out(

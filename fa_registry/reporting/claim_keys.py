@@ -47,6 +47,7 @@ KEYS: Mapping[str, str] = MappingProxyType(
         "not specific": "not",
         "too small": "not",
         "null unknown": "open",
+        "no evidence": "open",
         "no gamma": "open",
         "carried by one end": "not",
         "stability high": "not",
@@ -82,7 +83,7 @@ TOPICS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         symbol_of("gamma"): (
             *("aligned by feedback", "aligned, null unknown", "specific", "not aligned", "not specific", "too small"),
-            *("null unknown", "no gamma", "gamma not applicable", "carried by one end"),
+            *("null unknown", "no evidence", "no gamma", "gamma not applicable", "carried by one end"),
         ),
     }
 )

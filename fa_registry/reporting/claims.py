@@ -6,10 +6,12 @@ This module identifies a finding by its metric and state, because an edition may
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 from fa_registry.metrics import HEADLINE_GAMMA, SUBJECTS, TOKEN_LOSS, headline_of, label_of, quantity_of, subject_of
-from fa_registry.protocol.credit import carried_text, guard_of
+from fa_registry.protocol.credit import carried_text, guard_of, is_exact
 from fa_registry.protocol.evidence_rules import (
     ADOPTED,
     CODE,
@@ -61,7 +63,10 @@ CAVEAT = "the rules detect only known defects of a comparison in this setting, a
 
 
 def claims(
-    runs: Sequence[RunAudit], excluded: Sequence[Exclusion] = (), has_all_runs: bool = True, exact: bool = False
+    runs: Sequence[RunAudit],
+    excluded: Sequence[Exclusion] = (),
+    has_all_runs: bool = True,
+    card: Mapping[str, Any] = MappingProxyType({}),
 ) -> tuple[Claim, ...]:
     """Return the claims about the runs of one method in one setting.
 
@@ -70,9 +75,9 @@ def claims(
         excluded: The runs of the method that were not judged.
         has_all_runs: Whether `runs` contains every run of the method that is in the report. If true, a single run means that the
             method has only one seed.
-        exact: Whether the credit of the method is the gradient at every site by construction.
+        card: The card of the method. Γ does not apply if the credit is exact at every site or if the card has no reference for Γ.
     """
-    judged = [_without_gamma(run) if exact else run for run in runs if run.record.spec.control == "none"]
+    judged = [_without_gamma(run) if is_exact(card) else run for run in runs if run.record.spec.control == "none"]
     if not judged:
         return ()
     intact = [run for run in judged if is_intact(run.record)]
@@ -81,7 +86,7 @@ def claims(
     candidates = (
         *([claim("differs from its seal", NO_EVIDENCE, judged, broken)] if broken else []),
         *_evidence_claims(intact),
-        *(_claims(reported, has_all_runs) if reported else ()),
+        *(_claims(reported, has_all_runs, card.get("gamma_reference") != "none") if reported else ()),
         *([exclusion_claim(excluded)] if excluded else []),
     )
     # A claim is about the method, so a claim is allowed only if every judged seed supports the claim.
@@ -97,10 +102,10 @@ def claims(
     return tuple(sorted(earned, key=lambda one: WEIGHT[one.key]))
 
 
-def _claims(runs: Sequence[RunAudit], has_all_runs: bool) -> Iterator[Claim]:
+def _claims(runs: Sequence[RunAudit], has_all_runs: bool, has_reference: bool) -> Iterator[Claim]:
     yield from _state_claims(runs)
     yield from reference_claims(runs)
-    yield from gamma_claims(runs)
+    yield from gamma_claims(runs, has_reference)
     yield from _pass_claims(runs) if all(map(passes, runs)) else depth_claims(runs)
     yield from _waiver_claims(runs)
     yield from state_claims([run for run in runs if run.record.status == "complete"])
@@ -174,7 +179,7 @@ def _evidence_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
         (METHOD, "fail"): ("method fails", "No claim about a method with this name is allowed"),
         (METHOD, "warn"): (
             "method not measured",
-            "This audit did not check whether the code of the method agrees with its card",
+            "The code of the method was not checked",
         ),
         (CREDIT, "warn"): (
             "near backpropagation",
@@ -209,7 +214,10 @@ def _evidence_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
         for finding in run.findings:
             if key_and_text := reported.get((finding.rule, finding.outcome)):
                 key, text = key_and_text
-                touched.setdefault((key, f"{text}: {finding.observed.reason}"), []).append(run)
+                reason = finding.observed.reason
+                if key == "method not measured" and run.record.conformance:  # its finding repeats the text
+                    reason = "; ".join(run.record.conformance.failures) or reason
+                touched.setdefault((key, f"{text}: {reason}"), []).append(run)
     for (key, text), several in touched.items():
         yield claim(key, text, runs, several)
 
@@ -357,23 +365,29 @@ def _has_reference(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tup
     gradient = value_range(runs, lambda run: last_site(run.record, "g_norm_mean_ce"), "sci")
     gain = value_range(runs, lambda run: last_site(run.record, "gain"), "sci")
     times = [ratio for finding in findings if (ratio := _times_floor(finding)) is not None]
-    size = f", {label_of('g_norm_mean_ce_L')} {gradient}" if gradient else ""
-    factor = f", {_range(times)} times its floor" if times else ""
-    share = f"; the {GAIN} is {gain}" if gain else f"; the {GAIN} is not known"
     if _is_clear(runs[0], findings[0]):
+        size = f", {label_of('g_norm_mean_ce_L')} {gradient}" if gradient else ""
+        factor = f", {_range(times)} times its floor"
+        share = f"; the {GAIN} is {gain}" if gain else f"; the {GAIN} is not known"
         scale = f", so {GAMMA} compares the credit with a gradient of meaningful size" if _compares(runs[0]) else ""
         return "reference clear", f"The reference gradient is well above its floor{scale}{size}{factor}{share}"
     gamma_note = f"; {GAMMA} compares the credit with a gradient that has nearly vanished" if _compares(runs[0]) else ""
-    return "reference near its floor", (
-        f"The reference gradient is only slightly above its floor{size}{factor}{share}"
-        f"{_missing_gain(runs[0], findings[0])}{gamma_note}"
-    )
+    near = bool(times) and min(times) < CLEAR
+    height = f"{'only ' * near}{_range(times)} times its floor" if times else "above its floor"
+    share = _gain_text(runs, findings[0], gain, "and" if near else "but")
+    return "reference near its floor", f"The reference gradient is {height}, {share}{gamma_note}"
 
 
-def _missing_gain(run: RunAudit, finding: Finding) -> str:
-    if _has_gain(run, finding):
-        return ""
-    return f" (a healthy value is at least {compact(_gain_limit(finding))} of the output error at the last site)"
+def _gain_text(runs: Sequence[RunAudit], finding: Finding, gain: str, conjunction: str) -> str:
+    """Return a clause about the gain, which compares a gain below its limit with this limit."""
+    limit = _gain_limit(finding)
+    gains = [reading.value for run in runs if (reading := last_site(run.record, "gain")).value]
+    if not gains:
+        return f"and its {GAIN} is {gain or 'not known'}"
+    if limit is None or max(gains) >= limit:
+        return f"and its {GAIN} is {gain}"
+    below = _range([limit / value for value in gains])
+    return f"{conjunction} its {GAIN} ({gain}) is {below} times below the healthy {compact(limit)}"
 
 
 def _is_clear(run: RunAudit, finding: Finding) -> bool:
@@ -399,7 +413,7 @@ def _times_floor(finding: Finding) -> float | None:
 
 def _range(values: Sequence[float]) -> str:
     low, high = num(min(values), 2), num(max(values), 2)
-    return low if low == high else f"between {low} and {high}"
+    return low if low == high else f"{low} to {high}"
 
 
 def _clears(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[str, str]:

@@ -11,13 +11,14 @@ from fa_registry.protocol.edition_schema import REFERENCE_METRICS
 from fa_registry.records import Finding, Reading, RunAudit
 from fa_registry.reporting.claim_keys import claim
 from fa_registry.reporting.report_values import last_site, scalar_metric, site_row
-from fa_registry.reporting.text.filters import KINDS, at_least, between
+from fa_registry.reporting.text.filters import KINDS, at_least, between, compact
 from fa_registry.reporting.view_models import Claim
 from fa_registry.statistics import CONFIDENCE, holm, level_text
 from fa_registry.statistics.over_seeds import OverSeeds
 
 EXPLODED, AT_FLOOR, NOISY, UNDERCUT = "EXPLODED", "AT FLOOR", "NOISY", "UNDERCUT"
 NOT_SPECIFIC, TOO_SMALL, HIGH = "NOT SPECIFIC", "TOO SMALL", "HIGH"
+PER_BLOCK = ("growth", "growth_max")
 GRADIENTS = ("g_norm", "g_norm_mean_ce", "g_L")
 # (metric, side of its limit) → the built-in name of the state; an edition may use another name.
 CALLED: Mapping[tuple[str, str], str] = MappingProxyType(
@@ -112,17 +113,19 @@ def value_range(runs: Iterable[RunAudit], get_reading: Callable[[RunAudit], Read
         kind: Number format, a key of filters.KINDS.
 
     Returns:
-        For example `3.0` or `between 3.0 and 4.2`, or an empty string if no run has a value.
+        For example `3.0` or `3.0 to 4.2`, or an empty string if no run has a value.
     """
     values = sorted(reading.value for reading in map(get_reading, runs) if reading.value is not None)
     if not values:
         return ""
     low, high = (KINDS[kind](value) for value in (values[0], values[-1]))
-    return low if low == high else f"between {low} and {high}"
+    return low if low == high else f"{low} to {high}"
 
 
 def listed(word: str, numbers: Sequence[int]) -> str:
-    """Return the word with its numbers, for example `site 0` or `seeds 42, 123`."""
+    """Return the word with its numbers, for example `site 0`, `sites 0 to 3` or `seeds 42, 123`."""
+    if len(numbers) > 2 and list(numbers) == list(range(numbers[0], numbers[-1] + 1)):
+        return f"{word}s {numbers[0]} to {numbers[-1]}"
     return f"{word}{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
 
 
@@ -139,29 +142,37 @@ def reference_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     scale = with_state(runs, EXPLODED, quantities=SUBJECTS["scale"])
     floor = with_state(runs, AT_FLOOR, quantities=SUBJECTS["reference"])
     exploded_at_floor = [run for run in scale if run in floor]
-    yield from _floor_claims(
-        runs, exploded_at_floor, "the stream has exploded and the reference gradient is at its floor"
-    )
+    yield from _floor_claims(runs, exploded_at_floor, "the stream explodes and the reference gradient is at its floor")
     yield from _floor_claims(
         runs, [run for run in floor if run not in exploded_at_floor], "the reference gradient is at its floor"
     )
     yield from _explanations(runs, [run for run in floor if _has_grown(run) and _is_exact([run])])
     exploded_only = [run for run in scale if run not in exploded_at_floor]
     if exploded_only:
-        text = "The stream has exploded, so norms and gradients of these blocks are not on the scale of training"
-        yield claim("exploded", text + scale_text(exploded_only), runs, exploded_only)
+        yield claim("exploded", _exploded_text(exploded_only), runs, exploded_only)
     yield from _converged(runs)
     yield from _noisy(runs)
 
 
-def scale_text(runs: Sequence[RunAudit]) -> str:
+def _exploded_text(runs: Sequence[RunAudit]) -> str:
+    consequence = "so norms and gradients cannot be compared with those of a healthy network"
+    findings = {run.record.run_id: finding_with(run, EXPLODED, quantities=PER_BLOCK) for run in runs}
+    if None in findings.values() or None in (limits := {finding.threshold for finding in findings.values()}):
+        return f"The stream explodes, {consequence}{scale_text(runs)}"
+    growth = value_range(runs, lambda run: findings[run.record.run_id].observed, "num")
+    limit_text = f"{growth} (limit {compact(max(limits))})"
+    return f"One block multiplies ‖h‖ by {limit_text}, {consequence}{scale_text(runs, ('growth_init_max',))}"
+
+
+def scale_text(runs: Sequence[RunAudit], names: Sequence[str] = ("growth_max", "growth_init_max")) -> str:
     """Return the known growth values of the stream as text.
 
     Returns:
         For example `; the largest growth in one block is 1.5`, or an empty string if no growth is known.
     """
     growths = []
-    for name, suffix in (("growth_max", " in one block"), ("growth_init_max", "")):
+    for name in names:
+        suffix = " in one block" if name in PER_BLOCK else ""
         if value := value_range(runs, lambda run, name=name: scalar_metric(run.record, name), "num"):
             growths.append(f"the {label_of(name)}{suffix} is {value}")
     return f"; {' and '.join(growths)}" if growths else ""
@@ -265,6 +276,7 @@ SPECIFIC = "SPECIFIC"
 JUDGED = (SPECIFIC, NOT_SPECIFIC, TOO_SMALL)
 ALIGNED = "may be interpreted as alignment with the gradient at each site"
 NO_EVIDENCE = "is measured, but it is no evidence of alignment: the verdict is not PASS"
+FROM_TRAINING = "specific to the feedback used in training"
 NOT_SHOWN = "it is not shown that this alignment comes from the feedback used in training"
 THE_GRADIENT = f"the credit is the gradient itself at every site, so {GAMMA} = 1 is not evidence of alignment"
 
@@ -286,16 +298,56 @@ class Sites:
         return len(self.above) + len(self.reached)
 
 
-def gamma_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield one claim about the runs with Γ, and claims about the runs without Γ."""
+def gamma_claims(runs: Sequence[RunAudit], has_reference: bool = True) -> Iterator[Claim]:
+    """Yield one claim about the runs with Γ, and claims about the runs without Γ.
+
+    Args:
+        runs: All runs of the method.
+        has_reference: Whether the card of the method names a direction with which Γ compares the credit.
+    """
     for reason, without_gamma in _grouped((run for run in runs if not has_gamma(run)), _absence).items():
-        if reason == THE_GRADIENT:
+        if reason == THE_GRADIENT or not has_reference:
             yield claim("gamma not applicable", f"{GAMMA} does not apply: {reason}", runs, without_gamma)
         else:
             yield claim("no gamma", f"There is no metric of alignment: {reason}", runs, without_gamma)
     with_gamma = [run for run in runs if has_gamma(run)]
-    if with_gamma and (answer := _answer(runs, with_gamma)):
+    if not with_gamma:
+        return
+    by_site = tuple(_site_claims(runs, with_gamma))
+    yield from by_site
+    if not by_site and (answer := _answer(runs, with_gamma)):
         yield claim(*answer, runs, with_gamma)
+
+
+def _is_sound(run: RunAudit) -> bool:
+    """Return whether the run is complete and passes its rules on scale, reference and depth (D1, D2, D3)."""
+    outcomes = [
+        {finding.outcome for finding in run.findings if finding.quantity in SUBJECTS[subject]}
+        for subject in ("scale", "reference", "depth")
+    ]
+    return run.record.status == "complete" and all(found == {"pass"} for found in outcomes)
+
+
+def _site_claims(runs: Sequence[RunAudit], with_gamma: Sequence[RunAudit]) -> Iterator[Claim]:
+    """Yield one claim about the sites where Γ is specific, and one claim about the other sites.
+
+    Readers may quote the first claim as credit alignment. Therefore, both claims need a method that passes D1, D2 and D3 in every
+    seed, and a Γ that is not too small. Otherwise, no claim is yielded, and `_answer` says both in one unsupported claim.
+    """
+    sites = {run.record.run_id: _sites(run) for run in with_gamma}
+    failing = [run for run in with_state(with_gamma, NOT_SPECIFIC) if sites[run.record.run_id].reached]
+    common = sorted(set.intersection(*(set(by_seed.above) for by_seed in sites.values())))
+    if not failing or not common or not all(map(_is_sound, runs)) or _too_small(with_gamma):
+        return
+    holm_text = _multiplicity([(sites[run.record.run_id], [run]) for run in with_gamma])
+    text = f"{GAMMA} at {listed('site', common)} is {FROM_TRAINING}: fresh feedback gives a smaller {GAMMA}{holm_text}"
+    yield claim("specific", text, runs, with_gamma)
+    groups = _grouped(failing, lambda run: sites[run.record.run_id])
+    where = " and ".join(
+        f"at {listed('site', by_seed.reached)}{_of_seeds(several, failing)} ({_reached(several, by_seed)})"
+        for by_seed, several in groups.items()
+    )
+    yield claim("not specific", f"{GAMMA} {where} is not {FROM_TRAINING}", runs, failing)
 
 
 def _answer(runs: Sequence[RunAudit], with_gamma: Sequence[RunAudit]) -> tuple[str, str] | None:
@@ -306,12 +358,13 @@ def _answer(runs: Sequence[RunAudit], with_gamma: Sequence[RunAudit]) -> tuple[s
         with_gamma: The runs that have a Γ.
     """
     complete = [run for run in with_gamma if run.record.status == "complete"]
-    null_text = _null_text(complete)
-    if reason := _taken_back(runs):
+    reason = _taken_back(runs)
+    null_text = _null_text(complete, with_failing_sites=not reason)
+    if reason:
         gamma = value_range(with_gamma, lambda run: scalar_metric(run.record, HEADLINE_GAMMA), "cos")
         return (
             "not aligned",
-            f"{GAMMA} = {gamma} must not be interpreted as credit alignment: {reason}{f'. {null_text}' if null_text else ''}",
+            f"{GAMMA} ({gamma}) is no evidence of useful credit: {reason}{f'. {null_text}' if null_text else ''}",
         )
     if len(complete) < len(with_gamma):
         return None  # a run that broke off has a separate claim
@@ -326,7 +379,9 @@ def _answer(runs: Sequence[RunAudit], with_gamma: Sequence[RunAudit]) -> tuple[s
     if not unproven:
         if passing:
             return "aligned by feedback", f"{gamma_text} {ALIGNED}, for the feedback used in training only. {null_text}"
-        return "specific", f"{gamma_text} is specific to the feedback used in training. {null_text}"
+        if all(map(_is_sound, runs)):
+            return "specific", f"{gamma_text} is {FROM_TRAINING}. {null_text}"
+        return "no evidence", f"{gamma_text} {NO_EVIDENCE}. {null_text}"
     reasons = "; ".join(filter(None, dict.fromkeys(map(_no_null, unproven))))
     not_shown = f"{NOT_SHOWN} ({reasons})" if reasons else NOT_SHOWN
     if passing:
@@ -359,6 +414,8 @@ def _too_small(runs: Sequence[RunAudit]) -> str:
     if touched := with_state(runs, TOO_SMALL):
         return minimum_text + _of_seeds(touched, runs)
     gamma = _gamma_over_seeds(runs)
+    if gamma.mean.value < max(limits):  # the rule reports only NOT SPECIFIC if both are true
+        return minimum_text
     is_wide = gamma.interval and gamma.interval[0] < max(limits)
     return f"{minimum_text}, and the confidence interval extends below this {GAMMA}" if is_wide else ""
 
@@ -386,7 +443,7 @@ def _taken_back(runs: Sequence[RunAudit]) -> str:
         return ""
     causes = (
         ("training diverged", [run for run in runs if run.record.status == "diverged"]),
-        ("the stream has exploded", exploded),
+        ("the stream explodes", exploded),
         ("the reference gradient is at its floor", floor),
         ("the reference gradient is numerical noise", noisy),
         (
@@ -396,7 +453,8 @@ def _taken_back(runs: Sequence[RunAudit]) -> str:
     )
     reported = [(text, touched) for text, touched in causes if touched]
     reported = reported or [(f"its verdict is {failed[0].verdict.label}", failed)]
-    return ", ".join(f"{description}{_of_seeds(touched, runs)}" for description, touched in reported)
+    texts = [f"{description}{_of_seeds(touched, runs)}" for description, touched in reported]
+    return " and ".join(filter(None, (", ".join(texts[:-1]), texts[-1])))
 
 
 def _of_seeds(touched: Sequence[RunAudit], runs: Sequence[RunAudit]) -> str:
@@ -460,7 +518,7 @@ def _sites(run: RunAudit) -> Sites:
     return Sites(tuple(above), tuple(site for site in p_by_site if site not in above))
 
 
-def _null_text(complete_runs: Sequence[RunAudit]) -> str:
+def _null_text(complete_runs: Sequence[RunAudit], with_failing_sites: bool) -> str:
     """Return a sentence about the sites whose Γ exceeds the Γ of fresh draws, or ""."""
     # The groups also depend on the state, because seeds without ranks all have the same (empty) set of sites.
     groups = _grouped(with_state(complete_runs, *JUDGED), lambda run: (bool(with_state([run], SPECIFIC)), _sites(run)))
@@ -468,26 +526,29 @@ def _null_text(complete_runs: Sequence[RunAudit]) -> str:
         return ""
     name_seeds = len(groups) > 1 or len(next(iter(groups.values()))) < len(complete_runs)
     reported = [
-        _where_above(sites, runs) + (f" in {listed('seed', _seeds(runs))}" if name_seeds else "")
+        _where_above(sites, runs, with_failing_sites) + (f" in {listed('seed', _seeds(runs))}" if name_seeds else "")
         for (_, sites), runs in groups.items()
     ]
     ranked = [(sites, runs) for (_, sites), runs in groups.items() if sites.count]
-    return f"The measured {GAMMA} is above the {GAMMA} of fresh draws of the feedback {'; '.join(reported)}{_multiplicity(ranked)}"
+    return f"This {GAMMA} exceeds the {GAMMA} of fresh feedback {'; '.join(reported)}{_multiplicity(ranked)}"
 
 
-def _where_above(sites: Sites, runs: Sequence[RunAudit]) -> str:
-    """Return a text that lists the sites above and not above their null.
+def _where_above(sites: Sites, runs: Sequence[RunAudit], with_failing_sites: bool) -> str:
+    """Return a text that lists the sites above their null and, if wanted, the sites not above their null.
 
-    Example: `at sites 0, 1, 2, not at site 3 (23 of 99 fresh draws reach this Γ)`.
+    Example: `at sites 0 to 2, not at site 3 (23 of 99 fresh draws reach this Γ)`.
     """
     if not sites.reached and (sites.count or with_state(runs, SPECIFIC)):
-        return "at every site that counts"
+        return f"at all {sites.count} tested sites" if sites.count > 1 else "at every site that counts"
     reached_text = f"({_reached(runs, sites)})"
     if not sites.count:
-        return f"not at every site that counts {reached_text}"
+        return f"at fewer than all sites that count {reached_text}"
+    above = f"at {listed('site', sites.above)}" if sites.above else "at no site"
+    if not with_failing_sites:
+        return above
     if not sites.above:
-        return f"at no site {reached_text}"
-    return f"at {listed('site', sites.above)}, not at {listed('site', sites.reached)} {reached_text}"
+        return f"{above} {reached_text}"
+    return f"{above}, not at {listed('site', sites.reached)} {reached_text}"
 
 
 def _multiplicity(ranked: Sequence[tuple[Sites, Sequence[RunAudit]]]) -> str:
@@ -497,14 +558,14 @@ def _multiplicity(ranked: Sequence[tuple[Sites, Sequence[RunAudit]]]) -> str:
     limit = _level(ranked[0][1][0])
     level = f"{100 * limit:.3g} %"
     if max_sites == 1:
-        return f" (one site tested at {level})"
+        return f" (one site tested, {level})"
     runs_reached = [run for sites, runs in ranked if sites.reached for run in runs]
     if not runs_reached:
-        return f" (all {max_sites} sites tested, each at {level})"
+        return f" (each at {level})"
     draws = min((count for count in map(_draws, runs_reached) if isinstance(count, int)), default=None)
     is_too_few = draws is not None and max_sites / (draws + 1) > limit
     draws_note = f"; {draws} fresh draws are too few to distinguish one of {max_sites} sites" if is_too_few else ""
-    return f" (Holm's procedure over the {max_sites} sites tested in each seed, at {level}{draws_note})"
+    return f" (Holm over {max_sites} sites, {level}{draws_note})"
 
 
 def _draws(run: RunAudit) -> object:

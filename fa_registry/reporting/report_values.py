@@ -19,10 +19,14 @@ from fa_registry.metrics import (
     label_of,
     over_seeds,
     quantity_of,
+    subject_of,
     table,
 )
+from fa_registry.protocol.credit import RANK, carried_text
+from fa_registry.protocol.evidence_rules import TITLES
 from fa_registry.protocol.replay_summary import as_logged
 from fa_registry.records import AuditReport, Finding, Reading, RunAudit, RunRecord
+from fa_registry.reporting.text.filters import KINDS, compact
 from fa_registry.reporting.view_models import (
     ControlRow,
     Estimate,
@@ -292,8 +296,61 @@ def finding_rows(runs: Iterable[RunAudit], method: str, setting: str, card_metri
         for finding in run.findings:
             if not (control and finding.outcome == "skipped"):
                 key = (finding.rule, finding.outcome, finding.state, finding.gating, finding.required)
-                findings_by_judgement.setdefault(key, []).append((run.record.spec.seed, finding))
+                worded = dataclasses.replace(finding, sentence=rule_sentence(finding, run.record, card_metrics))
+                findings_by_judgement.setdefault(key, []).append((run.record.spec.seed, worded))
     return tuple(_row(several, method, setting, card_metrics, logged) for several in findings_by_judgement.values())
+
+
+def rule_sentence(finding: Finding, record: RunRecord, card_metrics: Known) -> str:
+    """Return a sentence with the values that a rule compared, their limits and the state.
+
+    `Finding.sentence` is stored in audit.json and `verify` compares it, so its text stays as it is. This text is returned for a
+    margin over the frozen control, for a missing value, and if the record does not contain every value that the rule compared.
+
+    Example: `growth 156 (limit 50): exploded`.
+    """
+    if finding.rule in TITLES:
+        return f"{finding.title}: {finding.observed.reason or finding.sentence}"
+    compared = [(finding.quantity, finding.observed.value, finding.threshold)]
+    compared += [
+        (further.quantity, _compared_value(further.quantity, record), further.threshold)
+        for further in finding.further
+        if further.quantity != "gamma"  # the reading of a guard that fired is in the finding
+    ]
+    if subject_of(finding.quantity) == "depth" or any(None in (value, limit) for _, value, limit in compared):
+        return finding.sentence
+    first, *others = [_comparison(record, *one, card_metrics) for one in compared]
+    state = f": {CLEAR_STATES.get(finding.state, finding.state.lower())}" if finding.state else ""
+    guard = [carried_text(finding.guard)] if finding.guard and finding.guard.mean is not None else []
+    return f"{finding.rule} {finding.title}: {'; '.join([f'{first}{state}', *others, *guard])}"
+
+
+CLEAR_STATES = {"OK": "clear"}
+LARGEST = {"growth": "growth_max", "growth_init": "growth_init_max"}
+
+
+def _compared_value(name: str, record: RunRecord) -> float | None:
+    if name == RANK:
+        return max(_ranks(record), default=None)
+    reading = scalar_metric(record, LARGEST.get(name, name))
+    return reading.value if reading.value is not None else last_site(record, name).value
+
+
+def _ranks(record: RunRecord) -> list[float]:
+    """Return the p-values of the sites that have a value of Γ."""
+    pairs = zip(site_row(record, "gamma"), site_row(record, RANK), strict=False)
+    return [rank.value for gamma, rank in pairs if gamma.value is not None and rank.value is not None]
+
+
+def _comparison(record: RunRecord, name: str, value: float, limit: float, card_metrics: Known) -> str:
+    metric, count = quantity_of(name, card_metrics), len(_ranks(record))
+    symbol = metric.symbol.replace("_l‖", "_L‖") if subject_of(name) == "reference" else metric.symbol
+    if name == RANK and count > 1:
+        symbol = f"largest p of {count} sites"
+    # four digits, because a value that is close to its limit must not be rounded to the limit
+    is_plain = metric.kind in ("num", "sci", "cos", "exact")
+    number = compact(float(f"{value:.4g}")) if is_plain else KINDS[metric.kind](value)
+    return f"{symbol} {number} ({'floor' if name.startswith('g_') else 'limit'} {compact(limit)})"
 
 
 def most_severe_first(rows: Iterable[FindingRow]) -> list[FindingRow]:
@@ -321,7 +378,7 @@ def _row(
         setting=setting,
         said=tuple(_statement(findings, card_metrics, fired) for (*_, fired, _), findings in same.items()),
         limit=first.limit or first.required,
-        under=quantity_of(first.quantity, card_metrics).under,
+        under="p-value" if first.quantity == RANK else quantity_of(first.quantity, card_metrics).under,
     )
 
 

@@ -290,7 +290,7 @@ class FindingRow:
     Attributes:
         said: One statement per set of seeds with the same finding.
         limit: The requirement. It contains the unit only if the report does not store the unit separately.
-        under: The judged variant of the metric; empty if the metric has only one variant.
+        under: The judged variant of the metric, or `p-value`; empty if the metric has only one variant.
     """
 
     rule: str

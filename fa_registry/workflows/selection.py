@@ -250,7 +250,8 @@ def half_written(tracker: Tracker, run: StoredRun, spec: RunSpec | None = None) 
             return _of_record(replace(record, integrity=integrity), "integrity", reason)
         return _of_record(record, ENDED_EARLY, ended_early(record, run.tags.get(schema.TAG_STOPPED_ON, "")))
     failure = failure_text(tracker, run.run_id)
-    return make_exclusion(tracker, run, f"half-written: {schema.TAG_STATUS} is {status}", failure, spec, "half-written")
+    reason = "this run failed" if status == "failed" else f"this run did not finish: {schema.TAG_STATUS} is {status}"
+    return make_exclusion(tracker, run, reason, failure, spec, "half-written")
 
 
 def is_hidden(run: StoredRun) -> bool:

@@ -1,4 +1,4 @@
-"""What earns a claim: runs by their findings, and the rows of the claims of depth; test_claims_table has all others."""
+"""What earns a claim: runs by their findings, and the rows of the claims of depth and of Γ; test_claims_table has all others."""
 
 from __future__ import annotations
 
@@ -65,6 +65,7 @@ CLEARS = depth("CLEARS", "pass", 10.0, (8.0, 12.0))
 NO_GAMMA = {"scalars": {"gamma_deep_mean": None}}
 PART = {"sites": {"gamma_null_p": [0.01, 0.01, 0.01, 0.01, 0.08]}}
 GREW = {"sites": {"h_norm": [16.0, 1e3, 1e5, 1e7, 1e9]}}
+SOUND = (CLEARS, scale("OK", "pass"), reference("OK", "pass"))  # D3, D1 and D2 pass
 FLOOR, EXPLODED = reference("AT FLOOR", "fail", 0.1), scale("EXPLODED", "fail")
 
 
@@ -221,3 +222,74 @@ def rows_of_undecided() -> Iterator[Row]:
         "first of these seeds is audited. Three seeds are customary"
     )
     yield row("provisional", text, a_run(provisional, verdict="warn"), a_run(open_, verdict="warn"))
+
+
+def rows_of_specific_sites(part: RunAudit) -> Iterator[Row]:
+    """What holds and what does not are two claims, if D1, D2 and D3 pass in every seed; otherwise one that is not supported."""
+    least = (FurtherLimit("gamma_deep_mean", 0.2),)
+    failing = null("NOT SPECIFIC", "warn")
+    split, small = (a_run(*SOUND, null("NOT SPECIFIC", "warn", further=more), **PART) for more in ((), least))
+    holds = "Γ at sites 0 to 3 is specific to the feedback used in training: fresh feedback gives a smaller Γ (Holm over 5 sites"
+    fails = "Γ at site 4 (1 of 20 fresh draws reach this Γ) is not specific to the feedback used in training"
+    another = a_run(*SOUND, failing, **PART, seed=123)
+    for key, text in (("specific", holds), ("not specific", fails)):
+        for spoiled in (
+            part,
+            a_run(*SOUND, failing, sites={"gamma_null_p": 0.5}),
+            a_run(*SOUND, failing, **PART, status="failed"),
+        ):
+            yield row(key, text, split, spoiled)
+        for count in range(len(SOUND)):  # D1, D2 and D3 were judged, each of them
+            yield row(key, text, split, a_run(*SOUND[:count], *SOUND[count + 1 :], failing, **PART))
+        yield row(key, text, [split, another], [split, a_run(CLEARS, failing, **PART, seed=123)])
+        yield row(key, text, split, small)
+    more = changed(another, sites={"gamma_null_p": [0.01, 0.01, 0.01, 0.08, 0.08]})
+    yield row("specific", "Γ at sites 0 to 2 is specific", [split, more], [split, another])
+    where = "Γ at site 4 (seed 42) (1 of 20 fresh draws reach this Γ) and at sites 3, 4 (seed 123) (1 of 20 fresh"
+    yield row("not specific", where, [split, more], [split, another])
+
+
+def rows_of_small_gamma() -> Iterator[Row]:
+    """Significance is not size: what counts as alignment is the edition's, and the interval has to keep it."""
+    least = (FurtherLimit("gamma_deep_mean", 0.05),)
+    own = a_run(CLEARS, null("SPECIFIC", "pass", further=least))
+    finding = null("TOO SMALL", "warn", quantity="gamma_deep_mean", crossed="below", observed=Reading(0.002))
+    small = a_run(CLEARS, finding, scalars={"gamma_deep_mean": 0.002})
+    text = (
+        "Γ = 0.002 is too small to count as alignment: the smallest Γ that counts as alignment is 0.050. This Γ "
+        "exceeds the Γ of fresh feedback"
+    )
+    yield row("too small", text, small, own)
+    tested = a_run(CLEARS, dataclasses.replace(finding, threshold=0.2, further=(FurtherLimit("gamma_null_p", 0.05),)))
+    yield row("too small", "at all 5 tested sites (each at 5 %)", tested, own)
+    yield row("too small", "as alignment is 0.050 (seed 123)", [own, changed(small, spec={"seed": 123})], own)
+    wide = [own, changed(own, spec={"seed": 123}, scalars={"gamma_deep_mean": 0.06})]
+    steady = [own, changed(own, spec={"seed": 123}, scalars={"gamma_deep_mean": 0.157})]
+    yield row("too small", "alignment is 0.050, and the confidence interval extends below this Γ", wide, steady)
+    interval = ", 95 % interval 0.109 to 0.198 over 2 seeds, may be interpreted as alignment"
+    yield row("aligned by feedback", interval, steady, own)
+
+
+def rows_of_gamma_taken_back(own: RunAudit, failed: RunAudit) -> Iterator[Row]:
+    """The one answer of a method that fails: why, in which seeds, and then where its Γ is above its null all the same."""
+    gamma = " is no evidence of useful credit: "
+    above = "This Γ exceeds the Γ of fresh feedback at all 5 tested sites (each at 5 %)"
+    label = f"Γ (0.156){gamma}its verdict is FAIL. {above}"
+    yield row("not aligned", label, failed, own)
+    some = changed(a_run(null("NOT SPECIFIC", "warn"), verdict="fail"), **PART)
+    where = "This Γ exceeds the Γ of fresh feedback at sites 0 to 3 (Holm over 5 sites, 5 %; 20 fresh draws are too few"
+    yield row("not aligned", f"its verdict is FAIL. {where}", some, failed)
+    yield row("not aligned", "its verdict is FAIL (seed 123)", [own, failed], failed)
+    undercut = a_run(depth("UNDERCUT", "fail", -3.0, (-4.0, -2.0)), EXPLODED, verdict="fail")
+    both = f"{gamma}the stream explodes and the trained blocks do not beat frozen random blocks by the required margin"
+    yield row("not aligned", both, undercut, failed)
+    broken = a_run(null("SPECIFIC", "pass"), seed=123, verdict="fail", status="diverged")
+    yield row("not aligned", f"{gamma}training diverged (seed 123)", [own, broken], [own, failed])
+    floor = f"{gamma}the reference gradient is at its floor"
+    fine = a_run(null("SPECIFIC", "pass"), reference("OK", "pass"), verdict="warn")
+    yield row("not aligned", floor, a_run(FLOOR, verdict="warn"), fine)
+    exploded, noisy = scale("EXPLODED", "warn"), reference("NOISY", "warn")  # a warning takes Γ back too
+    for text, finding in (("the stream explodes", exploded), ("the reference gradient is numerical noise", noisy)):
+        warned = a_run(null("SPECIFIC", "pass"), finding, verdict="warn")
+        yield row("not aligned", f"{gamma}{text}. This Γ exceeds the Γ of fresh feedback at all 5", warned, fine)
+        yield row("no evidence", "Γ = 0.150 is measured, but it is no evidence of alignment", fine, warned)

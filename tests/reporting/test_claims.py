@@ -240,7 +240,9 @@ def test_every_state_of_every_shipped_edition_ends_in_text(rich, rule, state, ou
     ]
     assert statements and all(claim.run_ids == (dfa.record.run_id,) for claim in statements)
     assert (outcome == "fail") <= any(claim.kind == "not" for claim in statements)
-    assert (outcome == "pass") <= all(claim.kind in ("may", "note") for claim in statements)
+    # a Γ that is specific is no evidence without D1 to D3, which this run lacks
+    kinds = {claim.kind for claim in statements if claim.key != "no evidence"}
+    assert (outcome == "pass") <= (kinds <= {"may", "note"})
     general = ("is there (", "must not be claimed (", "No conclusion may be based on ")
     assert not any(text in statements[0].text for text in general), (
         f"{rule.code} of {rule.quantity} says {state!r}, for which reporting/claims*.py has no sentence: take a word "
@@ -267,7 +269,7 @@ def test_a_limit_of_the_gain_says_nothing_of_the_gradients_floor(rich):
     [
         ("growth", 51.0, "keeps its scale"),
         ("stability_mid", 51.0, "do not share one direction"),
-        ("g_norm", 49.0, "only slightly above its floor|well above its floor"),
+        ("g_norm", 49.0, "times its floor|well above its floor"),
     ],
 )
 def test_a_word_that_an_edition_uses_on_the_other_side_of_its_limit_is_stated_in_general(rich, quantity, value, text):
@@ -435,7 +437,7 @@ def test_an_exploded_network_with_a_tiny_but_exact_reference_is_walked_back_and_
     back, note = reference_claims(fa)
     assert (back.kind, note.kind) == ("not", "note")
     assert (
-        "the stream has exploded and the reference gradient is at its floor; the gradient is tiny but exact"
+        "the stream explodes and the reference gradient is at its floor; the gradient is tiny but exact"
         in back.text
     )
     assert (
@@ -444,8 +446,8 @@ def test_an_exploded_network_with_a_tiny_but_exact_reference_is_walked_back_and_
     measured = fa[0].record.measurements
     for needed in (
         "a running vector, the stream",
-        "it is 16.0 after the embedding and between 8.00×10⁹ and 8.32×10⁹ after the last block",
-        f"the {label_of('growth_max')} in one block is between 156 and 157",
+        "it is 16.0 after the embedding and 8.00×10⁹ to 8.32×10⁹ after the last block",
+        f"the {label_of('growth_max')} in one block is 156 to 157",
         "small (‖g_L‖ of the mean CE 7.81×10⁻⁸) because of the scale of the stream",
         "single precision still computes the same direction as double precision",
         "at least 0.999999",
@@ -489,7 +491,7 @@ def test_a_stream_that_did_not_grow_explains_no_small_reference(rich):
 def test_scale_alone_leaves_gamma_alone(rich):
     dfa = runs_of(rich, "dfa")
     assert kinds(dfa) == ["not"]
-    assert text(dfa).startswith("The stream has exploded") and "Γ must not" not in text(dfa)
+    assert text(dfa).startswith("One block multiplies ‖h‖ by ") and "Γ must not" not in text(dfa)
 
 
 def test_a_fitted_network_may_be_read(rich):
@@ -544,5 +546,5 @@ def test_seeds_without_ranks_are_parted_by_what_was_found_of_them(rich):
         for run, finding in zip(seeds, found, strict=True)
     ]
     (claim,) = [claim for claim in claims(unranked) if claim.key == "not specific"]
-    assert "at every site that counts in seed 42; not at every site that counts (" in claim.text
+    assert "at every site that counts in seed 42; at fewer than all sites that count (" in claim.text
     assert ") in seed 123 (" in claim.text

@@ -49,8 +49,7 @@ def test_a_specific_gamma_may_be_read_as_alignment_of_the_training_feedback(clai
     ((kind, text),) = claims_of_gamma("SPECIFIC", 0.048)
     assert (
         kind == "may"
-        and "at each site, for the feedback used in training only. The measured Γ is above the Γ of fresh draws of the feedback"
-        in text
+        and "at each site, for the feedback used in training only. This Γ exceeds the Γ of fresh feedback" in text
     )
 
 
@@ -71,8 +70,27 @@ def test_a_gamma_that_fresh_draws_reach_is_the_gradients_matter_alone(claims_of_
 def test_the_sites_that_lie_above_their_null_are_those_that_stand_together(claims_of_gamma, ranks, above):
     state = "NOT SPECIFIC" if max(filter(None, ranks)) > 0.05 else "SPECIFIC"
     ((_, text),) = claims_of_gamma(state, sites={"gamma_null_p": ranks})
-    where = {0: "at no site (", 1: "at site 0, not", 4: "at sites 0, 1, 2, 3, not", 5: "at every site that counts"}
-    assert f"The measured Γ is above the Γ of fresh draws of the feedback {where[len(above)]}" in text
+    where = {0: "at no site (", 1: "at site 0, not", 4: "at sites 0 to 3, not", 5: "at all 5 tested sites"}
+    assert f"This Γ exceeds the Γ of fresh feedback {where[len(above)]}" in text
+
+
+@pytest.mark.parametrize("verdict", ["fail", "warn"])
+@pytest.mark.parametrize("state", ["SPECIFIC", "NOT SPECIFIC"])
+@pytest.mark.parametrize("fault", ["EXPLODED", "AT FLOOR", "UNDERCUT", "UNDECIDED", "waived"])
+def test_a_gamma_of_a_method_that_lacks_one_of_d1_to_d3_is_never_ticked(rich, fault, state, verdict):
+    """Nobody may quote `✔ Γ is specific` of a method whose blocks do worse than frozen ones."""
+    outcome = {"UNDECIDED": "warn", "waived": "waived"}.get(fault, "fail")
+    quantity = {"EXPLODED": "growth", "AT FLOOR": "g_norm"}.get(fault, "margin_pp")
+    sound = {"growth": "OK", "g_norm": "OK", "margin_pp": "CLEARS"}
+    findings = [a_finding("D", "pass", quantity=name, state=word) for name, word in sound.items() if name != quantity]
+    findings += [a_finding("D", outcome, quantity=quantity, state=fault)]
+    findings += [a_finding("D4", "warn", quantity="gamma_null_p", state=state, threshold=0.05, gating=False)]
+    ranks = [0.01, 0.01, 0.01, 0.01, 0.08 if state == "NOT SPECIFIC" else 0.01]
+    run = changed(run_of(rich), sites={"gamma_null_p": ranks})
+    run = dataclasses.replace(run, findings=tuple(findings), verdict=Verdict(verdict, verdict.upper()))
+    about_gamma = list(gamma_claims([run]))
+    assert len(about_gamma) == 1 and about_gamma[0].kind in ("not", "open")
+    assert "exceeds the Γ of fresh feedback at " in about_gamma[0].text
 
 
 def test_without_a_null_the_feedback_is_not_shown_and_why(claims_of_gamma):
@@ -140,6 +158,13 @@ def test_a_method_whose_credit_is_the_gradient_is_never_claimed_to_be_aligned(ri
         assert not any("Γ compares" in claim.text for claim in listed)
     (reason,) = [claim.text for claim in form.claims if claim.key == "gamma not applicable"]
     assert "the credit is the gradient itself at every site, so Γ = 1 is not evidence of alignment" in reason
+
+
+@pytest.mark.parametrize(("reference", "kind"), [("none", "note"), ("bp", "open")])
+def test_a_gamma_that_has_no_meaning_for_the_method_is_not_an_open_item(rich, reference, kind):
+    run = changed(run_of(rich), scalars={"gamma_deep_mean": Reading(None, "Γ has no meaning for this method")})
+    (about_gamma,) = [claim for claim in claims([run], card={"gamma_reference": reference}) if claim.topic == "Γ"]
+    assert about_gamma.kind == kind and "Γ has no meaning for this method" in about_gamma.text
 
 
 def test_no_page_of_bp_says_that_its_gamma_may_be_read_as_alignment(rich, tmp_path):

@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 
 from fa_registry.protocol.evidence_rules import ADOPTED, CODE, CREDIT, DATA, DUPLICATE, METHOD, NETWORK, SEAL, TASK
-from fa_registry.records import Exclusion, FurtherLimit, GuardReading, Integrity, Reading, RunAudit
+from fa_registry.records import Conformance, Exclusion, FurtherLimit, GuardReading, Integrity, Reading, RunAudit
 from fa_registry.reporting import claims as claims_module
 from fa_registry.reporting import claims_depth, claims_reference_gamma
 from fa_registry.reporting.claim_keys import KEYS, TOPICS
@@ -33,6 +33,7 @@ from tests.reporting.earning import (
     NO_GAMMA,
     PART,
     SINCE,
+    SOUND,
     Row,
     a_run,
     depth,
@@ -40,6 +41,9 @@ from tests.reporting.earning import (
     reference,
     row,
     rows_of_beating_frozen_blocks,
+    rows_of_gamma_taken_back,
+    rows_of_small_gamma,
+    rows_of_specific_sites,
     rows_of_undecided,
     rows_of_undercut,
     rows_within_the_limit,
@@ -169,81 +173,43 @@ def rows_of_gamma() -> Iterator[Row]:
     )
     for spoiled in (a_run(CLEARS), warned, changed(open_null, **NO_GAMMA)):
         yield row("null unknown", measured, open_null, spoiled)
-    specific = "Γ = 0.150 is specific to the feedback used in training. "
-    for spoiled in (part, own, failed, changed(warned, status="diverged"), changed(warned, **exact)):
-        yield row("specific", specific, warned, spoiled)
-    other = changed(warned, spec={"seed": 123})
-    broke_off = a_run(CLEARS, null("SPECIFIC", "pass"), seed=123, status="failed", verdict="incomplete")
-    yield row("specific", "is specific to the feedback used in training. ", [warned, other], [warned, broke_off])
+    specific, passing = "Γ = 0.150 is specific to the feedback used in training. ", null("SPECIFIC", "pass")
+    sound = a_run(*SOUND, passing, verdict="warn")
+    for spoiled in (part, own, failed, warned, changed(sound, status="diverged"), changed(sound, **exact)):
+        yield row("specific", specific, sound, spoiled)
+    other = changed(sound, spec={"seed": 123})
+    broke_off = a_run(*SOUND, passing, seed=123, status="failed", verdict="incomplete")
+    yield row("specific", "is specific to the feedback used in training. ", [sound, other], [sound, broke_off])
     yield row("aligned by feedback", both, [own, another], [own, other])
+    measured = "is no evidence of alignment: the verdict is not PASS. This Γ exceeds"
+    for spoiled in (sound, own, failed, a_run(CLEARS, verdict="warn")):
+        yield row("no evidence", measured, warned, spoiled)
+    yield from rows_of_specific_sites(part)
     yield from rows_of_gamma_taken_back(own, failed)
     yield from rows_of_gamma_by_site(own, part)
 
 
-def rows_of_small_gamma() -> Iterator[Row]:
-    """Significance is not size: what counts as alignment is the edition's, and the interval has to keep it."""
-    least = (FurtherLimit("gamma_deep_mean", 0.05),)
-    own = a_run(CLEARS, null("SPECIFIC", "pass", further=least))
-    finding = null("TOO SMALL", "warn", quantity="gamma_deep_mean", crossed="below", observed=Reading(0.002))
-    small = a_run(CLEARS, finding, scalars={"gamma_deep_mean": 0.002})
-    text = (
-        "Γ = 0.002 is too small to count as alignment: the smallest Γ that counts as alignment is 0.050. The measured Γ "
-        "is above the Γ of fresh draws of the feedback"
-    )
-    yield row("too small", text, small, own)
-    tested = a_run(CLEARS, dataclasses.replace(finding, threshold=0.2, further=(FurtherLimit("gamma_null_p", 0.05),)))
-    yield row("too small", "(all 5 sites tested, each at 5 %)", tested, own)
-    yield row("too small", "as alignment is 0.050 (seed 123)", [own, changed(small, spec={"seed": 123})], own)
-    wide = [own, changed(own, spec={"seed": 123}, scalars={"gamma_deep_mean": 0.06})]
-    steady = [own, changed(own, spec={"seed": 123}, scalars={"gamma_deep_mean": 0.157})]
-    yield row("too small", "alignment is 0.050, and the confidence interval extends below this Γ", wide, steady)
-    interval = ", 95 % interval 0.109 to 0.198 over 2 seeds, may be interpreted as alignment"
-    yield row("aligned by feedback", interval, steady, own)
-
-
-def rows_of_gamma_taken_back(own: RunAudit, failed: RunAudit) -> Iterator[Row]:
-    """The one answer of a method that fails: why, in which seeds, and then where its Γ is above its null all the same."""
-    gamma = " must not be interpreted as credit alignment: "
-    above = "The measured Γ is above the Γ of fresh draws of the feedback at every site that counts"
-    label = f"Γ = 0.156{gamma}its verdict is FAIL. {above}"
-    yield row("not aligned", label, failed, own)
-    yield row("not aligned", "its verdict is FAIL (seed 123)", [own, failed], failed)
-    undercut = a_run(depth("UNDERCUT", "fail", -3.0, (-4.0, -2.0)), EXPLODED, verdict="fail")
-    both = f"{gamma}the stream has exploded, the trained blocks do not beat frozen random blocks by the required margin"
-    yield row("not aligned", both, undercut, failed)
-    broken = a_run(null("SPECIFIC", "pass"), seed=123, verdict="fail", status="diverged")
-    yield row("not aligned", f"{gamma}training diverged (seed 123)", [own, broken], [own, failed])
-    floor = f"{gamma}the reference gradient is at its floor"
-    fine = a_run(null("SPECIFIC", "pass"), reference("OK", "pass"), verdict="warn")
-    yield row("not aligned", floor, a_run(FLOOR, verdict="warn"), fine)
-    exploded, noisy = scale("EXPLODED", "warn"), reference("NOISY", "warn")  # a warning takes Γ back too
-    for text, finding in (("the stream has exploded", exploded), ("the reference gradient is numerical noise", noisy)):
-        warned = a_run(null("SPECIFIC", "pass"), finding, verdict="warn")
-        yield row("not aligned", f"{gamma}{text}. The measured Γ is above", warned, fine)
-        yield row("specific", "Γ = 0.150 is specific to the feedback used in training. ", fine, warned)
-
-
 def rows_of_gamma_by_site(own: RunAudit, part: RunAudit) -> Iterator[Row]:
     """Sites and seeds by name, and how several sites were judged together."""
-    every = "measured Γ is above the Γ of fresh draws of the feedback at every site that counts (all 5 sites tested, each at 5 %)"
+    every = ". This Γ exceeds the Γ of fresh feedback at all 5 tested sites (each at 5 %)"
     without_level = a_run(CLEARS, null("SPECIFIC", "pass", threshold=None))
     single = a_run(CLEARS, null("SPECIFIC", "pass"), sites={"gamma_null_p": [0.01, None, None, None, None]})
     yield row("aligned by feedback", every, own, without_level)
     yield row("aligned by feedback", "at every site that counts (seed 42)", without_level, own)
-    yield row("aligned by feedback", " (one site tested at 5 %)", single, own)
+    yield row("aligned by feedback", "at every site that counts (one site tested, 5 %)", single, own)
     back = (
-        "Γ = 0.150 must not be credited as a whole to the feedback used in training: at least one site fails the test. The "
-        "measured Γ is above the Γ of "
-        "fresh draws of the feedback at sites "
-        "0, 1, 2, 3, not at site 4 (1 of 20 fresh draws reach this Γ) (Holm's procedure over the 5 sites "
-        "tested in each seed, at 5 %"
+        "Γ = 0.150 must not be credited as a whole to the feedback used in training: at least one site fails the test. This Γ "
+        "exceeds the Γ of fresh feedback at sites 0 to 3, not at site 4 (1 of 20 fresh draws reach this Γ) "
+        "(Holm over 5 sites, 5 %"
     )
     yield row("not specific", back, part, own)
     nowhere = a_run(CLEARS, null("NOT SPECIFIC", "warn"), sites={"gamma_null_p": [0.5, 0.4, 0.3, 0.2, 0.08]})
-    yield row("not specific", "the feedback at no site (between 1 and 9 of 20 fresh draws reach this Γ)", nowhere, part)
+    yield row(
+        "not specific", "fresh feedback at no site (between 1 and 9 of 20 fresh draws reach this Γ)", nowhere, part
+    )
     # Each by itself four of the five sites keep 5 %; judged together only one does.
     chance = changed(part, sites={"gamma_null_p": [0.01, 0.03, 0.04, 0.04, 0.08]}, conventions={"gamma_null_draws": 99})
-    yield row("not specific", "at site 0, not at sites 1, 2, 3, 4 (between 2 and 7 of 99 fresh", chance, part)
+    yield row("not specific", "at site 0, not at sites 1 to 4 (between 2 and 7 of 99 fresh", chance, part)
     few = "; 20 fresh draws are too few to distinguish one of 5 sites"
     enough = changed(part, conventions={"gamma_null_draws": 99})  # 5 · 1/100 is the level itself
     yield row("not specific", few, part, enough)
@@ -252,13 +218,10 @@ def rows_of_gamma_by_site(own: RunAudit, part: RunAudit) -> Iterator[Row]:
     unequal = [part, changed(enough, spec={"seed": 123})]
     yield row("not specific", few, unequal, enough)  # the seed of fewest draws
     old = a_run(CLEARS, null("NOT SPECIFIC", "warn", observed=Reading(2 / 21)), sites={"gamma_null_p": None})
-    yield row("not specific", "fresh draws of the feedback not at every site that counts (1 of 20 fresh", old, part)
+    yield row("not specific", "fresh feedback at fewer than all sites that count (1 of 20 fresh", old, part)
     uncounted = a_run(CLEARS, null("NOT SPECIFIC", "warn"), **PART, conventions={"gamma_null_draws": None})
     yield row("not specific", "site 4 (fresh draws reach this Γ)", uncounted, part)
-    apart = (
-        "at every site that counts in seed 123; at sites 0, 1, 2, 3, not at site 4 (1 of 20 fresh draws "
-        "reach this Γ) in seed 42"
-    )
+    apart = "at all 5 tested sites in seed 123; at sites 0 to 3, not at site 4 (1 of 20 fresh draws reach this Γ) in seed 42"
     two = [a_run(CLEARS, null("SPECIFIC", "pass"), seed=123), part]
     yield row("not specific", apart, two, [changed(two[0], **PART), part])
     collapsed = null("SPECIFIC", "warn", guard=GuardReading("gamma", "above", Reading(0.8), 0, mean=0.2))
@@ -273,17 +236,24 @@ def rows_of_reference() -> Iterator[Row]:
     yield row(
         "at floor", "No credit may be judged with this reference gradient: the reference gradient is", floor, both
     )
-    yield row("at floor", "the stream has exploded and the reference gradient is at its floor", both, floor)
+    yield row("at floor", "the stream explodes and the reference gradient is at its floor", both, floor)
     exact = f"; the gradient is tiny but exact, with {FIDELITY} of at least 0.999999"
     yield row("at floor", exact, floor, a_run(FLOOR, verdict="fail", **noisy))
     at_least, under = (a_run(FLOOR, verdict="fail", scalars={"fidelity_min": one}) for one in (0.99, 0.9899))
     yield row("at floor", "; the gradient is tiny but exact", at_least, under)  # .99 itself is no noise
     least = [floor, changed(at_least, spec={"seed": 123})]
     yield row("at floor", f"{FIDELITY} of at least 0.990000", least, floor)  # the least of the seeds
-    alone = "The stream has exploded, so norms and gradients of these blocks are not on the scale of training"
+    alone = "so norms and gradients cannot be compared with those of a healthy network"
     grown = a_run(EXPLODED, verdict="fail", scalars={"growth_init_max": 1270.0})
-    yield row("exploded", f" and the {SINCE} is 1,270", grown, changed(grown, scalars={"growth_init_max": None}))
+    yield row("exploded", f"; the {SINCE} is 1,270", grown, changed(grown, scalars={"growth_init_max": None}))
     yield row("exploded", alone, a_run(EXPLODED, verdict="fail"), both)
+    larger = a_run(dataclasses.replace(EXPLODED, observed=Reading(576.0)), seed=123, verdict="fail")
+    smaller = a_run(dataclasses.replace(EXPLODED, observed=Reading(413.0)), verdict="fail")
+    by = "One block multiplies ‖h‖ by 413 to 576 (limit 50), so norms"
+    yield row("exploded", by, [smaller, larger], larger)
+    since = scale("EXPLODED", "fail", crossed="above")
+    since = a_run(dataclasses.replace(since, quantity="growth_init"), verdict="fail")
+    yield row("exploded", f"The stream explodes, {alone}; the {LARGEST} in one block is 1.37", since, larger)
     start, end = (
         "Every block adds its output to a running vector",
         "This refines the published reading, which calls such a reference",
@@ -338,20 +308,24 @@ def rows_of_states() -> Iterator[Row]:
     yield row("reference clear", scaled, clear, a_run(reference("OK", "pass"), EXPLODED, verdict="warn"))
     times = f", 100 times its floor; the {GAIN} is 3.00×10⁻¹"
     yield row("reference clear", times, clear, a_run(reference("OK", "pass", 50.0)))
-    above = "The reference gradient is only slightly above its floor"
+    above = "The reference gradient is only 2.2 times its floor, and its gain"
     yield row("reference near its floor", above, near, clear)
-    times = f", 2.2 times its floor; the {GAIN} is 4.00×10⁻⁵"
-    yield row("reference near its floor", times, near, a_run(reference("OK", "pass", 2.2)))
-    low = " (a healthy value is at least 0.01 of the output error at the last site)"
+    small = a_run(reference("OK", "pass"), sites={"gain": 4e-5})
+    share = f"is 100 times its floor, but its {GAIN} (4.00×10⁻⁵) is 250 times below the healthy 0.01"
+    yield row("reference near its floor", share, small, near)
+    no_limit = a_run(reference("OK", "pass", 2.2, threshold=None))
+    yield row("reference near its floor", f"The reference gradient is above its floor, and its {GAIN}", no_limit, near)
+    yield row("reference near its floor", f"and its {GAIN} is 3.00×10⁻¹", a_run(reference("OK", "pass", 2.2)), near)
+    low = f", and its {GAIN} (4.00×10⁻⁵) is 250 times below the healthy 0.01"
     yield row("reference near its floor", low, near, a_run(reference("OK", "pass", 2.2)))
     yield row(
         "reference near its floor", low, near, a_run(reference("OK", "pass", 2.2, further=()), sites={"gain": 4e-5})
     )
     gone = "; Γ compares the credit with a gradient that has nearly vanished"
     yield row("reference near its floor", gone, near, a_run(reference("OK", "pass", 2.2), **NO_GAMMA))
-    yield row("reference near its floor", f"; the {GAIN} is not known", changed(near, sites={"gain": []}), near)
+    yield row("reference near its floor", f"and its {GAIN} is not known", changed(near, sites={"gain": []}), near)
     two = [near, a_run(reference("OK", "pass", 4.4), seed=123, sites={"gain": 4e-5})]
-    yield row("reference near its floor", "between 2.2 and 4.4 times its floor", two, near)
+    yield row("reference near its floor", "only 2.2 to 4.4 times its floor", two, near)
     both = scale("OK", "pass", further=(FurtherLimit("growth_init", 80.0),))
     keeps = (
         "The residual stream keeps its scale within the limit of 50 from block to block, and within 80 since initialisation, so "
@@ -441,7 +415,7 @@ def rows_of_evidence() -> Iterator[Row]:
             METHOD,
             "warn",
             "STATED",
-            "This audit did not check whether the code of the method agrees with its card: why",
+            "The code of the method was not checked: why",
         ),
         (
             "not sealed",
@@ -464,6 +438,13 @@ def rows_of_evidence() -> Iterator[Row]:
         yield row(key, text, a_run(CLEARS, found), sealed)
         if key in ("method fails", "other code"):  # these void every other claim
             yield row("trained depth", "its accuracy may be reported", sealed, a_run(CLEARS, found))
+    unchecked = a_run(
+        CLEARS, a_finding(METHOD, "warn", quantity=METHOD, observed=Reading(None, "no audit checked dfa"))
+    )
+    conformance = Conformance("unchecked", ("a user-supplied loop trained it",))
+    own_loop = dataclasses.replace(unchecked, record=dataclasses.replace(unchecked.record, conformance=conformance))
+    text = "The code of the method was not checked: a user-supplied loop trained it"
+    yield row("method not measured", text, own_loop, unchecked)
 
 
 def rows_of_stated_controls() -> Iterator[Row]:
@@ -526,7 +507,8 @@ def rows_of_suspicions() -> Iterator[Row]:
 def rows_of_adopted_runs() -> Iterator[Row]:
     """Of weights that were trained elsewhere nothing may be claimed that training did, regardless of the findings."""
     elsewhere = {"spec": {"weights": "ab" * 32}}
-    trained, alone = a_run(CLEARS, null("SPECIFIC", "pass"), verdict="warn"), a_run(depth("CLEARS", "pass", 10.0, None))
+    trained = a_run(*SOUND, null("SPECIFIC", "pass"), verdict="warn")
+    alone = a_run(depth("CLEARS", "pass", 10.0, None))
     yield row("beats frozen", "beat frozen random blocks", trained, changed(trained, **elsewhere))
     yield row("specific", "is specific to the feedback used in training", trained, changed(trained, **elsewhere))
     yield row("passes alone", "beat frozen random blocks by the margin that", alone, changed(alone, **elsewhere))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from fa_registry import bundled_files
+from fa_registry.protocol.rules import load_edition
 from fa_registry.records import Reading
 from fa_registry.reporting.text import filters
 from fa_registry.reporting.text.latex import (
@@ -273,6 +275,29 @@ def test_what_is_copied_holds_no_formula():
     line = "--set method.x_1=2  # ‖h_L‖"
     assert "$x" not in latex_block(line) and r"x\_1" in latex_block(line)
     assert r"$x_{1}$=2" in latex_formulas("x_1=2") and r"$\|h_{L}\|$" in latex_formulas(line)
+
+
+def test_an_edition_is_named_by_what_its_gating_rules_measure():
+    newest = load_edition("2026-11").reference
+    assert (
+        filters.gating_rules(newest) == "growth (D1), reference gradient (D2), margin over frozen blocks (D3)"
+    )  # D4 and S do not gate
+    theirs = dataclasses.replace(newest, digest="0" * 64, title="Rules of ours")
+    assert filters.gating_rules(theirs) == "Rules of ours" and filters.changed_rules(theirs) == []
+
+
+def test_the_rules_that_the_published_edition_does_not_have_are_listed_with_their_reason():
+    changes = dict(filters.changed_rules(load_edition("2026-11").reference))
+    assert list(changes) == [  # D1 differs in its rationale only
+        "D2 reference validity",
+        "D3 depth utility",
+        "D4 credit distribution",
+        "S cross-batch stability",
+    ]
+    assert changes["D2 reference validity"].startswith("A small reference alone is no defect")
+    assert "D1 scale stability" in dict(filters.changed_rules(load_edition("2026-12").reference))
+    for name in ("2026-04", "2026-05", "2026-05:strict"):
+        assert filters.changed_rules(load_edition(name).reference) == []
 
 
 def test_no_character_is_in_two_tables():

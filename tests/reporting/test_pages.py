@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from fa_registry.protocol.rules import load_edition
 from fa_registry.records import Waiver
 from fa_registry.reporting.figures.page import setting_figures
 from fa_registry.reporting.files import report_files
@@ -33,6 +34,16 @@ def test_verdicts_and_reasons_are_on_the_first_page(pages):
         "mlflow run . -e train --env-manager local -P method=dfa",
     ):
         assert needed in page_text, needed
+
+
+def test_every_page_begins_with_its_edition_and_folds_what_changed(rich_pages):
+    pages = of_kind(rich_pages, ".html")
+    assert len(pages) > 3
+    for text in pages.values():
+        page_text = text_of(text)
+        line = "Edition 2026-11: growth (D1), reference gradient (D2), margin over frozen blocks (D3). What changed since 2026-05 →"
+        assert line in page_text and "D2 reference validity: A small reference alone is no defect" in page_text
+        assert '<details class="edition">' in text and f'<code title="{load_edition("2026-11").digest}">' in text
 
 
 def test_sections_follow_in_the_order_in_which_a_reader_asks(rich_pages):
@@ -68,6 +79,8 @@ def test_findings_fold_to_one_line_with_what_was_observed_and_required(rich_page
     part = section(rich_pages["index.html"], "findings")
     first = text_of(re.search(r'<li class="fail"><details><summary>(.*?)</summary>', part, re.DOTALL).group(1))
     assert first == "D1 scale stability fa seeds 42, 123 156, 157 EXPLODED required at most 50"
+    form = next(text for name, text in rich_pages.items() if name.startswith("forms/fa") and name.endswith(".html"))
+    assert "D4 credit distribution fa seeds 42, 123 0.0470 p-value SPECIFIC" in text_of(form)
     groups = re.findall(r'<details class="severity"( open)?><summary><b class="(\w+)">', part)
     assert [outcome for _, outcome in groups] == ["error", "fail", "warn", "waived"]
     assert [outcome for opened, outcome in groups if opened] == ["error", "fail"]

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from fa_registry.metrics import quantity_of
-from fa_registry.records import OUTCOMES, Reading
+from fa_registry.records import OUTCOMES, GuardReading, Reading
 from fa_registry.reporting.report_values import (
     BY_AUTHOR,
     SEVERITY,
@@ -19,6 +19,7 @@ from fa_registry.reporting.report_values import (
     last_site,
     metric_of_run,
     most_severe_first,
+    rule_sentence,
     scalar_metric,
     seed_estimate,
     seed_row,
@@ -26,7 +27,8 @@ from fa_registry.reporting.report_values import (
 from fa_registry.reporting.view_models import Number, SeedValue
 from fa_registry.statistics import summary
 from tests.reporting.asking import changed
-from tests.reporting.scenes import a_finding
+from tests.reporting.runs import SITES, full, make_record
+from tests.reporting.scenes import a_finding, make_report
 
 
 @pytest.fixture
@@ -41,6 +43,64 @@ def rows(report):
         return finding_rows(runs, "bp", "a setting", {})
 
     return of
+
+
+@pytest.fixture(scope="module")
+def exploded():
+    """A judged run of fa whose stream explodes; feedback of site 3 is not specific."""
+    record = full(make_record("fa", 42, 0.70, 5e8, 1.498e-5, 0.25), gain=[1.689e-4] * SITES)
+    ranks = tuple(map(Reading, [0.01, 0.02, 0.03, 0.2604, 0.01]))
+    record = dataclasses.replace(
+        record,
+        measurements=dataclasses.replace(
+            record.measurements, sites={**record.measurements.sites, "gamma_null_p": ranks}
+        ),
+    )
+    return make_report([record], "2026-11").runs[0]
+
+
+@pytest.mark.parametrize(
+    ("rule", "text"),
+    [
+        ("D1", "D1 scale stability: growth 155.5 (limit 50): exploded"),
+        (
+            "D2",
+            "D2 reference validity: ‖g_L‖₂ 1.498×10⁻⁵ (floor 1.28×10⁻⁵): clear; gain 1.689×10⁻⁴ (limit 0.01); "
+            "fidelity 1 (limit 0.99)",
+        ),
+        ("D4", "D4 credit distribution: largest p of 5 sites 0.2604 (limit 0.05): not specific"),
+        ("S", "S cross-batch stability: stability 0.1 (limit 0.3): clear"),
+    ],
+)
+def test_a_rule_is_written_as_values_with_their_limits(exploded, rule, text):
+    (finding,) = [finding for finding in exploded.findings if finding.rule == rule]
+    assert rule_sentence(finding, exploded.record, {}) == text
+    (row,) = [row for row in finding_rows([exploded], "fa", "a setting", {}) if row.rule == rule]
+    assert [statement.sentence for statement in row.said] == [text]
+    assert "required at" in finding.sentence  # the stored sentence, which verify compares, is another
+
+
+def test_the_stored_sentence_is_shown_where_the_record_lacks_a_value_or_the_margin_has_notes(exploded):
+    margin = next(finding for finding in exploded.findings if finding.rule == "D3")
+    reference = next(finding for finding in exploded.findings if finding.rule == "D2")
+    assert rule_sentence(margin, exploded.record, {}) == margin.sentence
+    for name in ("gain", "fidelity"):
+        lacking = changed(exploded, sites={name: []}).record
+        assert rule_sentence(reference, lacking, {}) == reference.sentence
+    missing = dataclasses.replace(reference, observed=Reading(None, "not measured"))
+    assert rule_sentence(missing, exploded.record, {}) == reference.sentence
+
+
+def test_a_check_of_evidence_is_written_as_its_reason(exploded):
+    reason = "no audit has checked whether method fa matches its card"
+    found = a_finding("method", "warn", title="conformance of the method", observed=Reading(None, reason))
+    assert rule_sentence(found, exploded.record, {}) == f"conformance of the method: {reason}"
+
+
+def test_the_guard_of_the_credit_is_written_after_its_p_value(exploded):
+    credit = next(finding for finding in exploded.findings if finding.rule == "D4")
+    guarded = dataclasses.replace(credit, guard=GuardReading("gamma", "above", Reading(0.8), 0, mean=0.2))
+    assert "not specific; without site 0, the mean gamma" in rule_sentence(guarded, exploded.record, {})
 
 
 def test_every_outcome_has_its_place():

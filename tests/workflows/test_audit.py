@@ -162,15 +162,18 @@ def test_a_study_that_is_half_trained_is_incomplete_and_says_what_is_missing(tra
     assert {exclusion["reason"] for exclusion in result["report"]["excluded"]} == {"no run of this specification yet"}
 
 
-def test_a_half_written_run_is_refused_visibly(trained):
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [("running", "this run did not finish: fa.status is running"), ("failed", "this run failed")],
+)
+def test_a_half_written_run_is_refused_visibly(trained, status, reason):
     run_id = run_of("dfa").run_id
-    MlflowTracker().log(
-        run_id, tags={schema.TAG_STATUS: "running", schema.TAG_PROCESS: process_ownership.process_tag()}
-    )
+    MlflowTracker().log(run_id, tags={schema.TAG_STATUS: status, schema.TAG_PROCESS: process_ownership.process_tag()})
     MlflowTracker()._client.delete_tag(run_id, schema.TAG_ARTIFACTS)  # not sealed yet: nothing can be hidden in it
     code, result = audited(trained)
     assert code == 3
-    assert [exclusion["reason"] for exclusion in result["report"]["excluded"]] == ["half-written: fa.status is running"]
+    assert [exclusion["reason"] for exclusion in result["report"]["excluded"]] == [reason]
+    assert f"left out: {result['report']['excluded'][0]['name']}: {reason}" in trained(*AUDIT).stdout
 
 
 def test_a_diverged_run_is_audited_as_such(drawn, registry, workplace):

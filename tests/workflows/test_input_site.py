@@ -55,3 +55,4 @@ def test_d4_is_specific_and_the_forms_take_nothing_back_for_site_0(pages):
     for form in trained:
         assert SENTENCE in form and "NOT SPECIFIC" not in form
         assert "must not be credited as a whole to the feedback used in training" not in form
+        assert "is not specific to the feedback used in training" not in form

@@ -12,7 +12,7 @@ from pathlib import Path
 from fa_registry import bundled_files
 from fa_registry.errors import UsageError
 from fa_registry.metrics import HEADLINE_GAMMA, SUBJECTS, TABLES, Metric, headline_of, quantity_of, table
-from fa_registry.protocol.credit import exact_sites, is_exact
+from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.replay_summary import series_label
 from fa_registry.protocol.verdict import combine_verdicts
@@ -140,7 +140,7 @@ def form_context(group: Group, link: Link, sources: Sources, blank_texts: Mappin
         first_fires=first_fires(group.runs),
         findings=findings,
         others=tuple(_judged_by(*other, label, setting, sources) for other in further_judgements),
-        claims=claims(group.runs, excluded, exact=is_exact(method)),
+        claims=claims(group.runs, excluded, card=method),
         excluded=excluded,
         pitfalls=pitfalls(group, sources),
         reproduction=reproduction.table(report.reproduction, [run.record.run_id for run in group.runs]),

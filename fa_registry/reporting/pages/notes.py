@@ -10,7 +10,6 @@ from collections import Counter
 from dataclasses import dataclass
 
 from fa_registry.metrics import headline_of, headlines_of, table
-from fa_registry.protocol.credit import is_exact
 from fa_registry.protocol.replay_summary import proof, series_label
 from fa_registry.records import AuditReport, EditionReference, Exclusion, RunAudit, Verdict
 from fa_registry.reporting.claims import claims
@@ -224,7 +223,7 @@ def note_context(
     """
     record, report, card_metrics = run.record, sources.report, sources.known
     columns = audit_columns([run], table("note", headlines_of([record])), card_metrics)
-    reported = claims([run], has_all_runs=is_only_seed, exact=is_exact(card(report, "methods", record.spec.method)))
+    reported = claims([run], has_all_runs=is_only_seed, card=card(report, "methods", record.spec.method))
     headline = tuple(
         MetricSummary(column.name, column.label, figure_estimate([run], column, sources.frozen, card_metrics))
         for column in columns

@@ -53,6 +53,7 @@ GLOBALS = ("range", "dict", "cycler", "joiner", "namespace")
 FILTERS = (
     *("num", "sci", "pct", "pp", "nats", "signed_nats", "cos", "exact", "compact", "ci", "between", "na", "number"),
     *("reading", "spread", "cell", "brief", "short", "describe_edition", "quantity"),
+    *("gating_rules", "changed_rules"),
 )
 OLD_FIELDS = {"beside_control": "compared_with_control"}
 OLD_FILTERS = {"edition_words": "describe_edition"}  # old names in user templates, valid for one release

@@ -16,9 +16,11 @@ from typing import Any
 from jinja2 import pass_context
 from markupsafe import Markup
 
-from fa_registry.metrics import Metric, quantity_of
+from fa_registry.metrics import ACCURACY, Metric, label_of, quantity_of, subject_of
+from fa_registry.protocol.builtin_editions import SHIPPED, differences, provenance_of
 from fa_registry.protocol.builtin_editions import describe_edition as describe_edition
-from fa_registry.records import Reading
+from fa_registry.protocol.rules import load_edition
+from fa_registry.records import EditionReference, Reading
 from fa_registry.reporting.view_models import Cell, Estimate, Number
 from fa_registry.text_safety import escape_control
 
@@ -255,6 +257,35 @@ def brief(text: str, most: int = 160) -> str:
     The page must also show the full text.
     """
     return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
+
+
+PUBLISHED = "2026-05"  # the built-in edition of the published protocol
+SUBJECTS = {"scale": label_of("growth"), "reference": "reference gradient", "depth": f"{label_of(ACCURACY.margin)} blocks"}
+EXPLANATIONS = ("unit", "source", "rationale")  # fields of a rule that do not decide
+
+
+def gating_rules(edition: EditionReference) -> str:
+    """Return the gating rules of a built-in edition: `growth (D1), reference gradient (D2)`.
+
+    For another edition, return its title.
+    """
+    if provenance_of(edition) != SHIPPED:
+        return edition.title
+    rules = [rule for rule in load_edition(edition.name).rules if rule.gating]
+    return ", ".join(f"{SUBJECTS.get(subject_of(rule.quantity), rule.title)} ({rule.code})" for rule in rules)
+
+
+def changed_rules(edition: EditionReference) -> list[tuple[str, str]]:
+    """Return the rules of a built-in edition that edition 2026-05 does not have, each with its rationale.
+
+    The list is empty for edition 2026-05, older editions and user-supplied editions.
+    """
+    if provenance_of(edition) != SHIPPED or edition.name.partition(":")[0] <= PUBLISHED:
+        return []
+    judged = load_edition(edition.name)
+    changes = differences(judged, load_edition(PUBLISHED))
+    codes = {change.rule for change in changes if change.field not in EXPLANATIONS}
+    return [(f"{rule.code} {rule.title}", rule.rationale) for rule in judged.rules if rule.code in codes]
 
 
 @lru_cache(maxsize=8192)  # the same texts occur in every form of an audit
