@@ -37,7 +37,7 @@ def find(name: str) -> Path:
 
 
 def _found(path: Path) -> str:
-    """Return what exists at a path that is no study, or the study files of the current folder that have this name."""
+    """Return what was found at a path that is no study, or a similar path."""
     if os.path.isdir(path):
         return f", found a folder without {FILE}"
     if os.path.exists(path):

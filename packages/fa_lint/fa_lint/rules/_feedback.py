@@ -202,7 +202,7 @@ def _factors(node: ast.expr) -> list[ast.expr]:
 
 
 def _core(node: ast.expr) -> ast.expr:
-    """Return the variable or product inside of changes of shape, indices, and products or quotients with a number."""
+    """Return an expression without changes of shape, indices and scaling."""
     while True:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in SHAPES:
             node = node.func.value
@@ -215,7 +215,10 @@ def _core(node: ast.expr) -> ast.expr:
 
 
 def _sources(syntax: Syntax, node: ast.expr, visited: set[str]) -> Iterator[ast.expr]:
-    """Yield an expression, and the expressions that its function assigns to it or over which its loop runs."""
+    """Yield an expression, then the values that its variable can have.
+
+    These are values of assignments in its function, and the iterables of loops.
+    """
     node = _core(node)
     yield node
     if not isinstance(node, ast.Name) or node.id in visited:

@@ -78,7 +78,10 @@ def _cast(syntax: Syntax, call: ast.Call, name: str) -> str:
 
 
 def _constant_names(syntax: Syntax) -> set[str]:
-    """Return the variables and buffers that contain only constants, such as `self.mask` for `register_buffer("mask", …)`."""
+    """Return the variables and buffers that contain only constants.
+
+    Example: `self.mask` for `self.register_buffer("mask", torch.tensor(-1e4))`.
+    """
     pairs = [(ast.unparse(target), value) for node in syntax.parents for target, value in assignments(node)]
     pairs += [
         (f"{ast.unparse(call.func.value)}.{name.value}", value)
@@ -91,7 +94,7 @@ def _constant_names(syntax: Syntax) -> set[str]:
 
 
 def _is_constant(syntax: Syntax, node: ast.AST | None, names: set[str]) -> bool:
-    """Return whether a node is a number, a tensor of one repeated number, a limit of a data type, or one of the variables."""
+    """Return whether a node is a number, a tensor of a number, a limit of a data type, or one of `names`."""
     if isinstance(node, ast.Call) and syntax.resolve(node.func) in CONSTANTS:
         position = 1 if syntax.resolve(node.func) == "torch.full" else 0
         value = argument(node, position, "data", "fill_value")
