@@ -208,7 +208,7 @@ FAILED = Opinion(load_edition("2026-11").reference, Verdict("fail", "FAIL(D1)"),
 def test_everything_that_was_typed_wrong_is_named_at_once():
     with pytest.raises(InvalidFields) as caught:
         check_text("a/b", "x" * (MAX_REASON + 1))
-    assert [problem.split(":")[0] for problem in caught.value.problems] == ["name", "despite"]
+    assert [problem.split(":")[0] for problem in caught.value.problems] == ["name", "despite (--override-reason)"]
     with pytest.raises(InvalidFields, match=r"despite \(--override-reason\): expected a reason, found none"):
         check_text("", "  ")
     check_text("my model 1.0 (dfa)", "known")
