@@ -52,10 +52,11 @@ class UnknownName(UsageError):
 
     Args:
         family: noun for the kind of name, for example `method`.
+        hint: sentence that ends the message.
     """
 
-    def __init__(self, family: str, name: str, known_names: Iterable[str]):
-        super().__init__(unknown_name_text(family, name, known_names))
+    def __init__(self, family: str, name: str, known_names: Iterable[str], hint: str = ""):
+        super().__init__("; ".join(filter(None, (unknown_name_text(family, name, known_names), hint))))
 
 
 class InvalidFields(UsageError):

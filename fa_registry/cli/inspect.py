@@ -18,7 +18,7 @@ from fa_registry.cli.maintenance import state_text
 from fa_registry.cli.name_check import check_card
 from fa_registry.cli.options import JSON, examples, takes
 from fa_registry.cli.tables import SHORT_ID, print_json, print_out, table, text
-from fa_registry.errors import IntegrityError, UsageError
+from fa_registry.errors import IntegrityError, UsageError, pluralise
 from fa_registry.output_streams import has_reader
 from fa_registry.workflows.options import StoreLocation
 
@@ -146,7 +146,7 @@ def runs_listed(listing: Listing, as_json: bool) -> None:
         print_out(listing.none)
     if listing.more:
         print_out(
-            f"only the newest {len(listing.runs)} runs are listed; --limit N lists more runs, --limit 0 lists all",
+            f"listed: only the newest {pluralise(len(listing.runs), 'run')}; --limit N lists more runs, --limit 0 lists all",
             err=True,
         )
 

@@ -31,4 +31,15 @@ def find(name: str) -> Path:
     for path in (bundled_files.projects() / name / FILE, Path(name), Path(name) / FILE):
         if os.path.isfile(path):  # Path.is_file raises if the name is longer than the file system allows
             return path
-    raise UnknownName("study", name, names())
+    raise UnknownName(
+        "study", name, names(), f"a study of your own is given by the path of its {FILE}{_found(Path(name))}"
+    )
+
+
+def _found(path: Path) -> str:
+    """Return what was found at a path that is no study, or a similar path."""
+    if os.path.isdir(path):
+        return f", found a folder without {FILE}"
+    if os.path.exists(path):
+        return ", found something that is not a regular file"
+    return f"; did you mean {path}.toml?" if os.path.isfile(f"{path}.toml") else ""

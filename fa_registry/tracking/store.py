@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from urllib.parse import quote
 
 from fa_registry.errors import StoreError
 from fa_registry.safe_files import UnreadableFile, check_file
-from fa_registry.tracking.store_errors import StoreRefusal
+from fa_registry.tracking.store_errors import EXPECTED_STORE, StoreRefusal
 
 DEFAULT = "sqlite:///mlflow.db"
 SQLITE = "sqlite:///"
@@ -39,10 +40,7 @@ def resolve_uri(uri: str = "") -> str:
     """
     resolved_uri = uri or os.environ.get("MLFLOW_TRACKING_URI", "") or DEFAULT
     if resolved_uri.startswith("file:") or "://" not in resolved_uri:
-        raise StoreError(
-            f"store {resolved_uri!r}: expected a database or a server (sqlite:///mlflow.db, postgresql://…, http://…); "
-            "MLflow's file store is no longer supported"
-        )
+        raise StoreError(f"store {resolved_uri!r}: {EXPECTED_STORE}; MLflow's file store is no longer supported")
     path = sqlite_path(resolved_uri)
     return f"{SQLITE}{path}" if path else resolved_uri
 
@@ -78,9 +76,8 @@ def check_store(uri: str, known_revisions: set[str], make: bool = True) -> str:
     if path is None:
         return uri
     if not path.parent.is_dir():
-        raise StoreError(
-            f"store {uri}: the folder {path.parent} does not exist; create this folder, or choose another store with --store"
-        )
+        found = "is not a folder;" if path.parent.exists() else "does not exist; create this folder, or"
+        raise StoreError(f"store {uri}: the folder {path.parent} {found} choose another store with --store")
     if path.exists() and not path.is_file():
         raise StoreError(f"store {uri}: {path} is not a file; choose another store with --store")
     if not path.exists() and _journal(path).exists():
@@ -90,7 +87,9 @@ def check_store(uri: str, known_revisions: set[str], make: bool = True) -> str:
         )
     current_revision = revision(path)
     if current_revision is None and not make:
-        raise StoreError(f"store {uri} does not exist yet; `fa-registry study` creates the store with its first run")
+        raise StoreError(
+            f"store {uri} does not exist yet; `fa-registry study NAME --store {shlex.quote(uri)}` creates the store"
+        )
     check_revision(uri, current_revision, known_revisions)
     if make:
         check_writable(uri)

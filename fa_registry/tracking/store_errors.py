@@ -75,6 +75,8 @@ TO_DO = {
 }
 SAYS = {AWAY: "does not respond", FAULTY: "responds with errors"}  # by kind; all other kinds: "reports an error"
 ADDED = re.compile(r"\n\[SQL:|\n\(Background on this error")
+EXPECTED_STORE = "expected a database or a server (sqlite:///mlflow.db, postgresql://…, http://…)"
+UNSUPPORTED = "got unsupported URI"  # in MLflow's message, which also lists stores that this package refuses
 LONGEST = 400  # characters of another program's message
 
 
@@ -182,5 +184,7 @@ def _statement(error: BaseException, kind: str = "") -> str:
         return str(reason or error.args[0]).rpartition(": ")[2].rstrip("')\"")
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror} ({error.filename})" if error.filename else error.strerror
+    if UNSUPPORTED in str(error):
+        return EXPECTED_STORE
     text = " ".join(ADDED.split(str(error))[0].split()) or type(error).__name__
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"

@@ -35,7 +35,7 @@ def settings(pairs: Iterable[str]) -> dict[str, str | list[str]]:
     For an option such as `name=1,2`, the result contains the list of the values. A second `name=…` replaces the first `name=…`.
 
     Raises:
-        InvalidFields: an option does not begin with NAME=VALUE.
+        InvalidFields: an option does not begin with NAME=VALUE, or a value is empty.
     """
     values: dict[str, list[str]] = {}
     problems = []
@@ -44,7 +44,7 @@ def settings(pairs: Iterable[str]) -> dict[str, str | list[str]]:
         for part in filter(None, text.split(",")):
             before, is_new, value = part.partition("=")
             name = before if is_new else name
-            if not name:
+            if not name or (is_new and not value):
                 problems.append(f"--set {part}: expected NAME=VALUE")
             values[name] = [value] if is_new else [*values.get(name, ()), part]
     if problems:
@@ -511,13 +511,13 @@ def checked_pages(pages: ReportOutput, problems: list[str]) -> None:
     if pages.own_templates:
         problems += template_problems(pages.own_templates)
     try:
-        _try_writing(Path(pages.out))
+        try_writing(Path(pages.out))
         problems += (f"out: {reason}" for reason in output_conflicts(Path(pages.out)))
     except UsageError as error:
         problems.append(f"out: {error}")
 
 
-def _try_writing(out: Path) -> None:
+def try_writing(out: Path) -> None:
     """Create and delete a temporary folder to test `out`; raise UsageError if `out` is not writable.
 
     Access rights are not checked, because root has all rights but cannot write to a read-only disk.

@@ -366,9 +366,9 @@ def check_text(name: str, despite: str | None) -> None:
             f"name: expected at most 200 letters, digits, spaces and _.+=()-, beginning with a letter or digit, found {name!r}"
         )
     if despite is not None and not despite.strip():
-        problems.append("despite: expected a reason, found none")
+        problems.append("despite (--override-reason): expected a reason, found none")
     if despite and len(despite) > MAX_REASON:
-        problems.append(f"despite: expected at most {MAX_REASON} characters, found {len(despite)}")
+        problems.append(f"despite (--override-reason): expected at most {MAX_REASON} characters, found {len(despite)}")
     if problems:
         raise InvalidFields("promote", problems)
 

@@ -162,6 +162,9 @@ def checked_measuring(measuring: RemeasureOptions, problems: list[str]) -> Remea
             numbers[name] = parse(getattr(measuring, name))
         except ValueError as error:
             problems.append(f"{name}: {error}")
+    problems += (
+        f"factory: expected package.module:function, found {path!r}" for path in measuring.factories if ":" not in path
+    )
     asked_resources(measuring.executor, measuring.cluster, measuring.device, problems)
     try:
         resolve(measuring.device)

@@ -72,14 +72,14 @@ def _next_step(tracker: Tracker, study: str) -> str:
     """Return a text with the command that audits a study, or the names of known studies."""
     has_runs = bool(tracker.search({schema.TAG_KIND: "run", schema.TAG_STUDY: study}, most=1))
     try:
-        find(study)
+        stated_name = jsonio.read_toml(find(study), f"study {study}")[0].get("name")
     except UnknownName:
         if has_runs:
             return "`fa-registry audit --study PATH` audits the study; PATH is the path of its study.toml"
         audits = tracker.search({schema.TAG_KIND: "audit"})
         return unknown_name_text("study", study, {audit.tags.get(schema.TAG_STUDY, "") for audit in audits} - {""})
-    if os.sep in study:
-        return "expected the name of a study, found a path; give the name that its study.toml states"
+    if stated_name != study:
+        return f"expected the name of a study, found a path; give the name that its study.toml states, {stated_name!r}"
     command = "audit --study" if has_runs else "run"
     return f"`fa-registry {command} {shlex.quote(study)}` {'audits' if has_runs else 'trains and audits'} the study"
 
@@ -159,9 +159,9 @@ def existing(file: str) -> Path:
             f"{file}: expected an {REPORT} or a bundle (.zip), found no file but a folder or a device; name another"
         )
     if file.endswith(".zip"):
-        raise UsageError(f"{file}: no such file; `fa-registry bundle` writes a bundle")
+        raise UsageError(f"{file}: no such file; `fa-registry bundle --study NAME` writes a bundle")
     raise UsageError(
-        f"{file}: no such file; `fa-registry audit` writes a report; to read the report from the store, use --study NAME"
+        f"{file}: no such file; `fa-registry audit --study NAME` writes a report; --study NAME reads a report from the store"
     )
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import keyword
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from fa_registry import architectures, bundled_files, datasets, diagnostics, methods
-from fa_registry.errors import InvalidFields, unknown_name_text
+from fa_registry.errors import InvalidFields, UsageError, unknown_name_text
 from fa_registry.studies import study
+from fa_registry.workflows.options import try_writing
 
 FOLDER = bundled_files.templates() / "new"
 FAMILIES = {  # kind of skeleton → plug-in kind, catalog of existing names
@@ -59,13 +61,17 @@ def new(kind: str, name: str, out: str = "") -> Skeleton:
         out: parent folder. If empty, the current folder is used.
 
     Raises:
-        InvalidFields: kind or name is invalid, or the folder exists.
+        InvalidFields: kind or name is invalid, or the folder exists or cannot be created.
     """
     folder = Path(out or ".") / name
     problems = [] if kind in KINDS else [f"kind: {unknown_name_text('kind', kind, KINDS)}"]
     problems += _unfit(kind, name)
     if not problems and (folder.exists() or folder.is_symlink()):
         problems.append(f"out: {folder} already exists, so nothing was written; choose another name")
+    try:
+        try_writing(Path(out or "."))
+    except UsageError as error:
+        problems.append(f"out: {error}")
     if problems:
         raise InvalidFields("new", problems)
     texts = _study() if kind == "study" else _package(kind, name)
@@ -80,7 +86,7 @@ def _unfit(kind: str, name: str) -> list[str]:
     """Return the reasons why `name` is invalid, or an empty list."""
     if not NAME.fullmatch(name) or keyword.iskeyword(name):
         return [
-            f"name: expected a Python package name such as my_{kind} (lower-case letters, digits, _), found {name!r}"
+            f"name: expected a Python package name such as my_{kind} (lower-case letters, digits, _; no keyword), found {name!r}"
         ]
     existing_names = study.names() if kind == "study" else FAMILIES[kind][1].names() if kind in FAMILIES else ()
     return [f"name: a {kind} {name} already exists; choose another name"] if name in existing_names else []
@@ -108,7 +114,8 @@ def _named(text: str, kind: str, name: str) -> str:
 
 
 def _commands(kind: str, name: str, folder: Path) -> tuple[str, ...]:
+    path = shlex.quote(str(folder))
     if kind == "study":
-        return (f"fa-registry study {folder} --dry-run", f"fa-registry run {folder}")
-    checks = (f"pip install --editable {folder}", f"python -m pytest {folder}")
+        return (f"fa-registry study {path} --dry-run", f"fa-registry run {path}")
+    checks = (f"pip install --editable {path}", f"python -m pytest {path}")
     return (*checks, *(command.format(name=name) for command in NEXT[kind]))

@@ -76,6 +76,7 @@ def select_runs(tracker: Tracker, selector: RunSelector) -> Selection:
             f"no finished run among {selection.text} in {tracker.uri}"
             + (f": {bin_text}" if bin_text else "")
             + "".join(f"\n  - {excluded.name}: {excluded.reason}" for excluded in selection.excluded[:5])
+            + ("\n`fa-registry study` with the same options trains the missing runs" if selector.study else "")
         )
     return selection
 

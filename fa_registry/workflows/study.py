@@ -347,7 +347,7 @@ def checked_study(
         processes = whole_number(execution.jobs, least=0, most=MOST_PROCESSES)
     except ValueError as error:
         problems.append(f"jobs: {error}")
-    silence_seconds = parse_seconds("silence", training.silence, problems)
+    silence_seconds = parse_seconds("silence (--hang-timeout)", training.silence, problems)
     parse_lease(training.lease, problems)
     resources = asked_resources(execution.executor, execution.cluster, selector.device, problems)
     try:

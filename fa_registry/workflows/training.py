@@ -478,7 +478,7 @@ def _checked(
     study, stop_on = options.study, ",".join(training.stop_on)
     problems = [f"study: {name_problem(study)}"] if study and name_problem(study) else []
     resources = asked_resources(executor, ClusterOptions(), options.device, problems)
-    silence_seconds = parse_seconds("silence", training.silence, problems)
+    silence_seconds = parse_seconds("silence (--hang-timeout)", training.silence, problems)
     parse_lease(training.lease, problems)
     spec = None
     try:
@@ -506,7 +506,7 @@ def parse_seconds(name: str, typed: str | int, problems: list[str], lower: int =
 
 
 def parse_lease(typed: str | int, problems: list[str]) -> int:
-    return parse_seconds("lease", typed, problems, SHORTEST, LONGEST)
+    return parse_seconds("lease (--heartbeat-timeout)", typed, problems, SHORTEST, LONGEST)
 
 
 def default_executor(specs: Sequence[RunSpec], several: bool = False) -> str:

@@ -129,6 +129,16 @@ def test_an_unknown_study_and_a_broken_file(tmp_path):
     assert "digits" in names()
     with pytest.raises(UnknownName, match="did you mean 'digits'"):
         load_study("digit")
+    (tmp_path / "mine.toml").touch()
+    for name, found in (
+        (tmp_path, "its study.toml, found a folder without study.toml"),
+        ("/dev/null", "its study.toml, found something that is not a regular file"),
+        (tmp_path / "mine", f"its study.toml; did you mean {tmp_path}/mine.toml?"),
+        (tmp_path / "none.toml", "a study of your own is given by the path of its study.toml"),
+    ):
+        with pytest.raises(UnknownName) as refused:
+            load_study(str(name))
+        assert str(refused.value).endswith(found)
     with pytest.raises(InvalidFields, match="not TOML"):
         load_study(study_file(tmp_path, "name = "))
     (tmp_path / "latin.toml").write_bytes('name = "é"'.encode("latin-1"))

@@ -63,9 +63,21 @@ def test_a_file_that_is_no_database(tmp_path):
         MlflowTracker(f"sqlite:///{tmp_path / 'notes.db'}")
 
 
+def test_an_address_of_no_store_does_not_advise_a_store_that_is_refused():
+    with pytest.raises(StoreError, match=r"ftp://x reports an error: expected a database or a server") as refused:
+        MlflowTracker("ftp://x")
+    assert "file'" not in str(refused.value)
+
+
 def test_a_folder_that_is_not_there(tmp_path):
     with pytest.raises(StoreError, match="does not exist"):
         MlflowTracker(f"sqlite:///{tmp_path / 'none' / 'mlflow.db'}")
+
+
+def test_a_file_in_place_of_the_folder_is_not_to_be_created(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match="/file is not a folder; choose another store with --store"):
+        check_store(f"sqlite:///{tmp_path}/file/mlflow.db", {"a"})
 
 
 def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch):

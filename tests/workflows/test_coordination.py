@@ -156,7 +156,7 @@ def test_it_stops_runs_at_work_after_their_epoch_and_they_go_on_from_there(regis
 def test_a_lease_that_is_none_is_named_before_anything_is_written(registry, tracker, lease):
     for command in (STUDY, TRAIN, ("worker", "tiny")):
         result = registry(*command, "--heartbeat-timeout", lease)
-        assert result.exit_code == 2 and "lease: expected" in result.output
+        assert result.exit_code == 2 and "lease (--heartbeat-timeout): expected" in result.output
     assert not tracker.search({})
 
 

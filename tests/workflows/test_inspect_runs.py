@@ -107,7 +107,7 @@ def test_runs_are_chosen_by_study_method_and_status(trained):
 
 def test_what_is_left_off_is_reported(trained):
     result = trained("list", "runs", "--limit", "3")
-    assert "only the newest 3 runs are listed; --limit N lists more" in result.stderr
+    assert "listed: only the newest 3 runs; --limit N lists more" in result.stderr
     assert "newest" not in trained("list", "runs", "--limit", "4").stderr
     assert len(listed(trained, "--limit", "0")) == 4
 

@@ -208,8 +208,8 @@ FAILED = Opinion(load_edition("2026-11").reference, Verdict("fail", "FAIL(D1)"),
 def test_everything_that_was_typed_wrong_is_named_at_once():
     with pytest.raises(InvalidFields) as caught:
         check_text("a/b", "x" * (MAX_REASON + 1))
-    assert [problem.split(":")[0] for problem in caught.value.problems] == ["name", "despite"]
-    with pytest.raises(InvalidFields, match="despite: expected a reason, found none"):
+    assert [problem.split(":")[0] for problem in caught.value.problems] == ["name", "despite (--override-reason)"]
+    with pytest.raises(InvalidFields, match=r"despite \(--override-reason\): expected a reason, found none"):
         check_text("", "  ")
     check_text("my model 1.0 (dfa)", "known")
 
@@ -328,7 +328,7 @@ def test_everything_wrong_that_was_typed_is_named_at_once(judged):
     words = judged.refused(judged.run(), *typed)
     assert "promote: 2 problems" in words
     assert "name: expected" in words and "found 'a/b'" in words
-    assert "despite: expected a reason, found none" in words
+    assert "despite (--override-reason): expected a reason, found none" in words
 
 
 @pytest.mark.parametrize("name", ["it's", "x:y", "a\nb", " x", "x" * 201])

@@ -39,15 +39,19 @@ def test_a_studys_newest_audit_is_rendered_from_the_store(trained):
 
 def test_a_study_that_was_never_audited_says_what_to_do(trained):
     shutil.copytree("tiny", "it's")
+    study_file = Path("it's/study.toml")
+    study_file.write_text(study_file.read_text("utf-8").replace('name = "tiny"', 'name = "it\'s"'), encoding="utf-8")
+    shutil.copy("tiny/study.toml", "copy.toml")
     run = MlflowTracker().search({schema.TAG_KIND: "run"})[0]
     MlflowTracker().log(run.run_id, tags={schema.TAG_STUDY: "moved"})
+    path_advice = "expected the name of a study, found a path; give the name that its study.toml states, 'tiny'"
     for name, advice in (
         ("tiny", "`fa-registry audit --study tiny` audits the study"),
         ("digits", "`fa-registry run digits` trains and audits the study"),
         ("it's", "`fa-registry run 'it'\"'\"'s'` trains and audits the study"),
         ("moved", "`fa-registry audit --study PATH` audits the study; PATH is the path of its study.toml"),
         ("tinny", "unknown study 'tinny'; known: none"),
-        ("tiny/study.toml", "expected the name of a study, found a path; give the name that its study.toml states"),
+        *((path, path_advice) for path in ("tiny/study.toml", "copy.toml")),
     ):
         result = trained("report", "--study", name)
         assert result.exit_code == 2
@@ -62,7 +66,7 @@ def test_a_file_and_a_study_are_one_too_many_and_a_missing_file_is_named(trained
     Path("kept/audit.json").write_text("{}", encoding="utf-8")
     assert "kept: expected a file, found a folder; name the file kept/audit.json" in trained("verify", "kept").stderr
     assert "tiny: expected an audit.json or a bundle (.zip), found no file" in trained("verify", "tiny").stderr
-    assert "a.zip: no such file; `fa-registry bundle` writes a bundle" in trained("verify", "a.zip").stderr
+    assert "a.zip: no such file; `fa-registry bundle --study NAME` writes a bundle" in trained("verify", "a.zip").stderr
 
 
 def test_a_report_that_was_changed_in_the_store_is_refused(trained):

@@ -105,5 +105,18 @@ def test_a_name_that_cannot_be_is_refused_and_nothing_is_written(workplace, kind
     assert sorted(Path().iterdir()) == before
 
 
+@pytest.mark.parametrize("kind", ["method", "study"])
+def test_an_output_folder_that_is_none_is_one_sentence(workplace, kind):
+    Path("a file").write_text("text", encoding="utf-8")
+    for out, reason in (("a file", "expected a folder, found the file a file"), ("/proc/none", "cannot write to")):
+        result = call("new", kind, "mine", "--out", out)
+        assert result.exit_code == 2 and f"out: {reason}" in result.stderr, result.output
+    assert Path("a file").read_text(encoding="utf-8") == "text"
+
+
+def test_the_next_commands_quote_a_path_with_blanks(workplace):
+    assert "fa-registry run 'some dir/mine'" in call("new", "study", "mine", "--out", "some dir").stdout
+
+
 def test_the_kinds_that_are_offered_are_those_there_are():
     assert OFFERED == KINDS

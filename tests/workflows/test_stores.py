@@ -32,7 +32,7 @@ def foreign(path: Path) -> None:
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
 def test_what_only_reads_makes_no_store_of_a_mistyped_name(read, tmp_path):
-    with pytest.raises(StoreError, match=r"typo\.db does not exist yet; .*study"):
+    with pytest.raises(StoreError, match=r"typo\.db does not exist yet; `fa-registry study NAME --store .*typo\.db`"):
         read(f"sqlite:///{tmp_path / 'typo.db'}")
     assert list(tmp_path.iterdir()) == []
 

@@ -105,6 +105,7 @@ def test_all_wrong_fields_are_named_at_once_and_nothing_is_written(registry):
         (("--control", "frozen"), "expected method 'bp' for the frozen control"),
         (("--set", "architecture.num_blocks=0"), "use control=shallow"),
         (("--set", "nonsense"), "expected NAME=VALUE"),
+        (("--set", "learning_rate="), "--set learning_rate=: expected NAME=VALUE"),
     ],
 )
 def test_a_request_that_makes_no_sense_is_refused_with_exit_2(registry, change, message):

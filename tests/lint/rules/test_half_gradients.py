@@ -23,6 +23,8 @@ FIRES = [
     "from torch import func\nmodel.half()\nfunc.grad(f)(x)",
     "import torch\nmodel.half()\nscaler.scale(loss).backward()\nother.backward()",
     "import torch\nmodel.half()\nx = scaler.scale(loss)\nloss.backward()",
+    "import torch\nm = torch.tensor(-1e9)\nm = model(x)\nm.half()\nloss.backward()",
+    "import torch\nself.register_buffer('w', torch.randn(3))\nself.w.half()\nloss.backward()",
 ]
 SILENT = [
     "import torch\nmodel.half()",
@@ -40,6 +42,10 @@ SILENT = [
     "from torch.cuda.amp import autocast\nautocast(False)" + BACKWARD,
     "import numpy as np\nx.astype(np.float16)" + BACKWARD,
     "import torch\nscreen.half(3)" + BACKWARD,
+    "import torch\nself.m = torch.nn.Buffer(torch.tensor(-1e4))\nx = self.m.half()" + BACKWARD,
+    "import torch\nself.register_buffer('m', torch.tensor(-1e9))\nx = self.m.to(torch.float16)" + BACKWARD,
+    "import torch\nlowest = torch.full((3,), torch.finfo(torch.float32).min)\nx = lowest.half()" + BACKWARD,
+    "import torch\nx = torch.tensor(-10000.0).half()" + BACKWARD,
 ]
 
 

@@ -6,7 +6,14 @@ import ast
 from collections.abc import Iterator
 
 from fa_lint.base import Hit, LintRule, RuleCard
-from fa_lint.rules._feedback import draws, filled_in_place, gamma_defaults, is_feedback, on_fourier_features
+from fa_lint.rules._feedback import (
+    draws,
+    feedback_factors,
+    filled_in_place,
+    gamma_defaults,
+    is_feedback,
+    on_fourier_features,
+)
 from fa_lint.rules._flow import assignments, is_own, saved_names, torch_modules, transient, wrapped
 from fa_lint.syntax import Syntax, argument
 
@@ -27,8 +34,8 @@ class UnsavedFeedback(LintRule):
         "default of 1.0 would report perfect alignment",
         fix='write self.register_buffer("B", torch.randn(…)), because a buffer is saved and moved with the model; without B, '
         "report Γ as N/A with a reason",
-        cannot_see="feedback outside of an nn.Module or with an unusual name (not found); feedback that other code saves or "
-        "re-initialises from a stored seed (reported nevertheless)",
+        cannot_see="feedback outside of an nn.Module, or with an unusual name and used by another file (not found); feedback "
+        "that other code saves or re-initialises from a stored seed (reported nevertheless)",
     )
     clues = (
         ("torch", "eedback", "dfa", "DFA"),
@@ -46,34 +53,36 @@ class UnsavedFeedback(LintRule):
 
 def _plain_attributes(syntax: Syntax, owner: ast.ClassDef, saved: set[str]) -> Iterator[Hit]:
     """Yield random feedback matrices in attributes that the state dict of the class does not contain."""
+    factors = feedback_factors(syntax)
     random_locals = _drawn_locals(syntax, owner)
     filled = {filled_target.attr for filled_target in _filled(syntax, owner) if is_own(filled_target)}
     for target, value in _set(owner):
         name = _attribute(owner, target)
         is_random_local = isinstance(value, ast.Name) and (syntax.function_of(target), value.id) in random_locals
         is_random = draws(syntax, value) or is_random_local or name in filled
-        if name and is_feedback(name) and name not in saved and is_random and not wrapped(value):
+        if name and (is_feedback(name) or name in factors) and name not in saved and is_random and not wrapped(value):
             yield Hit(
                 target,
                 f"`{syntax.snippet(target)}` of {owner.name} is a plain attribute with random numbers and not in the state dict",
             )
     for call in ast.walk(owner):
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
-            yield from _calls(syntax, owner, call, saved)
+            yield from _calls(syntax, owner, call, saved, factors)
 
 
-def _calls(syntax: Syntax, owner: ast.ClassDef, call: ast.Call, saved: set[str]) -> Iterator[Hit]:
+def _calls(syntax: Syntax, owner: ast.ClassDef, call: ast.Call, saved: set[str], factors: set[str]) -> Iterator[Hit]:
     """Yield calls that store random feedback in a plain list or in a buffer with persistent=False."""
     target, method = call.func.value, call.func.attr
-    if method == "append" and is_own(target) and is_feedback(target.attr) and target.attr not in saved and call.args:
-        if draws(syntax, call.args[0]) and not wrapped(call.args[0]):
+    if method == "append" and is_own(target) and target.attr not in saved and call.args:
+        is_fed_back = is_feedback(target.attr) or target.attr in factors
+        if is_fed_back and draws(syntax, call.args[0]) and not wrapped(call.args[0]):
             yield Hit(
                 call,
                 f"`{syntax.snippet(call)}` of {owner.name} appends a random matrix to a plain list, which is not in the state dict",
             )
     elif method == "register_buffer" and transient(call):
         name = argument(call, 0, "name")
-        if isinstance(name, ast.Constant) and is_feedback(str(name.value)):
+        if isinstance(name, ast.Constant) and (is_feedback(str(name.value)) or name.value in factors):
             yield Hit(call, f"`{syntax.snippet(call)}` of {owner.name} excludes the feedback from the state dict")
 
 
