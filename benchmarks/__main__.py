@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import platform
 import sys
 import time
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ import torch
 
 from benchmarks.end_to_end import end_to_end_lines, measure_end_to_end
 from benchmarks.overheads import Overhead, measure_overheads, overhead_lines
+from benchmarks.recording import processor, recorded_elsewhere
 from benchmarks.registry_scale import SIZES, measure_sizes
 from benchmarks.registry_scale import scale_lines as registry_lines
 from benchmarks.step_time import measure_steps, step_lines
@@ -37,21 +37,22 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measured comparisons, as ratios.")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
     parser.add_argument(
-        "--one-thread", action="store_true", help="only what has no command of its own: step, overheads"
+        "--one-thread", action="store_true", help="only what has no command of its own: overheads of training"
     )
     options = parser.parse_args(arguments)
+    print(*recorded_elsewhere(), sep="\n", file=sys.stderr)
     start = time.perf_counter()
     found, tables = one_thread()
     if not options.one_thread:
-        more, others = two_cores()
-        found, tables = found | more, tables + others
+        for more, others in (steps(), two_cores()):
+            found, tables = found | more, tables + others
     if options.json:
-        versions = {"torch": torch.__version__, "machine": platform.machine()}
+        versions = {"torch": torch.__version__, "machine": processor()}
         print(json.dumps(versions | found, indent=2, allow_nan=False))
         return
     for lines in tables:
         print("\n".join(lines), end="\n\n")
-    print(f"torch {torch.__version__}, {platform.machine()}", HOW, sep="\n")
+    print(f"torch {torch.__version__}, {processor()}", HOW, sep="\n")
     if not options.one_thread:
         print(
             "Not in here, since it takes longer:",
@@ -62,14 +63,18 @@ def main(arguments: list[str]) -> None:
 
 
 def one_thread() -> tuple[dict[str, Any], Tables]:
-    """A step beside others and its limit, and what measuring and tracking add: plain data, and tables."""
+    """What measuring and tracking add: plain data, and tables."""
     with pinned_threads(1):
-        steps, overheads = measure_steps(), measure_overheads()
-    found = {
-        "step": {**dataclasses.asdict(steps), "target_met": steps.target_met},
-        "overheads": [{**dataclasses.asdict(one), **shares(one)} for one in overheads],
-    }
-    return found, [step_lines(steps), *map(overhead_lines, overheads)]
+        overheads = measure_overheads()
+    found = {"overheads": [{**dataclasses.asdict(one), **shares(one)} for one in overheads]}
+    return found, list(map(overhead_lines, overheads))
+
+
+def steps() -> tuple[dict[str, Any], Tables]:
+    """A step beside others and its limit: plain data, and a table."""
+    with pinned_threads(1):
+        times = measure_steps()
+    return {"step": dataclasses.asdict(times)}, [step_lines(times)]
 
 
 def two_cores() -> tuple[dict[str, Any], Tables]:

@@ -48,8 +48,6 @@ def _every_verb() -> Iterator[str]:
     found = [Costs.of(one) for one in kept["sizes"]]
     yield f"{where(kept, 'benchmarks.store_scale')}:"
     yield "copies of runs that were trained, 25 seeds a setting."
-    if kept.get("note"):
-        yield kept["note"]
     yield ""
     yield line(["command", *(f"{one.runs:,} runs" for one in found), "CPU, a further run"])
     yield "|---|" + "---:|" * (len(found) + 1)

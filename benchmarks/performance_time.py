@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from benchmarks import audit_again, end_to_end, operations, store_scale
+from benchmarks import audit_again, end_to_end, operations, step_time, store_scale
 from benchmarks.recording import recorded
 from benchmarks.tables import line
 from benchmarks.tasks import EPOCHS
@@ -41,7 +41,8 @@ def where_the_time_goes(measured: Mapping[str, Any]) -> Iterator[str]:
     yield "## Where the time goes\n"
     yield line(["of", "part", "share"])
     yield "|---|---|---:|"
-    rows = [*_step(measured["bench"]["step"]["limit"])]
+    steps = recorded(step_time.MEASURED)
+    rows = [*_step(steps["limit"])] if steps else []
     for one in measured["bench"]["overheads"]:
         rows += _epoch(one)
     for row in (*rows, *_stores(), *_again()):

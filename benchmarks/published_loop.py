@@ -22,17 +22,14 @@ EPS = 1e-6  # of norm(c) = c / (rms over features + eps), as in the recipe
 class PublishedLoop:
     """Trains a copy of the network of a dfa `task`; the task stays as it is.
 
-    As published it multiplies with torch's own nn.Linear and steps an unfused AdamW. our_layer, fused: take ours instead,
-    which shows how much of the difference is the layer's and the optimizer's, and how much the order of the work.
+    As published it multiplies with torch's own nn.Linear and steps an unfused AdamW.
     """
 
-    def __init__(self, task: RunSetup, fused: bool = False, our_layer: bool = False):
+    def __init__(self, task: RunSetup):
         self.network = copy.deepcopy(task.network).train()
-        if not our_layer:
-            _use_torch_linear(self.network)
+        use_torch_linear(self.network)
         self.feedback = [task.feedback.matrix(block) for block in range(1, task.blocks + 1)]
         self.recipe = task.spec.recipe
-        self.fused = fused
         readout = nn.ModuleList(module for module in (self.network.out_ln, self.network.out_head) if module is not None)
         self.embed_optimizer = self._adamw(self.network.embed.parameters())
         self.block_optimizers = [self._adamw(block.parameters()) for block in self.network.blocks]
@@ -54,9 +51,7 @@ class PublishedLoop:
 
     def _adamw(self, parameters: Iterable[nn.Parameter]) -> torch.optim.AdamW:
         recipe = self.recipe
-        return torch.optim.AdamW(
-            parameters, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, fused=True if self.fused else None
-        )
+        return torch.optim.AdamW(parameters, lr=recipe.learning_rate, weight_decay=recipe.weight_decay)
 
 
 class _FlatLinear(nn.Linear):
@@ -64,7 +59,7 @@ class _FlatLinear(nn.Linear):
         return super().forward(x.flatten(1))
 
 
-def _use_torch_linear(network: nn.Module) -> None:
+def use_torch_linear(network: nn.Module) -> None:
     """Turn every linear layer of the copy into torch's own; names, weights and values stay."""
     for module in network.modules():
         if isinstance(module, nn.Linear):

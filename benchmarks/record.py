@@ -13,6 +13,7 @@ from benchmarks.recording import ROOT
 
 COMMANDS = (
     ("benchmarks.operations", "--record"),
+    ("benchmarks.step_time", "--record"),
     ("benchmarks.end_to_end", "--record"),
     ("benchmarks.readme", "--record"),  # README shows the figures above too
     ("benchmarks.audit_again", "--record"),

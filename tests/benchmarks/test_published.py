@@ -9,6 +9,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks import published_card
+from benchmarks.fair_loop import VARIANTS, FairLoop
 from benchmarks.published_epoch import PublishedEpoch, accuracy, layers
 from benchmarks.published_loop import PublishedLoop
 from benchmarks.tasks import cifar_task
@@ -28,17 +29,25 @@ def task() -> RunSetup:
     return cifar_task("dfa", BATCH, BATCH)
 
 
-@pytest.mark.parametrize("fused", [False, True])
-@pytest.mark.parametrize("our_layer", [False, True])
-def test_one_step_gives_the_same_parameters_and_loss(task, fused, our_layer):
+LOOPS = {"published": PublishedLoop} | {
+    name: lambda task, variant=variant: FairLoop(task, *variant) for name, variant in VARIANTS.items()
+}
+
+
+@pytest.fixture(params=LOOPS)
+def make_loop(request):
+    return LOOPS[request.param]
+
+
+def test_one_step_gives_the_same_parameters_and_loss(task, make_loop):
     start = copy.deepcopy(task.network.state_dict())
-    loop, trainer = PublishedLoop(task, fused, our_layer), Trainer(task)
+    loop, trainer = make_loop(task), Trainer(task)
     images, labels = task.splits.test_images, task.splits.test_labels
 
     loss = loop.step(images, labels)
     sums = trainer.step(images, labels)
 
-    assert loss == pytest.approx(sums.loss.item() / BATCH, rel=RELATIVE)
+    assert float(loss) == pytest.approx(sums.loss.item() / BATCH, rel=RELATIVE)
     theirs = loop.network.state_dict()
     for name, ours in trainer.setup.network.state_dict().items():
         moved = (theirs[name] - start[name]).norm()
@@ -48,9 +57,9 @@ def test_one_step_gives_the_same_parameters_and_loss(task, fused, our_layer):
         assert (ours - theirs[name]).norm() <= 1e-3 * moved, name
 
 
-def test_the_gradients_are_the_same(task):
+def test_the_gradients_are_the_same(task, make_loop):
     """Adam's first step is close to a sign: equal gradients say more than equal parameters."""
-    loop, trainer = PublishedLoop(task), Trainer(task)
+    loop, trainer = make_loop(task), Trainer(task)
     images, labels = task.splits.test_images, task.splits.test_labels
     loop.step(images, labels)
     trainer.step(images, labels)
@@ -59,16 +68,18 @@ def test_the_gradients_are_the_same(task):
         assert (ours.grad - theirs[name].grad).norm() <= RELATIVE * theirs[name].grad.norm(), name
 
 
-def test_the_task_stays_as_it_is(task):
+def test_the_task_stays_as_it_is(task, make_loop):
     before = copy.deepcopy(task.network.state_dict())
-    PublishedLoop(task).step(task.splits.test_images, task.splits.test_labels)
+    make_loop(task).step(task.splits.test_images, task.splits.test_labels)
     assert all(torch.equal(before[name], value) for name, value in task.network.state_dict().items())
 
 
-def test_as_published_no_layer_is_ours(task):
-    published = {type(module).forward for module in PublishedLoop(task).network.modules()}
-    assert Linear.forward not in published
-    assert Linear.forward in {type(module).forward for module in PublishedLoop(task, our_layer=True).network.modules()}
+def test_the_layers_are_those_that_the_name_says(task):
+    ours = {
+        name: Linear.forward in {type(one).forward for one in make(task).network.modules()}
+        for name, make in LOOPS.items()
+    }
+    assert ours == {name: "our layer" in name for name in LOOPS}
 
 
 @pytest.fixture

@@ -8,10 +8,11 @@ import math
 
 import pytest
 
+from benchmarks.fair_loop import VARIANTS
 from benchmarks.limit import SQUARE, Limit, Shape, limit_of, products
 from benchmarks.overheads import Overhead, overhead_lines
 from benchmarks.ranges import RANGES, draw, main, numbers
-from benchmarks.step_time import COMPARED, measure_steps, step_lines
+from benchmarks.step_time import COMPARED, FAIR, ShapeTimes, StepTimes, measure_steps, step_lines
 from benchmarks.timing import Spread, interleaved, ratios
 from benchmarks.tracking_cost import TrackingCost
 from fa_registry import jsonio
@@ -190,9 +191,20 @@ def test_the_limit_is_products_and_optimizer_traffic():
 
 
 def test_measuring_steps_runs_and_prints_every_ratio():
-    text = "\n".join(step_lines(measure_steps(rounds=1, calls=1)))
+    times = measure_steps(rounds=1, calls=1)
+    text = "\n".join(step_lines(times))
     assert all(f"{above} / {below}" in text for above, below in COMPARED)
-    assert "target dfa / published" in text and text.count("of which dfa reaches") == text.count("target ≥ 70%: ") == 2
+    assert text.count("target ≤ 0.9: ") == 2 and text.count("of which dfa reaches") == text.count("target ≥ 70%: ") == 2
+    assert StepTimes.of(json.loads(json.dumps(dataclasses.asdict(times)))) == times
+
+
+def test_the_baseline_is_the_fastest_fair_loop():
+    slow, fast = [0.012, 0.010], [0.008, 0.005]
+    seconds = dict.fromkeys(VARIANTS, slow) | {"fair loop, foreach AdamW, our layer": fast}
+    times = ShapeTimes.of_rounds(seconds | {"dfa": [0.004, 0.004], "published": slow, "bp": slow, "fa": slow})
+    assert times.fair == "fair loop, foreach AdamW, our layer" and FAIR not in times.milliseconds
+    assert times.ratio["dfa / fair loop"].median == pytest.approx((0.004 / 0.008 + 0.004 / 0.005) / 2)
+    assert next(iter(times.ratio)) == "dfa / fair loop" and "dfa, bf16 / dfa" not in times.ratio
 
 
 def test_a_missed_target_is_reported():

@@ -25,6 +25,7 @@ from benchmarks import (
     precision,
     readme,
     record,
+    step_time,
     store_scale,
     toy_lq,
 )
@@ -33,8 +34,8 @@ from benchmarks.calibration import OURS, class_of
 from benchmarks.differences import SECTIONS, effect
 from benchmarks.limit import Limit
 from benchmarks.readme import ROOT
-from benchmarks.recording import FOLDER, add_options, recorded, tell, where
-from benchmarks.step_time import StepTimes
+from benchmarks.recording import FOLDER, add_options, processor, recorded, recorded_elsewhere, stamp, tell, where
+from benchmarks.step_time import ShapeTimes, StepTimes
 from benchmarks.tables import END, inserted, over_seeds, row
 from benchmarks.timing import Spread
 from fa_registry import methods
@@ -57,11 +58,31 @@ def test_what_is_reported_is_kept_only_where_asked(tmp_path, capsys):
     assert kept["date"] in where(kept, "benchmarks.x") and "torch 2" in where(kept, "benchmarks.x")
 
 
+def test_a_note_is_kept_and_shown(tmp_path):
+    path, parser = tmp_path / "found.json", argparse.ArgumentParser()
+    add_options(parser, path)
+    tell({}, [], parser.parse_args(["--record", "--note", "Another job ran."]), path)
+    assert where(recorded(path), "benchmarks.x").startswith("Another job ran.\n")
+
+
+def test_a_record_of_another_processor_is_reported_with_both(tmp_path, capsys, made, monkeypatch):
+    keep(monkeypatch, tmp_path, step_time, stamp())
+    assert torch.backends.cpu.get_cpu_capability() in processor() and recorded_elsewhere(tmp_path) == []
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.json").write_text(json.dumps(OTHER), encoding="utf-8")
+    (warning,) = recorded_elsewhere(tmp_path)
+    assert "another machine" in warning and processor() in warning and "(one.json, two.json)" in warning
+    monkeypatch.setattr(bench, "recorded_elsewhere", lambda: [warning])
+    bench.main(["--json", "--one-thread"])
+    assert warning in capsys.readouterr().err
+
+
 def test_one_command_records_every_figure_of_a_processor():
     modules = {name: importlib.import_module(name) for name, *_ in record.COMMANDS}
     kept = {modules[name].MEASURED.name for name, *options in record.COMMANDS if options == ["--record"]}
     assert kept == {
         "first_light.json",
+        "step_time.json",
         "end_to_end.json",
         "operations.json",
         "audit_again.json",
@@ -127,14 +148,20 @@ def test_what_is_not_recorded_yet_has_no_row(monkeypatch, tmp_path):
 def test_every_aim_is_shown_next_to_what_was_measured(monkeypatch, tmp_path):
     measured = json.loads(readme.MEASURED.read_text())
     measured["seconds"] = {name: 2 * most for name, most in readme.SECONDS.items()} | {"environment": 1.0}
-    measured["bench"]["step"]["ratio"]["dfa / published"] = spread(0.1)
+    steps = recorded(step_time.MEASURED)
+    steps["shapes"] = {
+        "digits": steps["shapes"][step_time.DIGITS]
+        | {"ratio": {"dfa / fair loop": spread(0.6), "dfa / published": spread(0.6)}}
+    }
+    keep(monkeypatch, tmp_path, step_time, steps)
     for index, share in enumerate(measured["bench"]["overheads"]):
         share.update(measuring_share=0.31 + index, diagnostics_share=0.21 + index, tracking_share=0.01 + index)
     keep(monkeypatch, tmp_path, readme, measured)
     rows = cells(performance.render())
     assert rows["environment"] == ("1 s", "≤ 240 s: met")
     assert rows["study, audit and report"] == ("360 s", "≤ 180 s: missed")
-    assert rows["step, dfa / published"] == ("0.1", "-0.4", "0.6", "≤ 0.5: met")
+    assert rows["digits: dfa / fair loop"] == ("0.6", "0.1", "1.1", "≤ 0.9: met")
+    assert rows["digits: dfa / published"] == ("0.6", "0.1", "1.1", "≤ 0.5: missed")
     assert rows["digits"] == ("31.0% (≤ 8%: missed)", "21.0%", "1.0% (≤ 3%: met)")
     assert rows["cifar-shaped"] == ("131.0% (≤ 2%: missed)", "121.0%", "101.0% (≤ 3%: missed)")
 
@@ -323,7 +350,10 @@ def test_a_figure_that_a_page_does_not_hold_is_noticed(recorder):
 
 bench = importlib.import_module("benchmarks.__main__")
 SPREAD = Spread(0.5, 0.4, 0.6)
-STEPS = StepTimes({"dfa": 20.0}, {"dfa / published": SPREAD}, Limit(1, 1.0, 1, 1.0, 1.0, SPREAD, 1.0, 1.0, SPREAD))
+STEPS = StepTimes(
+    {"digits": ShapeTimes({"dfa": 20.0}, "fair", {"dfa / published": SPREAD})},
+    Limit(1, 1.0, 1, 1.0, 1.0, SPREAD, 1.0, 1.0, SPREAD),
+)
 
 
 @pytest.fixture
@@ -339,13 +369,18 @@ def made(monkeypatch):
 def test_what_has_a_record_of_its_own_is_not_measured_for_readme(made, capsys):
     bench.main(["--json", "--one-thread"])
     found = json.loads(capsys.readouterr().out)
-    assert {"step", "overheads"} < set(found) and "end_to_end" not in found and not made
+    assert "overheads" in found and not {"step", "end_to_end"} & set(found) and not made
 
 
 def test_all_is_measured_and_reported_by_default(made, capsys):
     bench.main([])
     text = capsys.readouterr().out
-    assert made == ["two cores"] and "\nepochs\n" in text and "one thread, in CPU seconds" in text
+    assert (
+        made == ["two cores"]
+        and "\nepochs\n" in text
+        and "one thread, in CPU seconds" in text
+        and "step: digits" in text
+    )
     assert text.rstrip().endswith("target ≤ 300 s: met")
 
 
