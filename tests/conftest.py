@@ -22,9 +22,6 @@ from jinja2.bccache import Bucket, BytecodeCache
 
 from fa_registry import plugin_registry
 from fa_registry.cli import NEW_OBJECTS_BETWEEN_COLLECTIONS
-from fa_registry.reporting import render
-from fa_registry.reporting.pages import form
-from fa_registry.reporting.pages.index import NO_FIGURES
 from fa_registry.reporting.text import environment
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.workflows import remeasure, replays
@@ -175,10 +172,8 @@ def empty_store(tmp_path_factory):
 
 @pytest.fixture
 def undrawn() -> Iterator[pytest.MonkeyPatch]:
-    """Pages stay without figures: making them is half of an audit, and the concern of tests/reporting."""
+    """Every picture of a page stays blank: making them is half of an audit, and the concern of tests/reporting."""
     with blank_pictures() as patch:
-        patch.setattr(render, "embed_figures", lambda page, sources: NO_FIGURES)
-        patch.setattr(form, "form_figures", lambda group, controls, cards: ())
         yield patch
 
 

@@ -10,6 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from fa_registry.cli import main
+from fa_registry.reporting import render
+from fa_registry.reporting.pages import form
+from fa_registry.reporting.pages.index import NO_FIGURES
 from fa_registry.studies.executors import local, side_by_side
 from tests.helpers.stores import copy_store, made_once, working_in
 from tests.workflows.adoption import SPEC, Elsewhere, trained_elsewhere
@@ -52,6 +55,8 @@ TRAIN = (
 @pytest.fixture(autouse=True)
 def nothing_twice(undrawn, measured_once, in_this_process):
     """No test here looks at a picture, and few at recomputing; those ask for `drawn` and `measured_each_time`."""
+    undrawn.setattr(render, "embed_figures", lambda page, sources: NO_FIGURES)
+    undrawn.setattr(form, "form_figures", lambda group, controls, cards: ())
 
 
 @pytest.fixture
