@@ -246,20 +246,6 @@ def one_vector_of_a_map() -> Figures:
     return {"positions": (gradient.sum(dim=axes).norm() / gradient.mean(dim=axes).norm()).item()}
 
 
-def own_product() -> Figures:
-    """The largest distance of a parameter's gradient under our linear layers from that under torch's, in units of its length."""
-    task = task_of("bp")
-    found = []
-    for plain in (False, True):
-        network = copy.deepcopy(task.network)
-        for module in network.modules() if plain else ():
-            if isinstance(module, nn.Linear):
-                module.forward = lambda x, module=module: nn.functional.linear(x.flatten(1), module.weight, module.bias)
-        nn.functional.cross_entropy(network(task.eval_batch[0]), task.eval_batch[1]).backward()
-        found.append([parameter.grad for parameter in network.parameters()])
-    return {"gap": max(_gap(one, other) for one, other in zip(*reversed(found), strict=True))}
-
-
 def rules() -> Figures:
     """Over the recorded groups of docs/calibration.md: what editions 2026-11 and 2026-05 make of them, in numbers."""
     rows = json.loads((FOLDER / "calibration.json").read_text(encoding="utf-8"))["rows"]
@@ -302,7 +288,6 @@ def measured() -> Mapping[str, Figures]:
             skip_added_twice: (),
             expanded_to_tokens: (),
             one_vector_of_a_map: (),
-            own_product: (),
             rules: (),
         }
         return {look.__name__: look(*tasks) for look, tasks in on.items()}

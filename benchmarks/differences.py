@@ -94,14 +94,6 @@ TRAINING = (
         "no Python in the loop",
         "N/A: other draws from the same distribution",
     ),
-    Difference(
-        "linear layers on a processor",
-        "nn.Linear",
-        "oneDNN's product where the processor has AVX-512",
-        "twice the rate of torch's default there ([0010](decisions/0010-onednn-linear.md))",
-        "gradients of a step differ by {gap:.2g} of their length on the machine named above",
-        "own_product",
-    ),
 )
 MEASURING = (
     Difference(

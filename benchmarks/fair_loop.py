@@ -15,13 +15,7 @@ from torch import Tensor, nn
 from benchmarks.published_loop import EPS, use_torch_linear
 from fa_registry.training.run_setup import RunSetup
 
-# name → (whether AdamW is fused, whether the linear layers are those of the package)
-VARIANTS = {
-    "fair loop, foreach AdamW, nn.Linear": (False, False),
-    "fair loop, fused AdamW, nn.Linear": (True, False),
-    "fair loop, foreach AdamW, our layer": (False, True),
-    "fair loop, fused AdamW, our layer": (True, True),
-}
+VARIANTS = {"fair loop, foreach AdamW": False, "fair loop, fused AdamW": True}  # name → whether AdamW is fused
 
 
 class FairLoop:
@@ -29,13 +23,11 @@ class FairLoop:
 
     Args:
         fused: whether AdamW is fused; otherwise it is torch's default on a CPU with foreach=True.
-        our_layer: whether to keep the package's linear layers; otherwise they become nn.Linear.
     """
 
-    def __init__(self, task: RunSetup, fused: bool, our_layer: bool):
+    def __init__(self, task: RunSetup, fused: bool):
         self.network = copy.deepcopy(task.network).train()
-        if not our_layer:
-            use_torch_linear(self.network)
+        use_torch_linear(self.network)
         matrices = [task.feedback.matrix(block) for block in range(1, task.blocks + 1)]
         self.feedback = [matrices[0], *matrices]  # the embedding learns from the credit of the first block
         recipe = task.spec.recipe

@@ -13,16 +13,14 @@ from statistics import median
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from benchmarks.timing import Spread, ratios
-from fa_registry.architectures._layers import WORTHWHILE, matmul, product
 
 ADAMW_HELD = 4  # floats a parameter: itself, its gradient, two moments
 ADAMW_TRANSFERS = 7  # of them: 4 read, 3 written
 FLOAT_BYTES = 4
 SQUARE = 1024  # rows, inner and columns of the large product; larger ones reach the same rate within a few per cent
-MULTIPLY = product if WORTHWHILE else matmul  # as the step's linear layers do
 
 
 @dataclass(frozen=True)
@@ -124,6 +122,6 @@ def _all_products(pairs: list[tuple[Tensor, Tensor, int]]) -> Callable[[], None]
     def multiply() -> None:
         for left, right, times in pairs:
             for _ in range(times):
-                MULTIPLY(left, right)
+                nn.functional.linear(left, right)
 
     return multiply

@@ -67,8 +67,7 @@ def _steps() -> Iterator[str]:
     yield f"(the same table: `make bench`). resmlp D = 256, L = 4, batch {step_time.BATCH}, one thread."
     yield (
         "The baseline is the loop that a careful engineer would write: one forward and one backward pass, one AdamW, tensors in\n"
-        "memory. The faster AdamW (foreach or fused) and the faster linear layer (nn.Linear or that of the package) were taken.\n"
-        "The published loop is the second baseline.\n"
+        "memory. The faster AdamW (foreach or fused) was taken. The published loop is the second baseline.\n"
     )
     yield from SPREAD
     for name, times in found.shapes.items():

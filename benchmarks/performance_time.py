@@ -15,8 +15,7 @@ from fa_registry.tracking.mlflow_tracker import PAGE
 OPENING = "optimize"  # of store_scale.VERBS: it does hardly anything else
 WORDS = """
 - **A step**: its products are in the table above. The rest are LayerNorm, GELU, the credits' normalisation and the launch of
-  operations, counted under "On a GPU". oneDNN multiplies where the processor has AVX-512, torch's own library elsewhere
-  ([decision 0010](decisions/0010-onednn-linear.md)).
+  operations, counted under "On a GPU".
 - **Against the published loop** the step saves a second forward pass, an optimizer a block and a host read a step; the data
   path saves PIL images one by one.{jobs}
 - **Measuring** costs a forward pass over the whole test set, each epoch. On digits an epoch is 12 steps, and no way of

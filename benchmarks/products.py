@@ -1,8 +1,7 @@
 """The products of a training step, alone: what its arithmetic takes on this machine with nothing around it.
 
 One step is watched for matrix products, convolutions and attention, forward and backward; then those are done again on the same
-tensors, one after another. Their FLOP are counted by torch's own counter (which does not know oneDNN's product on a CPU). So
-the limit holds for any method and architecture.
+tensors, one after another. Their FLOP are counted by torch's own counter. So the limit holds for any method and architecture.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from fa_registry.training.controls import train_mode
 from fa_registry.training.run_setup import RunSetup
 from fa_registry.training.trainer import Trainer
 
-DENSE = ("mm", "addmm", "bmm", "baddbmm", "linear", "_linear_pointwise", "convolution", "convolution_backward")
+DENSE = ("mm", "addmm", "bmm", "baddbmm", "linear", "convolution", "convolution_backward")
 PRODUCTS = (*DENSE, "_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention")
 
 

@@ -109,7 +109,7 @@ def _candidates(tasks: Mapping[str, RunSetup], images: Tensor, labels: Tensor) -
     """A function for each loop that runs one step. tasks: name of the candidate → what a Trainer trains."""
     task = tasks["dfa"]
     measure(task)  # as train() does first; its float64 pass also teaches malloc to keep big blocks, for every candidate
-    loops = {name: FairLoop(task, *variant) for name, variant in VARIANTS.items()} | {"published": PublishedLoop(task)}
+    loops = {name: FairLoop(task, fused) for name, fused in VARIANTS.items()} | {"published": PublishedLoop(task)}
     ours = {name: our_step(Trainer(one), images, labels) for name, one in tasks.items()}
     return {name: lambda loop=loop: loop.step(images, labels) for name, loop in loops.items()} | ours
 

@@ -1,14 +1,12 @@
 """Layers whose initial weights are distributed as in PyTorch, but come from a given generator.
 
 The constructors of torch use the global generator, so the weights of a run would depend on earlier random numbers in the process.
-On a CPU with AVX-512, Linear uses oneDNN for float32 matrix products. In the backward pass, Linear and Conv may use another matrix
-than the weight.
+In the backward pass, Linear and Conv may use another matrix than the weight.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 import torch
@@ -16,10 +14,6 @@ from torch import Tensor, nn
 from torch.nn.grad import conv2d_input, conv2d_weight
 
 from fa_registry.seeding import undrawn
-
-Multiply = Callable[..., Tensor]
-AVAILABLE = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-WORTHWHILE = AVAILABLE and torch.backends.cpu.get_cpu_capability().startswith("AVX512")
 
 
 class Linear(nn.Linear):
@@ -51,12 +45,9 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor, backward_weight: Tensor | No
         bias: b (out,).
         backward_weight: Matrix (out, in) that replaces W in the gradient of x, or None.
     """
-    is_plain_float32 = x.device.type == "cpu" and x.dtype == weight.dtype == torch.float32 and x.dim() == 2
-    is_fast = WORTHWHILE and is_plain_float32 and not torch.is_autocast_enabled("cpu")
-    if is_fast or backward_weight is not None:
-        back = weight if backward_weight is None else backward_weight
-        return _LinearFunction.apply(x, weight, bias, back, product if is_fast else matmul)
-    return nn.functional.linear(x, weight, bias)
+    if backward_weight is None:
+        return nn.functional.linear(x, weight, bias)
+    return _LinearFunction.apply(x, weight, bias, backward_weight)
 
 
 class _LinearFunction(torch.autograd.Function):
@@ -67,12 +58,12 @@ class _LinearFunction(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(x: Tensor, weight: Tensor, bias: Tensor, back: Tensor, multiply: Multiply) -> Tensor:
-        return multiply(x, weight, bias)
+    def forward(x: Tensor, weight: Tensor, bias: Tensor, back: Tensor) -> Tensor:
+        return nn.functional.linear(x, weight, bias)
 
     @staticmethod
     def setup_context(context: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, _, _, back, context.multiply = inputs
+        x, _, _, back = inputs
         context.save_for_backward(x, back)
 
     @staticmethod
@@ -88,31 +79,11 @@ class _LinearFunction(torch.autograd.Function):
         for_x, for_weight, for_bias = context.needs_input_grad[:3]
         gradient_rows, input_rows = gradient.flatten(0, -2), x.flatten(0, -2)  # (batch · positions, features)
         return (
-            context.multiply(gradient, back.T) if for_x else None,
-            context.multiply(gradient_rows.T, input_rows.T) if for_weight else None,
+            gradient @ back if for_x else None,
+            gradient_rows.T @ input_rows if for_weight else None,
             gradient_rows.sum(dim=0) if for_bias else None,
             None,
-            None,
         )
-
-
-def product(left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Compute left rightᵀ + bias with oneDNN, for float32 tensors on the CPU.
-
-    Args:
-        left: Matrix (n, k).
-        right: Matrix (m, k).
-        bias: Vector (m,), or None.
-
-    Returns:
-        Matrix (n, m).
-    """
-    return torch.ops.mkldnn._linear_pointwise.default(left, right, bias, "none", [], "")
-
-
-def matmul(left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Compute left rightᵀ + bias with torch, on any device and for any dtype."""
-    return nn.functional.linear(left, right, bias)
 
 
 KERNEL, PADDING = 3, 1

@@ -14,7 +14,6 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from fa_registry.architectures._layers import AVAILABLE, matmul, product
 from fa_registry.records import Scalar
 
 # Environment variables that choose kernels or rounding in torch, oneDNN, MKL, OpenBLAS and numpy.
@@ -88,9 +87,7 @@ def _results() -> Iterator[Tensor]:
     generator = torch.Generator().manual_seed(0)
     for rows, inner, columns in SHAPES:
         left, right = torch.randn(rows, inner, generator=generator), torch.randn(columns, inner, generator=generator)
-        yield from (left, right, matmul(left, right), left.double() @ right.double().T)
-        if AVAILABLE:
-            yield product(left, right)
+        yield from (left, right, torch.nn.functional.linear(left, right), left.double() @ right.double().T)
         for function in (torch.tanh, torch.exp, torch.erf, torch.nn.functional.gelu):
             yield function(left)
         yield from (left.softmax(1), left.log_softmax(1), left.sum(0), left.sum(), left.norm(dim=1))

@@ -14,7 +14,6 @@ from torch import nn
 
 import fa_registry
 from fa_registry import diagnostics
-from fa_registry.architectures import _layers
 from fa_registry.errors import InvalidFields, UsageError
 from fa_registry.records import Reading
 from fa_registry.seeding import generator
@@ -144,12 +143,8 @@ def dfa_step(model, matrices, x, y):
         branch.backward(e @ matrix.T / len(x))
 
 
-def test_a_loop_written_by_hand_has_the_figures_of_the_same_training_by_our_loop_bit_for_bit(workplace, monkeypatch):
-    """The package does not train in it, and supplies only where it starts: weights, matrices, images and their order.
-
-    Both by torch's own product: that of oneDNN, which built-in layers use on a CPU with AVX-512, rounds otherwise in the last bit.
-    """
-    monkeypatch.setattr(_layers, "WORTHWHILE", False)
+def test_a_loop_written_by_hand_has_the_figures_of_the_same_training_by_our_loop_bit_for_bit(workplace):
+    """The package does not train in it, and supplies only where it starts: weights, matrices, images and their order."""
     task, ours = tiny_task(method="dfa", credit_norm="none", schedule="constant"), []
     trainer, spec = Trainer(task), task.spec
     splits = task.splits
