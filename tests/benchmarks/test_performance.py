@@ -60,7 +60,7 @@ MADE = {
             "square_share": {"median": 0.5, "low": 0.4, "high": 0.6},
         },
     },
-    start_up: {"verbs": dict.fromkeys(start_up.VERBS, {"verb": 3.0, "imports": 2.5})},
+    start_up: {"verbs": dict.fromkeys(start_up.VERBS, {"verb": 3.0, "imports": 2.5, "aim": 1.5, "in_seconds": False})},
 }
 AIMS = {
     end_to_end: f"{next(iter(end_to_end.COMPARED))} | 2 | 1 | 3 | ≥ 6: missed |",
@@ -68,7 +68,7 @@ AIMS = {
     store_scale: "audit of 125 logged runs ≤ 5 s by the clock: 4.0 s, met",
     registry_scale: "125 runs ≤ 5 s of CPU: 3.0 s, met",
     step_time: "| digits: dfa / fair loop | 2 | 1 | 3 | ≤ 0.9: missed |",
-    start_up: "| list runs | 3.00 s | 2.50 s | 1.20 | ≤ 1.5: met |",
+    start_up: "| list runs | 3.00 s | 2.50 s | 1.20 | ≤ 1.5 ×: met |",
 }
 
 

@@ -39,10 +39,26 @@ def probe(z, signal):
 """
 
 
+MARGIN = """
+def rate(net, a, b):
+    return (net(a).argmax(1) == b).float().mean().item()
+
+LEVEL = 0.853
+found = rate(net, a, b)
+print(found - LEVEL)
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "code"),
-    [(PLAIN, "FA007"), (BATCH + TEACH, "FA009"), (MODE + TEACH, "FA012")],
-    ids=["plain", "batch", "mode"],
+    [
+        (PLAIN, "FA007"),
+        (BATCH + TEACH, "FA009"),
+        (MARGIN + TEACH, "FA010"),
+        (MARGIN.replace("found - LEVEL", "rate(net, a, b) - 0.853") + TEACH, "FA010"),
+        (MODE + TEACH, "FA012"),
+    ],
+    ids=["plain", "batch", "margin", "margin over a literal", "mode"],
 )
 def test_the_backward_pass_with_a_product_is_recognised(text, code):
     assert codes(HEAD + text) == [code]
@@ -53,6 +69,10 @@ def test_the_backward_pass_with_a_product_is_recognised(text, code):
     [
         BATCH,
         MODE,
+        MARGIN,
+        MARGIN.replace("0.853", "0.1") + TEACH,  # chance among ten classes
+        MARGIN.replace("0.853", "rate(other, a, b)") + TEACH,
+        MARGIN.replace("found - LEVEL", "found + LEVEL") + TEACH,
         PLAIN.replace("z.backward(signal / len(z))", "z.backward()"),  # random numbers, but not of a backward pass
         PLAIN.replace("delta @ path", "delta * path"),
         PLAIN.replace("self.paths = [", "self.paths = nn.ParameterList(nn.Parameter(p) for p in [").replace(

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 
 from fa_lint.base import Hit, LintRule, RuleCard
+from fa_lint.rules._accuracy import accuracies
+from fa_lint.rules._feedback import on_alignment
 from fa_lint.rules._flow import assignments
 from fa_lint.syntax import FUNCTIONS, Syntax, last_name, number
 
@@ -23,6 +25,9 @@ class FrozenConstant(LintRule):
     The number is recognised by its name, such as `frozen_accuracy`, or by a comment about the frozen control on its line. In the
     second case, the code must also compare the number with an accuracy. 0 and 1 are not reported, because 0 and 1 are usual start
     values.
+
+    In code about feedback alignment, no name is needed if the number is subtracted from an accuracy that a function of the code
+    computes. Chance levels (1/n) are not reported.
     """
 
     card = RuleCard(
@@ -33,7 +38,8 @@ class FrozenConstant(LintRule):
         why="a number in the code stays the same if the data, the network or the seed change, so the "
         "method is compared with a control of another setting",
         fix="train the control with frozen blocks in the same setting and with the same seed, and read its result from that run",
-        cannot_see="a number without a name or comment about frozen blocks; a number in a configuration file",
+        cannot_see="a number without a name or comment about frozen blocks, unless it is subtracted from an accuracy; a number in "
+        "a configuration file",
     )
     clues = (
         (
@@ -47,6 +53,7 @@ class FrozenConstant(LintRule):
             "head_only",
             "random_blocks",
             "random_features",
+            "backward(",
         ),
     )
 
@@ -60,6 +67,26 @@ class FrozenConstant(LintRule):
                     value,
                     f"`{name}` is the fixed number {result:g} and not the result of a frozen control that was trained",
                 )
+        if on_alignment(syntax):
+            for node, result in _margins(syntax):
+                yield Hit(
+                    node,
+                    f"`{syntax.snippet(node)}` is a margin over the fixed number {result:g}, not over a control that was trained",
+                )
+
+
+def _margins(syntax: Syntax) -> Iterator[tuple[ast.BinOp, float]]:
+    """Yield each difference of an accuracy and a number in the code, with this number."""
+    scorers = {getattr(syntax.function_of(node), "name", "") for node, _ in accuracies(syntax)} - {""}
+    variables = {last_name(target): value for node in syntax.parents for target, value in assignments(node)}
+    for node in syntax.every(ast.BinOp):
+        score, fixed = (variables.get(getattr(side, "id", ""), side) for side in (node.left, node.right))
+        result = number(fixed)
+        is_score = isinstance(score, ast.Call) and last_name(score.func) in scorers
+        if isinstance(node.op, ast.Sub) and is_score and result is not None and 0 < result < 100:
+            classes = (1 if result < 1 else 100) / result
+            if not NAMED.fullmatch(last_name(node.right)) and abs(classes - round(classes)) > 1e-6:
+                yield node, result
 
 
 def _named_values(syntax: Syntax) -> Iterator[tuple[str, ast.expr]]:
