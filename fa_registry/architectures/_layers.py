@@ -79,7 +79,7 @@ class _LinearFunction(torch.autograd.Function):
         for_x, for_weight, for_bias = context.needs_input_grad[:3]
         gradient_rows, input_rows = gradient.flatten(0, -2), x.flatten(0, -2)  # (batch · positions, features)
         return (
-            gradient @ back if for_x else None,
+            gradient @ back if for_x else None,  # fa: ok FA013 credits only
             gradient_rows.T @ input_rows if for_weight else None,
             gradient_rows.sum(dim=0) if for_bias else None,
             None,
