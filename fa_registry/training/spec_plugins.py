@@ -34,8 +34,13 @@ class SpecPlugins:
     def architecture(self) -> Architecture:
         return architectures.CATALOG.get(self._names[1])
 
-    @cached_property
+    @property
     def dataset(self) -> Dataset:
+        """The data set. A member of a family, such as `text:PATH`, is read again, because its file may have changed."""
+        return datasets.get(self._names[2]) if ":" in self._names[2] else self._named_dataset
+
+    @cached_property
+    def _named_dataset(self) -> Dataset:
         return datasets.get(self._names[2])
 
     @property
