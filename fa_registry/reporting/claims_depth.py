@@ -43,7 +43,7 @@ def depth_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     undercut = with_state(runs, UNDERCUT, quantities=DEPTH)
     if undercut:
         finding = finding_with(undercut[0], UNDERCUT, quantities=DEPTH)
-        details = _interval(finding) + nearest_limit_text(undercut, finding) + author_stated_runs(undercut, DEPTH)
+        details = nearest_limit_text(undercut, finding) + author_stated_runs(undercut, DEPTH)
         yield claim("undercut", _undercut(finding) + details, runs, undercut)
     chance = with_state(runs, AT_CHANCE, quantities=DEPTH)
     if chance:
@@ -154,18 +154,15 @@ def seeds_needed(finding: Finding) -> int | None:
 
 
 def _undercut(finding: Finding) -> str:
-    low, high = finding.interval or (-math.inf, math.inf)
-    symbol = _judged(finding).symbol
+    if not finding.interval:
+        return "Depth is not shown to help: the trained blocks do not beat frozen random blocks by the required margin"
+    low, high = finding.interval
+    answer = "Depth helps by less than required" if low > 0 else "Depth is not shown to help"
     if high < 0:
-        return f"The trained blocks are worse than frozen random blocks, so the {symbol} must not be credited to their training"
-    if low > 0:
-        return (
-            f"The trained blocks beat frozen random blocks, but by less than the limit, so the {symbol} must not be credited to "
-            "their training"
-        )
+        answer = "Depth does not help"
     return (
-        f"It is not shown that the trained blocks beat frozen random blocks, so the {symbol} must not be credited to their "
-        "training"
+        f"{answer}: the {MARGIN} over the frozen control is {_margin(finding)} ({_level(finding)} {_ends(finding)} over "
+        f"{finding.seeds} seeds; required: at least {_limit(finding)}){_why_level(finding)}"
     )
 
 
