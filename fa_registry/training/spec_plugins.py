@@ -36,7 +36,10 @@ class SpecPlugins:
 
     @property
     def dataset(self) -> Dataset:
-        """The data set. A member of a family, such as `text:PATH`, is read again, because its file may have changed."""
+        """The data set; a member of a family, such as `text:PATH`, is read again.
+
+        Its file may have changed since the specification was parsed.
+        """
         return datasets.get(self._names[2]) if ":" in self._names[2] else self._named_dataset
 
     @cached_property
