@@ -24,7 +24,6 @@ from fa_registry.errors import IntegrityError, InvalidFields
 from fa_registry.records import Measurements
 from fa_registry.safe_files import UnreadableFile, check_file
 from fa_registry.training.checkpoint import READING_FAILS
-from fa_registry.training.configuration import configuration
 from fa_registry.training.loop import EpochRow
 from fa_registry.training.trainer import EarlyCheckpoint, Trainer
 from fa_registry.training.trainer_state import Tensors, check_fits, full_state, restore, under
@@ -56,7 +55,6 @@ class ResumeFile:
             "epoch": trainer.epoch,
             "early_step": trainer.early.step if trainer.early else None,
             "epoch_chain": trainer.chain.digests,
-            "fingerprint": configuration()["fingerprint"],
             "rows": [{"epoch": row.epoch, "measurements": row.measurements} for row in rows],
         }
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in _written(trainer).items()}
@@ -77,8 +75,7 @@ class ResumeFile:
     def read_into(self, trainer: Trainer) -> list[EpochRow]:
         """Load the saved state into a new trainer and return the measured rows.
 
-        If the file is damaged, belongs to another run or was written on another configuration, it is renamed and a warning is
-        logged. On another configuration, the last bits of results differ, so an audit could not reproduce the resumed run.
+        If the file is damaged or belongs to another run, it is renamed and a warning is logged.
 
         Returns:
             The rows. The list is empty if there is no usable file.
@@ -88,10 +85,6 @@ class ResumeFile:
         try:
             head, rows, tensors = self._unsealed()
             check_fits(trainer, tensors, early=head["early_step"] is not None)
-            if trainer.setup.device.type == "cpu" and head.get("fingerprint") != configuration()["fingerprint"]:
-                raise IntegrityError(
-                    "the run was interrupted on another processor, thread count or release, whose results differ in the last bits"
-                )
         except IntegrityError as error:
             damaged_path = self.path.with_name(self.path.name + process_ownership.DAMAGED)
             os.replace(self.path, damaged_path)

@@ -28,6 +28,7 @@ from fa_registry.tracking.run_state import LONGEST, SHORTEST, HeartbeatMonitor
 from fa_registry.tracking.store_errors import refused
 from fa_registry.tracking.writer import RunWriter
 from fa_registry.training.code_fingerprint import FIRST, fingerprint, runs_others_code
+from fa_registry.training.configuration import configuration
 from fa_registry.training.devices import device_of, on_device
 from fa_registry.training.loop import EpochRow, TrainingOutcome, train_epochs
 from fa_registry.training.resume import ResumeFile
@@ -331,12 +332,14 @@ class _RunRecorder:
 def _resume_name(spec: RunSpec, watch: MonitoredRules) -> str:
     """Return the name of the resume file.
 
-    The name depends on the stop rules and on the code, because a run must not be resumed with other stop rules or code.
+    The name depends on the stop rules and on the code, because a run must not be resumed with other stop rules or code. On a CPU,
+    the name also depends on the configuration. Another configuration rounds differently, so an audit could not reproduce the run.
     """
     changed = {
         name: entry for name, entry in fingerprint(spec).items() if entry != FIRST and "diagnostics/" not in name
     }
-    parts = [jsonio.digest_of(part)[:16] for part in (watch.wish, changed) if part]
+    rounding = configuration() if spec.device_class == "cpu" else None
+    parts = [jsonio.digest_of(part)[:16] for part in (watch.wish, changed, rounding) if part]
     return "-".join([spec.identity, *parts])
 
 

@@ -14,7 +14,7 @@ from torch import nn
 from fa_registry.errors import IntegrityError, Interrupted
 from fa_registry.jsonio import file_digest
 from fa_registry.methods.base import FixedMatrices, NoFeedback
-from fa_registry.training import checkpoint, resume
+from fa_registry.training import checkpoint
 from fa_registry.training.checkpoint import content_digest, load_into, load_tensors, save_tensors
 from fa_registry.training.checkpoint_import import read_foreign
 from fa_registry.training.loop import EpochRow, train
@@ -284,14 +284,6 @@ def test_rows_with_readings_that_are_not_finite_survive(tmp_path):
     file.write(trainer, recorder.rows)
     assert file.read_into(Trainer(tiny_task())) == recorder.rows
     assert isinstance(recorder.rows[-1], EpochRow)
-
-
-def test_a_state_of_another_configuration_is_set_aside(tmp_path, monkeypatch, caplog):
-    file, fresh = ResumeFile(tmp_path, "id"), Trainer(tiny_task())
-    file.write(Trainer(tiny_task()), [])
-    monkeypatch.setattr(resume, "configuration", lambda: {"fingerprint": "of another processor"})
-    assert file.read_into(fresh) == [] and fresh.epoch == 0
-    assert "whose results differ in the last bits. The file was renamed" in caplog.text
 
 
 def test_nothing_to_resume_is_an_empty_list(tmp_path):

@@ -21,6 +21,7 @@ from fa_registry.training import checkpoint, loop
 from fa_registry.training.loop import run_to_completion
 from fa_registry.training.specs import parse_spec
 from fa_registry.training.trainer import Trainer
+from fa_registry.workflows import training
 from fa_registry.workflows.progress import Progress
 from fa_registry.workflows.training import TrainingJob, TrainingResult, training_steps, training_text
 from tests.helpers.dead_process import killed_tag
@@ -341,6 +342,21 @@ def test_a_state_in_the_store_that_is_none_costs_its_epochs_alone(machines, dama
     assert json.loads(content(resumed, schema.PROVENANCE))["resumed_from"] == 0 and states() == set()
     expected = {"gone": "is missing", "cut": "was renamed to", "of another code": ""}[damage]
     assert expected in caplog.text
+
+
+def test_a_run_resumes_only_on_the_configuration_that_saved_its_state(machines, monkeypatch, caplog):
+    """Its first epochs have the last bits of that configuration, which an audit of the finished run would require of the other."""
+    machines("first")
+    with pytest.raises(Interrupted):
+        train(stop_after(2))
+    machines("of another processor")
+    with monkeypatch.context() as patch, pytest.raises(Interrupted):
+        patch.setattr(training, "configuration", lambda: {"fingerprint": "other bits"})
+        train(stop_after(1))
+    assert runs()[0].tags[schema.TAG_STATE].startswith("1 ")  # from the first epoch, not from the second of the other
+    machines("first")
+    resumed = train()
+    assert json.loads(content(resumed, schema.PROVENANCE))["resumed_from"] == 2 and "was renamed" not in caplog.text
 
 
 def test_a_store_on_this_machine_is_sent_no_state(workplace):
