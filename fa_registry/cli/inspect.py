@@ -146,7 +146,7 @@ def runs_listed(listing: Listing, as_json: bool) -> None:
         print_out(listing.none)
     if listing.more:
         print_out(
-            f"listed: only the newest {pluralise(len(listing.runs), 'run')}; --limit N lists more runs, --limit 0 lists all",
+            f"the list ends after the newest {pluralise(len(listing.runs), 'run')}; --limit N lists more runs, --limit 0 lists all",
             err=True,
         )
 

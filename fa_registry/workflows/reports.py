@@ -161,7 +161,8 @@ def existing(file: str) -> Path:
     if file.endswith(".zip"):
         raise UsageError(f"{file}: no such file; `fa-registry bundle --study NAME` writes a bundle")
     raise UsageError(
-        f"{file}: no such file; `fa-registry audit --study NAME` writes a report; --study NAME reads a report from the store"
+        f"{file}: no such file; `fa-registry audit --study NAME` writes a report; "
+        "`fa-registry report --study NAME` reads the report from the store"
     )
 
 

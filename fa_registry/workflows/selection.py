@@ -419,13 +419,11 @@ def _candidates(tracker: Tracker, specs: Iterable[RunSpec], excluded_ids: Collec
     """Return the runs whose parameters or setting tag match a specification, except `excluded_ids`."""
     settings = {spec.setting.identity: spec for spec in specs}.values()
     runs: dict[str, StoredRun] = {}
-    for names in dict.fromkeys(
-        tuple(
-            (f"cfg/{name}", str(getattr(spec, name))) for name in COMPARED if name != "epochs" or spec.epochs * NEAR < 1
-        )
-        for spec in settings
-    ):
-        params = dict(names)
+    searches: dict[tuple[tuple[str, str], ...], None] = {}  # in order, each once
+    for spec in settings:
+        names = [name for name in COMPARED if name != "epochs" or spec.epochs * NEAR < 1]
+        searches.setdefault(tuple((f"cfg/{name}", str(getattr(spec, name))) for name in names))
+    for params in map(dict, searches):
         runs |= {run.run_id: run for run in tracker.search_everywhere(params, {}) if run.run_id not in excluded_ids}
     for label in dict.fromkeys(setting_label(spec) for spec in settings):
         matches = tracker.search_everywhere({}, {schema.TAG_SETTING: label})

@@ -107,7 +107,7 @@ def test_runs_are_chosen_by_study_method_and_status(trained):
 
 def test_what_is_left_off_is_reported(trained):
     result = trained("list", "runs", "--limit", "3")
-    assert "listed: only the newest 3 runs; --limit N lists more" in result.stderr
+    assert "the list ends after the newest 3 runs; --limit N lists more" in result.stderr
     assert "newest" not in trained("list", "runs", "--limit", "4").stderr
     assert len(listed(trained, "--limit", "0")) == 4
 
@@ -169,7 +169,9 @@ def test_doctor_makes_no_store_of_a_mistyped_name(registry, tmp_path):
 
 def test_doctor_names_the_page_that_shows_the_newest_study_side_by_side(trained):
     rows = found(trained("doctor", "--json"))
-    assert rows["MLflow's pages"].endswith("/runs?workflowType=machine_learning&viewStateShareKey=tiny&compareRunsMode=CHART")
+    assert rows["MLflow's pages"].endswith(
+        "/runs?workflowType=machine_learning&viewStateShareKey=tiny&compareRunsMode=CHART"
+    )
     assert "4 finished runs" in rows["store"]
 
 

@@ -260,7 +260,11 @@ def brief(text: str, most: int = 160) -> str:
 
 
 PUBLISHED = "2026-05"  # the built-in edition of the published protocol
-SUBJECTS = {"scale": label_of("growth"), "reference": "reference gradient", "depth": f"{label_of(ACCURACY.margin)} blocks"}
+JUDGED_QUANTITIES = {
+    "scale": label_of("growth"),
+    "reference": "reference gradient",
+    "depth": f"{label_of(ACCURACY.margin)} blocks",
+}
 EXPLANATIONS = ("unit", "source", "rationale")  # fields of a rule that do not decide
 
 
@@ -272,7 +276,7 @@ def gating_rules(edition: EditionReference) -> str:
     if provenance_of(edition) != SHIPPED:
         return edition.title
     rules = [rule for rule in load_edition(edition.name).rules if rule.gating]
-    return ", ".join(f"{SUBJECTS.get(subject_of(rule.quantity), rule.title)} ({rule.code})" for rule in rules)
+    return ", ".join(f"{JUDGED_QUANTITIES.get(subject_of(rule.quantity), rule.title)} ({rule.code})" for rule in rules)
 
 
 def changed_rules(edition: EditionReference) -> list[tuple[str, str]]:
