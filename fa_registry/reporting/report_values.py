@@ -304,7 +304,7 @@ def finding_rows(runs: Iterable[RunAudit], method: str, setting: str, card_metri
 def rule_sentence(finding: Finding, record: RunRecord, card_metrics: Known) -> str:
     """Return a sentence with the values that a rule compared, their limits and the state.
 
-    `Finding.sentence` is stored in audit.json and `verify` compares it, so its text stays as it is. This text is returned for a
+    The stored `Finding.sentence` stays as it is, because `verify` compares it. The stored sentence is returned for a
     margin over the frozen control, for a missing value, and if the record does not contain every value that the rule compared.
 
     Example: `growth 156 (limit 50): exploded`.

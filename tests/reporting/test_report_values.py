@@ -8,7 +8,7 @@ import math
 import pytest
 
 from fa_registry.metrics import quantity_of
-from fa_registry.records import OUTCOMES, GuardReading, Reading
+from fa_registry.records import OUTCOMES, FurtherLimit, GuardReading, Reading
 from fa_registry.reporting.report_values import (
     BY_AUTHOR,
     SEVERITY,
@@ -78,6 +78,12 @@ def test_a_rule_is_written_as_values_with_their_limits(exploded, rule, text):
     (row,) = [row for row in finding_rows([exploded], "fa", "a setting", {}) if row.rule == rule]
     assert [statement.sentence for statement in row.said] == [text]
     assert "required at" in finding.sentence  # the stored sentence, which verify compares, is another
+
+
+def test_a_further_limit_on_p_compares_the_largest_p(exploded):
+    growth = next(finding for finding in exploded.findings if finding.rule == "D1")
+    both = dataclasses.replace(growth, further=(FurtherLimit("gamma_null_p", 0.05),))
+    assert rule_sentence(both, exploded.record, {}).endswith("; largest p of 5 sites 0.2604 (limit 0.05)")
 
 
 def test_the_stored_sentence_is_shown_where_the_record_lacks_a_value_or_the_margin_has_notes(exploded):
