@@ -131,6 +131,7 @@ def test_parameters_edited(store, audit):
         (schema.TAG_STUDY, "another"),
         (schema.TAG_SETTING, "resmlp-1x1 · mnist"),
         (schema.TAG_ADOPTED, "true"),
+        (schema.TAG_STOP_ON, "D1"),
         (schema.TAG_STOPPED_ON, "D1 at epoch 2"),
         (schema.TAG_WEIGHTS, "0" * 64),
     ],
