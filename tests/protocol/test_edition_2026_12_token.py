@@ -17,6 +17,7 @@ from fa_registry.protocol.last_block import last_block_controls
 from fa_registry.protocol.operators import OPERATORS
 from fa_registry.protocol.rules import load_edition, shipped, shipped_editions
 from fa_registry.records import CLASSES, Reading
+from fa_registry.workflows import editions
 from fa_registry.workflows.editions import check_headlines, headline_of_edition, headline_problem
 from tests.builders import measurements, reading, record
 
@@ -237,6 +238,12 @@ def test_each_edition_names_the_headline_that_it_judges():
     check_headlines([EDITION], [TOKEN_LOSS])
 
 
+def test_the_default_edition_is_recommended_and_not_the_last_one(monkeypatch):
+    later = dataclasses.replace(PLAIN, name="2027-01")
+    monkeypatch.setattr(editions, "shipped_editions", lambda: (PLAIN, later))
+    assert headline_problem(EDITION, [ACCURACY]).endswith("use --edition 2026-12")
+
+
 OWN = """
 name = "mine"
 title = "Mine"
@@ -275,7 +282,9 @@ def test_a_margin_over_seeds_needs_the_operator_of_its_metric(tmp_path, quantity
         assert load_edition(str(path)).rules[0].fires == fires
         return
     needed = {"below_reference_plus": "accuracy", "above_reference_minus": "token_loss"}[fires]
-    with pytest.raises(InvalidFields, match=f"seeds_margin requires the metric {needed} in `quantity` and in `reference`"):
+    with pytest.raises(
+        InvalidFields, match=f"seeds_margin requires the metric {needed} in `quantity` and in `reference`"
+    ):
         load_edition(str(path))
 
 
