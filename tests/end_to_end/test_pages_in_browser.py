@@ -98,6 +98,14 @@ def test_axe_finds_nothing_serious(opened, name, scheme, viewport):
     assert serious == []
 
 
+def test_the_audit_table_fits_on_a_screen(opened):
+    """Also beside a scroll bar of 15 px."""
+    page = opened("small/index.html", viewport={**SCREEN, "width": SCREEN["width"] - 15})
+    assert page.evaluate(
+        "(table => table.offsetWidth <= table.parentElement.clientWidth)(document.querySelector('table.audit'))"
+    )
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_the_keyboard_reaches_everything_in_order_and_shows_where_it_is(opened, name):
     page = opened(name)
