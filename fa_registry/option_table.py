@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass
 from typing import Any
 
+from fa_registry.errors import UsageError
+
 WIDTH = 116  # characters per line in the docstring of a Python function
 Several = str | Iterable[Any]  # names or numbers, converted by `as_list`
 OPTION, NESTED = "option", "nested"  # keys of a field's metadata
@@ -66,9 +68,15 @@ class OptionDeclaration:
         """Convert the typed value to the value that the group stores.
 
         A list becomes a tuple. For an option with pairs, None becomes an empty mapping.
+
+        Raises:
+            UsageError: the text of a list has separators but no values, e.g. `","`.
         """
         if self.is_list:
-            return as_list(typed)
+            values = as_list(typed)
+            if typed and not values:
+                raise UsageError(f"{self.name}: expected values separated by commas, found {typed!r}")
+            return values
         return {} if self.pairs and typed is None else typed
 
 

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 import fa_registry
 from fa_registry.cli import main
 from fa_registry.cli.options import takes
+from fa_registry.errors import UsageError
 from fa_registry.option_table import MISSING, build, documented, merged, nested, option, options_of, takes_options
 from fa_registry.workflows import api
 
@@ -105,6 +106,13 @@ def test_an_option_that_is_declared_once_is_everywhere():
     assert "--speed KNOTS" in words and "[default: 2; 1<=x<=9]" in words and "--old" not in words
     names = next(found for found in gone.params if found.name == "names")
     assert [item.value for item in names.shell_complete(click.Context(gone), "north,s")] == ["north,south"]
+
+
+@pytest.mark.parametrize("text", [",", " , ,", " "])
+def test_a_list_of_separators_is_refused(text):
+    with pytest.raises(UsageError, match="names: expected values separated by commas, found"):
+        go("here", names=text)  # would select all names
+    assert go("here", names="")[0].names == go("here")[0].names == ()
 
 
 def test_both_ways_make_the_same_object():

@@ -97,9 +97,10 @@ def forget(run_ids: tuple[str, ...], yes: bool, store: str, as_json: bool) -> No
     from fa_registry.workflows import forget as workflow
 
     if not yes:
+        runs = workflow.forgettable(run_ids, store)
         if as_json or not _can_answer():
             raise UsageError("forget asks for confirmation, which is not possible here; add --yes to confirm")
-        _print_forgettable(workflow.forgettable(run_ids, store))
+        _print_forgettable(runs)
         click.confirm("Move these runs to MLflow's bin?", abort=True)
     forgotten = workflow.run_forget(run_ids, store)
     if as_json:

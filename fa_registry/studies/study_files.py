@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from fa_registry import bundled_files
+from fa_registry import bundled_files, jsonio
 from fa_registry.errors import UnknownName
 
 FILE = "study.toml"
@@ -34,6 +34,22 @@ def find(name: str) -> Path:
     raise UnknownName(
         "study", name, names(), f"a study of your own is given by the path of its {FILE}{_found(Path(name))}"
     )
+
+
+def name_in_store(study: str) -> str:
+    """Return the name of a study in the tags of its runs.
+
+    Args:
+        study: name of a study, or path of a study.toml or of its folder.
+
+    Raises:
+        InvalidFields: the file cannot be read or is not valid TOML.
+    """
+    try:
+        path = find(study)
+    except UnknownName:  # a study whose file is elsewhere, but whose runs are in the store
+        return study
+    return str(jsonio.read_toml(path, f"study {study}")[0].get("name") or study)
 
 
 def _found(path: Path) -> str:

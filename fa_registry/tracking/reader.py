@@ -16,6 +16,7 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.integrity_checks import SealedRun, checks, history_check
 from fa_registry.tracking.series_parquet import by_site, read_rows, trajectory
+from fa_registry.tracking.store import command_on
 
 NOT_HELD = (
     "digests",
@@ -242,10 +243,9 @@ def expand_run_id(tracker: Tracker, start: str) -> str:
     Raises:
         UsageError: `start` is empty, or no run or several runs have an id that begins with `start`.
     """
+    listing = f"`{command_on('list runs', tracker.uri)}` lists all runs"
     if not start.strip():  # would select the only run of a store, for example if a shell variable is not set
-        raise UsageError(
-            "expected a run id or its first characters, found nothing; `fa-registry list runs` lists all runs"
-        )
+        raise UsageError(f"expected a run id or its first characters, found nothing; {listing}")
     if len(start) >= FULL_ID:
         return next((run.run_id for run in tracker.search({schema.TAG_IMPORTED_ID: start})), start)
     ids = [run.run_id for run in tracker.search({schema.TAG_KIND: "run"}, start=start)] or [
@@ -254,9 +254,7 @@ def expand_run_id(tracker: Tracker, start: str) -> str:
         if run.tags.get(schema.TAG_IMPORTED_ID, "").startswith(start)
     ]
     if not ids:
-        raise UsageError(
-            f"run {shortened(start)!r}: no run id begins with these characters; `fa-registry list runs` lists all runs"
-        )
+        raise UsageError(f"run {shortened(start)!r}: no run id begins with these characters; {listing}")
     if len(ids) > 1:
         ellipsis = ", …" if len(ids) > NAMED else ""
         listed = ", ".join(ids[:NAMED]) + ellipsis

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from fa_registry.errors import StoreError
 from fa_registry.safe_files import UnreadableFile, check_file
+from fa_registry.text_safety import without_password
 from fa_registry.tracking.store_errors import EXPECTED_STORE, StoreRefusal
 
 DEFAULT = "sqlite:///mlflow.db"
@@ -43,6 +44,12 @@ def resolve_uri(uri: str = "") -> str:
         raise StoreError(f"store {resolved_uri!r}: {EXPECTED_STORE}; MLflow's file store is no longer supported")
     path = sqlite_path(resolved_uri)
     return f"{SQLITE}{path}" if path else resolved_uri
+
+
+def command_on(words: str, uri: str) -> str:
+    """Return a command for messages, e.g. `fa-registry list runs`, with the option --store if `uri` is not the default store."""
+    store = f" --store {shlex.quote(without_password(uri))}" if "://" in uri and uri != resolve_uri() else ""
+    return f"fa-registry {words}{store}"
 
 
 def sqlite_path(uri: str) -> Path | None:

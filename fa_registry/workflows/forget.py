@@ -13,6 +13,7 @@ from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.models import ModelRegistry
 from fa_registry.tracking.reader import expand_run_id
 from fa_registry.tracking.run_state import RunState
+from fa_registry.tracking.store import command_on, resolve_uri
 from fa_registry.workflows.results import Result
 from fa_registry.workflows.stores import open_tracker
 
@@ -59,9 +60,8 @@ def forgettable(run_ids: Sequence[str], store: str = "") -> list[ForgettableRun]
         UsageError: No id was given, or an id is unknown or ambiguous.
     """
     if not run_ids:
-        raise UsageError(
-            "forget: expected the id of at least one run, found none; `fa-registry list runs` lists the ids"
-        )
+        listing = command_on("list runs", resolve_uri(store))
+        raise UsageError(f"forget: expected the id of at least one run, found none; `{listing}` lists the ids")
     tracker = open_tracker(store, create=False, write=True)  # write=True also closes the runs of killed processes
     ids = dict.fromkeys(expand_run_id(tracker, run_id) for run_id in run_ids)
     runs = [tracker.get(run_id) for run_id in ids]

@@ -11,6 +11,7 @@ from typing import Any
 from fa_registry.errors import RegistryError, StoreError, UnknownName, UsageError
 from fa_registry.metrics import ACCURACY
 from fa_registry.records import RunRecord
+from fa_registry.studies.study_files import name_in_store
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.run_state import RunState
@@ -70,11 +71,12 @@ def listed_runs(store: str = "", study: str = "", method: str = "", status: str 
     The values come from the tables of the store, which an audit does not trust. No file is read.
 
     Args:
-        study: Name of the study; if empty, all studies.
+        study: Name of the study, or path of its study.toml; if empty, all studies.
         method: Label of the method; if empty, all methods.
         status: Status of the runs; if empty, every status.
         limit: Maximum number of runs; 0: no limit.
     """
+    study = study and name_in_store(study)
     filters = {schema.TAG_STUDY: study, schema.TAG_METHOD: method, schema.TAG_STATUS: status}
     tags = {schema.TAG_KIND: "run", **{name: value for name, value in filters.items() if value}}
     tracker = open_tracker(store, create=False)

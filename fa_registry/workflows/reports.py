@@ -15,7 +15,7 @@ from fa_registry.errors import IntegrityError, InvalidFields, UnknownName, Usage
 from fa_registry.records import SCHEMA, AuditReport
 from fa_registry.reporting.diff import AuditDiff, audit_diff
 from fa_registry.safe_files import UnreadableFile, resolve_user_path
-from fa_registry.studies.study_files import find
+from fa_registry.studies.study_files import find, name_in_store
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.workflows.options import ReportOutput, checked_pages
@@ -55,31 +55,33 @@ def _newest(store: str, study: str) -> AuditReport:
 def newest_report(tracker: Tracker, study: str) -> tuple[StoredRun, AuditReport]:
     """Return the MLflow run of the newest complete audit of a study, and the report of this audit.
 
+    Args:
+        study: name of the study, or path of its study.toml or of its folder.
+
     Raises:
         UsageError: the store has no complete audit of the study.
         IntegrityError: the report is missing or was changed.
     """
-    audits = [audit for audit in audits_of(tracker, study) if audit.tags.get(schema.TAG_STATUS) == "complete"]
+    name = name_in_store(study)
+    audits = [audit for audit in audits_of(tracker, name) if audit.tags.get(schema.TAG_STATUS) == "complete"]
     if not audits:
-        raise UsageError(f"study {study}: no complete audit in {tracker.uri}; {_next_step(tracker, study)}")
+        raise UsageError(f"study {study}: no complete audit in {tracker.uri}; {_next_step(tracker, study, name)}")
     command = f"`fa-registry audit --study {shlex.quote(study)}`"
     report = recorded_report(tracker, audits[0].run_id, command)
     _warn_of_changed_pages(tracker, audits[0], command)
     return audits[0], report
 
 
-def _next_step(tracker: Tracker, study: str) -> str:
+def _next_step(tracker: Tracker, study: str, name: str) -> str:
     """Return a text with the command that audits a study, or the names of known studies."""
-    has_runs = bool(tracker.search({schema.TAG_KIND: "run", schema.TAG_STUDY: study}, most=1))
+    has_runs = bool(tracker.search({schema.TAG_KIND: "run", schema.TAG_STUDY: name}, most=1))
     try:
-        stated_name = jsonio.read_toml(find(study), f"study {study}")[0].get("name")
+        find(study)
     except UnknownName:
         if has_runs:
             return "`fa-registry audit --study PATH` audits the study; PATH is the path of its study.toml"
         audits = tracker.search({schema.TAG_KIND: "audit"})
         return unknown_name_text("study", study, {audit.tags.get(schema.TAG_STUDY, "") for audit in audits} - {""})
-    if stated_name != study:
-        return f"expected the name of a study, found a path; give the name that its study.toml states, {stated_name!r}"
     command = "audit --study" if has_runs else "run"
     return f"`fa-registry {command} {shlex.quote(study)}` {'audits' if has_runs else 'trains and audits'} the study"
 
@@ -148,15 +150,15 @@ def recorded_report(tracker: Tracker, audit_run_id: str, command: str) -> AuditR
     return report
 
 
-def existing(file: str) -> Path:
-    """Return the path of a report or a bundle; raise UsageError if the file does not exist."""
+def existing(file: str, kinds: str = REPORT) -> Path:
+    """Return the path of a file; raise UsageError, which names the expected `kinds` of file, if the file does not exist."""
     if os.path.isfile(file):  # Path.is_file raises for a name that is too long
         return Path(file)
     if os.path.isfile(os.path.join(file, REPORT)):
         raise UsageError(f"{file}: expected a file, found a folder; name the file {Path(file) / REPORT}")
     if os.path.lexists(file):
         raise UsageError(
-            f"{file}: expected an {REPORT} or a bundle (.zip), found no file but a folder or a device; name another"
+            f"{file}: expected an {kinds}, found no file but a folder or a device; name another"
         )
     if file.endswith(".zip"):
         raise UsageError(f"{file}: no such file; `fa-registry bundle --study NAME` writes a bundle")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from fa_registry.metrics import ACCURACY, HEADLINES, Headline
+from fa_registry.studies.study_files import name_in_store
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.run_state import HeartbeatMonitor, RunState
@@ -59,7 +60,7 @@ class StatusPoller:
     """Reader of the newest runs in a store; each call of `poll` returns their present states.
 
     Attributes:
-        study: study whose runs are read, or an empty string for all runs.
+        study: study whose runs are read, by name or by the path of its study.toml; an empty string for all runs.
         most: maximum number of runs.
         clock: function that returns the time in seconds.
         signs: monitor of the runs' heartbeats.
@@ -134,7 +135,7 @@ def watcher(store: str = "", study: str = "", limit: int = 50) -> StatusPoller:
         study: study whose runs are read, or an empty string for all runs.
         limit: maximum number of runs.
     """
-    return StatusPoller(open_tracker(store, create=False), study, limit)
+    return StatusPoller(open_tracker(store, create=False), study and name_in_store(study), limit)
 
 
 def is_anybody_at_work(rows: Sequence[RunStatus]) -> bool:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
-import shlex
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from fa_registry.errors import StoreError
-from fa_registry.text_safety import without_password
 from fa_registry.tracking.base import Tracker
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.mlflow_views import views_of
 from fa_registry.tracking.run_state import RunState
 from fa_registry.tracking.schema import EXPERIMENT, LAUNCH, TAG_KIND, TAG_STUDY
-from fa_registry.tracking.store import check_writable, resolve_uri, sqlite_path
+from fa_registry.tracking.store import check_writable, command_on, sqlite_path
 from fa_registry.workflows.cleanup import clear
 
 LOG = logging.getLogger(__name__)
@@ -97,9 +95,7 @@ def in_browser(uri: str, page: str) -> str:
 
 def served(uri: str, address: str) -> str:
     """Return the address of an MLflow page, with the command that serves it if necessary."""
-    store = [] if uri == resolve_uri() else ["--store", without_password(uri)]
-    command = shlex.join(["fa-registry", "ui", *store])
-    return address if uri.startswith("http") else f"{address} (after `{command}`)"
+    return address if uri.startswith("http") else f"{address} (after `{command_on('ui', uri)}`)"
 
 
 def mlflow_run_in_progress() -> str:

@@ -25,7 +25,7 @@ from fa_registry.text_safety import without_password
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.mlflow_views import MACHINE_LEARNING
 from fa_registry.tracking.schema import TAG_KIND, TAG_STUDY
-from fa_registry.tracking.store import sqlite_path
+from fa_registry.tracking.store import command_on, sqlite_path
 from fa_registry.workflows.stores import UI, mlflow_page, open_tracker
 
 LOG = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ def served_pages(store: str = "", study: str = "", port: int = 0) -> Iterator[tu
     newest = tracker.search({TAG_KIND: "run"} | ({TAG_STUDY: study} if study else {}), most=1)
     if study and not newest:
         raise UsageError(
-            f"study {study}: the store {tracker.uri} has no run of this study; see `fa-registry list runs`"
+            f"study {study}: the store {tracker.uri} has no run of this study; see `{command_on('list runs', tracker.uri)}`"
         )
     page = mlflow_page(tracker, newest[0].tags.get(TAG_STUDY, ""), newest[0].experiment) if newest else EMPTY
     if not newest:

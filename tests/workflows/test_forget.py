@@ -100,6 +100,8 @@ def test_without_a_terminal_it_needs_yes(trained, options):
     (run_id,) = ids()
     refused = trained("forget", run_id, *options)
     assert refused.exit_code == 2 and "add --yes" in refused.stderr and not of(run_id).deleted
+    unknown = trained("forget", "zzzz", *options)
+    assert unknown.exit_code == 2 and "no run id begins with these characters" in unknown.stderr
 
 
 def test_what_must_stay_is_named_at_once_and_then_nothing_goes(trained):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import re
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -70,6 +71,10 @@ def test_show_of_an_unknown_run(trained):
     assert result.exit_code == 2
     assert "no run id begins with these characters; `fa-registry list runs` lists all runs" in result.stderr
     assert "more characters" not in result.stderr
+    shutil.copy("mlflow.db", "other.db")
+    other = trained("show", "zzzz", "--store", "sqlite:///other.db")
+    address = MlflowTracker("sqlite:///other.db").uri
+    assert f"`fa-registry list runs --store {address}` lists all runs" in other.stderr
 
 
 def test_an_empty_id_selects_no_run(trained):

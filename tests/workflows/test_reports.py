@@ -32,9 +32,13 @@ def test_a_studys_newest_audit_is_rendered_from_the_store(trained):
     assert (
         trained("audit", "--study", "tiny", "--device", "cpu", "--trust-logged", "--exit-zero", *newest).exit_code == 0
     )
-    result = trained("report", "--study", "tiny", "--out", "again")
-    assert result.exit_code == 0, result.output
-    assert pages("again") == pages("newest") != pages("reports")
+    for study in ("tiny", "tiny/study.toml"):  # commands that read the store accept what `audit` accepts
+        result = trained("report", "--study", study, "--out", "again")
+        assert result.exit_code == 0, result.output
+        assert pages("again") == pages("newest") != pages("reports")
+        rows = json.loads(trained("list", "runs", "--study", study, "--json").stdout)
+        assert {row["study"] for row in rows} == {"tiny"}
+        assert len(rows) == len(json.loads(trained("watch", "--study", study, "--once", "--json").stdout))
 
 
 def test_a_study_that_was_never_audited_says_what_to_do(trained):
@@ -44,14 +48,13 @@ def test_a_study_that_was_never_audited_says_what_to_do(trained):
     shutil.copy("tiny/study.toml", "copy.toml")
     run = MlflowTracker().search({schema.TAG_KIND: "run"})[0]
     MlflowTracker().log(run.run_id, tags={schema.TAG_STUDY: "moved"})
-    path_advice = "expected the name of a study, found a path; give the name that its study.toml states, 'tiny'"
     for name, advice in (
         ("tiny", "`fa-registry audit --study tiny` audits the study"),
         ("digits", "`fa-registry run digits` trains and audits the study"),
         ("it's", "`fa-registry run 'it'\"'\"'s'` trains and audits the study"),
         ("moved", "`fa-registry audit --study PATH` audits the study; PATH is the path of its study.toml"),
         ("tinny", "unknown study 'tinny'; known: none"),
-        *((path, path_advice) for path in ("tiny/study.toml", "copy.toml")),
+        ("copy.toml", "`fa-registry audit --study copy.toml` audits the study"),
     ):
         result = trained("report", "--study", name)
         assert result.exit_code == 2
@@ -64,6 +67,8 @@ def test_a_file_and_a_study_are_one_too_many_and_a_missing_file_is_named(trained
     assert missing.exit_code == 2 and "reports/audit.json: no such file" in missing.stderr
     Path("kept").mkdir()
     Path("kept/audit.json").write_text("{}", encoding="utf-8")
+    Path("empty").mkdir()
+    assert "empty: expected an audit.json, found no file but a folder" in trained("report", "empty").stderr
     assert "kept: expected a file, found a folder; name the file kept/audit.json" in trained("verify", "kept").stderr
     assert "tiny: expected an audit.json or a bundle (.zip), found no file" in trained("verify", "tiny").stderr
     assert "a.zip: no such file; `fa-registry bundle --study NAME` writes a bundle" in trained("verify", "a.zip").stderr
