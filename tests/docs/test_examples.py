@@ -87,21 +87,18 @@ def test_its_output_can_be_read_in_light_and_dark(executed, tmp_path, body):
 
 
 def test_a_method_from_its_skeleton_to_its_form(tmp_path):
-    """As own_method.sh has it, but for pip, which would change this environment: the metadata is written next to the package."""
+    """As own_method.sh has it, but pip installs the package into a folder of its own, offline, instead of this environment."""
     commands = [
         line.split("#")[0].split()
         for line in (EXAMPLES / "own_method.sh").read_text().splitlines()
         if line and line[0] not in "#s"
     ]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(EXAMPLES.parent), str(tmp_path / "my_rule")])}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(EXAMPLES.parent), str(tmp_path / "site")])}
     environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])
     for arguments in commands:
         if arguments[0] == "pip":
-            information = tmp_path / "my_rule" / "my_rule-0.1.0.dist-info"
-            information.mkdir()
-            (information / "METADATA").write_text("Metadata-Version: 2.1\nName: my_rule\nVersion: 0.1.0\n")
-            (information / "entry_points.txt").write_text("[fa_registry.methods]\nmy_rule = my_rule.method:PLUGIN\n")
-            continue
+            assert arguments == "pip install --quiet --editable my_rule".split()  # what `fa-registry new` advises
+            arguments = f"{sys.executable} -m pip install -q --no-build-isolation --no-deps --target site ./my_rule".split()
         ended = subprocess.run(
             ["sh", "-c", " ".join(arguments)],
             cwd=tmp_path,
