@@ -7,9 +7,12 @@ two methods can be compared in pairs.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
+import numpy
 import torch
 from torch import nn
 
@@ -51,3 +54,16 @@ def undrawn(layer: Callable[..., Layer], *arguments: Any, **options: Any) -> Lay
     # torch's skip_init is five times as slow, because it uses the meta device; its first call imports sympy (0.35 s)
     with torch.random.fork_rng(devices=[]):
         return layer(*arguments, **options)
+
+
+@contextmanager
+def generators_unchanged() -> Iterator[None]:
+    """Restore the global random generators of torch, NumPy and Python on exit."""
+    gpus = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    states = random.getstate(), numpy.random.get_state()
+    try:
+        with torch.random.fork_rng(devices=gpus):
+            yield
+    finally:
+        random.setstate(states[0])
+        numpy.random.set_state(states[1])

@@ -20,6 +20,7 @@ from fa_registry.architectures import AdaptedNetwork, adapt, unwrapped
 from fa_registry.architectures.base import Network
 from fa_registry.diagnostics import eval_mode
 from fa_registry.errors import EvidenceWarning, InvalidFields
+from fa_registry.seeding import generators_unchanged
 from fa_registry.tasks import NO_TOKENS
 from fa_registry.tasks.token_prediction import IGNORED
 
@@ -210,7 +211,7 @@ class Checks:
         `shape` is the expected shape of the logits without their last dimension.
         """
         try:
-            with torch.no_grad(), eval_mode(network):
+            with torch.no_grad(), eval_mode(network), generators_unchanged():
                 logits = torch.func.functional_call(network, _copies(network), x.clone())
         except Exception as error:
             hint = KEYWORDS if isinstance(error, TypeError) else ""  # Python's error for arguments that do not fit

@@ -27,6 +27,7 @@ from fa_registry.diagnostics.h_norm import state_norms
 from fa_registry.errors import InvalidFields
 from fa_registry.metrics import REFERENCE_CHECK
 from fa_registry.records import Measurements, Reading
+from fa_registry.seeding import generators_unchanged
 from fa_registry.token_axes import gradient_vectors
 from fa_registry.training.input_validation import Checks
 from fa_registry.training.measuring import attempt, in_order
@@ -315,17 +316,16 @@ def _bench(fresh: Callable[[int], Sequence[Tensor]] | None, draws: int) -> Probe
 def state_unchanged(model: nn.Module) -> Iterator[None]:
     """Context manager: switch the model to eval mode, and restore its state on exit.
 
-    The context restores the model's gradients, modes and buffers, and torch's random generators.
+    The context restores the model's gradients, modes and buffers, and the global random generators.
     """
     gradients = [(weight, weight.grad) for weight in model.parameters()]
     buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
     modes = [(module, module.training) for module in model.modules()]
-    gpus = {weight.device for weight in model.parameters() if weight.device.type == "cuda"}
     for weight, _ in gradients:
         weight.grad = None
     model.eval()
     try:
-        with torch.random.fork_rng(devices=gpus), torch.enable_grad():
+        with generators_unchanged(), torch.enable_grad():
             yield
     finally:
         for weight, gradient in gradients:

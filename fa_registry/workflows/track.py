@@ -24,6 +24,7 @@ from fa_registry.errors import InvalidFields, UsageError, unknown_name_text
 from fa_registry.metrics import ACCURACY, HEADLINES, TOKEN_LOSS, Headline, label_of
 from fa_registry.records import Measurements, Reading, RunSpec
 from fa_registry.records.runs import STRUCTURE
+from fa_registry.seeding import generators_unchanged
 from fa_registry.text_safety import escape_to_one_line, name_problem
 from fa_registry.tracking.base import RetentionOptions
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
@@ -92,6 +93,7 @@ class TrackedRun:
     def __repr__(self) -> str:
         return f"TrackedRun({self.run_id if self._writer else 'not started'}, measured epochs: {self.done})"
 
+    @generators_unchanged()
     def __enter__(self) -> TrackedRun:
         with ExitStack() as entered:
             entered.enter_context(self._freezing)
@@ -117,6 +119,7 @@ class TrackedRun:
             self._writer.fail(error)
             raise
 
+    @generators_unchanged()
     def epoch(
         self, test_accuracy: float | Tensor | None = None, test_loss: float | Tensor | None = None, **figures: Any
     ) -> Measurements:
@@ -160,6 +163,7 @@ class TrackedRun:
             check_frozen(self._network)
         return row.measurements
 
+    @generators_unchanged()
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
@@ -240,6 +244,7 @@ def _norms(row: EpochRow) -> tuple[float, ...] | None:
     return None if None in values else values
 
 
+@generators_unchanged()
 def track(
     model: nn.Module,
     sites: Sequence[str] = (),

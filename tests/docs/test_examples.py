@@ -97,7 +97,7 @@ def test_a_method_from_its_skeleton_to_its_form(tmp_path):
     environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])
     for arguments in commands:
         if arguments[0] == "pip":
-            assert arguments == "pip install --quiet --editable my_rule".split()  # what `fa-registry new` advises
+            assert arguments == ["pip", "install", "--quiet", "--editable", "my_rule"]  # what `fa-registry new` advises
             arguments = f"{sys.executable} -m pip install -q --no-build-isolation --no-deps --target site ./my_rule".split()
         ended = subprocess.run(
             ["sh", "-c", " ".join(arguments)],

@@ -5,9 +5,11 @@ from __future__ import annotations
 import builtins
 import dataclasses
 import json
+import random
 import re
 from pathlib import Path
 
+import numpy
 import pytest
 import torch
 from torch import nn
@@ -197,17 +199,39 @@ def test_it_is_written_as_our_runs_are(workplace, model, batch):
     assert stored.tags[schema.TAG_STATUS] == "complete" and stored.params["cfg/epochs"] == "3"
 
 
-def test_the_loop_does_not_notice(workplace, model, batch):
+class Noisy(Residual):
+    """A model whose creation and forward pass draw from the global generators of torch, NumPy and Python."""
+
+    def __init__(self):
+        super().__init__()
+        self.shift = float(numpy.random.rand()) + random.random()
+
+    def forward(self, x):
+        return super().forward(nn.functional.dropout(x, 0.1) + self.shift * random.random())
+
+
+def fresh_dfa(model, x, y, generator):
+    return dfa(torch.randn(2, WIDTH, CLASSES, generator=generator))(model, x, y)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"factory": "tests.workflows.test_track:Noisy"}, {"fresh": fresh_dfa}],
+    ids=["plain", "factory", "fresh"],
+)
+def test_the_loop_does_not_notice(workplace, batch, options):
     """Weights, gradients, modes and every draw are those of the same loop without us."""
 
     def loop(epoch_ended):
         torch.manual_seed(3)
-        trained = Residual()
+        numpy.random.seed(3)
+        random.seed(3)
+        trained = Noisy()
         trained.blocks[0].eval()
         optimizer = torch.optim.Adam(trained.parameters())
         with (
             fa_registry.track(
-                trained, eval=batch, method="mine", seed=1, credit=dfa([torch.eye(WIDTH)[:, :CLASSES]] * 2)
+                trained, eval=batch, method="mine", seed=1, credit=dfa([torch.eye(WIDTH)[:, :CLASSES]] * 2), **options
             )
             if epoch_ended
             else nothing() as run
@@ -221,12 +245,25 @@ def test_the_loop_does_not_notice(workplace, model, batch):
         modes = [module.training for module in trained.modules()]
         return (
             [*trained.state_dict().values(), *(weight.grad for weight in trained.parameters()), torch.rand(3)],
+            [random.random(), numpy.random.rand()],
             modes,
             hooks,
         )
 
     (with_us, *state), (without, *other) = loop(True), loop(False)
-    assert all(map(torch.equal, with_us, without)) and state == other and sum(state[1]) == 0
+    assert all(map(torch.equal, with_us, without)) and state == other and sum(state[-1]) == 0
+
+
+def test_a_control_has_the_draws_of_the_loop_without_a_control(workplace, batch):
+    model = Noisy()
+    torch.manual_seed(3)
+    with fa_registry.track(
+        model, eval=batch, method="mine", seed=1, sites=["embed", "blocks.0", "blocks.1"], control=True
+    ) as run:
+        drawn = torch.rand(3)
+        run.epoch()
+    torch.manual_seed(3)
+    assert torch.equal(drawn, torch.rand(3))
 
 
 class nothing:
