@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import logging
 import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -162,9 +164,7 @@ def checked_measuring(measuring: RemeasureOptions, problems: list[str]) -> Remea
             numbers[name] = parse(getattr(measuring, name))
         except ValueError as error:
             problems.append(f"{name}: {error}")
-    problems += (
-        f"factory: expected package.module:function, found {path!r}" for path in measuring.factories if ":" not in path
-    )
+    problems += filter(None, map(_factory_problem, measuring.factories))
     asked_resources(measuring.executor, measuring.cluster, measuring.device, problems)
     try:
         resolve(measuring.device)
@@ -172,6 +172,18 @@ def checked_measuring(measuring: RemeasureOptions, problems: list[str]) -> Remea
         if f"device: {error}" not in problems:  # the check of the study may have found the same error
             problems.append(f"device: {error}")
     return dataclasses.replace(measuring, **numbers)
+
+
+def _factory_problem(path: str) -> str:
+    """Return the reason why a factory cannot be imported; no code of the factory is run."""
+    package, colon, _ = path.partition(":")
+    if not colon:
+        return f"factory: expected package.module:function, found {path!r}"
+    package = package.partition(".")[0]
+    with suppress(ValueError):  # find_spec refuses an empty name and `__main__`
+        if importlib.util.find_spec(package):
+            return ""
+    return f"factory: {path}: Python finds no module {package!r}; set PYTHONPATH to the folder of this module"
 
 
 def _each(

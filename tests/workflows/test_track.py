@@ -456,6 +456,17 @@ def test_a_loop_without_planned_epochs_verifies(epochs, workplace, model, batch)
     result = call("audit", "--run", run.run_id, "--factory", FACTORY, "--json", "--exit-zero")
     (judged,) = json.loads(result.stdout)["report"]["runs"]
     assert judged["record"]["integrity"]["state"] == "verified"
+    states = [finding["state"] for finding in judged["findings"] if finding["rule"] == "measuring"]
+    assert states == ["PARTLY RECOMPUTED"] and judged["verdict"]["outcome"] != "pass"
+
+
+@pytest.mark.parametrize("factory", ["nowhere:build", "__main__:Residual", ":x"])
+def test_an_audit_refuses_a_factory_that_cannot_be_imported_before_it_recomputes(workplace, model, batch, factory):
+    run = tracked_with_factory(model, batch)
+    refused = call("audit", "--run", run.run_id, "--factory", factory)
+    module = factory.partition(":")[0]
+    assert refused.exit_code == 2
+    assert f"Python finds no module {module!r}; set PYTHONPATH to the folder of this module" in refused.stderr
 
 
 def test_a_factory_that_the_user_did_not_vouch_for_is_not_imported(workplace, model, batch, monkeypatch):
@@ -465,7 +476,7 @@ def test_a_factory_that_the_user_did_not_vouch_for_is_not_imported(workplace, mo
         raise AssertionError(f"{path} was imported")
 
     monkeypatch.setattr("fa_registry.workflows.user_loops.from_factory", never)
-    assert integrity("--run", run.run_id, "--factory", "another:one")["state"] == "unverifiable"
+    assert integrity("--run", run.run_id, "--factory", "json:loads")["state"] == "unverifiable"
 
 
 def test_figures_that_are_not_the_models_are_a_mismatch(workplace, model, batch, monkeypatch):
