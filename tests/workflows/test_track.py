@@ -460,7 +460,7 @@ def test_a_loop_without_planned_epochs_verifies(epochs, workplace, model, batch)
     assert states == ["PARTLY RECOMPUTED"] and judged["verdict"]["outcome"] != "pass"
 
 
-@pytest.mark.parametrize("factory", ["nowhere:build", "__main__:Residual", ":x"])
+@pytest.mark.parametrize("factory", ["nowhere:build", ":x"])
 def test_an_audit_refuses_a_factory_that_cannot_be_imported_before_it_recomputes(workplace, model, batch, factory):
     run = tracked_with_factory(model, batch)
     refused = call("audit", "--run", run.run_id, "--factory", factory)
