@@ -130,9 +130,10 @@ def audited(result: AuditResult, as_json: bool) -> None:
     """Print the result of an audit.
 
     The output has one row per method and setting, then reproduced values and excluded runs. The last lines are the meaning of
-    the result in at most two sentences, and the address of the report.
+    the result in at most three sentences, and the address of the report.
     """
-    from fa_registry.reporting.depth_summary import depth_summary  # jinja2, which `--help` does not need
+    from fa_registry.reporting.summary import depth_summary, gamma_summary  # jinja2, which `--help` does not need
+    from fa_registry.reporting.pages.index import COMPARED
 
     report = result.report
     if as_json:
@@ -162,9 +163,11 @@ def audited(result: AuditResult, as_json: bool) -> None:
             f"similar setting (numbers within 1 %): seed {run.spec.seed} of {run.spec.label}, {run.setting}: {run.status}"
         )
     for remark in report.remarks:
-        print_out(f"note: {remark}")
+        if not COMPARED.match(remark):  # statistics over all methods, which the report explains
+            print_out(f"note: {remark}")
     print_page(result.page, result.store)
-    print_out(*depth_summary(report), f"report: {Path(result.pages[0]).absolute().as_uri()}")
+    print_out(*depth_summary(report), *filter(None, [gamma_summary(report)]))
+    print_out(f"report: {Path(result.pages[0]).absolute().as_uri()}")
 
 
 def _judged(report: AuditReport) -> None:

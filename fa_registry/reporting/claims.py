@@ -18,6 +18,7 @@ from fa_registry.protocol.evidence_rules import (
     CREDIT,
     DATA,
     DUPLICATE,
+    MEASURING,
     METHOD,
     NETWORK,
     SEAL,
@@ -30,7 +31,8 @@ from fa_registry.protocol.verdict import is_intact
 from fa_registry.records import Exclusion, Finding, Reading, RunAudit
 from fa_registry.reporting.claim_keys import KEYS, WEIGHT, claim
 from fa_registry.reporting.claims_depth import cleared_text, depth_claims, is_above_frozen, sampled
-from fa_registry.reporting.claims_reference_gamma import (
+from fa_registry.reporting.claims_gamma import THE_GRADIENT, gamma_claims
+from fa_registry.reporting.claims_reference import (
     AT_FLOOR,
     EXPLODED,
     GAIN,
@@ -39,11 +41,10 @@ from fa_registry.reporting.claims_reference_gamma import (
     HIGH,
     NOISY,
     NOT_SPECIFIC,
-    THE_GRADIENT,
+    SINCE,
     TOO_SMALL,
     UNDERCUT,
     author_stated_runs,
-    gamma_claims,
     has_gamma,
     listed,
     observed_text,
@@ -100,6 +101,11 @@ def claims(
         and (trained_here or candidate.key != "passes alone")
     )
     return tuple(sorted(earned, key=lambda one: WEIGHT[one.key]))
+
+
+def gamma_answer(runs: Sequence[RunAudit]) -> str:
+    """Return the kind of the first claim about Γ: `may`, `not`, `open` or `note`; empty for a control or without such a claim."""
+    return next((one.kind for one in claims(runs) if one.topic == GAMMA), "")
 
 
 def _claims(runs: Sequence[RunAudit], has_all_runs: bool, has_reference: bool) -> Iterator[Claim]:
@@ -171,29 +177,21 @@ def _without_gamma(run: RunAudit) -> RunAudit:
     return dataclasses.replace(run, record=record)
 
 
-def _evidence_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    if not runs:
-        return
-    symbol, of_tokens = _symbol(runs), _is_of_tokens(runs)
-    reported = {
+# (rule, outcome) of a finding about the evidence → key and text of its claim
+OF_EVIDENCE: Mapping[tuple[str, str], tuple[str, str]] = MappingProxyType(
+    {
         (METHOD, "fail"): ("method fails", "No claim about a method with this name is allowed"),
-        (METHOD, "warn"): (
-            "method not measured",
-            "The code of the method was not checked",
-        ),
+        (METHOD, "warn"): ("method not measured", "The code of the method was not checked"),
+        (MEASURING, "warn"): ("other warns", "The audit did not recompute all metrics"),
         (CREDIT, "warn"): (
             "near backpropagation",
-            f"The {symbol} may be claimed only for backpropagation, and not for another credit rule",
+            "The {symbol} may be claimed only for backpropagation, and not for another credit rule",
         ),
-        (NETWORK, "warn"): (
-            "answers looked up",
-            f"The {symbol} must not be claimed for a network that "
-            f"{'predicts a token from earlier tokens only' if of_tokens else 'classifies images'}",
-        ),
-        (TASK, "warn"): ("own task", f"The {symbol} must not be compared with that of a built-in task"),
+        (NETWORK, "warn"): ("answers looked up", "The {symbol} must not be claimed for a network that {task}"),
+        (TASK, "warn"): ("own task", "The {symbol} must not be compared with that of a built-in task"),
         (DATA, "warn"): (
             "test in train",
-            f"The {symbol} must not be claimed for {'sequences' if of_tokens else 'images'} that were not used in training",
+            "The {symbol} must not be claimed for {samples} that were not used in training",
         ),
         (SEAL, "warn"): (
             "not sealed",
@@ -209,11 +207,23 @@ def _evidence_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
             "No claim about the metrics of this run is allowed, because the metrics could not be recomputed",
         ),
     }
+)
+
+
+def _evidence_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
+    if not runs:
+        return
+    of_tokens = _is_of_tokens(runs)
+    words = {
+        "symbol": _symbol(runs),
+        "task": "predicts a token from earlier tokens only" if of_tokens else "classifies images",
+        "samples": "sequences" if of_tokens else "images",
+    }
     touched: dict[tuple[str, str], list[RunAudit]] = {}
     for run in runs:
         for finding in run.findings:
-            if key_and_text := reported.get((finding.rule, finding.outcome)):
-                key, text = key_and_text
+            if key_and_text := OF_EVIDENCE.get((finding.rule, finding.outcome)):
+                key, text = key_and_text[0], key_and_text[1].format_map(words)
                 reason = finding.observed.reason
                 if key == "method not measured" and run.record.conformance:  # its finding repeats the text
                     reason = "; ".join(run.record.conformance.failures) or reason
@@ -285,7 +295,6 @@ def exclusion_claim(excluded: Sequence[Exclusion]) -> Claim:
 
 SILENT = ("skipped", "waived", "not_applicable", "error")  # waivers and incompleteness have separate claims
 CLEAR = 10.0  # gradient norm / floor; at a smaller ratio, the gradient of the next seed may be below the floor
-SINCE = ("growth_init", "growth_init_max")
 OF_GAMMA = ("reference", "stability")  # subjects whose claims describe the reference gradient of Γ
 ELSEWHERE = {  # subject → states that the other modules of claims cover
     "scale": (EXPLODED,),
@@ -320,6 +329,8 @@ def state_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 
 
 def _reported_elsewhere(finding: Finding) -> bool:
+    if (finding.rule, finding.outcome) in OF_EVIDENCE:
+        return True
     if observed_text(finding) == "CLEARS":
         return finding.interval is not None  # the margin over seeds has a claim in claims_depth
     return observed_text(finding) in ELSEWHERE.get(subject_of(finding.quantity), ())

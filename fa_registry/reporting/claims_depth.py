@@ -26,7 +26,7 @@ from fa_registry.protocol.last_block import TEXT as LAST_BLOCK_WORDS
 from fa_registry.protocol.rule_evaluation import AT_CHANCE
 from fa_registry.records import Finding, RunAudit
 from fa_registry.reporting.claim_keys import claim
-from fa_registry.reporting.claims_reference_gamma import UNDERCUT, author_stated_runs, finding_with, with_state
+from fa_registry.reporting.claims_reference import UNDERCUT, author_stated_runs, finding_with, with_state
 from fa_registry.reporting.report_values import scalar_metric
 from fa_registry.reporting.text.filters import KINDS, between, ci, compact, num, pct
 from fa_registry.reporting.view_models import Claim
@@ -44,7 +44,7 @@ def depth_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     if undercut:
         finding = finding_with(undercut[0], UNDERCUT, quantities=DEPTH)
         details = nearest_limit_text(undercut, finding) + author_stated_runs(undercut, DEPTH)
-        yield claim("undercut", _undercut(finding) + details, runs, undercut)
+        yield claim("undercut", _undercut(finding, undercut) + details, runs, undercut)
     chance = with_state(runs, AT_CHANCE, quantities=DEPTH)
     if chance:
         headline = _headline(chance[0])
@@ -153,15 +153,22 @@ def seeds_needed(finding: Finding) -> int | None:
     return seeds_to_plan(distance, spread) if distance and spread else None
 
 
-def _undercut(finding: Finding) -> str:
+def _undercut(finding: Finding, runs: Sequence[RunAudit]) -> str:
     if not finding.interval:
         return "Depth is not shown to help: the trained blocks do not beat frozen random blocks by the required margin"
     low, high = finding.interval
     answer = "Depth helps by less than required" if low > 0 else "Depth is not shown to help"
     if high < 0:
         answer = "Depth does not help"
+    accuracy = over_seeds(
+        ((run.record.spec.seed, scalar_metric(run.record, ACCURACY.name)) for run in runs), ACCURACY.name
+    ).mean.value
+    both = ""
+    if accuracy is not None and finding.quantity == ACCURACY.margin and finding.seeds == len(runs):
+        frozen = accuracy - finding.observed.value / 100
+        both = f"the {ACCURACY.symbol} is {pct(accuracy)}, that of the frozen control is {pct(frozen)}; "
     return (
-        f"{answer}: the {MARGIN} over the frozen control is {_margin(finding)} ({_level(finding)} {_ends(finding)} over "
+        f"{answer}: {both}the {MARGIN} over the frozen control is {_margin(finding)} ({_level(finding)} {_ends(finding)} over "
         f"{finding.seeds} seeds; required: at least {_limit(finding)}){_why_level(finding)}"
     )
 
@@ -217,9 +224,9 @@ def _undecided(finding: Finding) -> str:
     low, high = finding.interval
     if not low < finding.threshold <= high:  # undecided only because one seed is far from the others
         return (
-            f"It is undecided whether the trained blocks beat frozen random blocks. One seed is far from the others, so the "
-            f"{_level(finding)} of the {MARGIN}, {_ends(finding)} over {finding.seeds} seeds, is not valid. "
-            "Report this seed and the reason why it differs"
+            f"It is undecided whether the trained blocks beat frozen random blocks. The {MARGIN} of one seed is far from that of "
+            f"the others, so the {_level(finding)} of the {MARGIN}, {_ends(finding)} over {finding.seeds} seeds, is not valid. "
+            "The rule below names the seed. Report its margin, and train more seeds"
         )
     n_seeds = seeds_needed(finding)
     if finding.stated:  # more seeds do not reduce the uncertainty of one stated number

@@ -23,7 +23,7 @@ from fa_registry.records import (
     SelectionSummary,
     objection_in,
 )
-from fa_registry.reporting.claims_reference_gamma import count_draws_reaching
+from fa_registry.reporting.claims_gamma import count_draws_reaching
 from fa_registry.reporting.report_index import Sources
 from fa_registry.reporting.report_values import NO_CONTROL, scalar_metric, site_row
 from fa_registry.reporting.text.filters import at_least, compact, cos, num, pct, sci

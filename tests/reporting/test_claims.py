@@ -15,7 +15,7 @@ from fa_registry.protocol.rules import Edition, Rule, load_edition, shipped
 from fa_registry.records import AuditReport, GuardReading, Reading, RunAudit, Verdict
 from fa_registry.reporting.claim_keys import KEYS
 from fa_registry.reporting.claims import claims, state_claims
-from fa_registry.reporting.claims_reference_gamma import reference_claims
+from fa_registry.reporting.claims_reference import reference_claims
 from tests.reporting.asking import changed, run_of
 from tests.reporting.runs import SEEDS, full, make_record
 from tests.reporting.scenes import a_finding, make_report

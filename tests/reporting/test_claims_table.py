@@ -16,7 +16,7 @@ import pytest
 from fa_registry.protocol.evidence_rules import ADOPTED, CODE, CREDIT, DATA, DUPLICATE, METHOD, NETWORK, SEAL, TASK
 from fa_registry.records import Conformance, Exclusion, FurtherLimit, GuardReading, Integrity, Reading, RunAudit
 from fa_registry.reporting import claims as claims_module
-from fa_registry.reporting import claims_depth, claims_reference_gamma
+from fa_registry.reporting import claims_depth, claims_gamma, claims_reference
 from fa_registry.reporting.claim_keys import KEYS, TOPICS
 from fa_registry.reporting.claims import claims
 from tests.reporting.asking import changed
@@ -52,7 +52,7 @@ from tests.reporting.earning import (
 )
 from tests.reporting.scenes import a_finding
 
-MODULES = (claims_module, claims_depth, claims_reference_gamma)
+MODULES = (claims_module, claims_depth, claims_gamma, claims_reference)
 LEAST = 8  # characters of a piece of text that is looked for; shorter ones are joints such as `; ` and ` over `
 
 

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from fa_registry.metrics import COMPARED_WITH_CONTROL, WITH_DEVIATION, Metric, symbol_of
+from fa_registry.metrics import COMPARED_WITH_CONTROL, HEADLINE_GAMMA, SUBJECTS, WITH_DEVIATION, Metric, symbol_of
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.multiplicity import compared_methods
 from fa_registry.protocol.near_settings import describe_difference
 from fa_registry.protocol.replay_summary import proof
-from fa_registry.records import AuditReport, EditionReference, Exclusion, OtherRun, RunAudit, Waiver
+from fa_registry.records import AuditReport, EditionReference, Exclusion, Finding, OtherRun, RunAudit, Waiver
+from fa_registry.reporting.claims import gamma_answer
 from fa_registry.reporting.figure_models import FigureFile, SettingFigures
 from fa_registry.reporting.figures.page import bytes_left, setting_figures
 from fa_registry.reporting.files import report_files
@@ -38,7 +39,9 @@ from fa_registry.reporting.report_values import (
     figure_estimate,
     finding_rows,
     most_severe_first,
+    scalar_metric,
     seed_row,
+    site_row,
 )
 from fa_registry.reporting.view_models import (
     AuditRow,
@@ -293,6 +296,7 @@ def _audit_row(group: Group, link: Link | None, sources: Sources, columns: Colum
         },
         href=link.href if link else "",
         judged=judged_columns(group, columns),
+        unclaimed=(HEADLINE_GAMMA,) if gamma_answer(group.runs) == "not" else (),
         control_state=control_text(control_rows(group.runs, sources.frozen)),
         proof=proof([run.record.integrity for run in group.runs]),
     )
@@ -511,14 +515,22 @@ def judged_columns(group: Group, columns: Columns) -> Mapping[str, Judged]:
     seeds_by_judgement: dict[tuple[str, str, str], list[int]] = {}
     for run in group.runs:
         for finding in run.findings:
-            if finding.outcome in ("fail", "warn", "waived") and finding.quantity in column_of:
-                seeds_by_judgement.setdefault((column_of[finding.quantity], finding.rule, finding.outcome), []).append(
-                    run.record.spec.seed
-                )
+            if finding.outcome in ("fail", "warn", "waived"):
+                for column in {column_of[quantity] for quantity in _crossed(run, finding) if quantity in column_of}:
+                    seeds_by_judgement.setdefault((column, finding.rule, finding.outcome), []).append(run.record.spec.seed)
     worst: dict[str, Judged] = {}
     for column, rule, outcome in sorted(seeds_by_judgement, key=lambda key: SEVERITY.index(key[2])):
         worst.setdefault(column, Judged(rule, outcome, tuple(seeds_by_judgement[column, rule, outcome])))
     return worst
+
+
+def _crossed(run: RunAudit, finding: Finding) -> Iterator[str]:
+    """Yield the metric of a finding, and the other growth metrics that are above their limits in the same rule."""
+    yield finding.quantity
+    for limit in finding.further if finding.quantity in SUBJECTS["scale"] else ():
+        readings = site_row(run.record, limit.quantity) or (scalar_metric(run.record, limit.quantity),)
+        if any(reading.value is not None and reading.value > limit.threshold for reading in readings):
+            yield limit.quantity
 
 
 # The waivers on the index: who waived which finding, why, until when, and the findings actually waived.

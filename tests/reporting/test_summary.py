@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from fa_registry.records import AuditReport
-from fa_registry.reporting.depth_summary import CLAUSES, RESULTS, depth_summary
+from fa_registry.reporting.summary import CLAUSES, RESULTS, depth_summary
 from tests.reporting.earning import CLEARS, a_run, depth
 from tests.reporting.runs import SEEDS, full, make_record
 from tests.reporting.scenes import make_report

@@ -1,4 +1,4 @@
-"""Summary of an audit: the methods that are better or worse than their own frozen blocks."""
+"""Summary of an audit: the methods that are better or worse than their own frozen blocks, and whose Γ may be claimed."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections import Counter
 from fa_registry.errors import join_names
 from fa_registry.protocol.grouping import Group, groups
 from fa_registry.records import AuditReport
-from fa_registry.reporting.claims import claims
+from fa_registry.reporting.claims import claims, gamma_answer
 from fa_registry.reporting.claims_depth import DEPTH
-from fa_registry.reporting.claims_reference_gamma import UNDERCUT, finding_with
+from fa_registry.reporting.claims_reference import GAMMA, UNDERCUT, finding_with
 
 MOST_METHODS = 6  # names in one clause
 # Result → clause about one method, and about several methods. The first result that occurs is the first sentence.
@@ -37,6 +37,7 @@ CLAUSES = {
         "{} end above their own frozen blocks: training the blocks made the network better",
     ),
 }
+ANSWERS = {"not": "may not be claimed", "open": "open", "may": "may be claimed"}  # kind of the claim about Γ → text
 # Key of a claim → result; a group has the first result whose claim it has
 RESULTS = {
     **dict.fromkeys(("differs from its seal", "method fails", "other code", "diverged", "failed"), "no claim"),
@@ -69,6 +70,15 @@ def depth_summary(report: AuditReport) -> tuple[str, ...]:
         if methods[result]
     ]
     return tuple(f"{text}." for text in (*clauses[:1], "; ".join(clauses[1:])) if text)
+
+
+def gamma_summary(report: AuditReport) -> str:
+    """Return one line with the methods whose Γ may be claimed, may not be claimed, or is open; empty if there is no Γ."""
+    methods: dict[str, dict[str, None]] = {}
+    for group in groups(report):
+        methods.setdefault(gamma_answer(group.runs), {})[group.runs[0].record.spec.label] = None
+    clauses = [f"{ANSWERS[kind]}: {_joined([*methods[kind]])}" for kind in ANSWERS if kind in methods]
+    return f"{GAMMA}: {'; '.join(clauses)}. The forms give the reasons." if clauses else ""
 
 
 def _result(group: Group) -> str:

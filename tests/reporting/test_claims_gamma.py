@@ -13,7 +13,7 @@ from fa_registry.protocol.grouping import groups
 from fa_registry.records import Reading, Verdict
 from fa_registry.reporting.claims import claims
 from fa_registry.reporting.claims_depth import MOST_SEEDS, depth_claims, is_above_frozen, seeds_needed
-from fa_registry.reporting.claims_reference_gamma import count_draws_reaching, gamma_claims
+from fa_registry.reporting.claims_gamma import count_draws_reaching, gamma_claims
 from fa_registry.reporting.pages.form import form_context
 from fa_registry.reporting.pages.notes import note_context
 from fa_registry.reporting.report_index import Sources
