@@ -132,8 +132,8 @@ def audited(result: AuditResult, as_json: bool) -> None:
     The output has one row per method and setting, then reproduced values and excluded runs. The last lines are the meaning of
     the result in at most three sentences, and the address of the report.
     """
-    from fa_registry.reporting.summary import depth_summary, gamma_summary  # jinja2, which `--help` does not need
     from fa_registry.reporting.pages.index import COMPARED
+    from fa_registry.reporting.summary import depth_summary, gamma_summary  # jinja2, which `--help` does not need
 
     report = result.report
     if as_json:

@@ -9,8 +9,8 @@ from fa_registry.metrics import symbol_of
 from fa_registry.records import RunAudit
 from fa_registry.reporting.view_models import Claim
 
-# Key of every claim → its kind, in the order of a form: claims that invalidate the other claims; claims about Γ, which is the first
-# question of most readers; claims about depth, scale and reference; other restrictions; and notes on how to read a metric.
+# Key of every claim → its kind, in the order of a form: claims that invalidate the other claims; the pass; claims about Γ, which is
+# the first question of most readers; claims about depth, scale and reference; other restrictions; and notes on how to read a metric.
 KEYS: Mapping[str, str] = MappingProxyType(
     {
         "differs from its seal": "open",
@@ -26,6 +26,9 @@ KEYS: Mapping[str, str] = MappingProxyType(
         "not sealed": "open",
         "adopted": "open",
         "superseded": "open",
+        "trained depth": "may",
+        "trained part": "may",
+        "passes without depth": "open",
         "aligned by feedback": "may",
         "aligned, null unknown": "may",
         "specific": "may",
@@ -36,9 +39,6 @@ KEYS: Mapping[str, str] = MappingProxyType(
         "no evidence": "open",
         "no gamma": "open",
         "carried by one end": "not",
-        "trained depth": "may",
-        "trained part": "may",
-        "passes without depth": "open",
         "undercut": "not",
         "at chance": "not",
         "stated": "open",
@@ -101,6 +101,6 @@ def claim(key: str, text: str, runs: Sequence[RunAudit], touched: Sequence[RunAu
     seeds = ", ".join(str(run.record.spec.seed) for run in touched)
     seeds_text = f"in {len(touched)} of {len(runs)} seeds: {seeds}" if len(runs) > 1 else f"seed {seeds}"
     if len(touched) == len(runs) > 1:
-        seeds_text = f"all {len(runs)} seeds"
+        seeds_text = "both seeds" if len(runs) == 2 else f"all {len(runs)} seeds"
     topic = next((topic for topic, keys in TOPICS.items() if key in keys), "")
     return Claim(KEYS[key], f"{text} ({seeds_text}).", tuple(run.record.run_id for run in touched), key, topic)

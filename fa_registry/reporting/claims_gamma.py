@@ -20,6 +20,7 @@ from fa_registry.reporting.claims_reference import (
     has_gamma,
     is_gradient,
     listed,
+    observed_text,
     passes,
     value_range,
     with_state,
@@ -289,11 +290,17 @@ def _null_text(complete_runs: Sequence[RunAudit], with_failing_sites: bool) -> s
         for (_, sites), runs in groups.items()
     ]
     ranked = [(sites, runs) for (_, sites), runs in groups.items() if sites.count]
-    # The comparison with fresh feedback needs a valid reference gradient, but no healthy scale and no useful depth.
     is_partial = not with_failing_sites and any(sites.above for sites, _ in ranked)
-    is_reportable = is_partial and not with_state(complete_runs, AT_FLOOR, NOISY, quantities=SUBJECTS["reference"])
+    is_reportable = is_partial and all(map(_allows_comparison, complete_runs))
     start = f"Only this comparison may be reported: {GAMMA}" if is_reportable else f"This {GAMMA}"
     return f"{start} exceeds the {GAMMA} of fresh feedback {'; '.join(reported)}{_multiplicity(ranked)}"
+
+
+def _allows_comparison(run: RunAudit) -> bool:
+    """Return whether Γ may be compared with fresh feedback: no finding except an exploded scale or a missing margin forbids it."""
+    failed = {observed_text(finding) for finding in run.findings if finding.outcome == "fail"}
+    is_explained = failed <= {EXPLODED, UNDERCUT} and (failed or run.verdict.outcome != "fail")
+    return bool(is_explained) and not with_state([run], AT_FLOOR, NOISY, quantities=SUBJECTS["reference"])
 
 
 def _where_above(sites: Sites, runs: Sequence[RunAudit], with_failing_sites: bool) -> str:

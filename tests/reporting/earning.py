@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from fa_registry.metrics import label_of, symbol_of
+from fa_registry.protocol.evidence_rules import METHOD
 from fa_registry.records import Exclusion, Finding, FurtherLimit, Reading, RunAudit, Verdict
 from fa_registry.reporting.claims import claims
 from tests.reporting.asking import changed
@@ -160,6 +161,11 @@ def rows_of_undercut() -> Iterator[Row]:
     ]
     for place, (finding, text) in enumerate(below):
         yield row("undercut", text, a_run(finding, verdict="fail"), a_run(below[place - 1][0], verdict="fail"))
+    paired = a_run(depth("UNDERCUT", "fail", -3.0, (-4.0, -2.0), seeds=1), verdict="fail")
+    both = (
+        "Depth does not help: the accuracy is 93.0\u00a0%, that of the frozen control is 96.0\u00a0%; the margin over"
+    )
+    yield row("undercut", both, paired, changed(paired, scalars={"accuracy": None}))
     of_accuracy = a_finding("d", quantity="accuracy", state="UNDERCUT", threshold=2.0)
     yield row(
         "undercut", "required: at least 2 pp)", a_run(below[0][0], verdict="fail"), a_run(of_accuracy, verdict="fail")
@@ -212,10 +218,10 @@ def rows_of_undecided() -> Iterator[Row]:
     )
     far = depth("UNDECIDED", "warn", 8.5, (5.1, 11.9))
     text = (
-        "undecided whether the trained blocks beat frozen random blocks. One seed is far from the others, so "
+        "undecided whether the trained blocks beat frozen random blocks. The margin of one seed is far from that of the others, so "
         "the 95 % interval of the "
         "margin, ",
-        " over 3 seeds, is not valid. Report this seed and the reason why it differs",
+        " over 3 seeds, is not valid. The rule below names the seed. Report its margin, and train more seeds",
     )
     for fragment in text:
         yield row("undecided", fragment, a_run(far, verdict="warn"), a_run(open_, verdict="warn"))
@@ -279,7 +285,7 @@ def rows_of_gamma_taken_back(own: RunAudit, failed: RunAudit) -> Iterator[Row]:
     """The one answer of a method that fails: why, in which seeds, and then where its Γ is above its null all the same."""
     gamma = " is no evidence of useful credit: "
     above = "This Γ exceeds the Γ of fresh feedback at all 5 tested sites (each at 5 %)"
-    label = f"Γ (0.156){gamma}its verdict is FAIL. {above}"
+    label = f"Γ = 0.156{gamma}its verdict is FAIL. {above}"
     yield row("not aligned", label, failed, own)
     some = changed(a_run(null("NOT SPECIFIC", "warn"), verdict="fail"), **PART)
     where = "This Γ exceeds the Γ of fresh feedback at sites 0 to 3 (Holm over 5 sites, 5 %; 20 fresh draws are too few"
@@ -288,6 +294,17 @@ def rows_of_gamma_taken_back(own: RunAudit, failed: RunAudit) -> Iterator[Row]:
     undercut = a_run(depth("UNDERCUT", "fail", -3.0, (-4.0, -2.0)), EXPLODED, verdict="fail")
     both = f"{gamma}the stream explodes and the trained blocks do not beat frozen random blocks by the required margin"
     yield row("not aligned", both, undercut, failed)
+    allowed = "Only this comparison may be reported: Γ exceeds the Γ of fresh feedback at all 5 tested sites"
+    reportable = changed(undercut, sites={"gamma_null_p": [0.01] * 5})
+    reportable = dataclasses.replace(reportable, findings=(*undercut.findings, null("SPECIFIC", "pass")))
+    conformance = a_finding(METHOD, "fail", quantity=METHOD, observed=Reading(None, "why"), state="FAILED")
+    for forbidding in (FLOOR, conformance):
+        forbidden = dataclasses.replace(reportable, findings=(*reportable.findings, forbidding))
+        yield row("not aligned", allowed, reportable, forbidden)
+    unknown = "; also, it is not shown that this alignment comes from the feedback used in training (no fresh draws"
+    yield row("not aligned", unknown, changed(undercut, sites={"gamma_null_p": []}), reportable)
+    several = [reportable, changed(reportable, spec={"seed": 123}, scalars={"gamma_deep_mean": 0.25})]
+    yield row("not aligned", f"Γ = 0.200 (0.150 to 0.250){gamma}", several, reportable)
     broken = a_run(null("SPECIFIC", "pass"), seed=123, verdict="fail", status="diverged")
     yield row("not aligned", f"{gamma}training diverged (seed 123)", [own, broken], [own, failed])
     floor = f"{gamma}the reference gradient is at its floor"
@@ -296,5 +313,6 @@ def rows_of_gamma_taken_back(own: RunAudit, failed: RunAudit) -> Iterator[Row]:
     exploded, noisy = scale("EXPLODED", "warn"), reference("NOISY", "warn")  # a warning takes Γ back too
     for text, finding in (("the stream explodes", exploded), ("the reference gradient is numerical noise", noisy)):
         warned = a_run(null("SPECIFIC", "pass"), finding, verdict="warn")
-        yield row("not aligned", f"{gamma}{text}. This Γ exceeds the Γ of fresh feedback at all 5", warned, fine)
+        exceeds = "Only this comparison may be reported: Γ exceeds" if finding is exploded else "This Γ exceeds"
+        yield row("not aligned", f"{gamma}{text}. {exceeds} the Γ of fresh feedback at all 5", warned, fine)
         yield row("no evidence", "Γ = 0.150 is measured, but it is no evidence of alignment", fine, warned)

@@ -162,7 +162,7 @@ def of(pages, *names):
                 "the yield is healthy",
                 "faith of at least",
                 "the largest swell in one block",
-                "Δ (0.",
+                "Δ = 0.",
                 "the lead is",
             ),
         ),

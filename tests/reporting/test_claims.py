@@ -72,8 +72,8 @@ def test_a_missing_gamma_is_named_with_its_reason(report):
 
 def test_several_seeds_are_counted_and_named(report):
     dfa = [run for run in report.runs if run.record.spec.method == "dfa"]
-    depth = next(claim for claim in claims(dfa) if "frozen random blocks" in claim.text)
-    assert depth.text.endswith("(in 2 of 2 seeds: 42, 123).")
+    depth = next(claim for claim in claims(dfa) if claim.topic == "Depth")
+    assert depth.text.endswith("(both seeds).")
     assert depth.run_ids == tuple(run.record.run_id for run in dfa)
     assert not any("only one seed" in claim.text for claim in claims(dfa))
 
@@ -454,7 +454,7 @@ def test_an_exploded_network_with_a_tiny_but_exact_reference_is_walked_back_and_
         "the scale is lost",
         "in float64 without a safety constant. This Γ compares correct directions, but the reference has no meaningful scale",
         "refines the published reading",
-        "(in 2 of 2 seeds: 42, 123)",
+        "(both seeds)",
     ):
         assert needed in note.text, needed
     assert measured.sites["h_norm"][0].value == 16.0

@@ -8,12 +8,24 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+import re
 from collections.abc import Iterator
 from types import ModuleType
 
 import pytest
 
-from fa_registry.protocol.evidence_rules import ADOPTED, CODE, CREDIT, DATA, DUPLICATE, METHOD, NETWORK, SEAL, TASK
+from fa_registry.protocol.evidence_rules import (
+    ADOPTED,
+    CODE,
+    CREDIT,
+    DATA,
+    DUPLICATE,
+    MEASURING,
+    METHOD,
+    NETWORK,
+    SEAL,
+    TASK,
+)
 from fa_registry.records import Conformance, Exclusion, FurtherLimit, GuardReading, Integrity, Reading, RunAudit
 from fa_registry.reporting import claims as claims_module
 from fa_registry.reporting import claims_depth, claims_gamma, claims_reference
@@ -252,8 +264,10 @@ def rows_of_reference() -> Iterator[Row]:
     by = "One block multiplies ‖h‖ by 413 to 576 (limit 50), so norms"
     yield row("exploded", by, [smaller, larger], larger)
     since = scale("EXPLODED", "fail", crossed="above")
-    since = a_run(dataclasses.replace(since, quantity="growth_init"), verdict="fail")
-    yield row("exploded", f"The stream explodes, {alone}; the {LARGEST} in one block is 1.37", since, larger)
+    since = a_run(dataclasses.replace(since, quantity="growth_init", observed=Reading(113.0)), verdict="fail")
+    text = f"The {SINCE} is 113 (limit 50), {alone}; the {LARGEST} in one block is 1.37"
+    yield row("exploded", text, since, larger)
+    yield row("exploded", f"The stream explodes, {alone}; the {LARGEST}", [since, larger], since)
     yield from rows_of_explanations(both, floor)
     yield from rows_of_fitted_and_noisy(floor)
 
@@ -437,6 +451,7 @@ def rows_of_evidence() -> Iterator[Row]:
             "could not check from the files that the run is the result of its seed and its method: why",
         ),
         ("adopted", ADOPTED, "warn", "STATED", "the feedback used in training is allowed for these weights: why"),
+        ("other warns", MEASURING, "warn", "PARTLY RECOMPUTED", "The audit did not recompute all metrics: why"),
         ("superseded", DUPLICATE, "warn", "SUPERSEDED", "metrics of this run are no evidence about the method: why"),
         (
             "other code",
@@ -575,7 +590,7 @@ def pieces(module: ModuleType) -> Iterator[tuple[str, int]]:
     for node in ast.walk(tree):
         text = isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in apart
         if text and " " in node.value.strip() and len(node.value.strip()) >= LEAST and node.value not in NAMES:
-            yield node.value, node.lineno
+            yield from ((piece, node.lineno) for piece in re.split(r"\{\w+\}", node.value) if " " in piece.strip())
 
 
 WITH_TOPIC = [key for keys in TOPICS.values() for key in keys]
