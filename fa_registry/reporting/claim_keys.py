@@ -9,8 +9,8 @@ from fa_registry.metrics import symbol_of
 from fa_registry.records import RunAudit
 from fa_registry.reporting.view_models import Claim
 
-# Key of every claim → its kind, in the order of a form: claims that invalidate the other claims; the pass; claims about Γ, which is
-# the first question of most readers; claims about depth, scale and reference; other restrictions; and notes on how to read a metric.
+# Key of every claim → its kind, in the order of a form: claims that invalidate the other claims; the pass; claims about Γ, which
+# readers look for first; claims about depth, scale and reference; other restrictions; and notes on how to read a metric.
 KEYS: Mapping[str, str] = MappingProxyType(
     {
         "differs from its seal": "open",

@@ -106,6 +106,15 @@ def test_an_editions_labels_take_its_flags():
     assert (verdict_label("needs walk-back:", ()), verdict_label("PASS", ())) == ("needs walk-back", "PASS")
 
 
+def test_a_row_whose_seeds_have_the_same_verdict_has_this_verdict():
+    alike = Verdict("warn", "WARN(D1; method unchecked; measuring not measured again)")
+    alike = dataclasses.replace(alike, flags=("D1", "method unchecked", "measuring not measured again"))
+    assert combine_verdicts([alike, alike]) == alike
+    assert combine_verdicts([alike, dataclasses.replace(alike, flags=("D2",))]).flags == tuple(
+        sorted((*alike.flags, "D2"))
+    )
+
+
 def test_a_diverged_run_never_passes():
     assert label({}, frozen(), status="diverged") == "DIVERGED"
     assert label(D3, frozen(), status="diverged") == "DIVERGED(D3)"

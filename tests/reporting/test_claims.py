@@ -9,6 +9,7 @@ import pytest
 
 from fa_registry.metrics import label_of, symbol_of
 from fa_registry.protocol.engine import judge, judge_all
+from fa_registry.protocol.evidence_rules import METHOD
 from fa_registry.protocol.grouping import groups
 from fa_registry.protocol.rule_evaluation import PROVISIONAL, UNDECIDED
 from fa_registry.protocol.rules import Edition, Rule, load_edition, shipped
@@ -17,6 +18,7 @@ from fa_registry.reporting.claim_keys import KEYS
 from fa_registry.reporting.claims import claims, state_claims
 from fa_registry.reporting.claims_reference import reference_claims
 from tests.reporting.asking import changed, run_of
+from tests.reporting.earning import a_run
 from tests.reporting.runs import SEEDS, full, make_record
 from tests.reporting.scenes import a_finding, make_report
 
@@ -68,6 +70,16 @@ def test_a_missing_gamma_is_named_with_its_reason(report):
         claim.text.startswith("There is no metric of alignment: the feedback file is missing")
         for claim in claims([run])
     )
+
+
+def test_an_unchecked_method_has_one_claim_and_it_comes_after_the_labelled_claims():
+    unchecked = a_finding(
+        METHOD, "warn", quantity=METHOD, state="UNCHECKED", observed=Reading(None, "a loop of your own")
+    )
+    found = claims([a_run(CLEARS, unchecked, verdict="warn")])
+    assert [claim.key for claim in found if "a loop of your own" in claim.text] == ["method not measured"]
+    topics = [bool(claim.topic) for claim in found if claim.kind != "note"]
+    assert topics == sorted(topics, reverse=True)
 
 
 def test_several_seeds_are_counted_and_named(report):

@@ -12,7 +12,7 @@ from fa_registry.metrics import DECLARED, quantity_of
 from fa_registry.metrics import table as metric_table
 from fa_registry.protocol.grouping import groups
 from fa_registry.protocol.multiplicity import compared_methods
-from fa_registry.records import Reading, Verdict, Waiver
+from fa_registry.records import FurtherLimit, Reading, Verdict, Waiver
 from fa_registry.reporting.pages import index as build_index
 from fa_registry.reporting.pages.index import (
     audit_table_context,
@@ -26,6 +26,7 @@ from fa_registry.reporting.report_index import Sources
 from fa_registry.reporting.report_values import SEVERITY
 from fa_registry.reporting.text.environment import TemplateRenderer, variables
 from fa_registry.reporting.view_models import Judged, Link
+from tests.reporting.asking import changed
 
 
 def index(report):
@@ -285,6 +286,30 @@ def test_a_column_has_its_worst_judgement_with_the_seeds_it_is_about(rich):
     found = {group.method: judged_columns(group, columns) for group in groups(rich) if not group.control}
     assert found["fa"]["growth_max"] == Judged("D1", "fail", (42, 123))
     assert found["bp"] == {}
+
+
+def test_every_growth_above_its_limit_is_marked_and_a_gamma_that_may_not_be_claimed(rich):
+    columns = tuple(map(quantity_of, metric_table("audit")))
+    (group,) = (group for group in groups(rich) if group.method == "fa" and not group.control)
+    limits = (FurtherLimit("growth_init", 50.0),)
+
+    def marked(growth):
+        runs = [changed(run, sites={"growth_init": [1.0, growth]}) for run in group.runs]
+        for place, run in enumerate(runs):
+            findings = [
+                dataclasses.replace(one, further=limits) if one.quantity == "growth" else one for one in run.findings
+            ]
+            runs[place] = dataclasses.replace(run, findings=tuple(findings))
+        return judged_columns(dataclasses.replace(group, runs=tuple(runs)), columns).get("growth_init_max")
+
+    assert marked(51.0) == Judged("D1", "fail", (42, 123)) and marked(50.0) is None
+    rows = {
+        row.name: row.unclaimed
+        for part in audit_table_context(Sources.of(rich)).tables
+        for row in part.rows
+        if not row.control
+    }
+    assert rows["fa"] == ("gamma_deep_mean",) and rows["bp"] == ()
 
 
 def shown(report, *waivers):

@@ -63,6 +63,18 @@ def test_the_verdicts_are_stated_in_one_sentence_before_everything_else(rich_pag
     assert "Rules that fire: D1 scale stability in 2, D2 reference validity in 1." in page_text
 
 
+def test_a_form_begins_with_its_claims_and_answers_for_gamma_first(rich_pages):
+    form = next(text for name, text in rich_pages.items() if name.startswith("forms/fa") and name.endswith(".html"))
+    words = text_of(form)
+    words = words[words.index("Reporting form") :]
+    claims, gamma, training = (
+        words.index(text) for text in ("What may be claimed", "Γ: ✘ May not be claimed.", "Training:")
+    )
+    assert claims < gamma < training and "Training:" not in words[:gamma]
+    assert not re.search(r"(Depth|Scale|Reference): ", words[claims:gamma])
+    assert len(words[:gamma].split()) <= 40  # ten seconds at 240 words a minute
+
+
 def test_a_number_that_does_not_pass_names_its_rule(rich_pages):
     row = re.search(r'<tr class="fail">.*?</tr>', section(rich_pages["index.html"], "verdicts"), re.DOTALL).group()
     marked = re.findall(

@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 
 from fa_registry.records import AuditReport
-from fa_registry.reporting.summary import CLAUSES, RESULTS, depth_summary
-from tests.reporting.earning import CLEARS, a_run, depth
+from fa_registry.reporting.summary import CLAUSES, RESULTS, depth_summary, gamma_summary
+from tests.reporting.earning import CLEARS, NO_GAMMA, a_run, depth
 from tests.reporting.runs import SEEDS, full, make_record
 from tests.reporting.scenes import make_report
 
@@ -76,3 +76,11 @@ def test_a_method_that_differs_between_settings_is_named_with_their_number():
 
 def test_every_result_has_a_clause():
     assert set(RESULTS.values()) <= set(CLAUSES)
+
+
+def test_one_line_says_whose_gamma_may_be_claimed():
+    report = report_of(("bp", BETTER), ("fa", WORSE), ("dfa", WORSE), ("tp", BETTER, NO_GAMMA))
+    assert gamma_summary(report) == (
+        "Γ: may not be claimed: fa and dfa; open: tp; may be claimed: bp. The forms give the reasons."
+    )
+    assert gamma_summary(report_of()) == ""
