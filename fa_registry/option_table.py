@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass
 from typing import Any
 
-from fa_registry.errors import UsageError
+from fa_registry.errors import UsageError, unknown_name_text
 
 WIDTH = 116  # characters per line in the docstring of a Python function
 Several = str | Iterable[Any]  # names or numbers, converted by `as_list`
@@ -183,7 +183,7 @@ def takes_options(positional: str = "", **only: str) -> Callable[[Callable], Cal
             try:
                 values = signature.bind(*arguments, **named).arguments
             except TypeError as error:
-                raise TypeError(f"{function.__name__}() {error}") from None
+                raise TypeError(f"{function.__name__}() {error}{_hint(named, signature.parameters)}") from None
             first = [value for name in variadic for value in values.pop(name, ())]
             own_values = {parameter.name: values[parameter.name] for parameter in others if parameter.name in values}
             return function(*first, **own_values, **{name: build(group, values) for name, group in groups.items()})
@@ -195,6 +195,11 @@ def takes_options(positional: str = "", **only: str) -> Callable[[Callable], Cal
         return call
 
     return decorate
+
+
+def _hint(named: Iterable[str], known: Mapping[str, Any]) -> str:
+    unknown = [name for name in named if name not in known]
+    return f"; {unknown_name_text('option', unknown[0], known)}" if unknown else ""
 
 
 def _parameters(options: Iterable[OptionDeclaration], positional: Iterable[str]) -> Iterator[inspect.Parameter]:

@@ -108,6 +108,11 @@ def test_an_option_that_is_declared_once_is_everywhere():
     assert [item.value for item in names.shell_complete(click.Context(gone), "north,s")] == ["north,south"]
 
 
+def test_an_unknown_option_of_a_function_suggests_the_known_one():
+    with pytest.raises(TypeError, match=r"go\(\) got an unexpected keyword argument 'name'; .*did you mean 'names'"):
+        go("here", name="north")
+
+
 @pytest.mark.parametrize("text", [",", " , ,", " "])
 def test_a_list_of_separators_is_refused(text):
     with pytest.raises(UsageError, match="names: expected values separated by commas, found"):

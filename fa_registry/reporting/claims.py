@@ -104,7 +104,7 @@ def claims(
 
 
 def gamma_answer(runs: Sequence[RunAudit]) -> str:
-    """Return the kind of the first claim about Γ: `may`, `not`, `open` or `note`; empty for a control or without such a claim."""
+    """Return the kind of the first claim about Γ (`may`, `not`, `open` or `note`), or an empty string."""
     return next((one.kind for one in claims(runs) if one.topic == GAMMA), "")
 
 
@@ -214,7 +214,7 @@ def _evidence_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     if not runs:
         return
     of_tokens = _is_of_tokens(runs)
-    words = {
+    values = {
         "symbol": _symbol(runs),
         "task": "predicts a token from earlier tokens only" if of_tokens else "classifies images",
         "samples": "sequences" if of_tokens else "images",
@@ -223,7 +223,7 @@ def _evidence_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     for run in runs:
         for finding in run.findings:
             if key_and_text := OF_EVIDENCE.get((finding.rule, finding.outcome)):
-                key, text = key_and_text[0], key_and_text[1].format_map(words)
+                key, text = key_and_text[0], key_and_text[1].format_map(values)
                 reason = finding.observed.reason
                 if key == "method not measured" and run.record.conformance:  # its finding repeats the text
                     reason = "; ".join(run.record.conformance.failures) or reason

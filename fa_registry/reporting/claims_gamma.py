@@ -1,4 +1,4 @@
-"""Claims about Γ: whether it exists, how it may be read, and at which sites it is specific to the feedback used in training."""
+"""Claims about Γ: whether Γ exists, what it means, and at which sites it is specific to the feedback."""
 
 from __future__ import annotations
 
@@ -297,7 +297,10 @@ def _null_text(complete_runs: Sequence[RunAudit], with_failing_sites: bool) -> s
 
 
 def _allows_comparison(run: RunAudit) -> bool:
-    """Return whether Γ may be compared with fresh feedback: no finding except an exploded scale or a missing margin forbids it."""
+    """Return whether the comparison of Γ with fresh feedback may be reported.
+
+    Only an exploded scale and a missing margin over frozen blocks allow this comparison in a failed run.
+    """
     failed = {observed_text(finding) for finding in run.findings if finding.outcome == "fail"}
     is_explained = failed <= {EXPLODED, UNDERCUT} and (failed or run.verdict.outcome != "fail")
     return bool(is_explained) and not with_state([run], AT_FLOOR, NOISY, quantities=SUBJECTS["reference"])

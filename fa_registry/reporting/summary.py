@@ -1,4 +1,4 @@
-"""Summary of an audit: the methods that are better or worse than their own frozen blocks, and whose Γ may be claimed."""
+"""Summary of an audit: which methods beat their own frozen blocks, and whose Γ may be claimed."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def depth_summary(report: AuditReport) -> tuple[str, ...]:
 
 
 def gamma_summary(report: AuditReport) -> str:
-    """Return one line with the methods whose Γ may be claimed, may not be claimed, or is open; empty if there is no Γ."""
+    """Return one line that lists the methods by their claim about Γ, or an empty string without Γ."""
     methods: dict[str, dict[str, None]] = {}
     for group in groups(report):
         methods.setdefault(gamma_answer(group.runs), {})[group.runs[0].record.spec.label] = None

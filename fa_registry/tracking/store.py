@@ -46,10 +46,14 @@ def resolve_uri(uri: str = "") -> str:
     return f"{SQLITE}{path}" if path else resolved_uri
 
 
-def command_on(words: str, uri: str) -> str:
-    """Return a command for messages, e.g. `fa-registry list runs`, with the option --store if `uri` is not the default store."""
+def command_on(command: str, uri: str) -> str:
+    """Return a command for messages, with --store if `uri` is not the default store.
+
+    Args:
+        command: e.g. `list runs`, for `fa-registry list runs`.
+    """
     store = f" --store {shlex.quote(without_password(uri))}" if "://" in uri and uri != resolve_uri() else ""
-    return f"fa-registry {words}{store}"
+    return f"fa-registry {command}{store}"
 
 
 def sqlite_path(uri: str) -> Path | None:

@@ -151,7 +151,7 @@ def recorded_report(tracker: Tracker, audit_run_id: str, command: str) -> AuditR
 
 
 def existing(file: str, kinds: str = REPORT) -> Path:
-    """Return the path of a file; raise UsageError, which names the expected `kinds` of file, if the file does not exist."""
+    """Return the path of a file; if it does not exist, raise UsageError with the expected `kinds`."""
     if os.path.isfile(file):  # Path.is_file raises for a name that is too long
         return Path(file)
     if os.path.isfile(os.path.join(file, REPORT)):

@@ -53,6 +53,7 @@ from tests.reporting.earning import (
     reference,
     row,
     rows_of_beating_frozen_blocks,
+    rows_of_explanations,
     rows_of_gamma_taken_back,
     rows_of_small_gamma,
     rows_of_specific_sites,
@@ -270,27 +271,6 @@ def rows_of_reference() -> Iterator[Row]:
     yield row("exploded", f"The stream explodes, {alone}; the {LARGEST}", [since, larger], since)
     yield from rows_of_explanations(both, floor)
     yield from rows_of_fitted_and_noisy(floor)
-
-
-def rows_of_explanations(both: RunAudit, floor: RunAudit) -> Iterator[Row]:
-    start, end = (
-        "Every block adds its output to a running vector",
-        "This refines the published reading, which calls such a reference",
-    )
-    without_ln = changed(both, spec={"architecture_options": {"terminal_ln": False}})
-    for text in (start, end):
-        yield row("explained", text, both, floor)
-        yield row("explained", text, both, without_ln)
-        yield row("explained", text, both, changed(both, scalars={"fidelity_min": 0.4}))
-    longer, at_fifty = (changed(both, sites={"h_norm": [2.0, 8.0, 20.0, 50.0, end]}) for end in (100.1, 100.0))
-    yield row("explained", start, longer, at_fifty)
-    yield row("explained", f"; the {LARGEST} in one block is", both, changed(both, scalars={"growth_max": None}))
-    yield row("explained", "small (‖g_L‖ of the mean CE ", both, changed(both, sites={"g_norm_mean_ce": []}))
-    here = (
-        " report is computed in float64 without a safety constant. This Γ compares correct directions, but the reference has "
-        "no meaningful scale."
-    )
-    yield row("explained", here, both, changed(both, **NO_GAMMA))
 
 
 def rows_of_fitted_and_noisy(floor: RunAudit) -> Iterator[Row]:

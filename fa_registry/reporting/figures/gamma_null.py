@@ -89,7 +89,7 @@ def gamma_panel(
         f"{'Each panel is one method, and each dot' if methods > 1 else 'Each dot'} is one seed; the line is the mean over seeds. "
         "The grey band is the null: mean ± "
         f"{DEVIATIONS} standard deviations of Γ under fresh draws of the feedback, over all seeds. "
-        "Γ inside the band is no evidence of alignment."
+        "Γ inside the band is no evidence of alignment. Site 0 is the output of the embedding, site l the output of block l."
     )
     caption += " At a hollow dot, Γ = 1 by construction, so it is no evidence either." if numbers["exact"].any() else ""
     if any(_reason_of_first(run.record) == NOT_CREDITED for group in groups for run in group.runs):

@@ -525,7 +525,7 @@ def judged_columns(group: Group, columns: Columns) -> Mapping[str, Judged]:
 
 
 def _crossed(run: RunAudit, finding: Finding) -> Iterator[str]:
-    """Yield the metric of a finding, and the other growth metrics that are above their limits in the same rule."""
+    """Yield the metric of a finding, and the growth metrics above their limits in the same rule."""
     yield finding.quantity
     for limit in finding.further if finding.quantity in SUBJECTS["scale"] else ():
         readings = site_row(run.record, limit.quantity) or (scalar_metric(run.record, limit.quantity),)
