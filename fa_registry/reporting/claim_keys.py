@@ -90,7 +90,7 @@ TOPICS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 def claim(key: str, text: str, runs: Sequence[RunAudit], touched: Sequence[RunAudit]) -> Claim:
-    """Return one claim with the seeds and ids of the runs to which it applies.
+    """Return one claim, with its seeds if it is not about all seeds.
 
     Args:
         key: Key of the claim; KEYS[key] is the kind of the claim.
@@ -99,8 +99,6 @@ def claim(key: str, text: str, runs: Sequence[RunAudit], touched: Sequence[RunAu
         touched: The runs to which the claim applies.
     """
     seeds = ", ".join(str(run.record.spec.seed) for run in touched)
-    seeds_text = f"in {len(touched)} of {len(runs)} seeds: {seeds}" if len(runs) > 1 else f"seed {seeds}"
-    if len(touched) == len(runs) > 1:
-        seeds_text = "both seeds" if len(runs) == 2 else f"all {len(runs)} seeds"
+    seeds_text = f" (in {len(touched)} of {len(runs)} seeds: {seeds})" if len(touched) < len(runs) else ""
     topic = next((topic for topic, keys in TOPICS.items() if key in keys), "")
-    return Claim(KEYS[key], f"{text} ({seeds_text}).", tuple(run.record.run_id for run in touched), key, topic)
+    return Claim(KEYS[key], f"{text}{seeds_text}.", tuple(run.record.run_id for run in touched), key, topic)

@@ -103,9 +103,16 @@ def claims(
     return tuple(sorted(earned, key=lambda one: WEIGHT[one.key]))
 
 
-def gamma_answer(runs: Sequence[RunAudit]) -> str:
-    """Return the kind of the first claim about Γ (`may`, `not`, `open` or `note`), or an empty string."""
-    return next((one.kind for one in claims(runs) if one.topic == GAMMA), "")
+def gamma_answer(runs: Sequence[RunAudit], cards: Mapping[str, Any]) -> str:
+    """Return the kind of the claims about Γ, `partly` for kinds `may` and `not`, or an empty string.
+
+    Args:
+        runs: The judged runs of one method in one setting.
+        cards: The cards of the report.
+    """
+    card = cards.get(f"methods/{runs[0].record.spec.method}", {})
+    kinds = dict.fromkeys(one.kind for one in claims(runs, card=card) if one.topic == GAMMA)
+    return "partly" if {"may", "not"} <= kinds.keys() else next(iter(kinds), "")
 
 
 def _claims(runs: Sequence[RunAudit], has_all_runs: bool, has_reference: bool) -> Iterator[Claim]:

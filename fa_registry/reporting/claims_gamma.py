@@ -121,10 +121,12 @@ def _answer(runs: Sequence[RunAudit], with_gamma: Sequence[RunAudit]) -> tuple[s
     null_text = _null_text(complete, with_failing_sites=not reason)
     if reason:
         gamma = value_range(with_gamma, lambda run: scalar_metric(run.record, HEADLINE_GAMMA), "cos")
-        mean = KINDS["cos"](_gamma_over_seeds(with_gamma).mean.value)
-        gamma = f"{mean} ({gamma})" if len(with_gamma) > 1 else mean
-        no_null = "; ".join(dict.fromkeys(filter(None, map(_no_null, with_gamma))))
-        more = f". {null_text}" if null_text else f"; also, {NOT_SHOWN} ({no_null})" if no_null else ""
+        if " to " in gamma:
+            mean = KINDS["cos"](_gamma_over_seeds(with_gamma).mean.value)
+            gamma = f"{mean} ({gamma} over {len(with_gamma)} seeds)"
+        unproven = _grouped((run for run in complete if _no_null(run)), _no_null)
+        no_null = "; ".join(f"{text}{_of_seeds(several, with_gamma)}" for text, several in unproven.items())
+        more = "".join((f"; also, {NOT_SHOWN} ({no_null})" if no_null else "", f". {null_text}" if null_text else ""))
         return "not aligned", f"{GAMMA} = {gamma} is no evidence of useful credit: {reason}{more}"
     if len(complete) < len(with_gamma):
         return None  # a run that broke off has a separate claim

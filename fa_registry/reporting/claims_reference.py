@@ -16,6 +16,7 @@ from fa_registry.reporting.view_models import Claim
 EXPLODED, AT_FLOOR, NOISY, UNDERCUT = "EXPLODED", "AT FLOOR", "NOISY", "UNDERCUT"
 NOT_SPECIFIC, TOO_SMALL, HIGH = "NOT SPECIFIC", "TOO SMALL", "HIGH"
 PER_BLOCK, SINCE = ("growth", "growth_max"), ("growth_init", "growth_init_max")
+GREW = f"The {label_of(SINCE[1])} is"
 GRADIENTS = ("g_norm", "g_norm_mean_ce", "g_L")
 # (metric, side of its limit) → the built-in name of the state; an edition may use another name.
 CALLED: Mapping[tuple[str, str], str] = MappingProxyType(
@@ -151,21 +152,28 @@ def reference_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 def _exploded_text(runs: Sequence[RunAudit]) -> str:
     consequence = "so norms and gradients cannot be compared with those of a healthy network"
     findings = {run.record.run_id: finding_with(run, EXPLODED, quantities=SUBJECTS["scale"]) for run in runs}
-    quantities, limits = (
-        {found.quantity for found in findings.values()},
-        {found.threshold for found in findings.values()},
-    )
-    if None in limits or not (quantities <= {*PER_BLOCK} or quantities <= {*SINCE}):
-        return f"The stream explodes, {consequence}{scale_text(runs)}"
-    start, other = f"The {label_of('growth_init_max')} is", "growth_max"
-    if quantities <= {*PER_BLOCK}:
-        start, other = "One block multiplies ‖h‖ by", "growth_init_max"
-    growth = value_range(runs, lambda run: findings[run.record.run_id].observed, "num")
-    return f"{start} {growth} (limit {compact(max(limits))}), {consequence}{scale_text(runs, (other,))}"
+    quantities, limits = {found.quantity for found in findings.values()}, {}
+    for found in findings.values():
+        for quantity, limit in (
+            (found.quantity, found.threshold),
+            *((one.quantity, one.threshold) for one in found.further),
+        ):
+            for metric in {*PER_BLOCK, *SINCE}.intersection([quantity] if limit is not None else ()):
+                limits[PER_BLOCK[1] if metric in PER_BLOCK else SINCE[1]] = limit
+    for start, names, other in (("One block multiplies ‖h‖ by", PER_BLOCK, SINCE), (GREW, SINCE, PER_BLOCK)):
+        if quantities <= {*names} and names[1] in limits:
+            growth = value_range(runs, lambda run: findings[run.record.run_id].observed, "num")
+            rest = scale_text(runs, other[1:], limits)
+            return f"{start} {growth} (limit {compact(limits[names[1]])}), {consequence}{rest}"
+    return f"The stream explodes, {consequence}{scale_text(runs, limits=limits)}"
 
 
-def scale_text(runs: Sequence[RunAudit], names: Sequence[str] = ("growth_max", "growth_init_max")) -> str:
-    """Return the known growth values of the stream as text.
+def scale_text(
+    runs: Sequence[RunAudit],
+    names: Sequence[str] = (PER_BLOCK[1], SINCE[1]),
+    limits: Mapping[str, float] = MappingProxyType({}),
+) -> str:
+    """Return the known growth values of the stream as text, with their limits.
 
     Returns:
         For example `; the largest growth in one block is 1.5`, or an empty string if no growth is known.
@@ -173,8 +181,9 @@ def scale_text(runs: Sequence[RunAudit], names: Sequence[str] = ("growth_max", "
     growths = []
     for name in names:
         suffix = " in one block" if name in PER_BLOCK else ""
+        limit = f" (limit {compact(limits[name])})" if name in limits else ""
         if value := value_range(runs, lambda run, name=name: scalar_metric(run.record, name), "num"):
-            growths.append(f"the {label_of(name)}{suffix} is {value}")
+            growths.append(f"the {label_of(name)}{suffix} is {value}{limit}")
     return f"; {' and '.join(growths)}" if growths else ""
 
 

@@ -37,7 +37,12 @@ CLAUSES = {
         "{} end above their own frozen blocks: training the blocks made the network better",
     ),
 }
-ANSWERS = {"not": "may not be claimed", "open": "open", "may": "may be claimed"}  # kind of the claim about Γ → text
+ANSWERS = {  # result of `gamma_answer` → text
+    "not": "may not be claimed",
+    "open": "open",
+    "partly": "may be claimed at some sites",
+    "may": "may be claimed",
+}
 # Key of a claim → result; a group has the first result whose claim it has
 RESULTS = {
     **dict.fromkeys(("differs from its seal", "method fails", "other code", "diverged", "failed"), "no claim"),
@@ -74,11 +79,19 @@ def depth_summary(report: AuditReport) -> tuple[str, ...]:
 
 def gamma_summary(report: AuditReport) -> str:
     """Return one line that lists the methods by their claim about Γ, or an empty string without Γ."""
-    methods: dict[str, dict[str, None]] = {}
+    methods: dict[str, Counter[str]] = {kind: Counter() for kind in ANSWERS}
+    settings: Counter[str] = Counter()
     for group in groups(report):
-        methods.setdefault(gamma_answer(group.runs), {})[group.runs[0].record.spec.label] = None
-    clauses = [f"{ANSWERS[kind]}: {_joined([*methods[kind]])}" for kind in ANSWERS if kind in methods]
-    return f"{GAMMA}: {'; '.join(clauses)}. The forms give the reasons." if clauses else ""
+        label, kind = group.runs[0].record.spec.label, gamma_answer(group.runs, report.cards)
+        settings[label] += 1
+        if kind in methods:
+            methods[kind][label] += 1
+    clauses = [
+        f"{ANSWERS[kind]}: {_joined([_in_settings(label, count, settings[label]) for label, count in named.items()])}"
+        for kind, named in methods.items()
+        if named
+    ]
+    return f"{GAMMA}: {'; '.join(clauses)}." if clauses else ""
 
 
 def _result(group: Group) -> str:

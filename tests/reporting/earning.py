@@ -303,8 +303,11 @@ def rows_of_gamma_taken_back(own: RunAudit, failed: RunAudit) -> Iterator[Row]:
         yield row("not aligned", allowed, reportable, forbidden)
     unknown = "; also, it is not shown that this alignment comes from the feedback used in training (no fresh draws"
     yield row("not aligned", unknown, changed(undercut, sites={"gamma_null_p": []}), reportable)
+    other = changed(undercut, spec={"seed": 123}, sites={"gamma_null_p": []})
+    some = "(no fresh draws of feedback were measured (seed 123)). Only this comparison may be reported: Γ exceeds the Γ of"
+    yield row("not aligned", some, [reportable, other], reportable)
     several = [reportable, changed(reportable, spec={"seed": 123}, scalars={"gamma_deep_mean": 0.25})]
-    yield row("not aligned", f"Γ = 0.200 (0.150 to 0.250){gamma}", several, reportable)
+    yield row("not aligned", f"Γ = 0.200 (0.150 to 0.250 over 2 seeds){gamma}", several, reportable)
     broken = a_run(null("SPECIFIC", "pass"), seed=123, verdict="fail", status="diverged")
     yield row("not aligned", f"{gamma}training diverged (seed 123)", [own, broken], [own, failed])
     floor = f"{gamma}the reference gradient is at its floor"

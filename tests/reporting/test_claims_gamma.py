@@ -98,7 +98,7 @@ def test_without_a_null_the_feedback_is_not_shown_and_why(claims_of_gamma):
     assert kind == "may" and "for the feedback used in training only" not in text
     assert "comes from the feedback used in training (taken away)" in text
     ((_, text),) = claims_of_gamma()  # an edition whose rules do not ask
-    assert "comes from the feedback used in training (seed 42)" in text
+    assert text.endswith("comes from the feedback used in training.")
 
 
 def test_a_run_that_diverged_is_specific_of_nothing(rich):
@@ -108,9 +108,7 @@ def test_a_run_that_diverged_is_specific_of_nothing(rich):
         verdict=Verdict("fail", "DIVERGED"),
     )
     (claim,) = gamma_claims([run])
-    assert (
-        claim.key == "not aligned" and "training diverged (seed 42)." in claim.text and "fresh draws" not in claim.text
-    )
+    assert claim.key == "not aligned" and claim.text.endswith("training diverged.") and "fresh" not in claim.text
 
 
 @pytest.mark.parametrize(

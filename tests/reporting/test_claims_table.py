@@ -208,7 +208,7 @@ def rows_of_gamma_by_site(own: RunAudit, part: RunAudit) -> Iterator[Row]:
     without_level = a_run(CLEARS, null("SPECIFIC", "pass", threshold=None))
     single = a_run(CLEARS, null("SPECIFIC", "pass"), sites={"gamma_null_p": [0.01, None, None, None, None]})
     yield row("aligned by feedback", every, own, without_level)
-    yield row("aligned by feedback", "at every site that counts (seed 42)", without_level, own)
+    yield row("aligned by feedback", "of fresh feedback at every site that counts.", without_level, own)
     yield row("aligned by feedback", "at every site that counts (one site tested, 5 %)", single, own)
     back = (
         "Γ = 0.150 must not be credited as a whole to the feedback used in training: at least one site fails the test. This Γ "
@@ -260,6 +260,10 @@ def rows_of_reference() -> Iterator[Row]:
     grown = a_run(EXPLODED, verdict="fail", scalars={"growth_init_max": 1270.0})
     yield row("exploded", f"; the {SINCE} is 1,270", grown, changed(grown, scalars={"growth_init_max": None}))
     yield row("exploded", alone, a_run(EXPLODED, verdict="fail"), both)
+    both_limits = dataclasses.replace(EXPLODED, further=(FurtherLimit("growth_init", 40.0),))
+    yield row(
+        "exploded", f"; the {SINCE} is 1,270 (limit 40)", dataclasses.replace(grown, findings=(both_limits,)), grown
+    )
     larger = a_run(dataclasses.replace(EXPLODED, observed=Reading(576.0)), seed=123, verdict="fail")
     smaller = a_run(dataclasses.replace(EXPLODED, observed=Reading(413.0)), verdict="fail")
     by = "One block multiplies ‖h‖ by 413 to 576 (limit 50), so norms"

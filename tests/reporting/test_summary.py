@@ -8,7 +8,7 @@ import pytest
 
 from fa_registry.records import AuditReport
 from fa_registry.reporting.summary import CLAUSES, RESULTS, depth_summary, gamma_summary
-from tests.reporting.earning import CLEARS, NO_GAMMA, a_run, depth
+from tests.reporting.earning import CLEARS, NO_GAMMA, PART, SOUND, a_run, depth, null
 from tests.reporting.runs import SEEDS, full, make_record
 from tests.reporting.scenes import make_report
 
@@ -79,8 +79,22 @@ def test_every_result_has_a_clause():
 
 
 def test_one_line_says_whose_gamma_may_be_claimed():
-    report = report_of(("bp", BETTER), ("fa", WORSE), ("dfa", WORSE), ("tp", BETTER, NO_GAMMA))
-    assert gamma_summary(report) == (
-        "Γ: may not be claimed: fa and dfa; open: tp; may be claimed: bp. The forms give the reasons."
-    )
+    report = report_of(("kp", BETTER), ("fa", WORSE), ("dfa", WORSE), ("tp", BETTER, NO_GAMMA), ("bp", BETTER))
+    assert gamma_summary(report) == "Γ: may not be claimed: fa and dfa; open: tp; may be claimed: kp."
     assert gamma_summary(report_of()) == ""
+
+
+def test_a_gamma_of_some_sites_or_settings_is_not_stated_of_all():
+    partly = a_run(*SOUND, null("NOT SPECIFIC", "warn"), verdict="warn", **PART)
+    report = dataclasses.replace(make_report([]), runs=(partly,))
+    assert gamma_summary(report) == "Γ: may be claimed at some sites: dfa."
+    two = report_of(("dfa", BETTER), ("dfa", WORSE, {"spec": {"epochs": 7}}))
+    assert gamma_summary(two) == (
+        "Γ: may not be claimed: dfa (in 1 of 2 settings); may be claimed: dfa (in 1 of 2 settings)."
+    )
+
+
+def test_the_summary_reads_the_card_as_the_form_does():
+    report = report_of(("own", WORSE))
+    exact = dataclasses.replace(report, cards={"methods/own": {"exact_sites": "all"}})
+    assert gamma_summary(report) == "Γ: may not be claimed: own." and gamma_summary(exact) == ""

@@ -55,7 +55,8 @@ def test_a_folder_that_can_be_written_is_accepted_and_not_made(workplace, out):
 
 def test_the_last_lines_are_the_meaning_of_the_result_and_an_address_to_click(registry, workplace):
     result = registry(*RUN)
-    *_, first, address = result.stdout.splitlines()
+    *_, first, gamma, address = result.stdout.splitlines()
+    assert gamma == "Γ: may not be claimed: fa and dfa."
     assert first == ("bp, fa and dfa do not end above their own frozen blocks by the required margin.")
     assert address == f"report: {(workplace / 'reports' / 'index.html').as_uri()}"
     assert result.stdout.count("side by side: ") <= 1

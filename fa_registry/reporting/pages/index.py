@@ -296,7 +296,7 @@ def _audit_row(group: Group, link: Link | None, sources: Sources, columns: Colum
         },
         href=link.href if link else "",
         judged=judged_columns(group, columns),
-        unclaimed=(HEADLINE_GAMMA,) if gamma_answer(group.runs) == "not" else (),
+        unclaimed=(HEADLINE_GAMMA,) if gamma_answer(group.runs, sources.report.cards) == "not" else (),
         control_state=control_text(control_rows(group.runs, sources.frozen)),
         proof=proof([run.record.integrity for run in group.runs]),
     )
