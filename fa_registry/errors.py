@@ -118,6 +118,17 @@ def unknown_name_text(family: str, name: object, known_names: Iterable[str]) -> 
     return f"unknown {family} {shortened(name)!r}{hint}; known: {join_names(names, MOST_KNOWN) or 'none'}"
 
 
+def unknown_field_text(prefix: str, kind: str, name: str, known_names: Iterable[str]) -> str:
+    """Return the line with which an InvalidFields error reports an undeclared field.
+
+    Args:
+        prefix: prefix of the field's name, for example `rule[0].`.
+        kind: noun for the field in the message.
+        known_names: names of the declared fields.
+    """
+    return f"{prefix}{shortened(name)}: {unknown_name_text(kind, name, known_names)}"
+
+
 def shortened(name: object, limit: int = LONGEST_NAME) -> str:
     """Return a name as text; cut a text of more than `limit` characters and append `…`."""
     text = str(name)

@@ -74,7 +74,7 @@ class OptionDeclaration:
         """
         if self.is_list:
             values = as_list(typed)
-            if typed and not values:
+            if isinstance(typed, str) and typed and not values:
                 raise UsageError(f"{self.name}: expected values separated by commas, found {typed!r}")
             return values
         return {} if self.pairs and typed is None else typed

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import click
+import numpy
 import pytest
 from click.testing import CliRunner
 
@@ -118,6 +119,7 @@ def test_a_list_of_separators_is_refused(text):
     with pytest.raises(UsageError, match="names: expected values separated by commas, found"):
         go("here", names=text)  # would select all names
     assert go("here", names="")[0].names == go("here")[0].names == ()
+    assert go("here", names=numpy.array([1, 2]))[0].names == (1, 2)
 
 
 def test_both_ways_make_the_same_object():

@@ -119,8 +119,12 @@ class RegistryGroup(click.Group):
             sys.exit(error.exit_code)
         except click.UsageError as error:  # click's message contains the user's input
             error.message = escape_message(error.message)
-            options = {option for parameter in error.ctx.command.params for option in parameter.opts} if error.ctx else set()
-            if type(error) is click.UsageError and "--study" in options:  # an argument that the command does not take
+            parameters = error.ctx.command.params if error.ctx and type(error) is click.UsageError else ()
+            if {"--study"} <= {
+                option for one in parameters if isinstance(one, click.Option) for option in one.opts
+            } and not any(
+                isinstance(one, click.Argument) for one in parameters
+            ):  # an argument that the command does not take
                 error.message += ". A study is selected with --study NAME"
             raise
         except OSError as error:

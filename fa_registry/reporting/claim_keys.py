@@ -89,16 +89,13 @@ TOPICS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 
 
-def claim(key: str, text: str, runs: Sequence[RunAudit], touched: Sequence[RunAudit]) -> Claim:
-    """Return one claim, with its seeds if it is not about all seeds.
+def claim(key: str, text: str, touched: Sequence[RunAudit]) -> Claim:
+    """Return one claim about the runs `touched`.
 
     Args:
         key: Key of the claim; KEYS[key] is the kind of the claim.
         text: The sentence without its final full stop.
-        runs: All judged runs of the method.
         touched: The runs to which the claim applies.
     """
-    seeds = ", ".join(str(run.record.spec.seed) for run in touched)
-    seeds_text = f" (in {len(touched)} of {len(runs)} seeds: {seeds})" if len(touched) < len(runs) else ""
     topic = next((topic for topic, keys in TOPICS.items() if key in keys), "")
-    return Claim(KEYS[key], f"{text}{seeds_text}.", tuple(run.record.run_id for run in touched), key, topic)
+    return Claim(KEYS[key], f"{text}.", tuple(run.record.run_id for run in touched), key, topic)

@@ -85,7 +85,7 @@ def claims(
     broken = [run for run in judged if not is_intact(run.record)]
     reported = [run for run in intact if not speaks_for_nothing(run.findings)]
     candidates = (
-        *([claim("differs from its seal", NO_EVIDENCE, judged, broken)] if broken else []),
+        *([claim("differs from its seal", NO_EVIDENCE, broken)] if broken else []),
         *_evidence_claims(intact),
         *(_claims(reported, has_all_runs, card.get("gamma_reference") != "none") if reported else ()),
         *([exclusion_claim(excluded)] if excluded else []),
@@ -100,7 +100,17 @@ def claims(
         if (candidate.kind != "may" or (trained_here and judged_ids <= set(candidate.run_ids)))
         and (trained_here or candidate.key != "passes alone")
     )
-    return tuple(sorted(earned, key=lambda one: WEIGHT[one.key]))
+    return tuple(sorted((_with_seeds(one, judged) for one in earned), key=lambda one: WEIGHT[one.key]))
+
+
+def _with_seeds(one: Claim, judged: Sequence[RunAudit]) -> Claim:
+    """Return the claim with the seeds to which it applies, if these are not all judged seeds."""
+    seeds = [str(run.record.spec.seed) for run in judged if run.record.run_id in one.run_ids]
+    if not seeds or len(seeds) == len(judged) or one.key == "not judged":
+        return one
+    return dataclasses.replace(
+        one, text=f"{one.text[:-1]} (in {len(seeds)} of {len(judged)} seeds: {', '.join(seeds)})."
+    )
 
 
 def gamma_answer(runs: Sequence[RunAudit], cards: Mapping[str, Any]) -> str:
@@ -112,6 +122,8 @@ def gamma_answer(runs: Sequence[RunAudit], cards: Mapping[str, Any]) -> str:
     """
     card = cards.get(f"methods/{runs[0].record.spec.method}", {})
     kinds = dict.fromkeys(one.kind for one in claims(runs, card=card) if one.topic == GAMMA)
+    if not kinds and any(has_gamma(run) for run in runs):  # no claim about any metric is allowed
+        return "" if runs[0].record.spec.control != "none" or is_exact(card) else "not"
     return "partly" if {"may", "not"} <= kinds.keys() else next(iter(kinds), "")
 
 
@@ -134,7 +146,7 @@ def _pass_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
         better = f"a smaller {symbol}" if _is_of_tokens(runs) else f"more {symbol}"
         text = f"Every rule of the verdict passes, but none of these rules requires {better} than frozen random blocks reach"
         text = f"{text}. The {symbol} must not be credited to the training of the blocks"
-        yield claim("passes without depth", text, runs, runs)
+        yield claim("passes without depth", text, runs)
         yield from depth_claims(runs)
         return
     (key, trained_part), symbol = _trained_blocks(runs), _symbol(runs)
@@ -142,7 +154,6 @@ def _pass_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
         key,
         f"The method passes: its {symbol} may be reported as the {symbol} of {trained_part}{cleared_text(runs)}{sampled(runs)}. "
         f"Passing does not certify the method: {CAVEAT}",
-        runs,
         runs,
     )
 
@@ -189,7 +200,7 @@ OF_EVIDENCE: Mapping[tuple[str, str], tuple[str, str]] = MappingProxyType(
     {
         (METHOD, "fail"): ("method fails", "No claim about a method with this name is allowed"),
         (METHOD, "warn"): ("method not measured", "The code of the method was not checked"),
-        (MEASURING, "warn"): ("other warns", "The audit did not recompute all metrics"),
+        (MEASURING, "warn"): ("other warns", "No conclusion may be based on metrics that the audit could not confirm"),
         (CREDIT, "warn"): (
             "near backpropagation",
             "The {symbol} may be claimed only for backpropagation, and not for another credit rule",
@@ -236,7 +247,7 @@ def _evidence_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
                     reason = "; ".join(run.record.conformance.failures) or reason
                 touched.setdefault((key, f"{text}: {reason}"), []).append(run)
     for (key, text), several in touched.items():
-        yield claim(key, text, runs, several)
+        yield claim(key, text, several)
 
 
 def _state_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
@@ -247,17 +258,15 @@ def _state_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
         yield claim(
             "diverged",
             "Training diverged. The metrics describe a broken run, so they support no claim about the method",
-            runs,
             diverged,
         )
     if failed:
-        yield claim("failed", "The run broke off, so no claim about this run is allowed", runs, failed)
+        yield claim("failed", "The run broke off, so no claim about this run is allowed", failed)
     if incomplete:
         missing_text = "; ".join(dict.fromkeys(finding.sentence for run in incomplete for finding in _missing(run)))
         yield claim(
             "incomplete",
             f"The protocol could not be completed ({missing_text or 'a rule was not judged'})",
-            runs,
             incomplete,
         )
 
@@ -278,7 +287,6 @@ def _waiver_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
         yield claim(
             "waived",
             f"{rule_text} is waived. The finding remains valid, but it does not count in the verdict: {detail}",
-            runs,
             touched,
         )
 
@@ -331,7 +339,7 @@ def state_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
                 ).append((run, finding))
     for (make_text, *_), reported in groups.items():
         touched, findings = [run for run, _ in reported], [reported_finding for _, reported_finding in reported]
-        yield claim(*make_text(touched, findings), runs, touched)
+        yield claim(*make_text(touched, findings), touched)
     yield from _collapse_claims(runs)
 
 
@@ -514,9 +522,7 @@ def _collapse_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
             if guard and guard.mean is not None:
                 runs_by_text.setdefault(carried_text(guard), []).append(run)
     for text, touched in runs_by_text.items():
-        yield claim(
-            "carried by one end", f"The mean {GAMMA} does not represent the whole network: {text}", runs, touched
-        )
+        yield claim("carried by one end", f"The mean {GAMMA} does not represent the whole network: {text}", touched)
 
 
 TEXT: dict[tuple[str, str], Callable[[Sequence[RunAudit], Sequence[Finding]], tuple[str, str]]] = {

@@ -44,7 +44,7 @@ def depth_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     if undercut:
         finding = finding_with(undercut[0], UNDERCUT, quantities=DEPTH)
         details = nearest_limit_text(undercut, finding) + author_stated_runs(undercut, DEPTH)
-        yield claim("undercut", _undercut(finding, undercut) + details, runs, undercut)
+        yield claim("undercut", _undercut(finding, undercut) + details, undercut)
     chance = with_state(runs, AT_CHANCE, quantities=DEPTH)
     if chance:
         headline = _headline(chance[0])
@@ -52,25 +52,23 @@ def depth_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
             f"The {headline.symbol} does not {headline.beats} chance, so no learning may be claimed, regardless of the comparison "
             "with frozen blocks"
         )
-        yield claim("at chance", text, runs, chance)
+        yield claim("at chance", text, chance)
     clears = _clear(runs)
     if clears:
         key, text = _cleared(finding_with(clears[0], "CLEARS", quantities=DEPTH))
-        yield claim(key, text + cleared_text(clears), runs, clears)
+        yield claim(key, text + cleared_text(clears), clears)
     stated = with_state(runs, "STATED", quantities=DEPTH)
     if stated:
-        yield claim("stated", _stated(finding_with(stated[0], "STATED", quantities=DEPTH)), runs, stated)
+        yield claim("stated", _stated(finding_with(stated[0], "STATED", quantities=DEPTH)), stated)
     last_block = with_state(runs, LAST_BLOCK, quantities=DEPTH)
     if last_block:
-        yield claim(
-            "last block", _last_block(finding_with(last_block[0], LAST_BLOCK, quantities=DEPTH)), runs, last_block
-        )
+        yield claim("last block", _last_block(finding_with(last_block[0], LAST_BLOCK, quantities=DEPTH)), last_block)
     for key, state, text_of in (("undecided", "UNDECIDED", _undecided), ("provisional", "PROVISIONAL", _provisional)):
         touched = with_state(runs, state, quantities=DEPTH)
         if touched:
             finding = finding_with(touched[0], state, quantities=DEPTH)
             details = nearest_limit_text(touched, finding) + author_stated_runs(touched, DEPTH)
-            yield claim(key, text_of(finding) + details, runs, touched)
+            yield claim(key, text_of(finding) + details, touched)
 
 
 def cleared_text(runs: Sequence[RunAudit]) -> str:
@@ -164,7 +162,10 @@ def _undercut(finding: Finding, runs: Sequence[RunAudit]) -> str:
         ((run.record.spec.seed, scalar_metric(run.record, ACCURACY.name)) for run in runs), ACCURACY.name
     ).mean.value
     both = ""
-    if accuracy is not None and finding.quantity == ACCURACY.margin and finding.seeds == len(runs):
+    of_frozen = all(
+        finding_with(run, UNDERCUT, quantities=DEPTH).reference_run_id in ("", run.frozen_run_id) for run in runs
+    )
+    if accuracy is not None and finding.quantity == ACCURACY.margin and finding.seeds == len(runs) and of_frozen:
         frozen = accuracy - finding.observed.value / 100
         both = f"the {ACCURACY.symbol} is {pct(accuracy)}, that of the frozen control is {pct(frozen)}; "
     return (

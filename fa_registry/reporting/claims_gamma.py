@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from fa_registry.metrics import HEADLINE_GAMMA, SUBJECTS, over_seeds
+from fa_registry.protocol.evidence_rules import TITLES
 from fa_registry.records import Finding, RunAudit
 from fa_registry.reporting.claim_keys import claim
 from fa_registry.reporting.claims_reference import (
@@ -20,7 +21,6 @@ from fa_registry.reporting.claims_reference import (
     has_gamma,
     is_gradient,
     listed,
-    observed_text,
     passes,
     value_range,
     with_state,
@@ -66,25 +66,26 @@ def gamma_claims(runs: Sequence[RunAudit], has_reference: bool = True) -> Iterat
     """
     for reason, without_gamma in _grouped((run for run in runs if not has_gamma(run)), _absence).items():
         if reason == THE_GRADIENT or not has_reference:
-            yield claim("gamma not applicable", f"{GAMMA} does not apply: {reason}", runs, without_gamma)
+            yield claim("gamma not applicable", f"{GAMMA} does not apply: {reason}", without_gamma)
         else:
-            yield claim("no gamma", f"There is no metric of alignment: {reason}", runs, without_gamma)
+            yield claim("no gamma", f"There is no metric of alignment: {reason}", without_gamma)
     with_gamma = [run for run in runs if has_gamma(run)]
     if not with_gamma:
         return
     by_site = tuple(_site_claims(runs, with_gamma))
     yield from by_site
     if not by_site and (answer := _answer(runs, with_gamma)):
-        yield claim(*answer, runs, with_gamma)
+        yield claim(*answer, with_gamma)
 
 
 def _is_sound(run: RunAudit) -> bool:
-    """Return whether the run is complete and passes its rules on scale, reference and depth (D1, D2, D3)."""
+    """Return whether the run is complete and passes D1, D2 and D3, and whether no evidence is missing."""
     outcomes = [
         {finding.outcome for finding in run.findings if finding.quantity in SUBJECTS[subject]}
         for subject in ("scale", "reference", "depth")
     ]
-    return run.record.status == "complete" and all(found == {"pass"} for found in outcomes)
+    is_proven = not any(one.rule in TITLES and one.outcome in ("warn", "fail") for one in run.findings)
+    return run.record.status == "complete" and is_proven and all(found == {"pass"} for found in outcomes)
 
 
 def _site_claims(runs: Sequence[RunAudit], with_gamma: Sequence[RunAudit]) -> Iterator[Claim]:
@@ -100,13 +101,13 @@ def _site_claims(runs: Sequence[RunAudit], with_gamma: Sequence[RunAudit]) -> It
         return
     holm_text = _multiplicity([(sites[run.record.run_id], [run]) for run in with_gamma])
     text = f"{GAMMA} at {listed('site', common)} is {FROM_TRAINING}: fresh feedback gives a smaller {GAMMA}{holm_text}"
-    yield claim("specific", text, runs, with_gamma)
+    yield claim("specific", text, with_gamma)
     groups = _grouped(failing, lambda run: sites[run.record.run_id])
     where = " and ".join(
         f"at {listed('site', by_seed.reached)}{_of_seeds(several, failing)} ({_reached(several, by_seed)})"
         for by_seed, several in groups.items()
     )
-    yield claim("not specific", f"{GAMMA} {where} is not {FROM_TRAINING}", runs, failing)
+    yield claim("not specific", f"{GAMMA} {where} is not {FROM_TRAINING}", failing)
 
 
 def _answer(runs: Sequence[RunAudit], with_gamma: Sequence[RunAudit]) -> tuple[str, str] | None:
@@ -118,7 +119,7 @@ def _answer(runs: Sequence[RunAudit], with_gamma: Sequence[RunAudit]) -> tuple[s
     """
     complete = [run for run in with_gamma if run.record.status == "complete"]
     reason = _taken_back(runs)
-    null_text = _null_text(complete, with_failing_sites=not reason)
+    null_text = _null_text(complete, not reason, all(map(_allows_comparison, runs)))
     if reason:
         gamma = value_range(with_gamma, lambda run: scalar_metric(run.record, HEADLINE_GAMMA), "cos")
         if " to " in gamma:
@@ -280,7 +281,7 @@ def _sites(run: RunAudit) -> Sites:
     return Sites(tuple(above), tuple(site for site in p_by_site if site not in above))
 
 
-def _null_text(complete_runs: Sequence[RunAudit], with_failing_sites: bool) -> str:
+def _null_text(complete_runs: Sequence[RunAudit], with_failing_sites: bool, is_allowed: bool = False) -> str:
     """Return a sentence about the sites whose Γ exceeds the Γ of fresh draws, or ""."""
     # The groups also depend on the state, because seeds without ranks all have the same (empty) set of sites.
     groups = _grouped(with_state(complete_runs, *JUDGED), lambda run: (bool(with_state([run], SPECIFIC)), _sites(run)))
@@ -293,7 +294,7 @@ def _null_text(complete_runs: Sequence[RunAudit], with_failing_sites: bool) -> s
     ]
     ranked = [(sites, runs) for (_, sites), runs in groups.items() if sites.count]
     is_partial = not with_failing_sites and any(sites.above for sites, _ in ranked)
-    is_reportable = is_partial and all(map(_allows_comparison, complete_runs))
+    is_reportable = is_partial and is_allowed
     start = f"Only this comparison may be reported: {GAMMA}" if is_reportable else f"This {GAMMA}"
     return f"{start} exceeds the {GAMMA} of fresh feedback {'; '.join(reported)}{_multiplicity(ranked)}"
 
@@ -301,11 +302,13 @@ def _null_text(complete_runs: Sequence[RunAudit], with_failing_sites: bool) -> s
 def _allows_comparison(run: RunAudit) -> bool:
     """Return whether the comparison of Γ with fresh feedback may be reported.
 
-    Only an exploded scale and a missing margin over frozen blocks allow this comparison in a failed run.
+    Findings about the scale, the depth and the null of Γ allow it. Any other finding that does not pass forbids it.
     """
-    failed = {observed_text(finding) for finding in run.findings if finding.outcome == "fail"}
-    is_explained = failed <= {EXPLODED, UNDERCUT} and (failed or run.verdict.outcome != "fail")
-    return bool(is_explained) and not with_state([run], AT_FLOOR, NOISY, quantities=SUBJECTS["reference"])
+    allowed = {*SUBJECTS["scale"], *SUBJECTS["depth"], "gamma_null_p"}
+    others = [one for one in run.findings if one.quantity not in allowed and one.outcome not in ("pass", "skipped")]
+    is_explained = bool(with_state([run], EXPLODED, UNDERCUT)) or run.verdict.outcome != "fail"
+    is_open = any(one.gating or one.outcome != "not_applicable" for one in others)
+    return is_explained and not is_open and run.record.status == "complete"
 
 
 def _where_above(sites: Sites, runs: Sequence[RunAudit], with_failing_sites: bool) -> str:

@@ -144,7 +144,7 @@ def reference_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     yield from _explanations(runs, [run for run in floor if _has_grown(run) and _is_exact([run])])
     exploded_only = [run for run in scale if run not in exploded_at_floor]
     if exploded_only:
-        yield claim("exploded", _exploded_text(exploded_only), runs, exploded_only)
+        yield claim("exploded", _exploded_text(exploded_only), exploded_only)
     yield from _converged(runs)
     yield from _noisy(runs)
 
@@ -161,7 +161,7 @@ def _exploded_text(runs: Sequence[RunAudit]) -> str:
             for metric in {*PER_BLOCK, *SINCE}.intersection([quantity] if limit is not None else ()):
                 limits[PER_BLOCK[1] if metric in PER_BLOCK else SINCE[1]] = limit
     for start, names, other in (("One block multiplies ‖h‖ by", PER_BLOCK, SINCE), (GREW, SINCE, PER_BLOCK)):
-        if quantities <= {*names} and names[1] in limits:
+        if quantities <= {*names} and names[1] in limits and any(found.observed.value for found in findings.values()):
             growth = value_range(runs, lambda run: findings[run.record.run_id].observed, "num")
             rest = scale_text(runs, other[1:], limits)
             return f"{start} {growth} (limit {compact(limits[names[1]])}), {consequence}{rest}"
@@ -194,7 +194,7 @@ def _floor_claims(runs: Sequence[RunAudit], touched: Sequence[RunAudit], reason:
             if _is_exact(touched)
             else ""
         )
-        yield claim("at floor", f"No credit may be judged with this reference gradient: {reason}{tiny}", runs, touched)
+        yield claim("at floor", f"No credit may be judged with this reference gradient: {reason}{tiny}", touched)
 
 
 def _explanations(runs: Sequence[RunAudit], touched: Sequence[RunAudit]) -> Iterator[Claim]:
@@ -223,7 +223,6 @@ def _explanations(runs: Sequence[RunAudit], touched: Sequence[RunAudit]) -> Iter
         "this size. First, the usual library cosine replaces any norm below its safety constant of 1e-8 by this constant, which "
         "makes the result smaller. Second, the scale is lost, because such a gradient does not show how large a step should be."
         f"{gamma_note} This refines the published reading, which calls such a reference numerical noise",
-        runs,
         touched,
     )
 
@@ -238,7 +237,7 @@ def _converged(runs: Sequence[RunAudit]) -> Iterator[Claim]:
             gain = value_range(touched, lambda run: last_site(run.record, "gain"), "num")
             share = f" ({gain} of the output error reaches the last site)" if gain else ""
             text = "The reference gradient is small because the network has fitted its task, not because the network collapsed"
-            yield claim("converged", f"{text}: the {GAIN} is healthy{share}{gamma_note}", runs, touched)
+            yield claim("converged", f"{text}: the {GAIN} is healthy{share}{gamma_note}", touched)
 
 
 def _noisy(runs: Sequence[RunAudit]) -> Iterator[Claim]:
@@ -250,7 +249,6 @@ def _noisy(runs: Sequence[RunAudit]) -> Iterator[Claim]:
             "noisy",
             "The reference gradient is numerical noise: single and double precision compute different directions"
             f"{cosine_text}, and a cosine with noise does not show alignment",
-            runs,
             touched,
         )
 

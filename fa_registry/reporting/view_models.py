@@ -213,7 +213,7 @@ class AuditRow:
         href: Address of the form; empty for a control.
         estimates: Mapping from the key of a metric to its mean over seeds.
         judged: Mapping from the key of a metric to the rule that does not pass for this metric.
-        unclaimed: Keys of metrics whose values may not be claimed according to the form, although no rule judges them.
+        answers: Mapping from the key of a metric to the kind of its claim on the form, `not` or `open`.
         control_state: `control verified`, or the reason why the frozen control is not proven; empty for a control.
         proof: What the replays (repeated training steps) prove about the training of these runs.
     """
@@ -227,7 +227,7 @@ class AuditRow:
     estimates: Mapping[str, Estimate]
     href: str
     judged: Mapping[str, Judged] = field(default_factory=dict)
-    unclaimed: tuple[str, ...] = ()
+    answers: Mapping[str, str] = field(default_factory=dict)
     control_state: str = ""
     proof: str = ""
 

@@ -45,9 +45,9 @@ def name_in_store(study: str) -> str:
     Raises:
         InvalidFields: the file cannot be read or is not valid TOML.
     """
-    try:
-        path = find(study)
-    except UnknownName:  # a study whose file is elsewhere, but whose runs are in the store
+    paths = (bundled_files.projects() / study / FILE, Path(study), Path(study, FILE))
+    path = next((path for path in paths if path.suffix == ".toml" and os.path.isfile(path)), None)
+    if path is None:  # a study whose file is elsewhere, but whose runs are in the store
         return study
     return str(jsonio.read_toml(path, f"study {study}")[0].get("name") or study)
 

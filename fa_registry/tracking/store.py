@@ -52,7 +52,10 @@ def command_on(command: str, uri: str) -> str:
     Args:
         command: e.g. `list runs`, for `fa-registry list runs`.
     """
-    store = f" --store {shlex.quote(without_password(uri))}" if "://" in uri and uri != resolve_uri() else ""
+    default = ""
+    with contextlib.suppress(StoreError):  # the default store is not supported
+        default = resolve_uri()
+    store = f" --store {shlex.quote(without_password(uri))}" if "://" in uri and uri != default else ""
     return f"fa-registry {command}{store}"
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime
+import html
 import json
 import logging
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -24,6 +26,8 @@ from fa_registry.protocol.waivers import load_waivers, unknown_rules, without_ru
 from fa_registry.records import AuditReport, Reference, RunRecord, Waiver
 from fa_registry.reporting import notebook  # noqa: F401 (the display of the report)
 from fa_registry.reporting.render import rendered, renderer
+from fa_registry.safe_files import UnreadableFile, open_file
+from fa_registry.text_safety import escape_to_one_line
 from fa_registry.tracking.base import Tracker
 from fa_registry.workflows.audit_publication import log_audit
 from fa_registry.workflows.conformance import with_conformance
@@ -37,6 +41,7 @@ from fa_registry.workflows.options import (
     checked_pages,
 )
 from fa_registry.workflows.remeasure import checked_measuring, remeasure_all, replay_remark, report_replay, with_chosen
+from fa_registry.workflows.reports import LARGEST
 from fa_registry.workflows.run_status import logged_headline
 from fa_registry.workflows.selection import Selection, add_unaudited_runs, not_judged, previous_seed_sets, select_runs
 from fa_registry.workflows.stores import in_browser, mlflow_run_in_progress, open_tracker
@@ -48,6 +53,7 @@ if TYPE_CHECKING:
     from fa_registry.workflows.remeasure import RemeasuredRun
 
 LOG = logging.getLogger(__name__)
+START = 2**16  # bytes at the beginning of a page that contain its title
 WAIVERS = "waivers.toml"
 
 
@@ -122,6 +128,7 @@ def run_audit(
         report = replace(report, reproduction=reproduction(reference, report))
     report = add_unaudited_runs(tracker, report, selection.runs)
     out = Path(pages.out)
+    _warn_of_other_audit(out, report.title)
     with rendered(report, out, pages.own_templates) as (folder, names):
         rendered_by = renderer(pages.own_templates)
         audit_run_id, page = log_audit(audit_tracker, report, folder, selection, adopted, rendered_by)
@@ -189,6 +196,15 @@ def study_waivers(selector: RunSelector) -> str:
         return str(selector.file.path.parent / file_name) if isinstance(file_name, str) and file_name else ""
     except (UnknownName, InvalidFields):  # `checked_terms` reports this error
         return ""
+
+
+def _warn_of_other_audit(out: Path, title: str) -> None:
+    """Log a warning if the folder contains the pages of an audit with another title."""
+    with suppress(UnreadableFile), open_file(out / "index.html", LARGEST) as stream:
+        found = re.search("<title>(.*?)</title>", stream.read(START).decode(errors="replace"))
+        if found and html.unescape(found[1]) != title:
+            other = escape_to_one_line(html.unescape(found[1]))
+            LOG.warning("%s contained: %s. Its index is replaced; its forms stay. --out writes to another folder", out, other)
 
 
 def build_report(

@@ -16,7 +16,6 @@ from fa_registry.bundles.signing import signed, signer
 from fa_registry.errors import IntegrityError, InvalidFields, RegistryError, UsageError, pluralise
 from fa_registry.protocol.integrity import compare
 from fa_registry.records import AuditReport, Integrity, RunAudit, RunRecord
-from fa_registry.studies.study_files import name_in_store
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.lease import LeaseHolder, sign
@@ -61,8 +60,8 @@ def make_bundle(
     if licence and not LICENCE.fullmatch(licence):
         raise InvalidFields("bundle", [f"licence: expected an SPDX identifier such as CC-BY-4.0, found {licence!r}"])
     tracker = open_tracker(store, create=False)
-    study = name_in_store(study)
     audit, report = newest_report(tracker, study)
+    study = audit.tags.get(schema.TAG_STUDY, study)
     path = Path(out or f"{study}.fa.zip")
     target = checked_target(path)  # before the files are collected, which may take minutes
     facts = {

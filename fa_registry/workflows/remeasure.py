@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import logging
+import sys
 import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -181,7 +182,7 @@ def _factory_problem(path: str) -> str:
         return f"factory: expected package.module:function, found {path!r}"
     package = package.partition(".")[0]
     with suppress(ValueError):  # find_spec refuses an empty name and `__main__`
-        if importlib.util.find_spec(package):
+        if package in sys.modules or importlib.util.find_spec(package):
             return ""
     return f"factory: {path}: Python finds no module {package!r}; set PYTHONPATH to the folder of this module"
 

@@ -166,6 +166,9 @@ def rows_of_undercut() -> Iterator[Row]:
         "Depth does not help: the accuracy is 93.0\u00a0%, that of the frozen control is 96.0\u00a0%; the margin over"
     )
     yield row("undercut", both, paired, changed(paired, scalars={"accuracy": None}))
+    over_last_block = dataclasses.replace(paired, frozen_run_id="f" * 32)
+    finding = dataclasses.replace(paired.findings[0], reference_run_id="e" * 32)
+    yield row("undercut", both, paired, dataclasses.replace(over_last_block, findings=(finding,)))
     of_accuracy = a_finding("d", quantity="accuracy", state="UNDERCUT", threshold=2.0)
     yield row(
         "undercut", "required: at least 2 pp)", a_run(below[0][0], verdict="fail"), a_run(of_accuracy, verdict="fail")
@@ -298,9 +301,12 @@ def rows_of_gamma_taken_back(own: RunAudit, failed: RunAudit) -> Iterator[Row]:
     reportable = changed(undercut, sites={"gamma_null_p": [0.01] * 5})
     reportable = dataclasses.replace(reportable, findings=(*undercut.findings, null("SPECIFIC", "pass")))
     conformance = a_finding(METHOD, "fail", quantity=METHOD, observed=Reading(None, "why"), state="FAILED")
-    for forbidding in (FLOOR, conformance):
+    adopted = a_finding("adopted", "warn", quantity="adopted", observed=Reading(None, "why"), state="STATED")
+    for forbidding in (FLOOR, conformance, adopted, stability("HIGH", "warn"), stability("HIGH", "waived")):
         forbidden = dataclasses.replace(reportable, findings=(*reportable.findings, forbidding))
         yield row("not aligned", allowed, reportable, forbidden)
+    diverged = changed(reportable, status="diverged", spec={"seed": 123})
+    yield row("not aligned", allowed, reportable, [reportable, diverged])
     unknown = "; also, it is not shown that this alignment comes from the feedback used in training (no fresh draws"
     yield row("not aligned", unknown, changed(undercut, sites={"gamma_null_p": []}), reportable)
     other = changed(undercut, spec={"seed": 123}, sites={"gamma_null_p": []})

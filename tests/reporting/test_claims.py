@@ -15,10 +15,10 @@ from fa_registry.protocol.rule_evaluation import PROVISIONAL, UNDECIDED
 from fa_registry.protocol.rules import Edition, Rule, load_edition, shipped
 from fa_registry.records import AuditReport, GuardReading, Reading, RunAudit, Verdict
 from fa_registry.reporting.claim_keys import KEYS
-from fa_registry.reporting.claims import claims, state_claims
+from fa_registry.reporting.claims import claims, gamma_answer, state_claims
 from fa_registry.reporting.claims_reference import reference_claims
 from tests.reporting.asking import changed, run_of
-from tests.reporting.earning import a_run
+from tests.reporting.earning import SOUND, a_run, depth, null
 from tests.reporting.runs import SEEDS, full, make_record
 from tests.reporting.scenes import a_finding, make_report
 
@@ -80,6 +80,26 @@ def test_an_unchecked_method_has_one_claim_and_it_comes_after_the_labelled_claim
     assert [claim.key for claim in found if "a loop of your own" in claim.text] == ["method not measured"]
     topics = [bool(claim.topic) for claim in found if claim.kind != "note"]
     assert topics == sorted(topics, reverse=True)
+
+
+def test_a_claim_about_some_of_the_judged_seeds_names_them():
+    under = depth("UNDERCUT", "fail", -3.0, (-4.0, -2.0), seeds=3)
+    runs = [a_run(under, seed=seed, verdict="fail") for seed in (1, 2, 3)]
+    assert not any("seeds: " in claim.text for claim in claims(runs))
+    broken = changed(runs[2], integrity="mismatch")
+    found = {claim.key: claim.text for claim in claims([*runs[:2], broken])}
+    assert found["undercut"].endswith(" (in 2 of 3 seeds: 1, 2).")
+    assert found["differs from its seal"].endswith(" (in 1 of 3 seeds: 3).")
+
+
+def test_without_the_evidence_no_gamma_is_specific():
+    unverified = a_finding(
+        "measuring", "warn", quantity="measuring", observed=Reading(None, "why"), state="NOT MEASURED AGAIN"
+    )
+    sound = a_run(*SOUND, null("SPECIFIC", "pass"), verdict="warn")
+    assert gamma_answer([sound], {}) == "may"
+    assert gamma_answer([dataclasses.replace(sound, findings=(*sound.findings, unverified))], {}) == "open"
+    assert gamma_answer([changed(sound, integrity="mismatch")], {}) == "not"
 
 
 def test_several_seeds_are_counted_and_named(report):

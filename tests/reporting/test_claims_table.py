@@ -435,7 +435,13 @@ def rows_of_evidence() -> Iterator[Row]:
             "could not check from the files that the run is the result of its seed and its method: why",
         ),
         ("adopted", ADOPTED, "warn", "STATED", "the feedback used in training is allowed for these weights: why"),
-        ("other warns", MEASURING, "warn", "PARTLY RECOMPUTED", "The audit did not recompute all metrics: why"),
+        (
+            "other warns",
+            MEASURING,
+            "warn",
+            "PARTLY RECOMPUTED",
+            "based on metrics that the audit could not confirm: why",
+        ),
         ("superseded", DUPLICATE, "warn", "SUPERSEDED", "metrics of this run are no evidence about the method: why"),
         (
             "other code",

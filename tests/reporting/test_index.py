@@ -304,12 +304,12 @@ def test_every_growth_above_its_limit_is_marked_and_a_gamma_that_may_not_be_clai
 
     assert marked(51.0) == Judged("D1", "fail", (42, 123)) and marked(50.0) is None
     rows = {
-        row.name: row.unclaimed
+        row.name: row.answers
         for part in audit_table_context(Sources.of(rich)).tables
         for row in part.rows
         if not row.control
     }
-    assert rows["fa"] == ("gamma_deep_mean",) and rows["bp"] == ()
+    assert rows["fa"] == {"gamma_deep_mean": "not"} and rows["bp"] == {}
 
 
 def shown(report, *waivers):

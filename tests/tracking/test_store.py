@@ -26,7 +26,7 @@ from fa_registry.tracking.client import known_revisions
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.mlflow_views import View
 from fa_registry.tracking.reader import FEW, runs_by_spec
-from fa_registry.tracking.store import check_store, resolve_uri
+from fa_registry.tracking.store import check_store, command_on, resolve_uri
 
 PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 
@@ -371,3 +371,10 @@ def test_tags_come_with_the_last_points_and_not_before_them(tmp_path, empty_stor
     )
     tracker.log("a", [Point("h_L", 1.0, step) for step in range(2500)], {"fa.status": "complete"}, {"x": "y"})
     assert sent == [(998, 0, 1), (998, 0, 0), (504, 1, 0)], "of more than a thousand MLflow makes two calls, tags first"
+
+
+def test_advice_names_the_store_even_if_the_default_store_is_not_supported(monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "databricks")
+    assert command_on("list runs", "sqlite:///s.db") == "fa-registry list runs --store sqlite:///s.db"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://server")
+    assert command_on("list runs", "http://server") == "fa-registry list runs"

@@ -506,3 +506,12 @@ def test_runs_of_a_network_that_is_not_trained_are_judged(registry):
     assert {run["record"]["spec"]["method"] for run in report["runs"]} == {"bp", "dfa"} and report["excluded"] == []
     checks = [check for run in report["runs"] for check in run["record"]["integrity"]["checks"]]
     assert {check["outcome"] for check in checks if check["subject"] == "final weights"} == {"agrees"}
+
+
+def test_an_audit_that_replaces_the_pages_of_another_says_so(trained):
+    def warned(*words):
+        return trained("audit", *words, "--trust-logged", "--exit-zero").stderr.count("contained: Audit of study tiny.")
+
+    assert warned("--study", "tiny") == 0 and warned("--study", "tiny") == 0
+    assert warned("--experiment", "fa_registry", "--out", "elsewhere") == 0
+    assert warned("--experiment", "fa_registry") == 1

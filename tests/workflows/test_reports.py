@@ -61,6 +61,19 @@ def test_a_study_that_was_never_audited_says_what_to_do(trained):
         assert f"study {name}: no complete audit in" in result.stderr and result.stderr.endswith(f"; {advice}\n")
 
 
+def test_a_file_or_folder_with_the_name_of_a_study_is_no_study(trained):
+    (name,) = {
+        run.tags[schema.TAG_STUDY]
+        for run in MlflowTracker().search({schema.TAG_KIND: "run"})
+        if schema.TAG_STUDY in run.tags
+    }
+    shutil.rmtree(name)
+    Path(name).write_bytes(b"\xff")
+    assert len(json.loads(trained("list", "runs", "--study", name, "--json").stdout)) == len(
+        json.loads(trained("list", "runs", "--json").stdout)
+    )
+
+
 def test_a_file_and_a_study_are_one_too_many_and_a_missing_file_is_named(trained):
     assert "expected either REPORT or --study, found both" in trained("report", "a.json", "--study", "tiny").stderr
     missing = trained("report")

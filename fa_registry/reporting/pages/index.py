@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from fa_registry.metrics import COMPARED_WITH_CONTROL, HEADLINE_GAMMA, SUBJECTS, WITH_DEVIATION, Metric, symbol_of
+from fa_registry.metrics import COMPARED_WITH_CONTROL, HEADLINE_GAMMA, WITH_DEVIATION, Metric, symbol_of
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.multiplicity import compared_methods
 from fa_registry.protocol.near_settings import describe_difference
 from fa_registry.protocol.replay_summary import proof
 from fa_registry.records import AuditReport, EditionReference, Exclusion, Finding, OtherRun, RunAudit, Waiver
 from fa_registry.reporting.claims import gamma_answer
+from fa_registry.reporting.claims_reference import PER_BLOCK, SINCE
 from fa_registry.reporting.figure_models import FigureFile, SettingFigures
 from fa_registry.reporting.figures.page import bytes_left, setting_figures
 from fa_registry.reporting.files import report_files
@@ -62,6 +63,7 @@ from fa_registry.reporting.view_models import (
     documented,
 )
 
+GROWTH = (*PER_BLOCK, *SINCE)
 INTEGRITY_ORDER = ("mismatch", "unverifiable", "trusted", "verified")
 MOST = 200  # entries of a list that grows with the runs; the page counts the other entries, and audit.json contains all
 MOST_NAMES = 40  # methods of one verdict in a tile
@@ -284,6 +286,7 @@ def setting_rows(sources: Sources, columns: Columns) -> Iterator[SettingTable]:
 
 def _audit_row(group: Group, link: Link | None, sources: Sources, columns: Columns) -> AuditRow:
     seeds = tuple(seed_row(run, sources.frozen, columns, sources.known) for run in group.runs)
+    answer = gamma_answer(group.runs, sources.report.cards)
     return AuditRow(
         method=group_label(group),
         name=group.method,
@@ -296,7 +299,7 @@ def _audit_row(group: Group, link: Link | None, sources: Sources, columns: Colum
         },
         href=link.href if link else "",
         judged=judged_columns(group, columns),
-        unclaimed=(HEADLINE_GAMMA,) if gamma_answer(group.runs, sources.report.cards) == "not" else (),
+        answers={HEADLINE_GAMMA: answer} if answer in ("not", "open") else {},
         control_state=control_text(control_rows(group.runs, sources.frozen)),
         proof=proof([run.record.integrity for run in group.runs]),
     )
@@ -525,11 +528,11 @@ def judged_columns(group: Group, columns: Columns) -> Mapping[str, Judged]:
 
 
 def _crossed(run: RunAudit, finding: Finding) -> Iterator[str]:
-    """Yield the metric of a finding, and the growth metrics above their limits in the same rule."""
+    """Yield the metric of a finding; for a growth, also the other growths above their limits."""
     yield finding.quantity
-    for limit in finding.further if finding.quantity in SUBJECTS["scale"] else ():
+    for limit in finding.further if finding.quantity in GROWTH else ():
         readings = site_row(run.record, limit.quantity) or (scalar_metric(run.record, limit.quantity),)
-        if any(reading.value is not None and reading.value > limit.threshold for reading in readings):
+        if limit.quantity in GROWTH and any(reading.value is not None and reading.value > limit.threshold for reading in readings):
             yield limit.quantity
 
 
