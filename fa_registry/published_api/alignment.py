@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from fa_registry import jsonio
 from fa_registry.diagnostics import CATALOG
 from fa_registry.records import Measurements, Reading
+from fa_registry.seeding import generators_unchanged
 from fa_registry.training.input_validation import Checks
 from fa_registry.training.user_model import CreditRule, FreshRule, UserCreditRule, measured, own_network
 
@@ -84,6 +85,7 @@ class Alignment:
         return "\n".join([*lines, *(f"N/A: {reason}" for reason in dict.fromkeys(reasons))])
 
 
+@generators_unchanged()
 def alignment(
     model: nn.Module,
     batch: tuple[Tensor, Tensor],

@@ -22,6 +22,7 @@ from fa_registry.metrics import ACCURACY
 from fa_registry.protocol.rules import Edition, load_edition
 from fa_registry.published_api.one_batch import accuracy, checked, judged, measured, observed
 from fa_registry.records import Measurements, Reading, RunAudit
+from fa_registry.seeding import generators_unchanged
 from fa_registry.training.input_validation import Batch, Checks
 
 # This edition limits max ‖h_l‖ / ‖h_0‖ to 50 (growth of the whole stream), as in the published report.
@@ -191,6 +192,7 @@ class DiagnosisReport:
             yield f"{title}: {state}" + (f", {text.format(**values)}" if has_values else "")
 
 
+@generators_unchanged()
 def diagnose(
     model: nn.Module,
     eval_batches: Iterable[tuple[Tensor, Tensor]],

@@ -17,7 +17,6 @@ from torch.utils._pytree import tree_map_only
 
 from fa_registry.architectures import AdaptedNetwork
 from fa_registry.errors import UsageError
-from fa_registry.seeding import generators_unchanged
 from fa_registry.training.block_parameters import parameters_between
 from fa_registry.training.checkpoint import content_digest
 from fa_registry.training.user_model import unwrapped
@@ -109,8 +108,7 @@ def blocks_to_freeze(
             raise UsageError(
                 "frozen_control: x: expected a batch for one call of the model, because sites= was given; found none"
             )
-        with generators_unchanged():
-            block_parameters = parameters_between(lambda: _call(model, x), _inner(model), sites[0], sites[-1])
+        block_parameters = parameters_between(lambda: _call(model, x), _inner(model), sites[0], sites[-1])
         if block_parameters.shared:
             LOG.warning(
                 "frozen_control: the model also uses these frozen parameters outside of the blocks: %s",

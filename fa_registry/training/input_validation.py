@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import sys
 import warnings
 from collections.abc import Iterable, Mapping
 from numbers import Real
@@ -20,7 +21,6 @@ from fa_registry.architectures import AdaptedNetwork, adapt, unwrapped
 from fa_registry.architectures.base import Network
 from fa_registry.diagnostics import eval_mode
 from fa_registry.errors import EvidenceWarning, InvalidFields
-from fa_registry.seeding import generators_unchanged
 from fa_registry.tasks import NO_TOKENS
 from fa_registry.tasks.token_prediction import IGNORED
 
@@ -52,8 +52,11 @@ class Checks:
         """
         if self.problems:
             raise InvalidFields(self.subject, list(dict.fromkeys(self.problems))) from self.cause
+        level, frame = 1, sys._getframe()
+        while frame and frame.f_globals.get("__name__", "").partition(".")[0] in ("fa_registry", "contextlib"):
+            level, frame = level + 1, frame.f_back
         for doubt in self.doubts:
-            warnings.warn(f"{self.subject}: {doubt}", EvidenceWarning, stacklevel=3)
+            warnings.warn(f"{self.subject}: {doubt}", EvidenceWarning, stacklevel=level)
 
     def network(self, model: Any) -> nn.Module | None:
         """Return `model` as a network with observable sites.
@@ -211,7 +214,7 @@ class Checks:
         `shape` is the expected shape of the logits without their last dimension.
         """
         try:
-            with torch.no_grad(), eval_mode(network), generators_unchanged():
+            with torch.no_grad(), eval_mode(network):
                 logits = torch.func.functional_call(network, _copies(network), x.clone())
         except Exception as error:
             hint = KEYWORDS if isinstance(error, TypeError) else ""  # Python's error for arguments that do not fit

@@ -19,7 +19,6 @@ from fa_registry.metrics import REFERENCE_CHECK
 from fa_registry.protocol.evidence_rules import MEASURING
 from fa_registry.protocol.integrity import compare, with_checks
 from fa_registry.records import Check, Integrity, Measurements, Reading, RunRecord
-from fa_registry.seeding import generators_unchanged
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Tracker
 from fa_registry.training.checkpoint import load_into, load_tensors
@@ -46,8 +45,7 @@ def from_factory(path: str) -> nn.Module:
     """
     module, _, name = path.partition(":")
     try:
-        with generators_unchanged():  # `track` builds the model in the middle of the user's script
-            model = getattr(importlib.import_module(module), name)()
+        model = getattr(importlib.import_module(module), name)()
     except Exception as error:
         raise UsageError(
             f"factory {path!r}: {type(error).__name__}: {error}; expected package.module:function"

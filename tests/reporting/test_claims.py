@@ -78,6 +78,7 @@ def test_an_unchecked_method_has_one_claim_and_it_comes_after_the_labelled_claim
     )
     found = claims([a_run(CLEARS, unchecked, verdict="warn")])
     assert [claim.key for claim in found if "a loop of your own" in claim.text] == ["method not measured"]
+    assert "other warns" not in [claim.key for claim in found]
     topics = [bool(claim.topic) for claim in found if claim.kind != "note"]
     assert topics == sorted(topics, reverse=True)
 

@@ -266,6 +266,30 @@ def test_a_control_has_the_draws_of_the_loop_without_a_control(workplace, batch)
     assert torch.equal(drawn, torch.rand(3))
 
 
+SITES = ["embed", "blocks.0", "blocks.1"]
+
+
+@pytest.mark.parametrize(
+    "call_it",
+    [
+        lambda model, batch: fa_registry.alignment(model, batch, dfa([torch.eye(WIDTH)[:, :CLASSES]] * 2), SITES[1:]),
+        lambda model, batch: fa_registry.diagnose(model, [batch]),
+        lambda model, batch: fa_registry.frozen_control(model, sites=SITES, x=batch[0]).__enter__(),
+    ],
+    ids=["alignment", "diagnose", "frozen_control"],
+)
+def test_other_functions_change_no_generator_either(batch, call_it):
+    model = Noisy()
+    for draw in (lambda: torch.rand(3).tolist(), random.random):
+        torch.manual_seed(3)
+        random.seed(3)
+        call_it(model, batch)
+        drawn = draw()
+        torch.manual_seed(3)
+        random.seed(3)
+        assert drawn == draw()
+
+
 class nothing:
     def __enter__(self): ...
 
