@@ -193,7 +193,7 @@ class _Flow:
         with ExitStack() as hooks:
             # the readout first: it may be a site's module, whose input must be recorded before it is cloned
             for name, module in model.named_modules():
-                if name == readout or (name and not readout):
+                if name and name == (readout or name):  # never the model itself, whose name is empty
                     hooks.callback(module.register_forward_pre_hook(partial(self._at_readout, name)).remove)
             for name in dict.fromkeys(path_and_call(site)[0] for site in self.sites):
                 module = model.get_submodule(name)
@@ -340,7 +340,7 @@ class _Flow:
         If a readout is declared, only the declared module may be the readout. Otherwise, any module after the last site may be the
         readout.
         """
-        return self.declared == name or (not self.declared and self.runs[self.sites[-1]] > 0)
+        return self.declared == name if self.declared else self.runs[self.sites[-1]] > 0
 
 
 def _require_gradient(state: Tensor) -> None:

@@ -565,3 +565,22 @@ def test_the_readmes_example_adds_two_lines_to_a_loop_and_runs(workplace, model,
         and record.spec.epochs == 2
         and record.measurements.sites["gamma"][2].value is not None
     )
+
+
+def test_a_model_whose_input_has_the_shape_of_its_states_needs_no_readout(workplace):
+    class Square(Residual):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.out = nn.Linear(WIDTH, WIDTH), self.out_head
+            del self.out_head  # neither out_ln nor out_head: the readout is the module that runs after the last block
+
+        def forward(self, x):
+            h = self.embed(x)
+            for block in self.blocks:
+                h = h + block(h)
+            return self.out(h)
+
+    batch = torch.randn(16, WIDTH), torch.arange(16) % CLASSES
+    with fa_registry.track(Square(), eval=batch, method="mine", seed=7) as run:
+        run.epoch()
+    assert run.done == 1
