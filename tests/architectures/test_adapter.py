@@ -209,9 +209,11 @@ def test_one_site_without_a_witness_asks_for_the_readout():
     model.forward = lambda x: model.head(model.norm(model.blocks[0](model.embed(x))))
     model.eval()
     x, _ = batch(5, 4)
+    for readout in ("norm", ""):  # by default, the module that runs after the last site
+        assert torch.equal(adapt(model, skip="inside", readout=readout)(x, return_hidden=True)[0], model(x))
+    model.forward = lambda x: nn.functional.linear(model.blocks[0](model.embed(x)), model.head.weight)
     with pytest.raises(UsageError, match="expected `readout` to name the module that receives h_1"):
         adapt(model, skip="inside")(x, return_hidden=True)
-    assert torch.equal(adapt(model, skip="inside", readout="norm")(x, return_hidden=True)[0], model(x))
 
 
 def test_out_ln_comes_before_out_head_as_readout_unless_it_is_none():
