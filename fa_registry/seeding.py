@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-import numpy
+import numpy as np
 import torch
 from torch import nn
 
@@ -60,10 +60,10 @@ def undrawn(layer: Callable[..., Layer], *arguments: Any, **options: Any) -> Lay
 def generators_unchanged() -> Iterator[None]:
     """Restore the global random generators of torch, NumPy and Python on exit."""
     gpus = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
-    states = random.getstate(), numpy.random.get_state()
+    states = random.getstate(), np.random.get_state()
     try:
         with torch.random.fork_rng(devices=gpus):
             yield
     finally:
         random.setstate(states[0])
-        numpy.random.set_state(states[1])
+        np.random.set_state(states[1])

@@ -119,13 +119,11 @@ class RegistryGroup(click.Group):
             sys.exit(error.exit_code)
         except click.UsageError as error:  # click's message contains the user's input
             error.message = escape_message(error.message)
-            parameters = error.ctx.command.params if error.ctx and type(error) is click.UsageError else ()
-            if {"--study"} <= {
-                option for one in parameters if isinstance(one, click.Option) for option in one.opts
-            } and not any(
-                isinstance(one, click.Argument) for one in parameters
-            ):  # an argument that the command does not take
-                error.message += ". A study is selected with --study NAME"
+            if type(error) is click.UsageError and error.ctx:  # an argument that the command does not take
+                parameters = error.ctx.command.params
+                takes_argument = any(isinstance(one, click.Argument) for one in parameters)
+                if not takes_argument and any("--study" in one.opts for one in parameters):
+                    error.message += ". A study is selected with --study NAME"
             raise
         except OSError as error:
             from fa_registry.tracking.store_errors import StoreRefusal

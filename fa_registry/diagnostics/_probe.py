@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fa_registry.diagnostics.base import Observation
 
-NO_BENCH = "this metric needs several forward passes of the network, but only one pass is available"
+NO_BENCH = "this metric needs several passes of the network or its initial weights, but only one pass was observed"
 SAMPLES_OF_POSITIONS = 16  # for states with tokens or maps: all 128 samples would take minutes per run on a core
 PUSHED = f"of the eval batch all; the first {SAMPLES_OF_POSITIONS} where states have tokens or maps"
 ROUNDINGS = 100  # in units of float64 eps: a smaller relative change of the loss or of a state counts as no change

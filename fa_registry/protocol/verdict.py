@@ -83,7 +83,7 @@ def combine_verdicts(verdicts: Iterable[Verdict]) -> Verdict:
     if not of_seeds:
         return Verdict("incomplete", TEXT["incomplete"])
     worst = max(of_seeds, key=lambda verdict: SEVERITY.index(verdict.outcome))
-    flags = worst.flags  # in the order of the seeds, if all seeds have the same flags
+    flags = worst.flags  # keeps the order of the flags if all seeds have the same flags
     if len({verdict.flags for verdict in of_seeds}) > 1:
         flags = tuple(sorted({flag for verdict in of_seeds for flag in verdict.flags}))
     label = re.match(r"[^(:]*:?", worst.label)[0]

@@ -114,17 +114,20 @@ def _with_seeds(one: Claim, judged: Sequence[RunAudit]) -> Claim:
 
 
 def gamma_answer(runs: Sequence[RunAudit], cards: Mapping[str, Any]) -> str:
-    """Return the kind of the claims about Γ, `partly` for kinds `may` and `not`, or an empty string.
+    """Return the kind of the claim about Γ, or an empty string if there is no such claim.
+
+    The kind is `partly` if Γ may be claimed at some sites and may not be claimed at other sites.
 
     Args:
         runs: The judged runs of one method in one setting.
         cards: The cards of the report.
     """
     card = cards.get(f"methods/{runs[0].record.spec.method}", {})
-    kinds = dict.fromkeys(one.kind for one in claims(runs, card=card) if one.topic == GAMMA)
-    if not kinds and any(has_gamma(run) for run in runs):  # no claim about any metric is allowed
-        return "" if runs[0].record.spec.control != "none" or is_exact(card) else "not"
-    return "partly" if {"may", "not"} <= kinds.keys() else next(iter(kinds), "")
+    found = claims(runs, card=card)
+    kinds = [one.kind for one in found if one.topic == GAMMA]
+    if found and not kinds and not is_exact(card) and any(map(has_gamma, runs)):
+        return "not"  # a claim that invalidates all metrics
+    return "partly" if {"may", "not"} <= {*kinds} else next(iter(kinds), "")
 
 
 def _claims(runs: Sequence[RunAudit], has_all_runs: bool, has_reference: bool) -> Iterator[Claim]:

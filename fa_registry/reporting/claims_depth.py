@@ -227,7 +227,7 @@ def _undecided(finding: Finding) -> str:
         return (
             f"It is undecided whether the trained blocks beat frozen random blocks. The {MARGIN} of one seed is far from that of "
             f"the others, so the {_level(finding)} of the {MARGIN}, {_ends(finding)} over {finding.seeds} seeds, is not valid. "
-            "The rule below names the seed. Report its margin, and train more seeds"
+            "The finding names this seed. Report its margin, and train more seeds"
         )
     n_seeds = seeds_needed(finding)
     if finding.stated:  # more seeds do not reduce the uncertainty of one stated number

@@ -282,7 +282,12 @@ def _sites(run: RunAudit) -> Sites:
 
 
 def _null_text(complete_runs: Sequence[RunAudit], with_failing_sites: bool, is_allowed: bool = False) -> str:
-    """Return a sentence about the sites whose Γ exceeds the Γ of fresh draws, or ""."""
+    """Return a sentence about the sites whose Γ exceeds the Γ of fresh draws, or "".
+
+    Args:
+        with_failing_sites: Whether the sentence also lists the other sites.
+        is_allowed: Whether the comparison may be reported although Γ may not be claimed.
+    """
     # The groups also depend on the state, because seeds without ranks all have the same (empty) set of sites.
     groups = _grouped(with_state(complete_runs, *JUDGED), lambda run: (bool(with_state([run], SPECIFIC)), _sites(run)))
     if not groups:
@@ -293,8 +298,7 @@ def _null_text(complete_runs: Sequence[RunAudit], with_failing_sites: bool, is_a
         for (_, sites), runs in groups.items()
     ]
     ranked = [(sites, runs) for (_, sites), runs in groups.items() if sites.count]
-    is_partial = not with_failing_sites and any(sites.above for sites, _ in ranked)
-    is_reportable = is_partial and is_allowed
+    is_reportable = is_allowed and not with_failing_sites and any(sites.above for sites, _ in ranked)
     start = f"Only this comparison may be reported: {GAMMA}" if is_reportable else f"This {GAMMA}"
     return f"{start} exceeds the {GAMMA} of fresh feedback {'; '.join(reported)}{_multiplicity(ranked)}"
 
@@ -370,7 +374,7 @@ def count_draws_reaching(ranks: Sequence[float], draws: object) -> str:
         For example `1 of 20 fresh draws reach this Γ`; the text has no count if `draws` is not an integer.
     """
     if not isinstance(draws, int) or not ranks:
-        return f"fresh draws reach this {GAMMA}"
+        return f"the record does not state how many fresh draws reach this {GAMMA}"
     low, high = (round(rank * (draws + 1)) - 1 for rank in (min(ranks), max(ranks)))
     count = f"{low}" if low == high else f"between {low} and {high}"
     return f"{count} of {draws} fresh draws reach this {GAMMA}"

@@ -16,7 +16,10 @@ from fa_registry.reporting.view_models import Claim
 EXPLODED, AT_FLOOR, NOISY, UNDERCUT = "EXPLODED", "AT FLOOR", "NOISY", "UNDERCUT"
 NOT_SPECIFIC, TOO_SMALL, HIGH = "NOT SPECIFIC", "TOO SMALL", "HIGH"
 PER_BLOCK, SINCE = ("growth", "growth_max"), ("growth_init", "growth_init_max")
-GREW = f"The {label_of(SINCE[1])} is"
+# growth metric → its largest value over the sites
+LARGEST = {**dict.fromkeys(PER_BLOCK, PER_BLOCK[1]), **dict.fromkeys(SINCE, SINCE[1])}
+# largest growth → first words of the sentence about a growth above its limit
+STARTS = {PER_BLOCK[1]: "One block multiplies ‖h‖ by", SINCE[1]: f"The {label_of(SINCE[1])} is"}
 GRADIENTS = ("g_norm", "g_norm_mean_ce", "g_L")
 # (metric, side of its limit) → the built-in name of the state; an edition may use another name.
 CALLED: Mapping[tuple[str, str], str] = MappingProxyType(
@@ -152,25 +155,22 @@ def reference_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 def _exploded_text(runs: Sequence[RunAudit]) -> str:
     consequence = "so norms and gradients cannot be compared with those of a healthy network"
     findings = {run.record.run_id: finding_with(run, EXPLODED, quantities=SUBJECTS["scale"]) for run in runs}
-    quantities, limits = {found.quantity for found in findings.values()}, {}
+    limits: dict[str, float] = {}
     for found in findings.values():
-        for quantity, limit in (
-            (found.quantity, found.threshold),
-            *((one.quantity, one.threshold) for one in found.further),
-        ):
-            for metric in {*PER_BLOCK, *SINCE}.intersection([quantity] if limit is not None else ()):
-                limits[PER_BLOCK[1] if metric in PER_BLOCK else SINCE[1]] = limit
-    for start, names, other in (("One block multiplies ‖h‖ by", PER_BLOCK, SINCE), (GREW, SINCE, PER_BLOCK)):
-        if quantities <= {*names} and names[1] in limits and any(found.observed.value for found in findings.values()):
-            growth = value_range(runs, lambda run: findings[run.record.run_id].observed, "num")
-            rest = scale_text(runs, other[1:], limits)
-            return f"{start} {growth} (limit {compact(limits[names[1]])}), {consequence}{rest}"
+        conditions = ((found.quantity, found.threshold), *((one.quantity, one.threshold) for one in found.further))
+        limits |= {LARGEST[name]: limit for name, limit in conditions if name in LARGEST and limit is not None}
+    leading = {LARGEST.get(found.quantity, "") for found in findings.values()}
+    growth = value_range(runs, lambda run: findings[run.record.run_id].observed, "num")
+    for name, start in STARTS.items():
+        if leading == {name} and name in limits and growth:
+            rest = scale_text(runs, [other for other in STARTS if other != name], limits)
+            return f"{start} {growth} (limit {compact(limits[name])}), {consequence}{rest}"
     return f"The stream explodes, {consequence}{scale_text(runs, limits=limits)}"
 
 
 def scale_text(
     runs: Sequence[RunAudit],
-    names: Sequence[str] = (PER_BLOCK[1], SINCE[1]),
+    names: Sequence[str] = tuple(STARTS),
     limits: Mapping[str, float] = MappingProxyType({}),
 ) -> str:
     """Return the known growth values of the stream as text, with their limits.

@@ -22,12 +22,13 @@ from fa_registry.diagnostics import (
     Unavailable,
     run_forward_backward,
 )
+from fa_registry.diagnostics._probe import NO_BENCH
 from fa_registry.diagnostics.base import LEAST_ERROR, Diagnostic
 from fa_registry.diagnostics.h_norm import state_norms
 from fa_registry.errors import InvalidFields
 from fa_registry.metrics import REFERENCE_CHECK
 from fa_registry.records import Measurements, Reading
-from fa_registry.seeding import generators_unchanged
+from fa_registry.seeding import derive, generators_unchanged
 from fa_registry.token_axes import gradient_vectors
 from fa_registry.training.input_validation import Checks
 from fa_registry.training.measuring import attempt, in_order
@@ -117,6 +118,11 @@ class UserCreditRule:
         """Return whether the user gave a credit rule."""
         return self._rule is not None
 
+    @property
+    def null_draws(self) -> int:
+        """Number of draws for the null distribution of Γ, or 0 without a function that draws feedback."""
+        return self._draws if self._fresh else 0
+
     def given(self, x: Tensor, y: Tensor, states: Sequence[Tensor]) -> list[Tensor | None]:
         """Return one detached credit per site, or None at a site without a credit.
 
@@ -136,7 +142,7 @@ class UserCreditRule:
 
         def drawn(index: int) -> list[Tensor]:
             with state_unchanged(self._model):
-                generator = torch.Generator().manual_seed(SEED + index)
+                generator = torch.Generator().manual_seed(derive(SEED, f"evaluation/gamma_null/{index}"))
                 credits = self._checked(self._fresh(self._model, x, y, generator), states)
                 return rows(_filled(credits, states))
 
@@ -292,9 +298,7 @@ def _row_shape(state: Tensor) -> torch.Size:
 
 
 def _bench(fresh: Callable[[int], Sequence[Tensor]] | None, draws: int) -> ProbeContext:
-    unavailable = Unavailable(
-        "only one batch was observed, but this metric needs repeated forward passes of the network"
-    )
+    unavailable = Unavailable(NO_BENCH)
     return ProbeContext(
         states=(),
         gradients=(),

@@ -117,7 +117,7 @@ class UserRunSetup:
         x, y = self.batch
         return {EVALUATION: {"x": x, "y": y}} if "factory" in self.story else {}
 
-    def with_conventions(self, measurements: Measurements, reference: str) -> Measurements:
+    def with_conventions(self, measurements: Measurements, reference: str, null_draws: int = 0) -> Measurements:
         """Return the measurements together with their conventions.
 
         Conventions are the facts that determine the metrics: for example, the number of eval samples and the source of the
@@ -126,6 +126,7 @@ class UserRunSetup:
         Args:
             measurements: measurements of the evaluation batch.
             reference: as ReferenceSource.source.
+            null_draws: number of draws for the null distribution of Γ, or 0 if the null was not measured.
         """
         reported: dict[str, Scalar] = {
             "eval_samples": len(self.batch[1]),
@@ -133,6 +134,7 @@ class UserRunSetup:
             **self.task.conventions(self.classes),
             "reference_gradient": reference or "the model's own backward pass",
             **conventions_of(self),
+            **({"gamma_null_draws": null_draws} if null_draws else {}),
         }
         return dataclasses.replace(measurements, conventions=reported)
 

@@ -198,7 +198,8 @@ class TrackedRun:
             reported = {
                 name: reading for name, reading in last.scalars.items() if name in (*FIGURES, self.headline.name)
             }
-            final = self._task.with_conventions(self._measured(reported, None, MOMENTS), self._source)
+            measurements = self._measured(reported, None, MOMENTS)
+            final = self._task.with_conventions(measurements, self._source, self._rule.null_draws)
             self._writer.complete(TrainingOutcome(status, self.done, final, stepping="a loop of its author's own"))
             self._rows.remove()
         except BaseException as failure:

@@ -409,3 +409,21 @@ def test_a_skip_inside_that_is_declared_outside_is_refused(name):
 def test_a_skip_outside_that_is_declared_inside_is_refused():
     with pytest.raises(UsageError, match="declare skip='outside'"):
         run_forward_backward(adapt(pair("resmlp").plain, skip="inside"), images(), LABELS, double=False)
+
+
+def test_a_function_between_the_last_block_and_an_undeclared_readout_is_no_misfit():
+    model = build("outside", 2)
+    model.head, model.out_head = model.out_head, None
+
+    def last(x):
+        h = model.embed(x)
+        for block in model.blocks:
+            h = h + block(h)
+        return h
+
+    x, _ = batch(5, 4)
+    model.forward = lambda x: model.head(model.norm(nn.functional.relu(last(x))))
+    logits, hidden, *_ = adapt(model, ["blocks.0", "blocks.1"], skip="outside")(x, return_hidden=True)
+    assert torch.equal(hidden[-1], last(x)) and torch.equal(logits, model(x))
+    with pytest.raises(UsageError, match="the input of norm differs from the h_2"):
+        adapt(model, ["blocks.0", "blocks.1"], skip="outside", readout="norm")(x, return_hidden=True)

@@ -232,7 +232,7 @@ def test_without_a_bench_what_needs_one_is_na_with_the_reason():
             measured = diagnostics.CATALOG.get(card.name).measure(observation(credits=HEALTHY))
             found = [*measured.scalars.values(), *(reading for row in measured.sites.values() for reading in row)]
             assert {reading.reason for reading in found} == {
-                "this metric needs several forward passes of the network, but only one pass is available"
+                "this metric needs several passes of the network or its initial weights, but only one pass was observed"
             }, card.name
 
 

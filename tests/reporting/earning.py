@@ -224,7 +224,7 @@ def rows_of_undecided() -> Iterator[Row]:
         "undecided whether the trained blocks beat frozen random blocks. The margin of one seed is far from that of the others, so "
         "the 95 % interval of the "
         "margin, ",
-        " over 3 seeds, is not valid. The rule below names the seed. Report its margin, and train more seeds",
+        " over 3 seeds, is not valid. The finding names this seed. Report its margin, and train more seeds",
     )
     for fragment in text:
         yield row("undecided", fragment, a_run(far, verdict="warn"), a_run(open_, verdict="warn"))

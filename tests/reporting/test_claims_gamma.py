@@ -117,7 +117,7 @@ def test_a_run_that_diverged_is_specific_of_nothing(rich):
         ([1 / 21], 20, "0 of 20 fresh draws reach this Γ"),
         ([2 / 21, 8 / 21], 20, "between 1 and 7 of 20 fresh draws reach this Γ"),
         ([1.0], 20, "20 of 20"),
-        ([0.5], None, "fresh draws reach this Γ"),
+        ([0.5], None, "the record does not state how many fresh draws reach this Γ"),
     ],
 )
 def test_a_rank_tells_how_many_draws_reach_it(ranks, draws, text):

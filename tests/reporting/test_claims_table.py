@@ -233,7 +233,7 @@ def rows_of_gamma_by_site(own: RunAudit, part: RunAudit) -> Iterator[Row]:
     old = a_run(CLEARS, null("NOT SPECIFIC", "warn", observed=Reading(2 / 21)), sites={"gamma_null_p": None})
     yield row("not specific", "fresh feedback at fewer than all sites that count (1 of 20 fresh", old, part)
     uncounted = a_run(CLEARS, null("NOT SPECIFIC", "warn"), **PART, conventions={"gamma_null_draws": None})
-    yield row("not specific", "site 4 (fresh draws reach this Γ)", uncounted, part)
+    yield row("not specific", "site 4 (the record does not state how many fresh draws reach this Γ)", uncounted, part)
     apart = "at all 5 tested sites in seed 123; at sites 0 to 3, not at site 4 (1 of 20 fresh draws reach this Γ) in seed 42"
     two = [a_run(CLEARS, null("SPECIFIC", "pass"), seed=123), part]
     yield row("not specific", apart, two, [changed(two[0], **PART), part])

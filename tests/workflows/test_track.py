@@ -584,3 +584,23 @@ def test_a_model_whose_input_has_the_shape_of_its_states_needs_no_readout(workpl
     with fa_registry.track(Square(), eval=batch, method="mine", seed=7) as run:
         run.epoch()
     assert run.done == 1
+
+
+def test_no_draw_of_the_null_is_the_feedback_of_a_user_who_seeds_with_a_small_number(workplace, model, batch):
+    drawn = []
+
+    def fresh(model, x, y, generator):
+        drawn.append(torch.randn(2, WIDTH, CLASSES, generator=generator))
+        return dfa(drawn[-1])(model, x, y)
+
+    with fa_registry.track(
+        model, eval=batch, method="mine", seed=7, credit=dfa(torch.ones(2, WIDTH, CLASSES)), fresh=fresh
+    ) as run:
+        run.epoch()
+    trained = [torch.randn(2, WIDTH, CLASSES, generator=torch.Generator().manual_seed(seed)) for seed in range(1000)]
+    assert len(drawn) >= 20 and not any(torch.equal(one, other) for one in drawn for other in trained)
+    record = record_of(run)
+    assert record.measurements.conventions["gamma_null_draws"] == 20 == len({one.numpy().tobytes() for one in drawn})
+    with fa_registry.track(model, eval=batch, method="mine", seed=8, credit=dfa(torch.ones(2, WIDTH, CLASSES))) as run:
+        run.epoch()
+    assert "gamma_null_draws" not in record_of(run).measurements.conventions

@@ -14,7 +14,7 @@ from fa_registry.protocol.near_settings import describe_difference
 from fa_registry.protocol.replay_summary import proof
 from fa_registry.records import AuditReport, EditionReference, Exclusion, Finding, OtherRun, RunAudit, Waiver
 from fa_registry.reporting.claims import gamma_answer
-from fa_registry.reporting.claims_reference import PER_BLOCK, SINCE
+from fa_registry.reporting.claims_reference import LARGEST
 from fa_registry.reporting.figure_models import FigureFile, SettingFigures
 from fa_registry.reporting.figures.page import bytes_left, setting_figures
 from fa_registry.reporting.files import report_files
@@ -63,7 +63,6 @@ from fa_registry.reporting.view_models import (
     documented,
 )
 
-GROWTH = (*PER_BLOCK, *SINCE)
 INTEGRITY_ORDER = ("mismatch", "unverifiable", "trusted", "verified")
 MOST = 200  # entries of a list that grows with the runs; the page counts the other entries, and audit.json contains all
 MOST_NAMES = 40  # methods of one verdict in a tile
@@ -530,9 +529,9 @@ def judged_columns(group: Group, columns: Columns) -> Mapping[str, Judged]:
 def _crossed(run: RunAudit, finding: Finding) -> Iterator[str]:
     """Yield the metric of a finding; for a growth, also the other growths above their limits."""
     yield finding.quantity
-    for limit in finding.further if finding.quantity in GROWTH else ():
+    for limit in finding.further if finding.quantity in LARGEST else ():
         readings = site_row(run.record, limit.quantity) or (scalar_metric(run.record, limit.quantity),)
-        if limit.quantity in GROWTH and any(reading.value is not None and reading.value > limit.threshold for reading in readings):
+        if limit.quantity in LARGEST and any(reading.value is not None and reading.value > limit.threshold for reading in readings):
             yield limit.quantity
 
 
