@@ -414,6 +414,7 @@ def test_a_skip_outside_that_is_declared_inside_is_refused():
 def test_a_function_between_the_last_block_and_an_undeclared_readout_is_no_misfit():
     model = build("outside", 2)
     model.head, model.out_head = model.out_head, None
+    model.eval()
 
     def last(x):
         h = model.embed(x)
