@@ -134,8 +134,12 @@ class AdaptedNetwork(nn.Module):
             return
         other_skip = SKIPS[1 - SKIPS.index(self.skip)]
         other_fits = self._misfit(flow, other_skip) is None
-        if misfit[0] == flow.readout_name and not (self.readout or other_fits or len(self.sites) == 1):
-            return  # an undeclared readout shows only a wrong skip: a function without a module may change h_L before it
+        if misfit[0] == flow.readout_name and not self.readout and len(self.sites) > 1:
+            # an undeclared readout shows only a wrong skip of the last block: a function may change h_L before this module
+            last = self.sites[-1]
+            other_state = flow.outputs[last] + (flow.inputs[last] if self.skip == "inside" else 0)
+            if not _seen_as(flow.readout, other_state):
+                return
         raise UsageError(
             f"adapt: skip={self.skip!r} was declared, but the input of {misfit[0]} differs from the h_{misfit[1]} of this skip; "
             + (
@@ -195,7 +199,7 @@ class _Flow:
         with ExitStack() as hooks:
             # the readout first: it may be a site's module, whose input must be recorded before it is cloned
             for name, module in model.named_modules():
-                if name and readout in ("", name):  # the name of the model itself is empty
+                if readout in ("", name):  # the model itself, whose name is empty, starts before the sites
                     hooks.callback(module.register_forward_pre_hook(partial(self._at_readout, name)).remove)
             for name in dict.fromkeys(path_and_call(site)[0] for site in self.sites):
                 module = model.get_submodule(name)

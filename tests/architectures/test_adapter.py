@@ -428,3 +428,30 @@ def test_a_function_between_the_last_block_and_an_undeclared_readout_is_no_misfi
     assert torch.equal(hidden[-1], last(x)) and torch.equal(logits, model(x))
     with pytest.raises(UsageError, match="the input of norm differs from the h_2"):
         adapt(model, ["blocks.0", "blocks.1"], skip="outside", readout="norm")(x, return_hidden=True)
+
+
+def test_a_wrong_skip_of_the_last_block_is_seen_at_an_undeclared_readout():
+    model = build("inside", 2)
+    model.head, model.out_head = model.out_head, None
+    model.eval()
+
+    def forward(x):
+        h = model.blocks[0](model.embed(x))
+        return model.head(
+            model.norm(h + model.blocks[1](h))
+        )  # the first block adds its input, the model that of the last block
+
+    model.forward = forward
+    x, _ = batch(5, 4)
+    with pytest.raises(UsageError, match="the input of norm differs from the h_2"):
+        adapt(model, ["blocks.0", "blocks.1"], skip="inside")(x, return_hidden=True)
+
+
+def test_one_block_before_a_function_and_an_undeclared_readout_cannot_be_checked():
+    model = build("inside", 1)
+    model.head, model.out_head = model.out_head, None
+    model.eval()
+    model.forward = lambda x: model.head(model.norm(nn.functional.relu(model.blocks[0](model.embed(x)))))
+    x, _ = batch(5, 4)
+    with pytest.raises(UsageError, match="the input of norm differs from the h_1 of this skip; neither"):
+        adapt(model, skip="inside")(x, return_hidden=True)

@@ -97,4 +97,7 @@ def test_a_gamma_of_some_sites_or_settings_is_not_stated_of_all():
 def test_the_summary_reads_the_card_as_the_form_does():
     report = report_of(("own", WORSE))
     exact = dataclasses.replace(report, cards={"methods/own": {"exact_sites": "all"}})
+    broken = report_of(("own", WORSE, {"integrity": "mismatch"}))
+    assert gamma_summary(broken) == "Γ: may not be claimed: own."
+    assert gamma_summary(dataclasses.replace(broken, cards=exact.cards)) == ""
     assert gamma_summary(report) == "Γ: may not be claimed: own." and gamma_summary(exact) == ""
