@@ -85,7 +85,9 @@ def evidence(record: RunRecord) -> Iterator[Finding]:
             )
         if check.subject in WARNED and check.outcome == "not possible":
             rule, state, required = WARNED[check.subject]
-            if rule == MEASURING and record.integrity.state == "verified":  # a user-supplied loop with a trusted factory
+            if (
+                rule == MEASURING and record.integrity.state == "verified"
+            ):  # a user-supplied loop with a trusted factory
                 state = "PARTLY RECOMPUTED"
             yield _finding(record, rule, "warn", state, required, check.detail)
     if record.spec.weights:

@@ -48,19 +48,13 @@ def sign(number: int, lease: int) -> dict[str, str]:
 def initial_tags(lease: int) -> dict[str, str]:
     """Return the tags with which a run is created: state `choosing`, first heartbeat.
 
-    Args:
-        lease: duration of the lease in seconds.
+    `lease` is in seconds.
     """
     return {schema.TAG_CLAIM: CHOOSING, **sign(0, lease)}
 
 
 def lease_owner(attempts: Sequence[StoredRun], monitor: HeartbeatMonitor) -> StoredRun | None:
-    """Return the first run whose process has or requests the lease, or None.
-
-    Args:
-        attempts: all runs of one specification.
-        monitor: observed heartbeats.
-    """
+    """Return the first run of a specification whose process has or requests the lease, or None."""
     return next(_alive(attempts, monitor, ASKS, HELD), None)
 
 
@@ -83,7 +77,7 @@ def acquire(
     monitor: HeartbeatMonitor | None = None,
     params: Mapping[str, str] = MappingProxyType({}),
 ) -> StoredRun | None:
-    """Try to acquire the lease for a run.
+    """Try to acquire the lease for a run. Return None on success, otherwise the run that has priority.
 
     Args:
         run_id: id of a run that was created with `initial_tags` and without parameters.
@@ -91,9 +85,6 @@ def acquire(
         finished: function that returns another attempt that makes this run unnecessary, or None if there is no such attempt.
         monitor: observed heartbeats.
         params: parameters of the run, logged together with the lease state.
-
-    Returns:
-        None if the lease was acquired, otherwise the run that has priority.
     """
     monitor = monitor or HeartbeatMonitor()
     first_others = _others(run_id, attempts())
@@ -118,12 +109,9 @@ def _others(run_id: str, attempts: Sequence[StoredRun]) -> list[StoredRun]:
 
 
 class LeaseHolder:
-    """Lease of this process on the specification of a run.
+    """Lease of this process on the specification of a run, for `lease` seconds.
 
     Used as a context manager, a LeaseHolder writes heartbeats in a thread.
-
-    Args:
-        lease: duration of the lease in seconds.
     """
 
     def __init__(self, tracker: Tracker, run_id: str, lease: int, clock: Callable[[], float] | None = None):
@@ -134,10 +122,7 @@ class LeaseHolder:
         self._lock, self._ended = threading.Lock(), threading.Event()
 
     def sign(self) -> Mapping[str, str]:
-        """Return the tag of the next heartbeat.
-
-        The caller must write this tag to the run and then call `mark_heartbeat_sent`.
-        """
+        """Return the next heartbeat's tag, to be written before a call of `mark_heartbeat_sent`."""
         with self._lock:
             self._number += 1
             return sign(self._number, self._lease)
@@ -160,10 +145,7 @@ class LeaseHolder:
             )
 
     def check_if_late(self) -> None:
-        """Call `check` if the time between two heartbeats exceeded the lease duration.
-
-        This happens, for example, when the machine was suspended.
-        """
+        """Call `check` if a heartbeat was too late, for example because the machine was suspended."""
         if self._late:
             self.check()
 

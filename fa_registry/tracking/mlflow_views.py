@@ -99,11 +99,7 @@ def pattern(value: str) -> str:
 
 
 def note_of(links: Mapping[str, str]) -> str:
-    """Return the experiment's note, which MLflow's pages show above the list of runs.
-
-    Args:
-        links: mapping from the title of each link to its address.
-    """
+    """Return the experiment's note above MLflow's list of runs, with links: title → address."""
     return NOTE.format(links=" · ".join(f"[{title}]({address})" for title, address in links.items()))
 
 
@@ -124,14 +120,11 @@ def is_ours(text: str) -> bool:
 
 
 def views_of(study: str, runs: Sequence[StoredRun], first_run_ids: Collection[str] = ()) -> tuple[View, ...]:
-    """Return the views of a study's runs: charts, then a table.
+    """Return the views of a study's runs: charts, then a table. An empty `study` means all runs.
 
-    If the study has several settings, charts and table of each setting come before the views of all runs.
-
-    Args:
-        study: name of the study; empty means all runs.
-        runs: runs of the study. Charts show only metrics that at least one of these runs has.
-        first_run_ids: ids of the runs that were just trained or audited. Their settings come before the other settings.
+    If the study has several settings, charts and table of each setting come before the views of all runs. Charts show only
+    metrics that at least one of these runs has. `first_run_ids` are the ids of the runs that were just trained or audited. Their
+    settings come before the other settings.
     """
     by_setting: dict[str, _Contents] = {}
     for run in sorted(runs, key=lambda run: (bool(first_run_ids) and run.run_id not in first_run_ids, run.started)):

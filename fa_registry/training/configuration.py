@@ -63,13 +63,8 @@ def _libraries() -> Iterator[str]:
         yield f"float32 products {torch.get_float32_matmul_precision()}"
     if torch.are_deterministic_algorithms_enabled():
         yield "deterministic algorithms"
-    if _flushes_denormals():
+    if (torch.full((16,), 1e-38) * 0.5).eq(0).any().item():  # torch cannot report this setting
         yield "denormals flushed"
-
-
-def _flushes_denormals() -> bool:
-    """Compute whether numbers below 1.2e-38 become 0, because torch cannot report this setting."""
-    return (torch.full((16,), 1e-38) * 0.5).eq(0).any().item()
 
 
 @cache  # the computation takes some milliseconds

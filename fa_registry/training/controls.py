@@ -34,11 +34,7 @@ def ladder(blocks: int) -> list[str]:
 
 
 def control_name(value: str) -> str:
-    """Return `value` unchanged if it is the name of a control.
-
-    Raises:
-        ValueError: if `value` is not the name of a control.
-    """
+    """Return `value` unchanged if it is the name of a control, else raise ValueError."""
     if value not in NAMES and depth(str(value)) is None:
         raise ValueError(f"expected one of {', '.join(NAMES)}, or ladder_K to train the last K blocks, found {value!r}")
     return value
@@ -50,7 +46,7 @@ def trains_blocks(control: str) -> bool:
 
 
 def trainable_parameters(network: Network, control: str) -> list[nn.Parameter]:
-    """Return the parameters that the optimiser trains under this control.
+    """Return the parameters that are trained under this control, and freeze the other blocks.
 
     The function sets requires_grad to False for the parameters of frozen blocks.
     """
@@ -69,9 +65,6 @@ def train_mode(network: Network) -> None:
 
 
 def learns(block: nn.Module) -> bool:
-    """Return whether training changes this block.
-
-    A block without parameters counts as trained.
-    """
+    """Return whether training changes this block. A block without parameters counts as trained."""
     parameters = list(block.parameters())
     return not parameters or any(parameter.requires_grad for parameter in parameters)

@@ -21,15 +21,10 @@ ONE_OF_SEVERAL = re.compile(r"cuda:(\d+)")
 
 
 def resolve(name: str) -> str:
-    """Return the device class, `cuda` or `cpu`, for a user's choice of device.
+    """Return the device class, `cuda` or `cpu`, for auto, cuda, cpu, or a numbered GPU such as cuda:1.
 
-    The number of the GPU is not part of a specification. Use `on_device` to select a GPU by number.
-
-    Args:
-        name: auto, cuda, cpu, or a numbered GPU such as cuda:1.
-
-    Raises:
-        ValueError: if there is no such device.
+    The number of the GPU is not part of a specification. Use `on_device` to select a GPU by number. ValueError is raised if there
+    is no such device.
     """
     if name not in CHOICES and not ONE_OF_SEVERAL.fullmatch(name):
         raise ValueError(f"expected one of {', '.join(CHOICES)}, or a numbered GPU such as cuda:1; found {name!r}")
@@ -47,18 +42,14 @@ def resolve(name: str) -> str:
 
 @contextmanager
 def on_device(name: str) -> Iterator[None]:
-    """Context manager: make `cuda` refer to the GPU with the number in `name`.
-
-    Args:
-        name: a numbered GPU such as cuda:1. Any other name has no effect.
-    """
+    """Context manager: make `cuda` refer to a numbered GPU such as cuda:1. Any other name has no effect."""
     match = ONE_OF_SEVERAL.fullmatch(name)
     with torch.cuda.device(int(match[1])) if match else nullcontext():
         yield
 
 
 def device_of(device_class: str) -> torch.device:
-    """Return the torch device for a device class, `cuda` or `cpu`.
+    """Return the torch device for `cuda` or `cpu`.
 
     The device of `cuda` includes the GPU's number, because caches depend on that number.
     """
@@ -74,9 +65,9 @@ MOST_THREADS = 256  # on a machine with more cores, the limit is the number of i
 
 
 def threads_refused(count: int) -> str:
-    """Return an error text if this machine must not start `count` CPU threads.
+    """Return an error text if this machine must not start `count` CPU threads, or an empty text.
 
-    Otherwise the text is empty. The limit exists because all threads start at the same time when a run is recomputed.
+    The limit exists because all threads start at the same time when a run is recomputed.
     """
     limit = max(usable_cores(), MOST_THREADS)
     return f"the run was measured with {count:,} threads; this machine starts at most {limit}" if count > limit else ""
@@ -104,10 +95,9 @@ Run = Callable[..., Tensor]
 
 @contextmanager
 def products(precision: str) -> Iterator[None]:
-    """Context manager: set the precision of CUDA's float32 matrix products.
+    """Context manager: set the precision of CUDA's float32 matrix products, and restore it on exit.
 
-    For the precision "tf32", the matrix products use TF32. For any other precision, they use full float32. The previous setting is
-    restored on exit.
+    For the precision "tf32", the matrix products use TF32. For any other precision, they use full float32.
     """
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     switches = (matmul, cudnn.conv, cudnn.rnn)
@@ -132,10 +122,7 @@ def call(part: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
 
 
 def runner(precision: str, device: torch.device) -> Run:
-    """Return a function that calls a part of the network in the given precision.
-
-    The function is run(part, *inputs), and its result is float32.
-    """
+    """Return run(part, *inputs), which calls a part of the network in this precision, with float32 result."""
     if precision != "bf16":
         return call
 
@@ -170,10 +157,7 @@ def bf16_gain() -> float:
 def obstacle(precision: str, device_class: str, replaces_weights: bool) -> str:
     """Return the reason why a run cannot train in this precision, or an empty string.
 
-    Args:
-        precision: fp32, tf32 or bf16.
-        device_class: cuda or cpu.
-        replaces_weights: whether the method replaces weights in the backward pass.
+    `replaces_weights` is true if the method replaces weights in the backward pass.
     """
     if precision == "tf32" and device_class != "cuda":
         return "tf32 exists only on CUDA, not on a CPU"

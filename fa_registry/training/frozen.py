@@ -25,9 +25,8 @@ LOG = logging.getLogger(__name__)
 # parts of the messages of torch and Python if a loop uses a gradient that frozen weights do not have
 NO_GRADIENT = ("does not require grad", "NoneType", "empty parameter list")
 SKIP = "let the loop skip a frozen block: `if not any(weight.requires_grad for weight in block.parameters()): continue`"
-_FROZEN: WeakKeyDictionary[nn.Module, dict[str, str]] = (
-    WeakKeyDictionary()
-)  # model → frozen name → digest of its weights
+# model → frozen name → digest of its weights
+_FROZEN: WeakKeyDictionary[nn.Module, dict[str, str]] = WeakKeyDictionary()
 
 
 @contextmanager
@@ -97,10 +96,7 @@ def check_frozen(model: nn.Module) -> None:
 def blocks_to_freeze(
     model: nn.Module, blocks: Sequence[str] = (), sites: Sequence[str] = (), x: Any = None
 ) -> tuple[str, ...]:
-    """Return the names of modules and parameters that `frozen_control` would freeze.
-
-    The arguments are those of `frozen_control`.
-    """
+    """Return the modules and parameters that `frozen_control` would freeze with the same arguments."""
     if isinstance(model, AdaptedNetwork) and x is not None:
         sites = tuple(sites) or model.sites
     if sites and not blocks:
@@ -129,10 +125,7 @@ def blocks_to_freeze(
 
 
 def frozen_blocks(model: nn.Module) -> tuple[str, ...]:
-    """Return the names of the modules or parameters of the model that are frozen now.
-
-    The result is empty outside of `frozen_control`.
-    """
+    """Return the frozen modules or parameters of the model. Outside of `frozen_control`, there are none."""
     return tuple(_FROZEN.get(_inner(model), ()))
 
 

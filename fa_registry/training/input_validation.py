@@ -10,7 +10,7 @@ import hashlib
 import math
 import sys
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from numbers import Real
 from typing import Any
 
@@ -59,11 +59,7 @@ class Checks:
             warnings.warn(f"{self.subject}: {doubt}", EvidenceWarning, stacklevel=level)
 
     def network(self, model: Any) -> nn.Module | None:
-        """Return `model` as a network with observable sites.
-
-        Returns:
-            The network. If `model` is invalid, the result is None and the reason is added to the problems.
-        """
+        """Return `model` as a network with observable sites, or add its problems and return None."""
         if not isinstance(model, nn.Module):
             self.problems.append(f"model: expected an nn.Module, found {_kind(model)}")
             return None
@@ -110,9 +106,8 @@ class Checks:
 
         Args:
             network: the network, or None if it is invalid.
-            x: input, (N, …).
-            y: int64 labels, (N,), each smaller than the number of the network's outputs.
-            names: the names of x and y in messages.
+            x, y: input (N, …) and int64 labels (N,), each smaller than the number of the network's outputs; `names` names both in
+                messages.
             tokens: whether y may also be tokens (N, T). For tokens, the network's outputs are (N, T, V).
 
         Returns:
@@ -150,10 +145,7 @@ class Checks:
         return classes
 
     def classes(self, labels: Iterable[Tensor], name: str) -> None:
-        """Add a warning to `doubts` if all batches together have only one sample or one class.
-
-        Invalid labels are ignored, because `batch` reports invalid labels.
-        """
+        """Add a doubt if all batches together have only one sample or one class. Invalid labels are ignored."""
         label_batches = [batch for batch in labels if _are_labels(batch)]
         distinct_labels = {label for batch in label_batches for label in batch.unique().tolist()}
         if sum(map(len, label_batches)) == 1:
@@ -181,20 +173,16 @@ class Checks:
                 self.problems.append(f"eval_batches[{index}]: expected a pair (x, y), found {_kind(pair)}")
         if not entries:
             self.problems.append("eval_batches: expected at least one batch (x, y), found none")
-        self._repeated(pairs)
-        return pairs
-
-    def _repeated(self, pairs: Mapping[int, Batch]) -> None:
-        """Add a problem for each pair of equal batches, because equal batches always give equal results."""
         first_indices: dict[tuple[torch.Size, str], int] = {}
         for index, (x, _) in pairs.items():
             if isinstance(x, Tensor) and x.dim():
                 values = x.detach().cpu().contiguous().view(torch.uint8).numpy()
                 earlier = first_indices.setdefault((x.shape, hashlib.sha256(values).hexdigest()), index)
-                if earlier != index:
+                if earlier != index:  # equal batches always give equal results
                     self.problems.append(
                         f"eval_batches: expected disjoint batches, but batches {earlier} and {index} are equal"
                     )
+        return pairs
 
     def _input(self, network: nn.Module | None, x: Tensor, name: str) -> None:
         if x.is_floating_point() and not x.isfinite().all():
@@ -215,7 +203,9 @@ class Checks:
         """
         try:
             with torch.no_grad(), eval_mode(network):
-                logits = torch.func.functional_call(network, _copies(network), x.clone())
+                # a forward pass may change buffers, so it gets copies
+                copies = {name: buffer.detach().clone() for name, buffer in network.named_buffers()}
+                logits = torch.func.functional_call(network, copies, x.clone())
         except Exception as error:
             hint = KEYWORDS if isinstance(error, TypeError) else ""  # Python's error for arguments that do not fit
             self.problems.append(f"{name}: the model fails on this input: {type(error).__name__}: {error}{hint}")
@@ -242,11 +232,6 @@ class Checks:
                 "labels from 0 on" if classes is None else f"labels 0..{classes - 1}, one for each output of the model"
             )
             self.problems.append(f"{name}: expected {expected}, found {lowest} to {highest}")
-
-
-def _copies(network: nn.Module) -> dict[str, Tensor]:
-    """Return copies of the buffers. A forward pass may change the originals."""
-    return {name: buffer.detach().clone() for name, buffer in network.named_buffers()}
 
 
 def _are_labels(y: Any) -> bool:

@@ -73,12 +73,9 @@ class ResumeFile:
         self._written = time.monotonic()
 
     def read_into(self, trainer: Trainer) -> list[EpochRow]:
-        """Load the saved state into a new trainer and return the measured rows.
+        """Load the saved state into a new trainer and return the measured rows, which may be none.
 
         If the file is damaged or belongs to another run, it is renamed and a warning is logged.
-
-        Returns:
-            The rows. The list is empty if there is no usable file.
         """
         if not os.path.lexists(self.path):
             return []
@@ -107,10 +104,7 @@ class ResumeFile:
         self.path.unlink(missing_ok=True)
 
     def _unsealed(self) -> tuple[Mapping[str, Any], list[EpochRow], Tensors]:
-        """Return the JSON line, the rows and the tensors of the file.
-
-        Raise IntegrityError if the file was altered or belongs to another run.
-        """
+        """Return the JSON line, rows and tensors. An altered file or one of another run raises IntegrityError."""
         try:
             digest, _, body = check_file(self.path).read_bytes().partition(b"\n")
         except UnreadableFile as error:
@@ -133,7 +127,7 @@ class ResumeFile:
             *READING_FAILS,
             TypeError,
             InvalidFields,
-        ) as error:  # the digest is right, but training did not write this file
+        ) as error:  # the digest is right, but no training wrote the file
             raise IntegrityError(
                 f"the file with the state to resume from, {self.path}, was not written by a training: {error}"
             ) from error
