@@ -98,18 +98,10 @@ LAST_SITE = "_L"
 
 
 def metrics_of_cards(cards: Mapping[str, Mapping[str, Any]]) -> dict[str, Metric]:
-    """Return the metrics that the diagnostics' cards in a report declare.
+    """Return name → metric of the diagnostics' cards in a report: `kind/name` of a plug-in → card as JSON.
 
-    Fields and number formats that only a later release defines are ignored.
-
-    Args:
-        cards: mapping from `kind/name` of a plug-in to its card as JSON.
-
-    Returns:
-        A mapping from name to metric. The mapping is empty if an older release wrote the report.
-
-    Raises:
-        InvalidFields: an entry of a card is not a metric.
+    Fields and number formats that only a later release defines are ignored. The mapping is empty if an older release wrote the
+    report. InvalidFields is raised if an entry of a card is not a metric.
     """
     entries = (
         entry for key, card in cards.items() if key.startswith(DIAGNOSTICS) for entry in card.get("described", ())
@@ -127,12 +119,9 @@ def _read(entry: Any) -> Metric:
 
 
 def quantity_of(name: str, card_metrics: Known = NONE) -> Metric:
-    """Return the metric with this name.
+    """Return the metric with this name. The metrics of a report's cards take precedence over DECLARED.
 
-    Args:
-        name: name of the metric. A metric of a family has the description of the family. If the metric is not declared,
-            its label is its name.
-        card_metrics: metrics from the cards of a report; these metrics take precedence over DECLARED.
+    A metric of a family has the description of the family. If the metric is not declared, its label is its name.
     """
     if name in card_metrics or name in DECLARED:
         return card_metrics.get(name) or DECLARED[name]
@@ -146,9 +135,9 @@ def quantity_of(name: str, card_metrics: Known = NONE) -> Metric:
 
 
 def at_last_site(name: str, card_metrics: Known = NONE) -> str:
-    """Return the per-site metric whose value at the last site is called `name`.
+    """Return the per-site metric whose value at the last site has this name, e.g.
 
-    For example, return `gain` for `gain_L`. Return an empty string if there is no such metric.
+    `gain` for `gain_L`, or "".
     """
     base = name.removesuffix(LAST_SITE)
     by_site = card_metrics.get(base) or DECLARED.get(base) if base != name else None
@@ -166,10 +155,7 @@ def label_of(name: str) -> str:
 
 
 def families(card_metrics: Known = NONE) -> tuple[Metric, ...]:
-    """Return the metric families in DECLARED and in `card_metrics`.
-
-    A metric family has one metric per parameter. `card_metrics` contains the metrics of the cards in a report.
-    """
+    """Return the metric families in DECLARED and in a report's cards. A family has a metric per parameter."""
     return tuple(metric for metric in {**DECLARED, **card_metrics}.values() if metric.family)
 
 
@@ -179,10 +165,7 @@ def kind_of(quantity: str, card_metrics: Known = NONE) -> str:
 
 
 def is_scale(quantity: str, card_metrics: Known = NONE) -> bool:
-    """Return whether a metric is on a ratio scale.
-
-    The mean of a metric on a ratio scale is geometric, and two of its values are compared by their ratio.
-    """
+    """Return whether a metric is on a ratio scale, so its mean is geometric and its values have ratios."""
     return quantity_of(quantity, card_metrics).mean == GEOMETRIC
 
 
@@ -190,10 +173,6 @@ def other_metrics(measured: Iterable[str], card_metrics: Known) -> Iterator[Metr
     """Yield the measured metrics that no table contains, in order and without repeats.
 
     Metrics of families and metrics with an `about` field are excluded.
-
-    Args:
-        measured: names of the measured metrics.
-        card_metrics: metrics from the cards of the report.
     """
     prefixes = tuple(family.family for family in families(card_metrics))  # left out, see SHOWN_MEMBERS
     for name in dict.fromkeys(measured):
@@ -203,7 +182,7 @@ def other_metrics(measured: Iterable[str], card_metrics: Known) -> Iterator[Metr
 
 
 def run_metrics(measured: Iterable[str], card_metrics: Known) -> Iterator[Metric]:
-    """Yield the measured metrics that a reporting form shows as one number per run.
+    """Yield the measured metrics that a form shows as one number per run.
 
     The metrics in the table `run_scalars` come first, then the result of `other_metrics`.
     """
@@ -224,10 +203,7 @@ SUBJECTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 def subject_of(quantity: str) -> str:
-    """Return the subject of a metric: scale, reference, depth or stability.
-
-    Return the name of the metric if it belongs to no subject in SUBJECTS.
-    """
+    """Return the subject of a metric (scale, reference, depth or stability), by default its name."""
     return next((subject for subject, names in SUBJECTS.items() if quantity in names), quantity)
 
 

@@ -22,12 +22,8 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 HEADLINE_GAMMA = "gamma_deep_mean"
 WITH_DEVIATION = ("accuracy", "token_loss", HEADLINE_GAMMA)  # the audit table has space only for these deviations
-COMPARED_WITH_CONTROL = (
-    "frozen_accuracy",
-    "margin_pp",
-    "frozen_token_loss",
-    "margin_nats",
-)  # frozen controls lack these metrics, because a control is not compared with itself
+# frozen controls lack these metrics, because a control is not compared with itself
+COMPARED_WITH_CONTROL = ("frozen_accuracy", "margin_pp", "frozen_token_loss", "margin_nats")
 
 
 @dataclass(frozen=True)

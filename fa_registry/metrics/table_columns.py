@@ -96,11 +96,9 @@ SHOWN_MEMBERS = 5  # number of metrics of a family that are shown, largest value
 
 
 def table(name: str, headlines: Iterable[Headline] = (ACCURACY,)) -> tuple[str, ...]:
-    """Return the metric names of a table.
+    """Return the metric names of a table, a key of TABLES, for runs with these headlines.
 
-    Args:
-        name: name of the table, a key of TABLES.
-        headlines: headlines of the runs that the table shows. A table of runs with different tasks has one column per headline.
+    A table of runs with different tasks has one column per headline.
     """
     headlines = tuple(headlines)
     columns = {

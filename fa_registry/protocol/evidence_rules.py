@@ -110,9 +110,9 @@ def evidence(record: RunRecord) -> Iterator[Finding]:
 
 
 def shared_samples(record: RunRecord) -> str:
-    """Return a text with the number of test samples that are also training samples.
+    """Return the number of test samples that are also training samples, bit by bit, as text.
 
-    Samples are compared bit by bit. If the fraction of shared samples is at most MOST_SHARED, the text is empty.
+    If the fraction of shared samples is at most MOST_SHARED, the text is empty.
     """
     shared, samples = (record.measurements.conventions.get(name) for name in (SHARED_SAMPLES, "test_samples"))
     if not isinstance(shared, int) or not isinstance(samples, int) or not shared > MOST_SHARED * samples:
@@ -130,19 +130,13 @@ def several_controls(record: RunRecord, reason: str) -> Finding:
 
 
 def superseded(record: RunRecord, counted_run: RunRecord) -> Finding:
-    """Return the finding that another run of the same seed counts instead of this run.
-
-    With this finding, the run cannot pass.
-    """
+    """Return the finding that another run of the same seed counts. With this finding, the run cannot pass."""
     required = "every seed counts once, with its newest complete run"
     return _finding(record, DUPLICATE, "warn", "SUPERSEDED", required, not_counted(counted_run))
 
 
 def not_counted(counted_run: RunRecord) -> str:
-    """Return a sentence that names the run that counts for its seed.
-
-    The sentence explains why another run of this seed does not count.
-    """
+    """Return a sentence that names the run that counts for its seed, and why another run does not count."""
     return (
         f"for seed {counted_run.spec.seed}, run {counted_run.run_id} counts, because it is the newest {counted_run.status} run "
         "of this seed"
@@ -153,10 +147,8 @@ def control_doubt(control: RunRecord, trusts_logged: bool = False) -> str:
     """Return the reason why a frozen control is not proven; empty if it is proven.
 
     A control is proven by the same checks as a run of a method: its metrics are recomputed, its initial weights are
-    re-initialised from the seed, its first steps are replayed, and its code is known.
-
-    Args:
-        trusts_logged: whether the audit trusts logged metrics. If true, the metrics of the control are not recomputed.
+    re-initialised from the seed, its first steps are replayed, and its code is known. If the audit `trusts_logged` metrics, those
+    of the control are not recomputed.
     """
     return "; ".join(dict.fromkeys(_doubts(control, trusts_logged)))
 
@@ -199,10 +191,7 @@ def fails_outright(finding: Finding) -> bool:
 
 
 def speaks_for_nothing(findings: tuple[Finding, ...]) -> bool:
-    """Return whether the findings exclude every claim about the method's metrics.
-
-    This is the case if the method does not match its card, or if other code trained the run.
-    """
+    """Return whether no claim about the method's metrics is possible: wrong card, or other code."""
     return any(
         (finding.rule == CODE and finding.outcome == "not_applicable") or fails_outright(finding)
         for finding in findings

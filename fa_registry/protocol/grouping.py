@@ -35,14 +35,11 @@ class Group:
 
 
 def frozen_controls(records: Iterable[RunRecord]) -> dict[tuple[str, int], tuple[RunRecord, ...]]:
-    """Return a mapping (setting identity, seed) → frozen controls.
+    """Return a mapping (setting identity, seed) → frozen controls of runs, oldest first.
 
     Only complete runs are included. A control is excluded if its recomputed metrics differ from its logged metrics. If several
     controls have equal final weights, only the newest one is included. Therefore, if a seed has several controls, their results
     differ.
-
-    Args:
-        records: runs, oldest first.
     """
     controls: dict[tuple[str, int], tuple[RunRecord, ...]] = {}
     for record in records:
@@ -69,15 +66,11 @@ def is_repetition(run: RunRecord, other: RunRecord) -> bool:
 
 
 def one_a_seed(items: Iterable[Item], record_of: Callable[[Item], RunRecord]) -> dict[int, Item]:
-    """Return a mapping from each seed to the item that counts.
+    """Return a mapping from each seed to the item that counts. `record_of` returns the run of an item.
 
-    The newest complete run counts. If no run is complete, the newest diverged run counts. If no run diverged either, the newest
-    run counts. A run whose recomputed metrics differ from its logged metrics counts only if all
-    runs of the seed differ in this way.
-
-    Args:
-        items: runs, or objects with a run, oldest first.
-        record_of: function that returns the run of an item.
+    The items are in the order of their runs, oldest first. The newest complete run counts. If no run is complete, the newest
+    diverged run counts. If no run diverged either, the newest run counts. A run whose recomputed metrics differ from its logged
+    metrics counts only if all runs of the seed differ in this way.
     """
     counted_items: dict[int, Item] = {}
     for item in items:
@@ -92,18 +85,12 @@ def _rank(record: RunRecord) -> tuple[bool, int]:
 
 
 def seeds_key(spec: RunSpec) -> str:
-    """Return the key that all seeds of one method in one setting have in common.
-
-    The key is `RunSpec.seeds`.
-    """
+    """Return the key `RunSpec.seeds`, which all seeds of one method in one setting have in common."""
     return spec.seeds
 
 
 def groups(report: AuditReport) -> tuple[Group, ...]:
-    """Return one group per setting and method.
-
-    Settings have the order of the report. Within a setting, methods come before controls.
-    """
+    """Return one group per setting and method, in the report's order; methods come before controls."""
     runs_of_group: dict[str, list[RunAudit]] = {}
     for run in report.runs:
         runs_of_group.setdefault(seeds_key(run.record.spec), []).append(run)
@@ -129,10 +116,7 @@ def _group(runs: Sequence[RunAudit]) -> Group:
 
 
 def duplicate_remarks(records: Iterable[RunRecord]) -> Iterator[str]:
-    """Yield a remark for every seed that has several runs.
-
-    The remark names the run that counts and the runs that do not count.
-    """
+    """Yield a remark for every seed with several runs: which run counts, and which runs do not."""
     runs_of_group: dict[str, list[RunRecord]] = {}
     for record in records:
         runs_of_group.setdefault(seeds_key(record.spec), []).append(record)

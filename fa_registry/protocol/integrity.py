@@ -17,12 +17,10 @@ SHOWN = 5  # differences that are listed with both values; the others are only c
 def compare(logged: Measurements, recomputed: Measurements) -> Integrity:
     """Compare logged metrics with recomputed metrics.
 
-    If the configurations are equal, the metrics must be bitwise equal. Otherwise, each metric has a tolerance. A deviation
-    above the tolerance is inconclusive if different configurations can explain the deviation. A larger deviation is a mismatch.
-
-    Returns:
-        An Integrity with one of three states. "verified": all recomputed metrics agree. "mismatch": some metrics differ; the
-        details contain both values. "unverifiable": some metrics cannot be recomputed, or differ inconclusively.
+    If the configurations are equal, the metrics must be bitwise equal. Otherwise, each metric has a tolerance. A deviation above
+    the tolerance is inconclusive if different configurations can explain the deviation. A larger deviation is a mismatch. The
+    state is "verified" if all recomputed metrics agree, and "mismatch" if some metrics differ; the details then contain both
+    values. It is "unverifiable" if some metrics cannot be recomputed, or differ inconclusively.
     """
     configuration_difference = described_difference(logged.conventions, recomputed.conventions)
     differences, absent = [], []
@@ -51,10 +49,7 @@ def compare(logged: Measurements, recomputed: Measurements) -> Integrity:
 
 
 def difference_text(differences: Sequence[FigureDifference]) -> list[str]:
-    """Return one line per difference, such as `gain[2]: logged 0.5, recomputed 0.7`.
-
-    After SHOWN lines, one line with the number of further differences follows.
-    """
+    """Return a line such as `gain[2]: logged 0.5, recomputed 0.7` for SHOWN differences, and their number."""
     return _shortened(
         [
             f"{_place(difference.quantity, difference.site)}: "

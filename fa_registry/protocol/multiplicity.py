@@ -18,15 +18,12 @@ SHOWN = 20
 
 
 def compared_methods(runs: Sequence[RunAudit]) -> Iterator[str]:
-    """Yield a remark on the number of methods that an audit compares.
+    """Yield a remark on the number of methods that an audit by one edition compares.
 
     The remark also lists the methods that pass the rule on the margin by Holm's procedure. There is no remark if fewer than two
     margins have an interval. With every comparison, it becomes more likely that some method passes by chance: with 18 methods
     exactly at the limit, at least one passes in 37 % of audits. Verdicts are not corrected, because a correction would make the
     verdict of a method depend on the other methods in the audit.
-
-    Args:
-        runs: runs judged by the same edition.
     """
     findings: dict[str, tuple[RunAudit, Finding]] = {}
     for run in runs:

@@ -30,10 +30,7 @@ class Tolerance:
         return abs(logged - recomputed) <= self.allowed(logged, recomputed)
 
     def is_gross(self, logged: float, recomputed: float) -> bool:
-        """Return whether the deviation is too large to be explained by a change of the machine.
-
-        Such a deviation means that the files of the run were changed.
-        """
+        """Return whether no change of the machine explains the deviation: the run's files were changed."""
         near_zero = min(GROSS * self.absolute, MOST_GROSS)
         return abs(logged - recomputed) > max(GROSS_SHARE * max(abs(logged), abs(recomputed)), near_zero)
 

@@ -63,11 +63,7 @@ def stale(folder: Path = CHECKOUT) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print the names of stale pages; with `--write`, update them.
-
-    Returns:
-        Exit code: 1 if a page remains stale, otherwise 0.
-    """
+    """Print the names of stale pages, or with `--write` update them. Return 1 if a page remains stale."""
     parser = argparse.ArgumentParser(prog="python -m fa_registry.reference", description=__doc__)
     parser.add_argument("--write", action="store_true", help="write the pages instead of only listing the stale pages")
     parser.add_argument(

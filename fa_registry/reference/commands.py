@@ -46,14 +46,11 @@ def python_reference() -> str:
 
 
 def _command(name: str, command: click.Command, context: click.Context) -> str:
-    lines = [f"\n## {PROGRAM} {name}\n", f"    {_usage(command, context)}", *_help(command), ""]
+    usage = " ".join([f"{PROGRAM} {context.info_name}", *command.collect_usage_pieces(context)])
+    lines = [f"\n## {PROGRAM} {name}\n", f"    {usage}", *_help(command), ""]
     options = [record for parameter in command.params if (record := parameter.get_help_record(context)) and record[1]]
     lines += ["| option | |", "|---|---|", *(f"| `{_cell(flags)}` | {_cell(text)} |" for flags, text in options)]
     return "\n".join(lines) + "\n"
-
-
-def _usage(command: click.Command, context: click.Context) -> str:
-    return " ".join([f"{PROGRAM} {context.info_name}", *command.collect_usage_pieces(context)])
 
 
 def _help(command: click.Command) -> Iterator[str]:

@@ -42,11 +42,9 @@ CATALOG = Catalog("tasks", "task", Task, card=TaskCard)
 
 
 def task_of(targets: Tensor, name: str = "") -> Task:
-    """Return the task with this name, or the built-in task for the targets' dtype.
+    """Return the task with this name, as in DatasetCard.task, or the built-in task for the targets' dtype.
 
-    Args:
-        targets: class numbers (N,) or values (N, C).
-        name: name of the task, as in DatasetCard.task. If `name` is empty, as in a user's training loop, the dtype decides.
+    Without a name, as in a user's training loop, the dtype of the class numbers (N,) or values (N, C) decides.
 
     Raises:
         UnknownName: no task has this name.
@@ -66,14 +64,10 @@ def task_of(targets: Tensor, name: str = "") -> Task:
 
 
 def reported_metrics(task: Task, function: str, *arguments: Any) -> dict[str, Reading]:
-    """Call a function of a task and return the metrics that it computes.
+    """Call the function `evaluate` or `train_metrics` of a task and return the metrics that it computes.
 
-    Args:
-        function: `evaluate` or `train_metrics`.
-
-    Raises:
-        PluginError: if a third-party task raises an exception or returns a value that is not a metric, or if `evaluate` does
-            not return the main metric of the card.
+    PluginError is raised if a third-party task raises an exception or returns a value that is not a metric, or if `evaluate` does
+    not return the main metric of the card.
     """
     subject = f"task {task.card.name!r}: {function}"
     try:
@@ -133,11 +127,8 @@ def target_rows(outputs: Tensor, labels: Tensor) -> Tensor:
 
 
 def output_error(outputs: Tensor, labels: Tensor, targets: Tensor | None = None) -> Tensor:
-    """Return e = ∂ℓ_i/∂z_i, (N, C). The type of the labels determines the built-in task.
+    """Return e = ∂ℓ_i/∂z_i, (N, C), for outputs z (N, C). The labels determine the built-in task.
 
-    Args:
-        outputs: z (N, C).
-        labels: class numbers (N,) or values (N, C).
-        targets: the result of target_rows, if the caller has computed it.
+    The labels are class numbers (N,) or values (N, C); `targets` are the result of target_rows, if the caller has computed it.
     """
     return task_of(labels).output_error(outputs, labels, targets)

@@ -166,11 +166,9 @@ def not_secretly_bp(setting: Setting) -> CheckOutcome:
 def cosines_with_bp(case: NetworkCase) -> dict[str, float]:
     """Return the cosines between the method's credits and updates and those of backpropagation.
 
-    Sites whose credit is exact according to the card are left out. A weight that is also part of the readout, such as the token
-    embedding of a tied head, is left out too, because it receives the exact gradient of the head.
-
-    Returns:
-        Mapping from a text such as "the credit at site 2" to the cosine.
+    The keys are texts such as "the credit at site 2". Sites whose credit is exact according to the card are left out. A weight
+    that is also part of the readout, such as the token embedding of a tied head, is left out too, because it receives the exact
+    gradient of the head.
     """
     every_name = case.network.named_parameters(remove_duplicate=False)
     in_readout = {id(weight) for name, weight in every_name if part_of(name) == "readout"}

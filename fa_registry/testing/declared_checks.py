@@ -265,9 +265,11 @@ def prediction_errors_give_bp(setting: Setting) -> CheckOutcome:
     returns states, c_l must converge to g_l too. The check applies to methods whose credit is a displacement of the states. It
     detects a wrong sign, a wrong factor and a wrong site.
     """
-    gentle = _gentle(setting)
-    if gentle is None:
+    options = setting.architecture.card.options
+    if not setting.options.get("residual", True) or "heads" in options:
         return inapplicable(NOT_GENTLE)
+    changes = {name: min(value, setting.options.get(name, value)) for name, value in GENTLE.items() if name in options}
+    gentle = dataclasses.replace(setting, options={**setting.options, **changes})
     worst = [_prediction_error_gap(gentle, nudge) for nudge in NUDGES]
     figure = f"relative error {worst[0]:.1e} at β = {NUDGES[0]:g}, {worst[1]:.1e} at {NUDGES[1]:g}"
     if worst[1] > NUDGE_TOLERANCE:
@@ -299,30 +301,13 @@ def _prediction_error_gap(setting: Setting, nudge: float) -> float:
     has_own_states = states is not inputs.hidden
     if not has_own_states:
         states = [state - nudge * credit for state, credit in zip(inputs.hidden, credits, strict=True)]
-    estimates = [-error / nudge for error in _errors(case, inputs, states)] + (credits if has_own_states else [])
-    exact = inputs.gradients * (1 + has_own_states)
-    return max(relative_error(estimate, gradient) for estimate, gradient in zip(estimates, exact, strict=True))
-
-
-def _errors(case: NetworkCase, inputs: CreditInputs, states: list[Tensor]) -> list[Tensor]:
-    """Return ε_0..ε_L: each state minus its prediction from the state of the previous site."""
-    network, errors = case.network, [states[0] - inputs.hidden[0]]
+    network, errors = case.network, [states[0] - inputs.hidden[0]]  # ε_l: a state minus its prediction from site l−1
     with torch.no_grad(), eval_mode(network):
         for block, below, above in zip(network.blocks, states[:-1], states[1:], strict=True):
             errors.append(above - network.step(below, block(below)))
-    return errors
-
-
-def _gentle(setting: Setting) -> Setting | None:
-    """Return the setting with small weights w2 and at most two blocks.
-
-    Return None if the blocks have no skips, or if they have attention, because no option makes their branches small.
-    """
-    options = setting.architecture.card.options
-    if not setting.options.get("residual", True) or "heads" in options:
-        return None
-    changes = {name: min(value, setting.options.get(name, value)) for name, value in GENTLE.items() if name in options}
-    return dataclasses.replace(setting, options={**setting.options, **changes})
+    estimates = [-error / nudge for error in errors] + (credits if has_own_states else [])
+    exact = inputs.gradients * (1 + has_own_states)
+    return max(relative_error(estimate, gradient) for estimate, gradient in zip(estimates, exact, strict=True))
 
 
 def _with_options(setting: Setting, case: NetworkCase, changes: dict[str, Scalar]) -> NetworkCase:

@@ -28,11 +28,9 @@ class CheckOutcome:
 
 @dataclass(frozen=True)
 class PropertyResult:
-    """Result of one property on all networks.
+    """Result of one property on all networks, in the form of a CheckOutcome.
 
-    Args:
-        outcome: "pass", "fail" or "not_applicable".
-        detail: Measured value, or the problem. For a failure, `detail` contains the network and its seed.
+    For a failure, `detail` contains the network and its seed.
     """
 
     property: str
@@ -55,15 +53,9 @@ def inapplicable(detail: str) -> CheckOutcome:
 def within(
     names: Sequence[str], observed: Sequence[Tensor], expected: Sequence[Tensor], tolerance: float
 ) -> CheckOutcome:
-    """Check that every tensor is close to its expected tensor.
+    """Check that every named tensor is close to its expected tensor, and report the largest error.
 
-    Args:
-        names: Names of the tensors, for the message.
-        expected: Expected tensors, in the same order as `observed`.
-        tolerance: Largest error allowed, relative to the largest entry of the expected tensor.
-
-    Returns:
-        The outcome "pass" or "fail", with the largest error.
+    The tolerance is relative to the largest entry of the expected tensor.
     """
     errors = {name: relative_error(*pair) for name, *pair in zip(names, observed, expected, strict=True)}
     worst = max(errors, key=lambda name: errors[name])
