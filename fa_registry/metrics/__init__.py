@@ -4,6 +4,7 @@ Each metric that a built-in table or sentence uses is declared here once. The ca
 the names of its metrics, and a table is a tuple of metric names. The card of a third-party diagnostic contains complete
 declarations of its metrics. A report contains the cards, so a page can show metrics that are not declared here.
 """
+# ruff: noqa: F401 - the imported names are the names of this package
 
 from __future__ import annotations
 
@@ -36,55 +37,6 @@ from fa_registry.metrics.headlines import ACCURACY, HEADLINES, MARGINS, TOKEN_LO
 from fa_registry.metrics.table_columns import DEVIATIONS, FURTHER, SHOWN_MEMBERS, SITE_TABLES, TABLES, table
 from fa_registry.records import Reading
 from fa_registry.statistics.over_seeds import ARITHMETIC, GEOMETRIC, OverSeeds, mean_over
-
-__all__ = [
-    "ACCURACY",
-    "AGGREGATES",
-    "ARITHMETIC",
-    "CHOICES",
-    "COMPARED_WITH_CONTROL",
-    "DECLARED",
-    "DEVIATIONS",
-    "DIAGNOSTICS",
-    "FAMILY",
-    "FURTHER",
-    "GEOMETRIC",
-    "HEADLINES",
-    "HEADLINE_GAMMA",
-    "Headline",
-    "Known",
-    "LAST_SITE",
-    "MARGINS",
-    "Metric",
-    "NONE",
-    "NOT_CREDITED",
-    "OverSeeds",
-    "PLACED",
-    "REFERENCE_BATCH",
-    "REFERENCE_CHECK",
-    "SHOWN_MEMBERS",
-    "SITE_TABLES",
-    "SPREAD",
-    "SUBJECTS",
-    "TABLES",
-    "TOKEN_LOSS",
-    "WITH_DEVIATION",
-    "at_last_site",
-    "families",
-    "headline_of",
-    "headlines_of",
-    "is_scale",
-    "kind_of",
-    "label_of",
-    "metrics_of_cards",
-    "other_metrics",
-    "over_seeds",
-    "quantity_of",
-    "run_metrics",
-    "subject_of",
-    "symbol_of",
-    "table",
-]
 
 # Metrics that already have a place in a table, so the table of further metrics leaves these metrics out.
 PLACED = frozenset(

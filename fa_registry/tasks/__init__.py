@@ -2,6 +2,7 @@
 
 A task defines the loss, the error at the outputs, the main metric, and the conversion of targets to rows of the outputs' shape.
 """
+# ruff: noqa: F401 - the imported names are the names of this package
 
 import math
 from collections.abc import Mapping
@@ -15,20 +16,6 @@ from fa_registry.metrics import DECLARED
 from fa_registry.plugin_registry import Catalog
 from fa_registry.records import Reading
 from fa_registry.tasks.base import NO_CLASSES, NO_TOKENS, Task, TaskCard
-
-__all__ = [
-    "CATALOG",
-    "NO_CLASSES",
-    "NO_TOKENS",
-    "Task",
-    "TaskCard",
-    "is_regression",
-    "output_error",
-    "reported_metrics",
-    "sample_losses",
-    "target_rows",
-    "task_of",
-]
 
 # Built-in metrics that a task computes, with their smallest and largest possible value.
 RANGES: Mapping[str, tuple[float, float]] = {
