@@ -98,10 +98,7 @@ def decode(hint: Any, value: Any, subject: str = "record") -> Any:
 
 
 def try_decode(hint: Any, value: Any) -> tuple[Any, list[str]]:
-    """Convert plain values as `decode` does, but return (object, []) or (None, problems).
-
-    The caller can add further problems to the list.
-    """
+    """Convert plain values as `decode` does, but return (object, []) or (None, problems)."""
     validator = _validator(hint)
     from pydantic_core import ValidationError
 

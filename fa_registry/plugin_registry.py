@@ -123,10 +123,7 @@ class Catalog:
         return locations[name]
 
     def get(self, name: str) -> Any:
-        """Import and return the plug-in with this name.
-
-        UnknownName is raised if there is none, and PluginError if the plug-in cannot be used.
-        """
+        """Import and return the plug-in. Raise UnknownName, or PluginError if it cannot be used."""
         location = self.location(name)
         if name in self._failed:
             raise self._failed[name]
@@ -162,10 +159,7 @@ class Catalog:
         return [*(Fault(name, file, str(self._failed[name])) for name, file in broken), *self._shadowed]
 
     def disable(self, name: str, reason: str) -> None:
-        """Make every later use of a plug-in that failed in another process raise PluginError.
-
-        The error message ends with `reason`.
-        """
+        """Make later uses of a plug-in that failed in another process raise PluginError with the reason."""
         self._failed[name] = PluginError(f"{self.singular} {name!r}: {self.location(name).file} {reason}")
 
     def code(self, name: str, card: Any) -> dict[str, Any]:

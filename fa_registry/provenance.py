@@ -16,10 +16,7 @@ NOT_A_CHECKOUT = "not a git checkout"
 
 @cache  # imported code does not change while the process runs
 def commit() -> tuple[str, bool | None]:
-    """Return the git commit of this source checkout, and whether it has local changes (None: unknown).
-
-    For an installed wheel, the commit is NOT_A_CHECKOUT.
-    """
+    """Return the git commit, or NOT_A_CHECKOUT in a wheel, and whether it has changes (None: unknown)."""
     root = Path(__file__).resolve().parent.parent
     if not (root / ".git").exists():
         return NOT_A_CHECKOUT, None

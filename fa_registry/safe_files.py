@@ -25,10 +25,7 @@ ONE_READ = 2**25  # bytes per read of `zipfile`, which reads its whole list of f
 
 
 class UnreadableFile(IntegrityError):
-    """Error for a file that is missing, cannot be read, or must not be read.
-
-    The message is the path and the reason, such as "is a link".
-    """
+    """Error for a file that is missing or must not be read: its path, and a reason such as "is a link"."""
 
     def __init__(self, path: Path, reason: str):
         self.path = path
@@ -51,18 +48,12 @@ def read_file(path: Path, limit: int = RECORD) -> bytes:
 
 
 def open_file(path: Path, limit: int = TENSORS) -> BinaryIO:
-    """Open a regular file, which is no link, for binary reading, even if it is too large for memory.
-
-    UnreadableFile is raised as by `read_file`.
-    """
+    """Open a regular file of any size, no link, for binary reading; raise UnreadableFile as `read_file`."""
     return open(_opened(path, limit), "rb")
 
 
 def check_file(path: Path, limit: int = TENSORS) -> Path:
-    """Return `path` after checking that it is a readable regular file, before a library opens it by name.
-
-    UnreadableFile is raised as by `read_file`.
-    """
+    """Return `path` if it is a readable regular file, for a library; raise as `read_file` otherwise."""
     os.close(_opened(path, limit))
     return path
 
@@ -89,10 +80,7 @@ def open_zip(path: Path, limit: int = TENSORS) -> Iterator[zipfile.ZipFile]:
 
 
 def resolve_user_path(path: Path) -> Path:
-    """Return a path that the user typed, with every link replaced by its target.
-
-    Such a path may be a link. A path in a store must not be a link.
-    """
+    """Replace all links in a path that the user typed. Links in a store, however, are refused."""
     try:
         return Path(os.path.realpath(path))
     except ValueError:  # not a valid file name: the error on opening gives the reason

@@ -22,10 +22,7 @@ STREAMS = ("init", "feedback", "data_order", "augmentation", "noise", "method", 
 
 
 def derive(seed: int, stream: str) -> int:
-    """Return a 63-bit seed for a named random stream.
-
-    The seeds of different streams, or of different runs, are statistically independent.
-    """
+    """Return a 63-bit seed for a named stream, independent of the seeds of other streams and runs."""
     digest = hashlib.sha256(f"fa_registry/{seed}/{stream}".encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
 

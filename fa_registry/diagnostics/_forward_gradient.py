@@ -79,10 +79,7 @@ def draws_numbers(run: Callable[[], Any]) -> bool:
 
 
 def cast(network: nn.Module, precision: torch.dtype) -> dict[str, Tensor]:
-    """Return the network's parameters and buffers by name, detached and cast to `precision`.
-
-    Integer tensors are not cast. Buffers are copied, because a forward pass may write to a buffer.
-    """
+    """Return detached parameters and copied buffers by name, cast to `precision` unless integer."""
 
     def converted(tensor: Tensor) -> Tensor:
         return tensor.detach().to(precision) if tensor.is_floating_point() else tensor.detach()

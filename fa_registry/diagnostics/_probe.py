@@ -67,10 +67,7 @@ class ProbeContext:
 
 
 def perturbed_samples(bench: ProbeContext) -> ProbeContext:
-    """Return the probe context for the samples whose states are perturbed.
-
-    All samples are perturbed, or only the first SAMPLES_OF_POSITIONS if states are tokens or maps.
-    """
+    """Return the context of the perturbed samples: all, or SAMPLES_OF_POSITIONS for tokens and maps."""
     if all(state.dim() == 2 for state in bench.states):
         return bench
     selection = slice(SAMPLES_OF_POSITIONS)

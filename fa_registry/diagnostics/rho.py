@@ -97,10 +97,7 @@ def _changes(bench: ProbeContext, site: int, samples: slice, units: Tensor, step
 
 
 def pearson(left: Tensor, right: Tensor) -> Tensor:
-    """Compute Pearson's correlation over the last dimension, (…, n) → (…).
-
-    The correlation is nan if an argument is constant or not finite.
-    """
+    """Correlate over the last dimension, (…, n) → (…); nan if an argument is constant or not finite."""
     return (_standardised(left) * _standardised(right)).sum(dim=-1).clamp(-1.0, 1.0)
 
 

@@ -87,10 +87,7 @@ def quantity_of(name: str, card_metrics: Known = NONE) -> Metric:
 
 
 def at_last_site(name: str, card_metrics: Known = NONE) -> str:
-    """Return the per-site metric whose value at the last site has this name, e.g.
-
-    `gain` for `gain_L`, or "".
-    """
+    """Return the site metric of a name at the last site, `gain` for `gain_L`, or an empty string."""
     base = name.removesuffix(LAST_SITE)
     by_site = card_metrics.get(base) or DECLARED.get(base) if base != name else None
     return base if by_site and by_site.where == "site" else ""
@@ -122,10 +119,7 @@ def is_scale(quantity: str, card_metrics: Known = NONE) -> bool:
 
 
 def other_metrics(measured: Iterable[str], card_metrics: Known) -> Iterator[Metric]:
-    """Yield the measured metrics that no table contains, in order and without repeats.
-
-    Metrics of families and metrics with an `about` field are excluded.
-    """
+    """Yield measured metrics in no table, once each, except metrics of families and with `about`."""
     prefixes = tuple(family.family for family in families(card_metrics))  # left out, see SHOWN_MEMBERS
     for name in dict.fromkeys(measured):
         quantity = quantity_of(name, card_metrics)
@@ -134,10 +128,7 @@ def other_metrics(measured: Iterable[str], card_metrics: Known) -> Iterator[Metr
 
 
 def run_metrics(measured: Iterable[str], card_metrics: Known) -> Iterator[Metric]:
-    """Yield the measured metrics that a form shows as one number per run.
-
-    The metrics in the table `run_scalars` come first, then the result of `other_metrics`.
-    """
+    """Yield a form's measured metrics with one number per run: `run_scalars`, then `other_metrics`."""
     measured = tuple(dict.fromkeys(measured))
     yield from (quantity_of(name, card_metrics) for name in TABLES["run_scalars"] if name in measured)
     yield from other_metrics(measured, card_metrics)

@@ -188,10 +188,7 @@ def _apart(pair: tuple[Rule, Rule]) -> float:
 
 
 def differences(edition: Edition, base: Edition | None) -> Iterator[RuleDifference]:
-    """Yield every difference between an edition and the built-in edition `base`.
-
-    If `base` is None, every rule of the edition is a difference.
-    """
+    """Yield the differences from a built-in edition. Without a base, every rule is a difference."""
     user_fields, builtin_fields = (_fields_of_edition(side) if side else {} for side in (edition, base))
     yield from _differing("", builtin_fields, user_fields)
     user_rules = {rule.code: rule for rule in edition.rules}

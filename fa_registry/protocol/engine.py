@@ -130,10 +130,7 @@ def _judge_safely(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding
 
 
 def _crashed_diagnostics(record: RunRecord) -> Iterator[Finding]:
-    """Yield an error finding for every diagnostic that crashed.
-
-    The metrics of the diagnostic are unknown, so the run cannot pass.
-    """
+    """Yield an error for each crashed diagnostic. Its metrics are unknown, so the run cannot pass."""
     for name, failure in record.measurements.failures.items():
         yield Finding(
             rule=name,

@@ -54,10 +54,7 @@ MOST_SHARED = 0.01
 
 
 def evidence(record: RunRecord) -> Iterator[Finding]:
-    """Yield findings about the method and the code of a run.
-
-    A built-in method with complete records has no such findings.
-    """
+    """Yield findings on method and code; none for a built-in method with complete records."""
     if record.conformance and record.conformance.state != "own":
         yield _of_method(record)
     checks = record.integrity.checks if record.integrity.state != "trusted" else ()  # trusted: nothing was recomputed

@@ -89,10 +89,7 @@ def merged(logged: Measurements, recomputed: Measurements) -> Measurements:
 
 
 def pairs(logged: Measurements, recomputed: Measurements) -> Iterator[tuple[str, int | None, Reading, Reading]]:
-    """Yield (metric, site, logged, recomputed) for the metrics to compare.
-
-    Metrics that exist only in training are excluded. The site is None for a scalar metric.
-    """
+    """Yield (metric, site or None for a scalar, logged, recomputed) except for metrics of training only."""
     absent = Reading(None, "not recomputed")
     for name, row in logged.sites.items():
         recomputed_row = recomputed.sites.get(name, ())

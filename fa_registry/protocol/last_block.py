@@ -78,10 +78,7 @@ def better(frozen: Reading, case: RunWithControl, metric: str) -> Reading | None
 
 
 def without_control(finding: Finding, case: RunWithControl, group: SeedGroup) -> Finding:
-    """Turn a pass into a warning if the ladder_1 control of a seed is missing.
-
-    Only runs whose credit at site L equals the gradient need this control.
-    """
+    """Turn a pass into a warning if a run with an exact credit at site L lacks its ladder_1 control."""
     judged_cases = group.counted.values() if finding.interval else (case,)
     seeds_without_control = [
         judged_case.record.spec.seed

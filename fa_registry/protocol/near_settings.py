@@ -17,10 +17,7 @@ Differing = dict[str, tuple[float, float]]  # field → its two numbers
 
 
 class NearSettings:
-    """Index that finds specifications of judged runs whose numbers are nearly equal to given numbers.
-
-    Specifications that differ only in the seed count once.
-    """
+    """Index of judged specifications with nearly equal numbers. All seeds of a specification count once."""
 
     def __init__(self, specs: Iterable[RunSpec]):
         first_by_seeds: dict[str, RunSpec] = {}
@@ -33,10 +30,7 @@ class NearSettings:
         self._found: dict[str, list[tuple[RunSpec, Differing]]] = {}
 
     def near(self, spec: RunSpec) -> list[tuple[RunSpec, Differing]]:
-        """Return each judged specification near `spec`, with its differing fields.
-
-        Each such field is mapped to (value in the judged specification, value in `spec`).
-        """
+        """Return each judged specification near `spec`, with field → (judged value, value in `spec`)."""
         if spec.seeds not in self._found:
             fields = dict(_fields(spec))
             candidates = self._by_skeleton.get(_skeleton(fields), ())

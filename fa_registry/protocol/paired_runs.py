@@ -71,10 +71,7 @@ class RunWithControl:
 
     @property
     def other_set(self) -> str:
-        """Reason why the accuracy was not measured on the complete test set, or an empty string.
-
-        The accuracy times the number of test samples must be a whole number.
-        """
+        """Why the accuracy times the number of test samples is not a whole number, or an empty string."""
         samples, accuracy = _test_samples(self), self.record.measurements.scalars.get(ACCURACY.name)
         if not samples or accuracy is None or accuracy.value is None or whole(accuracy.value * samples):
             return ""
@@ -82,10 +79,7 @@ class RunWithControl:
 
     @cached_property
     def doubt(self) -> str:
-        """Reason why metrics and training of the frozen control are not proven, or why it is ambiguous.
-
-        The string is empty if the run is a control or has no frozen control.
-        """
+        """Why the frozen control is not proven or ambiguous; empty if the run is a control or has none."""
         if self.control:
             return ""
         if self.rivals:

@@ -24,10 +24,7 @@ def take(metric: str, reduction: str, measurements: Measurements) -> SiteReading
 
 
 def trajectory(metric: str, reduction: str) -> str:
-    """Return the key of a metric, reduced by one of NAMES to one value per epoch, in RunRecord.trajectory.
-
-    If the reduced metric is not logged by epoch, the key is empty.
-    """
+    """Return the key of a reduced metric in RunRecord.trajectory, or "" if it is not logged by epoch."""
     name = TRAJECTORIES.get(reduction, "").format(metric)
     return HEADLINES.get(name, name)
 

@@ -139,10 +139,7 @@ def _located(name: str) -> tuple[Path, str | None]:
 
 
 def _changed(rule: Rule, changes: Mapping[tuple[str, str], float]) -> Rule:
-    """Return a copy of the rule with the thresholds in `changes`.
-
-    The keys of `changes` are (rule, metric); the metric is "" for the rule's main threshold.
-    """
+    """Return the rule with thresholds from (rule, metric) → value; metric "" is the main threshold."""
 
     def changed(condition: Condition) -> Condition:
         threshold = changes.get((rule.code, condition.quantity), condition.threshold)

@@ -44,10 +44,7 @@ class Oracle(Method):
 
 
 def credit_fits_state(setting: Setting) -> CheckOutcome:
-    """Check that each site has one credit with the shape and dtype of its state.
-
-    The credits must be finite and must not be part of an autograd graph.
-    """
+    """Check that each site has one finite credit, on no graph, with its state's shape and dtype."""
     case = setting.case()
     inputs = case.inputs()
     credits = case.credits(inputs)
@@ -77,10 +74,7 @@ def rows_keep_their_sum(setting: Setting) -> CheckOutcome:
 
 
 def credit_is_pure(setting: Setting) -> CheckOutcome:
-    """Check that two calls with the same inputs return bitwise equal credits.
-
-    The calls must not change the inputs, the network or the feedback state.
-    """
+    """Check that two calls give bitwise equal credits, and change neither inputs nor network nor feedback."""
     case = setting.case()
     inputs = case.inputs()
     input_copies = [state.clone() for state in (*inputs.hidden, inputs.error, inputs.onehot, inputs.output_gradient)]

@@ -414,10 +414,7 @@ FALL = 0.9  # the loss must fall below this fraction of its first value
 
 
 def feedback_learns(setting: Setting) -> CheckOutcome:
-    """Check that training reduces the feedback's loss by at least a tenth.
-
-    The feedback is trained on one batch with the default recipe; the network is not trained.
-    """
+    """Check that training of the feedback alone, on one batch, reduces its loss by at least a tenth."""
     case = setting.case()
     inputs = case.inputs(measuring=False)
     learning = [parameter for parameter in case.feedback.parameters() if parameter.requires_grad]

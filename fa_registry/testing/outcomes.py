@@ -28,10 +28,7 @@ class CheckOutcome:
 
 @dataclass(frozen=True)
 class PropertyResult:
-    """Result of one property on all networks, in the form of a CheckOutcome.
-
-    For a failure, `detail` contains the network and its seed.
-    """
+    """Outcome of one property on all networks; a failure's detail contains the network and its seed."""
 
     property: str
     outcome: str
@@ -53,10 +50,7 @@ def inapplicable(detail: str) -> CheckOutcome:
 def within(
     names: Sequence[str], observed: Sequence[Tensor], expected: Sequence[Tensor], tolerance: float
 ) -> CheckOutcome:
-    """Check that every named tensor is close to its expected tensor, and report the largest error.
-
-    The tolerance is relative to the largest entry of the expected tensor.
-    """
+    """Check that every named tensor is close to its expected one, relative to the latter's largest entry."""
     errors = {name: relative_error(*pair) for name, *pair in zip(names, observed, expected, strict=True)}
     worst = max(errors, key=lambda name: errors[name])
     figure = f"relative error {errors[worst]:.1e} at {worst}, allowed {tolerance:.0e}"
@@ -76,10 +70,7 @@ def relative_error(observed: Tensor, expected: Tensor) -> float:
 
 
 def cosine(left: Sequence[Tensor], right: Sequence[Tensor]) -> float:
-    """Return the cosine of two lists of tensors, each concatenated into one vector.
-
-    The result is nan if one vector is zero.
-    """
+    """Return the cosine of two lists of tensors as vectors, or nan if one vector is zero."""
     first, second = (torch.cat([tensor.flatten() for tensor in tensors]).double() for tensors in (left, right))
     return (first @ second / (first.norm() * second.norm())).item()
 

@@ -182,10 +182,7 @@ class Setting:
         return self._draw(self.seed)
 
     def third_party(self) -> NetworkCase:
-        """Return a case whose weights and feedback state have another seed.
-
-        The batch is the same as in `case`.
-        """
+        """Return a case with the batch of `case`, but weights and feedback state of another seed."""
         return self._draw(self.seed + 1)
 
     def _draw(self, seed: int) -> NetworkCase:

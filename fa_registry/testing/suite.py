@@ -34,10 +34,7 @@ CREDIT_NORMS = ("none", "rms")
 
 
 def objective_gradient(setting: Setting) -> CheckOutcome:
-    """Check that one step's gradients equal autograd's gradients of the objective.
-
-    The check runs with and without penalty, for both values of credit_norm.
-    """
+    """Check one step's gradients against autograd, with and without penalty and credit_norm."""
     case = setting.case()
     outcome = CheckOutcome("pass", "")
     for penalty in PENALTIES:

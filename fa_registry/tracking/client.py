@@ -70,10 +70,7 @@ class Client:
         return client
 
     def experiments(self, refresh: bool = False) -> list[Experiment]:
-        """Return all experiments except deleted ones.
-
-        The list is at most 60 seconds old, or new for `refresh`.
-        """
+        """Return all experiments except deleted ones, at most 60 seconds old, or new if `refresh` is true."""
         listed_at, listed = self._listed[0]
         if refresh or time.monotonic() - listed_at > FRESH:
             listed = self.ask(lambda: _all_experiments(self._client))
@@ -81,10 +78,7 @@ class Client:
         return listed
 
     def ask(self, query: Callable[[], T]) -> T:
-        """Call `query`, which queries this store, and return its result.
-
-        Wait for a locked database or an unreachable server, and convert errors to StoreRefusal.
-        """
+        """Return query(). Wait for a locked database or server, and convert errors to StoreRefusal."""
         return _present(self.uri, lambda: _patiently(self.uri, query), self._waits)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
@@ -256,10 +250,7 @@ def _file_lock(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _advisory_lock(uri: str) -> Iterator[None]:
-    """Acquire a PostgreSQL advisory lock, which ends with the connection.
-
-    StoreError is raised if a newer MLflow created the database.
-    """
+    """Acquire a PostgreSQL lock until the connection ends; StoreError for a database of a newer MLflow."""
     engine = sqlalchemy.create_engine(uri, poolclass=sqlalchemy.NullPool)
     lock_query = sqlalchemy.text("SELECT pg_try_advisory_xact_lock(:number)").bindparams(number=ADVISORY)
     with engine.begin() as connection:

@@ -27,10 +27,7 @@ WATCHED = ("loss_train", "penalty", "h_norm", "g_norm")  # metrics that training
 
 @dataclass(frozen=True)
 class SealedRun:
-    """Contents of the recorded files of a finished run.
-
-    `spec` and `measurements` are decoded; `source` is spec.json as written.
-    """
+    """Recorded files of a finished run: `spec` and `measurements` decoded, and spec.json as `source`."""
 
     spec: RunSpec
     source: Mapping[str, Any]
@@ -50,10 +47,7 @@ class SealedRun:
 
     @cached_property
     def points(self) -> Sequence[Point]:
-        """Points of the recorded series that the store's tables should contain.
-
-        Newer releases log only some epochs; older releases logged every epoch.
-        """
+        """Points that the tables should contain: some epochs, or every epoch in runs of older releases."""
         logged_epochs = schema.shown_epochs(self.spec.epochs, self.provenance.get("points", 0))
         return [
             point
@@ -63,10 +57,7 @@ class SealedRun:
 
     @cached_property  # used for every row
     def epochs(self) -> int:
-        """Last measured epoch, or −1 if no epoch was measured.
-
-        For an adopted run, i.e. a run that another program trained, this is the epoch that the user stated.
-        """
+        """Last measured epoch, or −1. For an adopted run, it is the epoch that the user stated."""
         return max((row[0] for row in self.rows), default=-1)
 
     @cached_property

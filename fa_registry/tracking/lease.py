@@ -46,10 +46,7 @@ def sign(number: int, lease: int) -> dict[str, str]:
 
 
 def initial_tags(lease: int) -> dict[str, str]:
-    """Return the tags with which a run is created: state `choosing`, first heartbeat.
-
-    `lease` is in seconds.
-    """
+    """Return the tags of a new run: state `choosing`, and the first heartbeat with the lease in seconds."""
     return {schema.TAG_CLAIM: CHOOSING, **sign(0, lease)}
 
 
@@ -109,10 +106,7 @@ def _others(run_id: str, attempts: Sequence[StoredRun]) -> list[StoredRun]:
 
 
 class LeaseHolder:
-    """Lease of this process on the specification of a run, for `lease` seconds.
-
-    Used as a context manager, a LeaseHolder writes heartbeats in a thread.
-    """
+    """Lease of this process for a number of seconds. As a context manager, it writes heartbeats."""
 
     def __init__(self, tracker: Tracker, run_id: str, lease: int, clock: Callable[[], float] | None = None):
         self._tracker, self.run_id, self._lease = tracker, run_id, lease

@@ -128,10 +128,7 @@ class RegisteredVersion:
 
 
 class ModelRegistry:
-    """Registered models of an existing store; see store.resolve_uri for the default `uri`.
-
-    Every method raises StoreError if the store reports an error.
-    """
+    """Registered models of an existing store (default: store.resolve_uri). Methods raise StoreError."""
 
     def __init__(self, uri: str = ""):
         self.uri = resolve_uri(uri)

@@ -50,10 +50,7 @@ def check_audit_pages(tracker: Tracker, audit: StoredRun, names: Sequence[str] =
 
 
 def check_run_pages(tracker: Tracker, run: StoredRun) -> dict[str, int]:
-    """Compare the pages that an audit attached to a run with their recorded digests.
-
-    The results and errors are those of `check_audit_pages`.
-    """
+    """Compare an audit's pages on a run with their digests; return and raise as `check_audit_pages`."""
     tag = run.tags.get(schema.TAG_PAGES)
     if not tag:
         return {}

@@ -229,10 +229,7 @@ def expand_run_id(tracker: Tracker, start: str) -> str:
 
 
 def failure_text(tracker: Tracker, run_id: str) -> str:
-    """Return the traceback of a failed run, or the error message if it cannot be read.
-
-    The text is empty if the run has no traceback.
-    """
+    """Return a failed run's traceback, the error if it is unreadable, or an empty text if it has none."""
     try:
         path = tracker.artifact(run_id, schema.FAILURE)
         return read_file(path).decode(errors="replace") if path else ""

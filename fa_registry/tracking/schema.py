@@ -195,10 +195,7 @@ def scalar_metrics(extra_metrics: Sequence[str] = ()) -> dict[str, str]:
 
 
 def site_metric(name: str, site: int, count: int) -> str:
-    """Return the metric key of a site metric at one of `count` sites.
-
-    The number of the site has leading zeros, because charts sort the keys as text.
-    """
+    """Return a site metric's key. The site has leading zeros, because charts sort keys as text."""
     return f"{name}{SITE_MARK}{site:0{max(2, len(str(count - 1)))}d}"
 
 

@@ -96,10 +96,7 @@ class StoreRefusal(StoreError):
 
 @contextlib.contextmanager
 def refused(subject: str, *kinds: type[Exception]) -> Iterator[None]:
-    """Convert system errors and errors of the types `kinds` to StoreRefusal.
-
-    The message begins with `subject`, such as `store sqlite:///…`.
-    """
+    """Convert system errors and errors of these types to StoreRefusal, with `subject` as first words."""
     try:
         yield
     except BrokenPipeError:  # the reader of a standard stream has ended; this is no error of a disk or a store

@@ -36,10 +36,7 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Origin:
-    """Files of an adopted run, i.e. a run that another program trained: file names and SHA-256.
-
-    `feedback` is empty if the user gave no feedback.
-    """
+    """File names and SHA-256 of an adopted run, trained elsewhere. `feedback` is empty if not given."""
 
     name: str
     weights: str

@@ -98,10 +98,7 @@ def _batches(setup: RunSetup) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def _cosines(setup: RunSetup, sites: Sequence[int], images: Tensor, labels: Tensor) -> Cosines:
-    """Return a mapping: site → the larger cosine with backpropagation, of the credit or of the update.
-
-    Sites where both cosines are nan are omitted.
-    """
+    """Return a mapping: site → larger cosine of credit and update. Sites with only nan are omitted."""
     # the penalty is left out, because its gradient is the same under every method
     without_penalty = dataclasses.replace(setup, spec=dataclasses.replace(setup.spec, penalty=0.0))
     noise = generator(setup.spec.seed, "noise", setup.device)

@@ -102,10 +102,7 @@ def check_header(start: bytes) -> None:
 
 
 def load_into(module: nn.Module, path: Path, expected_digest: str | None = None) -> None:
-    """Load the tensors of a safetensors file into `module`.
-
-    IntegrityError is raised as for `load_tensors`, or if names or shapes differ from those of the module.
-    """
+    """Load a safetensors file into `module`. Raise as `load_tensors`, or if names or shapes differ."""
     tensors = load_tensors(path, expected_digest)
     try:
         module.load_state_dict(tensors)

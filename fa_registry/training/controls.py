@@ -46,10 +46,7 @@ def trains_blocks(control: str) -> bool:
 
 
 def trainable_parameters(network: Network, control: str) -> list[nn.Parameter]:
-    """Return the parameters that are trained under this control, and freeze the other blocks.
-
-    The function sets requires_grad to False for the parameters of frozen blocks.
-    """
+    """Return the parameters that this control trains; set requires_grad of frozen blocks to False."""
     blocks = len(network.blocks)
     trained_count = {"none": blocks, "frozen": 0, "shallow": 0}.get(control, depth(control))
     for block in network.blocks[: blocks - trained_count]:

@@ -137,10 +137,7 @@ def cuda_capture(generators: Iterable[torch.Generator]) -> Capture:
     cuda_generators = [generator for generator in generators if generator.device.type == "cuda"]
 
     def capture(work: GraphWork) -> GraphWork:
-        """Record `work` without running it, and return the function that replays it.
-
-        RuntimeError is raised if CUDA cannot capture the work.
-        """
+        """Record `work` without running it; return the replay function. RuntimeError if CUDA cannot capture."""
         graph = torch.cuda.CUDAGraph()
         for generator in cuda_generators:
             graph.register_generator_state(generator)

@@ -49,10 +49,7 @@ def on_device(name: str) -> Iterator[None]:
 
 
 def device_of(device_class: str) -> torch.device:
-    """Return the torch device for `cuda` or `cpu`.
-
-    The device of `cuda` includes the GPU's number, because caches depend on that number.
-    """
+    """Return the torch device for `cuda`, with the GPU's number because caches depend on it, or `cpu`."""
     return torch.device("cuda", torch.cuda.current_device()) if device_class == "cuda" else torch.device(device_class)
 
 

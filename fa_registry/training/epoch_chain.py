@@ -58,10 +58,7 @@ class EpochChain:
                 self._staged[name] = self._pinned[name].copy_(tensor, non_blocking=True)
 
     def extend(self) -> None:
-        """Append the digest of the copied state to the chain.
-
-        The caller must first wait until the copies that `stage` began are complete.
-        """
+        """Append the copied state's digest. The caller first waits until the copies of `stage` are complete."""
         if self.digests is not None:
             self.digests.append(linked(self.digests, state_digest(self._staged)))
         self._staged = {}

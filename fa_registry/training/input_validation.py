@@ -91,10 +91,7 @@ class Checks:
                 self.problems.append(f"{name}: expected a finite number, found {value!r}")
 
     def switches(self, **switches: Any) -> None:
-        """Add a problem for each switch that is not True or False.
-
-        The text "no" is a problem too, because Python treats every non-empty text as True.
-        """
+        """Add a problem for each switch that is not True or False, e.g. "no", which Python treats as True."""
         for name, value in switches.items():
             if not isinstance(value, bool):
                 self.problems.append(f"{name}: expected True or False, found {value!r}")

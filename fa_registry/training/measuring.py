@@ -222,10 +222,7 @@ def conventions_of(setup: RunSetup, members: Mapping[str, Diagnostic] | None = N
 
 
 def machine(setup: RunSetup) -> dict[str, Scalar]:
-    """Return the properties of this machine and process that change metrics.
-
-    Two measurements of the same specification are equal bit by bit if all these properties are equal.
-    """
+    """Return this machine's and process's properties. Measurements are bitwise equal if all are equal."""
     return {
         "threads": torch.get_num_threads(),
         "device": setup.device.type,

@@ -66,20 +66,14 @@ def fill_feedback_grads(method: Method, feedback: nn.Module, inputs: CreditInput
 
 
 def update_feedback(method: Method, feedback: nn.Module, inputs: CreditInputs) -> None:
-    """Update the feedback state by the method's update rule, if the method defines an update rule.
-
-    The caller calls this function after the optimiser's step.
-    """
+    """After the optimiser's step, update the feedback by the method's update rule, if it has one."""
     if isinstance(method, HasFeedbackRule):
         with torch.no_grad():
             method.update_feedback(feedback, inputs)
 
 
 def check_finite(name: str, credits: Sequence[Tensor], inputs: CreditInputs) -> None:
-    """Raise PluginError if a credit is not finite although all inputs are finite.
-
-    The message names the method, the site and the shape of the credit.
-    """
+    """Raise PluginError, with method, site and shape, if a credit is not finite but all inputs are."""
     input_tensors = (*inputs.hidden, inputs.error, inputs.output_gradient)
     if not all(tensor.isfinite().all() for tensor in input_tensors):
         return

@@ -109,10 +109,7 @@ class LoadedModel:
 
 
 def fill_folder(folder: Path, files: Mapping[str, Path]) -> dict[str, str]:
-    """Copy files into the folder and return name → SHA-256 of each copy.
-
-    `files` is a mapping: name in the folder → source path. A missing folder is created.
-    """
+    """Copy files (name → source path) into the folder, made if missing; return name → SHA-256."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, path in files.items():
         shutil.copyfile(check_file(path), folder / name)

@@ -62,10 +62,7 @@ class Probes:
     samples: int
 
     def deviation(self, share: float) -> float:
-        """Return the allowed difference between two accuracies near `share`.
-
-        It is MARGIN plus DEVIATIONS standard deviations of the sampling error.
-        """
+        """Allowed difference of accuracies near `share`: MARGIN + DEVIATIONS standard deviations of sampling."""
         return MARGIN + DEVIATIONS * (max(share * (1 - share), 1 / self.samples) / self.samples) ** 0.5
 
     @property
@@ -211,10 +208,7 @@ def task_check(setup: RunSetup) -> Check | None:
 
 
 def probe(setup: RunSetup, full_accuracy: float) -> Probes:
-    """Run all probes; `full_accuracy` is the accuracy on the whole test set.
-
-    All random numbers come from the run's seed.
-    """
+    """Run all probes with the run's seed; `full_accuracy` is the accuracy on the whole test set."""
     splits, generator = setup.splits, stream(setup, "network_check")
     test_indices = torch.randperm(len(splits.test_labels), generator=generator)[:SAMPLES].to(setup.device)
     images, labels = splits.test_images[test_indices], splits.test_labels[test_indices]

@@ -74,10 +74,7 @@ def conventions_of_setup(setup: RunSetup, recorded: Mapping[str, Scalar] | None 
 
 
 def least_error_of(recorded: Mapping[str, Scalar]) -> float:
-    """Return the lower limit of ‖e‖: the fidelity includes only samples above this limit.
-
-    If the run recorded no limit, all samples are included.
-    """
+    """Return the lower limit of ‖e‖ for samples of the fidelity. Without a record, all samples count."""
     return LEAST_ERROR if LEAST in recorded else EVERY_ERROR
 
 
@@ -130,10 +127,7 @@ def bench_of(
 
 
 def stream(setup: RunSetup, name: str, device: str | torch.device = "cpu") -> torch.Generator:
-    """Return a new random generator for the measurement with this name.
-
-    The random numbers are the same in training and in a recomputation.
-    """
+    """Return a new generator for a measurement, equal in training and in a recomputation."""
     return torch.Generator(device).manual_seed(derive(setup.spec.seed, f"evaluation/{name}"))
 
 
@@ -164,10 +158,7 @@ def credit_inputs(
 
 
 def credits_under(setup: RunSetup, feedback: nn.Module, forward_backward: ForwardBackward) -> list[Tensor]:
-    """Return the method's credits on the eval batch with this feedback state.
-
-    A wrong shape of a credit raises PluginError.
-    """
+    """Return the method's credits on the eval batch with this feedback; a wrong shape is a PluginError."""
     with diagnostics.eval_mode(setup.network):
         credits = compute_credits(setup.method, feedback, credit_inputs(setup, forward_backward))
     check_credits(setup.spec.method, credits, forward_backward.single.hidden)
@@ -175,10 +166,7 @@ def credits_under(setup: RunSetup, feedback: nn.Module, forward_backward: Forwar
 
 
 def _batch_gradients(setup: RunSetup) -> Callable[[], list[Tensor]] | Unavailable:
-    """Return a function that computes the mean gradients of K batches, (K, D) for each site.
-
-    The metric for gradient stability compares these K gradients.
-    """
+    """Return a function that computes K batches' mean gradients, (K, D) per site, for the stability."""
     split = stability_split(setup.splits)
     if isinstance(split, Unavailable):
         return split

@@ -47,10 +47,7 @@ OTHER_PASS = (
 
 
 class ShiftedNetwork(nn.Module):
-    """A Network that adds a given shift to each state.
-
-    The forward pass calls embed, blocks, step and readout in the order that Network declares.
-    """
+    """A Network that shifts each state, and calls its parts in the order that Network declares."""
 
     def __init__(self, network: Network):
         super().__init__()

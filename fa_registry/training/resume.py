@@ -46,10 +46,7 @@ class ResumeFile:
         return time.monotonic() - self._written > SECONDS_BETWEEN
 
     def write(self, trainer: Trainer, rows: Sequence[EpochRow]) -> None:
-        """Write the trainer's state and the measured rows to the file atomically.
-
-        If the process is killed during the write, the previous file remains.
-        """
+        """Write state and measured rows atomically: if the process is killed, the previous file remains."""
         head = {
             "of": self.path.stem,
             "epoch": trainer.epoch,
@@ -73,10 +70,7 @@ class ResumeFile:
         self._written = time.monotonic()
 
     def read_into(self, trainer: Trainer) -> list[EpochRow]:
-        """Load the saved state into a new trainer and return the measured rows, which may be none.
-
-        If the file is damaged or belongs to another run, it is renamed and a warning is logged.
-        """
+        """Load the state into a new trainer and return the rows. Rename a damaged or wrong file and warn."""
         if not os.path.lexists(self.path):
             return []
         try:

@@ -318,10 +318,7 @@ def eval_digest(setup: RunSetup) -> str:
 
 
 def with_defaults(spec: RunSpec) -> RunSpec:
-    """Return the specification with all options of its method and architecture.
-
-    Missing options get their default values. Therefore the identity of a run includes every option.
-    """
+    """Add missing options of method and architecture, because a run's identity includes every option."""
     plugins = find_plugins(spec)
     defaults = {name: option.default for name, option in plugins.method.card.options.items()}
     options = plugins.architecture.resolve(spec.architecture_options)

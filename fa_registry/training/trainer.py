@@ -83,10 +83,7 @@ class Trainer:
         return self.captured.how if self.captured else PLAIN
 
     def run_epoch(self) -> dict[str, Reading]:
-        """Train one epoch and return loss_train, penalty and the task's train_metrics.
-
-        All are means over the counted training targets.
-        """
+        """Train one epoch; return loss_train, penalty and train_metrics, as means over the counted targets."""
         self.begin_epoch()
         return self.end_epoch()
 
@@ -162,10 +159,7 @@ class Trainer:
 
     @contextmanager
     def _on_own_stream(self) -> Iterator[None]:
-        """Context manager: use a separate CUDA stream.
-
-        The capture of a step and concurrent trainers need a separate stream.
-        """
+        """Context manager: use a separate CUDA stream, for captures and for concurrent trainers."""
         if self._stream is None:
             yield
             return

@@ -72,10 +72,7 @@ def kept_epochs(states: int, epochs: int) -> tuple[int, ...]:
 
 
 def kept_bytes(spec: RunSpec) -> int:
-    """Return the size in bytes of one kept state.
-
-    It contains the full state after an epoch, and the network and the feedback after the next epoch.
-    """
+    """Return the bytes of one kept state: full state, and network and feedback after the next epoch."""
     method, card = find_plugins(spec).method, find_plugins(spec).card
     network = build_network(spec, card)
     shape = network_shape(network, blank_input(spec, card), card.classes)

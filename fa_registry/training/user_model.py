@@ -291,10 +291,7 @@ def _row_shape(state: Tensor) -> torch.Size:
 
 @contextmanager
 def state_unchanged(model: nn.Module) -> Iterator[None]:
-    """Context manager: switch the model to eval mode, and restore its state on exit.
-
-    Gradients, modes, buffers and the global random generators are restored.
-    """
+    """Context manager: use eval mode, and restore gradients, modes, buffers and random generators on exit."""
     gradients = [(weight, weight.grad) for weight in model.parameters()]
     buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
     modes = [(module, module.training) for module in model.modules()]
