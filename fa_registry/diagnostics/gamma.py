@@ -18,10 +18,7 @@ LEAST_FIDELITY = 0.99  # protocol.md §1: a reference with a lower fidelity is n
 
 
 def no_gamma(observation: Observation) -> str:
-    """Return the reason why Γ has no value at any site, or an empty string.
-
-    Γ has no value if there are no credits, or if the method's card declares that Γ has no meaning.
-    """
+    """Return why Γ has no value (no credits, or no meaning according to the card), or an empty text."""
     return observation.no_credits if observation.credits is None else observation.no_gamma
 
 
@@ -98,10 +95,7 @@ class Gamma(Diagnostic):
 
 
 def _site(observation: Observation, site: int) -> dict[str, Reading]:
-    """Compute the metrics of one site.
-
-    Samples with a large gradient have more weight in gamma_batch than in gamma.
-    """
+    """Compute the metrics of one site. Large gradients weigh more in gamma_batch than in gamma."""
     cosines = defined(observation.alignments[site])
     flat = [rows.reshape(1, -1) for rows in (observation.credits[site], observation.gradients[site])]
     values = [cosines.mean(), *np.quantile(cosines, [0.25, 0.5, 0.75]), len(cosines), sample_cosines(*flat).item()]

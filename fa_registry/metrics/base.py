@@ -36,9 +36,8 @@ class Metric:
     kind: str = "num"  # the filter that formats its values
     always: bool = False  # show its row even if no run measured it
     valued: bool = False  # show its row only if it has a value; most methods have no value
-    mean: str = (
-        ARITHMETIC  # kind of mean over seeds; GEOMETRIC for ratio scales that span decades (norms, growth, gain)
-    )
+    # kind of mean over seeds; GEOMETRIC for ratio scales that span decades (norms, growth, gain)
+    mean: str = ARITHMETIC
     unit: str = ""  # empty: the unit on the diagnostic's card
     where: str = ""  # one value per `site`, `run` (at its end) or `epoch`; empty: the card does not state this
     about: str = ""  # the metric that this metric summarises or qualifies, and that pages show instead

@@ -109,9 +109,8 @@ class Headline:
 
 
 ACCURACY = Headline("accuracy", "frozen_accuracy", "margin_pp", 100.0, "pp", 2)
-TOKEN_LOSS = Headline(
-    "token_loss", "frozen_token_loss", "margin_nats", 1.0, "nats", 4, step=0.05
-)  # the threshold of D3 in 2026-12:token
+# the step is the threshold of D3 in 2026-12:token
+TOKEN_LOSS = Headline("token_loss", "frozen_token_loss", "margin_nats", 1.0, "nats", 4, step=0.05)
 HEADLINES: Mapping[str, Headline] = MappingProxyType({item.name: item for item in (ACCURACY, TOKEN_LOSS)})
 MARGINS: Mapping[str, Headline] = MappingProxyType({item.margin: item for item in HEADLINES.values()})
 

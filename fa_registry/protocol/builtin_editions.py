@@ -81,10 +81,7 @@ def _skeleton(text: str) -> str:
 
 
 def name_conflict(name: str, digest: str) -> str:
-    """Return an error text if a user-supplied file uses the name of a built-in edition, else "".
-
-    `digest` is the SHA-256 of the edition's file.
-    """
+    """Return an error text if a user's file with this SHA-256 uses a built-in edition's name, or ""."""
     builtin = claimed(name)
     if not builtin or digest in (digests()[builtin], digests().get(name)):
         return ""

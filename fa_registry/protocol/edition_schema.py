@@ -171,8 +171,7 @@ def checked_edition(raw: Mapping[str, Any], subject: str, variant: str | None, d
         problems += variant_problems
     edition, decoding_problems = jsonio.try_decode(EditionFile, table)
     problems += decoding_problems
-    problems += _edition_problems(table)
-    problems += _standing_problems(table, digest)
+    problems += _edition_problems(table, digest)
     if problems:
         raise InvalidFields(f"edition {subject}", problems)
     return edition
@@ -238,7 +237,7 @@ def _tables(value: Any) -> list[dict[str, Any]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def _edition_problems(table: dict[str, Any]) -> Iterator[str]:
+def _edition_problems(table: dict[str, Any], digest: str) -> Iterator[str]:
     """Yield the problems of an edition. Another check reports the fields with a wrong type."""
     yield from _empty(table, ("name", "title", "source", "fail_if", "rule"), "")
     rules = table.get("rule") if isinstance(table.get("rule"), list) else []
@@ -264,15 +263,6 @@ def _edition_problems(table: dict[str, Any]) -> Iterator[str]:
                 f"labels.{name}: expected a label without brackets, and with a colon only at its end (before the flags), "
                 f"found {jsonio.describe_value(label)}"
             )
-
-
-def _empty(table: Mapping[str, Any], names: Iterable[str], prefix: str) -> Iterator[str]:
-    """Yield a problem for every field that is present but empty."""
-    yield from (f"{prefix}{name}: missing" for name in names if table.get(name) in ("", []))
-
-
-def _standing_problems(table: dict[str, Any], digest: str) -> Iterator[str]:
-    """Yield the problems of the fields `name` and `based_on`."""
     name = table["name"] if isinstance(table.get("name"), str) else ""
     invisible = [f"U+{ord(letter):04X}" for letter in name if unicodedata.category(letter)[0] == "C"]
     if conflict := name_conflict(name, digest):
@@ -282,6 +272,11 @@ def _standing_problems(table: dict[str, Any], digest: str) -> Iterator[str]:
     base = table.get("based_on")
     if isinstance(base, str) and base not in digests():
         yield f"based_on: {unknown_name_text('shipped edition', base, digests())}"
+
+
+def _empty(table: Mapping[str, Any], names: Iterable[str], prefix: str) -> Iterator[str]:
+    """Yield a problem for every field that is present but empty."""
+    yield from (f"{prefix}{name}: missing" for name in names if table.get(name) in ("", []))
 
 
 def _rule_problems(table: dict[str, Any], prefix: str) -> Iterator[str]:

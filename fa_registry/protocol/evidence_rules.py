@@ -61,31 +61,17 @@ def evidence(record: RunRecord) -> Iterator[Finding]:
     unsealed = [check for check in checks if not check.sealed]
     if unsealed:  # a forged run can claim that an older release recorded nothing: a warning, never a pass
         text = "; ".join(f"{check.subject}: {check.detail}" for check in unsealed)
-        yield _finding(
-            record,
-            SEAL,
-            "warn",
-            "NOT SEALED",
-            "the run's initial state and first steps are recorded with digests",
-            text,
-        )
+        required = "the run's initial state and first steps are recorded with digests"
+        yield _finding(record, SEAL, "warn", "NOT SEALED", required, text)
     for check in checks:
         if check.subject == CODE and check.outcome == "not possible":
-            yield _finding(
-                record,
-                CODE,
-                "not_applicable",
-                "OTHER CODE",
-                f"the code that {'measured the adopted run' if record.spec.weights else 'trained the run'} is also the code that "
-                "recomputes its metrics",
-                check.detail,
-            )
+            use = "measured the adopted run" if record.spec.weights else "trained the run"
+            required = f"the code that {use} is also the code that recomputes its metrics"
+            yield _finding(record, CODE, "not_applicable", "OTHER CODE", required, check.detail)
         if check.subject in WARNED and check.outcome == "not possible":
             rule, state, required = WARNED[check.subject]
-            if (
-                rule == MEASURING and record.integrity.state == "verified"
-            ):  # a user-supplied loop with a trusted factory
-                state = "PARTLY RECOMPUTED"
+            if rule == MEASURING and record.integrity.state == "verified":
+                state = "PARTLY RECOMPUTED"  # a user-supplied loop with a trusted factory
             yield _finding(record, rule, "warn", state, required, check.detail)
     if record.spec.weights:
         required = "the audit can re-initialise the weights from the seed and replay the first steps of the run"
@@ -96,14 +82,8 @@ def evidence(record: RunRecord) -> Iterator[Finding]:
         required = "the metrics recomputed with this configuration equal the recorded metrics within the tolerances"
         yield _finding(record, MEASURING, "warn", "CANNOT TELL HERE", required, "; ".join(undecided))
     if shared_text := shared_samples(record):
-        yield _finding(
-            record,
-            DATA,
-            "warn",
-            "TEST IN TRAIN",
-            f"at most {MOST_SHARED:.0%} of the test set is training data",
-            shared_text,
-        )
+        required = f"at most {MOST_SHARED:.0%} of the test set is training data"
+        yield _finding(record, DATA, "warn", "TEST IN TRAIN", required, shared_text)
 
 
 def shared_samples(record: RunRecord) -> str:

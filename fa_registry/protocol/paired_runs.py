@@ -284,17 +284,9 @@ def _estimated(
     else:
         difference = stated_difference(method_values.values(), control_values.values(), resolution, confidence)
     remark = (difference.remark,) if difference.remark and difference.interval else ()
-    mean, interval = difference.mean, difference.interval
+    mean, interval, notes = round(difference.mean, 9), difference.interval, (*notes, *remark)
     ends = (round(interval.low, 9), round(interval.high, 9)) if interval else None
-    return Margins(
-        round(mean, 9),
-        ends,
-        seeds,
-        (*notes, *remark),
-        resolution is not None,
-        confidence=confidence,
-        headline=headline,
-    )
+    return Margins(mean, ends, seeds, notes, resolution is not None, confidence=confidence, headline=headline)
 
 
 def _test_samples(case: RunWithControl) -> int:

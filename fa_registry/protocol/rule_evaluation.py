@@ -289,20 +289,15 @@ def judge_over_seeds(rule: Rule, case: RunWithControl, group: SeedGroup) -> Find
     margin = headline.margin
     if case.control:
         return skipped_control(rule, case, Reading(None, "a control has no margin"), quantity=margin, limits=limits)
-    if headline != group.margins.headline:
-        reason = OTHER_HEADLINE.format(rule=headline.symbol, run=group.margins.headline.symbol)
-        return finding(
-            rule, case, "not_applicable", Reading(None, reason), reason, quantity=margin, limits=limits, seeds=0
-        )
-    if counted_run := group.superseded_by(case):
-        reason = not_counted(counted_run)
-        return finding(rule, case, "skipped", Reading(None, reason), reason, quantity=margin, limits=limits, seeds=0)
-    margins = group.margins
-    if margins.mean is None or case.record.spec.seed not in margins.seeds:  # other seeds' margins do not count
+    margins, outcome, reason = group.margins, "not_applicable", ""
+    if headline != margins.headline:
+        reason = OTHER_HEADLINE.format(rule=headline.symbol, run=margins.headline.symbol)
+    elif counted_run := group.superseded_by(case):
+        outcome, reason = "skipped", not_counted(counted_run)
+    elif margins.mean is None or case.record.spec.seed not in margins.seeds:  # other seeds' margins do not count
         reason = "; ".join(margins.notes)
-        return finding(
-            rule, case, "not_applicable", Reading(None, reason), reason, quantity=margin, limits=limits, seeds=0
-        )
+    if reason:
+        return finding(rule, case, outcome, Reading(None, reason), reason, quantity=margin, limits=limits, seeds=0)
     outcome, state, text = _seeds_outcome(rule, margins, group.look)
     notes = list(margins.notes)
     if rule.far_seed and margins.interval and (outlier_text := _far_seed(rule.far_seed, margins)):

@@ -134,10 +134,7 @@ def _filters() -> Iterator[str]:
 
 
 def type_text(hint: Any) -> str:
-    """Return a readable name of a type as Markdown, with links for records.
-
-    Example: `list of SeedRow`.
-    """
+    """Return a type as Markdown, with links for records, for example `list of SeedRow`."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is type(None):
         return "none"

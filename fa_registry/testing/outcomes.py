@@ -15,12 +15,7 @@ OUTCOMES = ("pass", "fail", "not_applicable")
 
 @dataclass(frozen=True)
 class CheckOutcome:
-    """Result of one property on one network.
-
-    Args:
-        outcome: "pass", "fail" or "not_applicable".
-        detail: Measured value, or the problem.
-    """
+    """Result of one property on one network: "pass", "fail" or "not_applicable", and a value or problem."""
 
     outcome: str
     detail: str

@@ -104,10 +104,7 @@ class StoredRun:
 
 
 def is_ahead(run: StoredRun) -> bool:
-    """Return whether the start time of a run is in the future, because the clock of its machine was wrong.
-
-    Clocks may differ by up to one hour.
-    """
+    """Return whether a run starts over an hour in the future, because its machine's clock was wrong."""
     return run.started > (time.time() + CLOCKS_APART) * 1000
 
 

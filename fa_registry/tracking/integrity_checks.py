@@ -83,10 +83,7 @@ class SealedRun:
 
 
 def checks(sealed: SealedRun, run: StoredRun) -> tuple[Check, ...]:
-    """Compare the recorded files with each other and with the store's tables.
-
-    The result is two checks: one of the files, one of tags, parameters and last metric values in the tables.
-    """
+    """Compare the recorded files with each other, and the tables with the files. Return both Checks."""
     tables = [*_tags(sealed, run.tags), *_params(sealed, run.params), *_last_values(sealed, run.metrics)]
     ending_text = f"{sealed.status} after epoch {sealed.epochs} of {sealed.spec.epochs}"
     return (

@@ -11,7 +11,7 @@ import base64
 import json
 import re
 import zlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
@@ -126,19 +126,15 @@ def views_of(study: str, runs: Sequence[StoredRun], first_run_ids: Collection[st
     metrics that at least one of these runs has. `first_run_ids` are the ids of the runs that were just trained or audited. Their
     settings come before the other settings.
     """
-    by_setting: dict[str, _Contents] = {}
+    by_setting, all_runs = {}, _Contents()
     for run in sorted(runs, key=lambda run: (bool(first_run_ids) and run.run_id not in first_run_ids, run.started)):
         by_setting.setdefault(run.tags.get(TAG_SETTING, ""), _Contents()).add(run)
+        all_runs.add(run)
     settings = [setting for setting in by_setting if setting]
     study_tags, views = {TAG_KIND: "run"} | ({TAG_STUDY: study} if study else {}), []
     for setting in settings if study and len(settings) > 1 else ():
         views += _both(f"{study} {setting}", study_tags | {TAG_SETTING: setting}, by_setting[setting])
-    return (
-        *views,
-        *_both(
-            study or "runs", study_tags, _Contents.all(by_setting.values()), group_by_setting=not study or bool(views)
-        ),
-    )
+    return (*views, *_both(study or "runs", study_tags, all_runs, group_by_setting=not study or bool(views)))
 
 
 @dataclass
@@ -155,16 +151,6 @@ class _Contents:
         self.metrics.update(run.metrics)
         self.groups.add((tags.get(TAG_SETTING), tags.get(TAG_METHOD)))
         self.first_fires.update(tag for tag in tags if tag.startswith(first_fire_tag("")))
-
-    @classmethod
-    def all(cls, parts: Iterable[_Contents]) -> _Contents:
-        union = cls()
-        for part in parts:
-            union.count += part.count
-            union.metrics |= part.metrics
-            union.groups |= part.groups
-            union.first_fires |= part.first_fires
-        return union
 
 
 def _both(

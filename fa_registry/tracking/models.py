@@ -206,10 +206,7 @@ class ModelRegistry:
         return [model.name for model in self._client.search_registered_models(max_results=PAGE)]
 
     def files(self, version: RegisteredVersion) -> Path:
-        """Return a local folder with the files of a version.
-
-        If the files are on another machine, the folder is a copy that is removed when the process ends.
-        """
+        """Return a local folder with a version's files; a copy of remote files lasts until the process ends."""
         with answering(self.uri):
             source = self._client.get_model_version_download_uri(version.name, version.version)
             local = local_folder(source, self.uri, version.run_id)

@@ -67,12 +67,7 @@ def read_record(tracker: Tracker, run: StoredRun) -> RunRecord:
         integrity=Integrity("trusted", ("the logged metrics were not recomputed",), checks(sealed, run)),
         digests=digests,
         feedback=_checked(card, "feedback", manifest_checks.FEEDBACK) if card else {},
-        # runs with equal values share one copy of each value, so they need less memory
-        provenance={
-            name: _parsed(json.dumps(value)) if isinstance(value, (dict, list)) else value
-            for name, value in provenance.items()
-            if name not in NOT_HELD
-        },
+        provenance={name: _held_once(value) for name, value in provenance.items() if name not in NOT_HELD},
         by_site=by_site(sealed.rows),
     )
 
@@ -89,6 +84,11 @@ def _check_sizes(run_id: str, spec: RunSpec, measurements: Measurements) -> None
             manifest_checks.check(name, fields, values)
         except ValueError as error:
             raise IntegrityError(f"run {run_id}: {error}") from error
+
+
+def _held_once(value: Any) -> Any:
+    """Return one shared copy of equal values, so that runs with equal values need less memory."""
+    return _parsed(json.dumps(value)) if isinstance(value, (dict, list)) else value
 
 
 def table_history(tracker: Tracker, run: StoredRun) -> Check:

@@ -154,10 +154,7 @@ def kept_state(epoch: int) -> str:
 
 
 def after_kept_state(epoch: int) -> str:
-    """Return the artifact path of the state one epoch after a kept training state.
-
-    An audit replays the epoch that follows `epoch` and must reproduce this state.
-    """
+    """Return the path of the state one epoch after a kept state, which a replay must reproduce."""
     return f"checkpoints/state_{epoch:04d}_next.safetensors"
 
 

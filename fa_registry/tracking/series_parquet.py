@@ -121,10 +121,7 @@ def points(rows: Sequence[SeriesRow], extra_metrics: Sequence[str] = ()) -> Iter
 
 
 def trajectory(rows: Sequence[SeriesRow]) -> Mapping[str, Series]:
-    """Return one series per metric that a report shows for every epoch.
-
-    A missing value is N/A with a reason.
-    """
+    """Return a series per metric that reports show for every epoch. Missing values are N/A."""
     epochs = 1 + max((row[0] for row in rows), default=-1)
     last = max((row[2] for row in rows), default=SCALAR_SITE)
     headline = headline_of(dict.fromkeys(row[1] for row in rows if row[1] in HEADLINES))

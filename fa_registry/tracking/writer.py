@@ -154,10 +154,7 @@ class RunWriter:
         process_ownership.remove_quietly(self._folder)
 
     def start(self, initial: nn.Module | None) -> None:
-        """Write specification, initial weights and feedback before the first step.
-
-        `initial` is the network before the first step, or None for an adopted run.
-        """
+        """Write specification, feedback and initial weights (None if adopted) before the first step."""
         setup = self._task
         sizes = {"train_samples": len(setup.splits.train_labels), "test_samples": len(setup.splits.test_labels)}
         profile = {**sizes, "classes": setup.card.classes, "shape": "x".join(map(str, setup.card.image_shape))}

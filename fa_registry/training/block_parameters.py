@@ -23,11 +23,9 @@ NAMED_CALL = "#"  # `layer#2` is the second call of `layer` in a forward pass
 
 
 class BlockParameters(NamedTuple):
-    """Parameters that a forward pass reads between two sites.
+    """Names of the parameters between two sites, and of those `shared` with the pass before or after them.
 
-    Attributes:
-        names: names of all these parameters, in the order of `named_parameters()`.
-        shared: names of the parameters that the forward pass also reads before or after these sites.
+    The names have the order of `named_parameters()`.
     """
 
     names: tuple[str, ...]

@@ -168,10 +168,7 @@ def unwrap(content: Any, nests: Sequence[str]) -> Any:
 
 
 def match_tensors(expected: Mapping[str, Tensor], candidates: Mapping[str, Any]) -> tuple[dict[str, Tensor], list[str]]:
-    """Convert the tensors of a file to the types of the setup's tensors with the same names.
-
-    The result is the converted tensors by name, and one text per difference in name, shape or type.
-    """
+    """Convert a file's tensors to the setup's types. Return them by name, and a text per difference."""
     missing = [name for name in expected if name not in candidates]
     unexpected = [name for name in candidates if name not in expected]
     problems = [

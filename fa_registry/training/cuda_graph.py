@@ -67,26 +67,19 @@ class CapturedStep:
             advance(size.batch)
 
         if size.warm < WARM_UP:
-            self._warm_up(size, work)
+            size.warm += 1
+            if size.warm < WARM_UP:
+                work()
+            elif reason := rehearsed(work, self._device):
+                self._refuse(reason)
             return
         if size.replay is None:
-            size.replay = self._captured(work)
+            try:
+                size.replay = self._capture(work)
+            except RuntimeError as error:
+                # when CUDA ends a broken capture, it raises another error, which names only the interruption
+                self._refuse(str(error.__context__ or error).splitlines()[0])
         (size.replay or work)()
-
-    def _warm_up(self, size: _Size, work: GraphWork) -> None:
-        size.warm += 1
-        if size.warm < WARM_UP:
-            work()
-        elif reason := rehearsed(work, self._device):
-            self._refuse(reason)
-
-    def _captured(self, work: GraphWork) -> GraphWork | None:
-        try:
-            return self._capture(work)
-        except RuntimeError as error:
-            # when CUDA ends a broken capture, it raises another error, which names only the interruption
-            self._refuse(str(error.__context__ or error).splitlines()[0])
-            return None
 
     def _refuse(self, reason: str) -> None:
         self.refused = reason

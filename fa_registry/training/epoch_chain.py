@@ -29,11 +29,7 @@ OLDER_FILE = "the run was resumed from a file that an older release wrote withou
 
 
 class EpochChain:
-    """The chained digests of one training.
-
-    Attributes:
-        digests: one hexadecimal digest per epoch, starting at epoch 0, or None if the digest of an epoch is unknown.
-    """
+    """The chained digests of one training, hexadecimal, from epoch 0 on; None if one of them is unknown."""
 
     def __init__(self, initial: Mapping[str, Tensor]):
         """Start the chain with the initial state, a mapping from name to tensor."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -104,7 +105,10 @@ def blocks_to_freeze(
             raise UsageError(
                 "frozen_control: x: expected a batch for one call of the model, because sites= was given; found none"
             )
-        block_parameters = parameters_between(lambda: _call(model, x), _inner(model), sites[0], sites[-1])
+        runner, _ = unwrapped(model)  # a compiled module runs no hooks
+        keywords = isinstance(x, Mapping) and not isinstance(runner, AdaptedNetwork)
+        forward = partial(runner, **x) if keywords else partial(runner, x)
+        block_parameters = parameters_between(forward, _inner(model), sites[0], sites[-1])
         if block_parameters.shared:
             LOG.warning(
                 "frozen_control: the model also uses these frozen parameters outside of the blocks: %s",
@@ -134,16 +138,8 @@ def _inner(model: nn.Module) -> nn.Module:
     return model.model if isinstance(model, AdaptedNetwork) else model
 
 
-def _call(model: nn.Module, x: Any) -> Any:
-    model, _ = unwrapped(model)  # a compiled module runs no hooks
-    return model(**x) if isinstance(x, Mapping) and not isinstance(model, AdaptedNetwork) else model(x)
-
-
 def _parts(model: nn.Module) -> dict[str, dict[str, Tensor]]:
-    """Return name → weights, for the modules and parameters of the model.
-
-    If a model is wrapped, each part has two names: its name in the inner model and its name in the wrapper.
-    """
+    """Return name → weights of modules and parameters, with the inner names and those of a wrapper."""
     parts: dict[str, dict[str, Tensor]] = {}
     for outer in dict.fromkeys((_inner(model), model)):
         parts |= {name: {name: weight} for name, weight in outer.named_parameters(remove_duplicate=False)}

@@ -35,8 +35,7 @@ from fa_registry.records import (
 )
 from fa_registry.tasks import reported_metrics
 from fa_registry.training.checkpoint import load_into
-from fa_registry.training.configuration import configuration
-from fa_registry.training.devices import products
+from fa_registry.training.devices import configuration, products
 from fa_registry.training.method_calls import check_finite
 from fa_registry.training.probe_context import (
     FIRST_CREDITED,

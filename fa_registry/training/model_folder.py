@@ -89,12 +89,10 @@ class ModelCard:
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A promoted model, ready to use.
+    """A promoted model, ready to use, with the network in eval mode on the CPU.
 
-    Attributes:
-        network: the network in eval mode, on the CPU.
-        feedback: the feedback state. It contains no tensors if the method has no feedback. It is None if the run was adopted
-            without its feedback state, because newly drawn feedback would differ from that of the training.
+    The feedback state contains no tensors if the method has no feedback. It is None if the run was adopted without its feedback
+    state, because newly drawn feedback would differ from that of the training.
     """
 
     network: Network

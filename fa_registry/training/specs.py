@@ -235,10 +235,7 @@ DIGITS = 6  # digits of a digest that distinguishes two names
 
 
 def setting_label(spec: RunSpec) -> str:
-    """Return a text of the setting.
-
-    It contains the architecture with size and changed options, the data set, the epochs, and changes to the recipe.
-    """
+    """Return architecture with size and changes, data set, epochs and changed recipe as one text."""
     return SEPARATOR.join(_setting(spec, [f"{spec.epochs} epochs"]))
 
 

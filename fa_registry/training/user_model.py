@@ -111,10 +111,7 @@ class UserCreditRule:
         return self._draws if self._fresh else 0
 
     def given(self, x: Tensor, y: Tensor, states: Sequence[Tensor]) -> list[Tensor | None]:
-        """Return one detached credit per site, or None at a site without a credit.
-
-        InvalidFields is raised if the rule returns invalid credits. The error lists all of them.
-        """
+        """Return a detached credit or None per site. One InvalidFields lists all invalid credits."""
         with state_unchanged(self._model):
             return self._checked(self._rule(self._model, x, y), states)
 
