@@ -369,10 +369,7 @@ def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def intern_values(value: Any) -> Any:
-    """Return an equal value. If the value is a short string, intern the string to save memory.
-
-    Many runs contain the same short strings, and Python keeps an interned string in memory only once.
-    """
+    """Return an equal value, with a short string interned, because many runs contain the same ones."""
     # a digest belongs to one run, so longer strings are not interned
     return sys.intern(value) if type(value) is str and len(value) < DIGEST_LENGTH else value
 

@@ -193,8 +193,8 @@ def estimated_look(
     images: Tensor,
     labels: Tensor,
     reason: str,
-    directions: Directions | None = None,
-    task: Task | None = None,
+    directions: Directions | None,
+    task: Task,
 ) -> ForwardBackward:
     """Run the network forward, and estimate the gradients by finite differences of the loss.
 
@@ -205,7 +205,6 @@ def estimated_look(
         UsageError: the forward pass does not compute in float64, a second pass gives different losses, or the loss of a sample
             depends on other samples.
     """
-    task = task or task_of(labels)
     if task.by_position:
         raise UsageError(
             f"gradient='forward': the task {task.card.name} has one loss per position and therefore needs a forward pass that "

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fa_registry.errors import UsageError
-from fa_registry.tasks import Task, task_of
+from fa_registry.tasks import Task
 
 SEED = 0  # seed of the random numbers in a forward pass, so that every pass draws the same numbers
 STEP = 1e-6  # step of a difference in float64, relative to the root mean square of the sample's state
@@ -99,7 +99,7 @@ def traced_pass(
     labels: Tensor,
     states: Sequence[Tensor],
     precision: torch.dtype,
-    task: Task | None = None,
+    task: Task,
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
     """Trace the forward pass, and return logits, states and the gradients of the states.
 
@@ -131,7 +131,7 @@ def traced_pass(
         shifts = [shift.requires_grad_() for shift in shifts]
         with fixed_draws(), torch.enable_grad():
             logits, hidden = graph(cast(network, precision), as_precision(images, precision), shifts)
-            loss = (task or task_of(labels)).sample_losses(logits, labels).sum()
+            loss = task.sample_losses(logits, labels).sum()
             gradients = torch.autograd.grad(loss, shifts, materialize_grads=True)
     except UsageError:
         raise
@@ -161,9 +161,7 @@ def _refuse_earlier_reads(graph: torch.fx.GraphModule, sites: int) -> None:
                 raise UsageError(f"adapt: {READ_EARLIER}")
 
 
-def shifted_losses(
-    network: nn.Module, images: Tensor, labels: Tensor, precision: torch.dtype, task: Task | None = None
-) -> Shifted:
+def shifted_losses(network: nn.Module, images: Tensor, labels: Tensor, precision: torch.dtype, task: Task) -> Shifted:
     """Return a function that runs the network with shifted states and returns the losses.
 
     The function takes L+1 shifts, one per state, adds each shift to its state, and returns the losses (N,) of the samples in
@@ -180,7 +178,7 @@ def shifted_losses(
             generator_state = torch.get_rng_state()
             logits, *_ = torch.func.functional_call(network, tensors, (inputs.clone(),), options)
             draws_random[:] = [inputs.device.type != "cpu" or not torch.equal(generator_state, torch.get_rng_state())]
-            return (task or task_of(labels)).sample_losses(logits.double(), labels)
+            return task.sample_losses(logits.double(), labels)
 
     return losses
 

@@ -113,9 +113,9 @@ def kind_of(quantity: str, card_metrics: Known = NONE) -> str:
     return quantity_of(quantity, card_metrics).kind
 
 
-def is_scale(quantity: str, card_metrics: Known = NONE) -> bool:
+def is_scale(quantity: str) -> bool:
     """Return whether a metric is on a ratio scale, so its mean is geometric and its values have ratios."""
-    return quantity_of(quantity, card_metrics).mean == GEOMETRIC
+    return quantity_of(quantity).mean == GEOMETRIC
 
 
 def other_metrics(measured: Iterable[str], card_metrics: Known) -> Iterator[Metric]:

@@ -212,10 +212,7 @@ def batch(seed: int, samples: int = SAMPLES, shape: tuple[int, ...] = IMAGE_SHAP
 
 
 def variants(architecture: Architecture) -> Iterator[dict[str, Scalar]]:
-    """Yield sets of options for small networks of an architecture.
-
-    The sets are a base set, the base set with another depth, and the base set with one boolean option negated.
-    """
+    """Yield option sets of small networks: a base set, another depth, and each boolean negated."""
     options = architecture.card.options
     base = {name: value for name, value in SMALL.items() if name in options}
     yield base

@@ -146,12 +146,10 @@ def _check_own(folder: Path, run_id: str) -> None:
 
 @dataclass(frozen=True)
 class ArtifactLocations:
-    """Folders in which the files of a database's runs are stored.
+    """Folders in which the files of a database's runs are stored; `count` runs have recorded files.
 
-    Attributes:
-        moved: mapping from an address prefix in the database to the current address prefix of the same files.
-        lacking: mapping run id → text that names the expected folder, for runs whose artifact folder is missing.
-        count: number of runs with recorded files.
+    `moved` maps an address prefix in the database to the current prefix of the same files. `lacking` maps the id of a run without
+    artifact folder to a text that names the expected folder.
     """
 
     moved: Mapping[str, str]

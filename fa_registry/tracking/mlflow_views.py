@@ -51,12 +51,9 @@ CHART_HEIGHT, CHARTS_A_ROW = 200, 3
 
 @dataclass(frozen=True)
 class View:
-    """Shared view of an experiment.
+    """Shared view of an experiment, with charts or a table.
 
-    Attributes:
-        key: name of the view in the page address.
-        state: content of the view, in the format of MLflow's pages.
-        charts: whether the view shows charts; a view without charts shows a table.
+    `key` is its name in the page address, and `state` its content in the format of MLflow's pages.
     """
 
     key: str

@@ -107,12 +107,9 @@ def check_version(tracker: Tracker, version: RegisteredVersion, card: ModelCard)
 
 @dataclass(frozen=True)
 class RegisteredVersion:
-    """Version of a registered model.
+    """Version of a registered model, with the aliases that refer to it.
 
-    Attributes:
-        version: number of the version.
-        source: address of the folder with the files.
-        aliases: aliases that refer to this version.
+    `version` is its number, and `source` the address of the folder with the files.
     """
 
     name: str

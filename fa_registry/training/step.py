@@ -141,13 +141,9 @@ def credit_rms(credit: Tensor, kind: str, eps: float = NORM_EPS, by_position: bo
 
 @dataclass(frozen=True)
 class StepSums:
-    """Sums over one batch, as scalar tensors on the device.
+    """Sums over one batch as scalar tensors on the device: losses, batch_score and Σ_l Σ_i λ||f_l||².
 
-    Attributes:
-        loss: sum of the samples' losses.
-        score: sum of the task's main metric over the batch, see Task.batch_score.
-        penalty: Σ_l Σ_i λ||f_l||².
-        seen: the inputs that a local-credit method received in this step. It is None for an end-to-end method.
+    `seen` contains the inputs that a local-credit method received in this step. It is None for an end-to-end method.
     """
 
     loss: Tensor
@@ -158,13 +154,9 @@ class StepSums:
 
 @dataclass(frozen=True)
 class OutputError:
-    """The output error of one batch. All tensors are detached.
+    """The detached output error of one batch.
 
-    Attributes:
-        logits: z (N, C).
-        error: e = ∂ℓ/∂z (N, C), without the factor 1/N.
-        targets: target rows (N, C).
-        losses: losses (N,).
+    Logits z, error e = ∂ℓ/∂z without the factor 1/N, and target rows are (N, C). The losses are (N,).
     """
 
     logits: Tensor

@@ -89,12 +89,12 @@ class UserCreditRule:
 
     Args:
         subject: name of the function in error messages.
-        model: the user-supplied model.
-        rule: function rule(model, x, y) that returns the list [c_0 … c_L], or None if the user gave no credit. Each credit has the
+        rule: function rule(model, x, y) that returns the list [c_0 … c_L], or None if the user gave no credit. Each credit has
+            the
             shape (N, D_l) or the state's shape. At a site without a credit, the entry of the list is None.
-        fresh: function fresh(model, x, y, generator) that returns credits under newly drawn feedback, or None. The null
+        fresh, draws: function fresh(model, x, y, generator) that returns credits under newly drawn feedback, or None, and the
+            number of draws. The null
             distribution of the alignment Γ needs this function.
-        draws: number of draws for the null distribution.
     """
 
     def __init__(self, subject: str, model: nn.Module, rule: CreditRule | None, fresh: FreshRule | None, draws: int):
@@ -155,12 +155,7 @@ class UserCreditRule:
 
 @dataclass(frozen=True)
 class ReferenceSource:
-    """The source of the reference gradient, and the result of its check.
-
-    Attributes:
-        source: description of how the gradient was computed. It is empty for the model's backward pass.
-        check: the result of the check, or None if this measurement did not check the gradient.
-    """
+    """How the reference gradient was computed (empty: by the backward pass), and its check or None."""
 
     source: str = ""
     check: ReferenceCheck | None = None

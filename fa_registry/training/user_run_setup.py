@@ -34,13 +34,10 @@ DIGITS = 8  # of a digest in a name
 class UserRunSetup:
     """Model and evaluation batch of a user-supplied training loop.
 
-    The class does not have all attributes of RunSetup. It has those that are needed to record and measure a run.
-
-    Attributes:
-        spec: the specification, as the author of the loop declared it.
-        batch: x (N, …), and classes y (N,) or tokens y (N, T), on which every metric is measured.
-        feedback_state: name → tensor of the matrices or networks that compute the credit.
-        story: the entry `own_loop` of provenance.json: the script, its SHA-256, the sites, and the origin of every other field.
+    The class does not have all attributes of RunSetup. It has those that are needed to record and measure a run. The author of
+    the loop declared `spec`. Every metric is measured on `batch`: x (N, …), and classes y (N,) or tokens y (N, T).
+    `feedback_state` contains the tensors that compute the credit. `story` is the entry `own_loop` of provenance.json: the script,
+    its SHA-256, the sites, and the origin of every other field.
     """
 
     spec: RunSpec
