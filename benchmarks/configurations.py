@@ -3,7 +3,7 @@
 Two studies are trained under the default configuration. Then each configuration of CONFIGURATIONS, emulated by environment
 variables in a process of its own, audits them, draws every method's initial tensors and trains its first steps.
 --record keeps the largest deviation of every metric in docs/measured/configurations.json, the source of
-fa_registry/protocol/tolerances.py. Some four minutes.
+fa_registry/protocol/integrity.py. Some four minutes.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from typing import Any
 
 from benchmarks.recording import FOLDER, ROOT, add_options, tell
 from fa_registry import jsonio, methods
-from fa_registry.protocol.integrity import pairs
-from fa_registry.protocol.tolerances import tolerance_of
+from fa_registry.protocol.integrity import pairs, tolerance_of
 from fa_registry.records import Measurements, RunAudit
 
 MEASURED = FOLDER / "configurations.json"

@@ -90,10 +90,7 @@ def aliases(module: str) -> Callable[[str], Any]:
 
 
 class OldModules:
-    """Finder for `sys.meta_path` that finds a renamed module under its old name.
-
-    The finder also finds the submodules of a renamed module under their old names.
-    """
+    """Finder for `sys.meta_path` that finds a renamed module and its submodules under the old names."""
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:

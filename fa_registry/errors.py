@@ -48,11 +48,7 @@ class UsageError(RegistryError):
 class UnknownName(UsageError):
     """Error for a name that is missing in a list of known names, such as the plug-ins of a kind.
 
-    The message lists the known names.
-
-    Args:
-        family: noun for the kind of name, for example `method`.
-        hint: sentence that ends the message.
+    The message begins with `family`, the noun for the kind of name, lists the known names and ends with the sentence `hint`.
     """
 
     def __init__(self, family: str, name: str, known_names: Iterable[str], hint: str = ""):
@@ -62,9 +58,8 @@ class UnknownName(UsageError):
 class InvalidFields(UsageError):
     """Error that reports all wrong fields of one request together.
 
-    Args:
-        subject: the file or record that contains the fields.
-        problems: one sentence per wrong field; each sentence starts with the name of the field.
+    `subject` is the file or record that contains the fields. There is one sentence per wrong field, which starts with the name of
+    the field.
     """
 
     def __init__(self, subject: str, problems: Sequence[str]):
@@ -105,12 +100,9 @@ LONGEST_PROBLEM, LONGEST_LIST, LONGEST_MESSAGE = 1_000, 3_000, 3_900
 
 
 def unknown_name_text(family: str, name: object, known_names: Iterable[str]) -> str:
-    """Return the error message for an unknown name.
+    """Return the error message for an unknown name, with the known names and perhaps a similar name.
 
-    The message contains a list of the known names. If a known name is similar, the message suggests this name.
-
-    Args:
-        family: noun for the kind of name, for example `method`.
+    `family` is a noun for the kind of name, for example `method`.
     """
     names = sorted(known_names)
     matches = difflib.get_close_matches(shortened(name), names, n=1)
@@ -121,10 +113,7 @@ def unknown_name_text(family: str, name: object, known_names: Iterable[str]) -> 
 def unknown_field_text(prefix: str, kind: str, name: str, known_names: Iterable[str]) -> str:
     """Return the line with which an InvalidFields error reports an undeclared field.
 
-    Args:
-        prefix: prefix of the field's name, for example `rule[0].`.
-        kind: noun for the field in the message.
-        known_names: names of the declared fields.
+    `prefix`, for example `rule[0].`, is part of the field's name. `kind` is the noun for the field.
     """
     return f"{prefix}{shortened(name)}: {unknown_name_text(kind, name, known_names)}"
 
@@ -140,10 +129,7 @@ def pluralise(number: int, noun: str) -> str:
 
 
 def join_names(names: Collection[object], limit: int = MOST_NAMES) -> str:
-    """Return a comma-separated list of at most `limit` names for an error message.
-
-    If there are more names, the text ends with a count, for example `…, and 99,990 more`.
-    """
+    """Return at most `limit` names with commas for an error message, then a count: `…, and 99,990 more`."""
     visible_names = [shortened(name, LONGEST_IN_LIST) for name in islice(names, limit)]
     truncation_notes = [f"and {len(names) - limit:,} more"] if len(names) > limit else []
     return ", ".join([*visible_names, *truncation_notes])

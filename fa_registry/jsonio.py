@@ -63,11 +63,8 @@ class FieldProblems(ValueError):
 def encode(value: Any) -> Any:
     """Convert dataclasses, mappings and tuples to plain JSON values.
 
-    If an object has a method `__json__`, the result of this method is converted instead of the object.
-
-    Raises:
-        ValueError: a value is infinite or NaN.
-        TypeError: a value has a type that JSON cannot represent.
+    If an object has a method `__json__`, its result is converted instead of the object. An infinite value or NaN raises
+    ValueError, and a type that JSON cannot represent raises TypeError.
     """
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(
@@ -87,19 +84,12 @@ def encode(value: Any) -> Any:
 
 
 def decode(hint: Any, value: Any, subject: str = "record") -> Any:
-    """Convert plain JSON or TOML values to an object of type `hint`.
+    """Convert plain JSON or TOML values to an object of type `hint`, for example a dataclass.
 
-    Text is never converted to a number, and 1 is never converted to true. A dataclass may have a method `field_problems`,
-    which yields a tuple (name of a field, text) for each problem of an object whose fields have valid types. The name is
-    empty for a problem of the whole object.
-
-    Args:
-        hint: type of the object, for example a dataclass.
-        value: plain value to convert.
-        subject: name of the file or record at the start of an error message.
-
-    Raises:
-        InvalidFields: lists every problem at any depth, each with the path of its field.
+    Text is never converted to a number, and 1 is never converted to true. A dataclass may have a method `field_problems`, which
+    yields a tuple (name of a field, text) for each problem of an object whose fields have valid types. The name is empty for a
+    problem of the whole object. One InvalidFields, which begins with `subject`, lists every problem at any depth, each with the
+    path of its field.
     """
     result, problems = try_decode(hint, value)
     if problems:
@@ -108,11 +98,7 @@ def decode(hint: Any, value: Any, subject: str = "record") -> Any:
 
 
 def try_decode(hint: Any, value: Any) -> tuple[Any, list[str]]:
-    """Convert plain values as `decode` does, but return the problems instead of raising an error.
-
-    Returns:
-        (object, []) if the value is valid, else (None, problems). The caller can add further problems to the list.
-    """
+    """Convert plain values as `decode` does, but return (object, []) or (None, problems)."""
     validator = _validator(hint)
     from pydantic_core import ValidationError
 
@@ -132,8 +118,7 @@ def try_decode(hint: Any, value: Any) -> tuple[Any, list[str]]:
 def _first_entries(value: Any, remaining: list[int], depth: int = 0) -> Any:
     """Copy a value with only the first entries of its lists and tables.
 
-    Args:
-        remaining: list with one number: how many list entries may still be copied. Each copied entry decreases this number.
+    `remaining` is a list with one number: how many list entries may still be copied. Each copied entry decreases this number.
     """
     if depth > DEEPEST or not isinstance(value, (dict, list, tuple)):
         return value
@@ -150,16 +135,10 @@ def _first_entries(value: Any, remaining: list[int], depth: int = 0) -> Any:
 
 
 def adapter(hint: Any, **config: Any) -> Any:
-    """Return a pydantic TypeAdapter for a type.
+    """Return a pydantic TypeAdapter for a type, with further settings of pydantic's ConfigDict.
 
-    The adapter refuses undeclared fields, NaN and infinity.
-
-    Args:
-        hint: type to validate.
-        **config: further settings of pydantic's ConfigDict.
-
-    Raises:
-        UsageError: pydantic is not installed; a machine that only trains does not need pydantic.
+    The adapter refuses undeclared fields, NaN and infinity. UsageError is raised if pydantic is not installed; a machine that
+    only trains does not need pydantic.
     """
     try:
         from pydantic import ConfigDict, TypeAdapter
@@ -173,12 +152,7 @@ def adapter(hint: Any, **config: Any) -> Any:
 
 @functools.cache  # building a validator takes as long as reading a hundred records
 def _validator(hint: Any, thorough: bool = False) -> Any:
-    """Return a pydantic validator for a type.
-
-    Args:
-        thorough: whether the validator reports all wrong entries of a list. Otherwise the validator stops at
-            the first wrong entry.
-    """
+    """Return a pydantic validator for a type. Unless `thorough`, it stops at a list's first wrong entry."""
     schema = adapter(hint).core_schema
     from pydantic_core import SchemaValidator
 
@@ -287,10 +261,7 @@ def _without_none(hint: Any) -> Any:
 
 
 def is_finite(value: Any) -> bool:
-    """Return whether a value is a finite number that fits in a float.
-
-    The result is false for text and for booleans.
-    """
+    """Return whether a value is a finite number that fits in a float, and neither text nor a boolean."""
     try:
         return isinstance(value, (float, int)) and not isinstance(value, bool) and math.isfinite(value)
     except OverflowError:
@@ -298,25 +269,15 @@ def is_finite(value: Any) -> bool:
 
 
 def describe_value(value: Any) -> str:
-    """Return a short description of a wrong value in one line, for an error message.
-
-    The description is short even for a list of a million entries.
-    """
+    """Return a short one-line description of a wrong value, even of a million entries, for a message."""
     return shortened(reprlib.repr(value))
 
 
 def read_toml(path: Path, subject: str) -> tuple[dict[str, Any], str]:
-    """Read a TOML file.
+    """Read a TOML file, and return its table and the SHA-256 (hex) of its bytes.
 
-    Args:
-        path: path as the user typed it; links are followed.
-        subject: name of the file in an error message.
-
-    Returns:
-        The table of the file, and the SHA-256 (hex) of the bytes of the file.
-
-    Raises:
-        InvalidFields: the file cannot be read, is not valid TOML or contains an integer outside the 64-bit range.
+    Links in the path, which the user typed, are followed. InvalidFields, which begins with `subject`, is raised if the file
+    cannot be read, is not valid TOML or contains an integer outside the 64-bit range.
     """
     try:
         data = read_file(resolve_user_path(path), MOST_TOML)
@@ -348,13 +309,9 @@ def _beyond_toml(path: str, value: Any) -> Iterator[str]:
 
 
 def read_json(path: Path, limit: int = RECORD) -> Any:
-    """Read a JSON file that may be untrusted, with the checks of `loads`.
+    """Read a JSON file of at most `limit` bytes that may be untrusted, with the checks of `loads`.
 
-    Args:
-        limit: maximum size of the file in bytes.
-
-    Raises:
-        UnreadableFile: the file cannot be read or is not valid JSON; the reason contains the position of the error.
+    UnreadableFile is raised if the file cannot be read or is not valid JSON; the reason contains the position of the error.
     """
     data = read_file(path, limit)
     try:
@@ -364,13 +321,10 @@ def read_json(path: Path, limit: int = RECORD) -> Any:
 
 
 def loads(text: str) -> Any:
-    """Parse a JSON text that may be untrusted.
+    """Parse a JSON text that may be untrusted. The value can be processed recursively and written again.
 
-    The returned value can be processed recursively and written as JSON again.
-
-    Raises:
-        ValueError: the text is not valid JSON, is nested deeper than DEEPEST levels, or contains NaN, infinity, a number out
-            of range, an unpaired surrogate or a table with a repeated name.
+    ValueError is raised if the text is not valid JSON, is nested deeper than DEEPEST levels, or contains NaN, infinity, a number
+    out of range, an unpaired surrogate or a table with a repeated name.
     """
     try:
         value = json.loads(
@@ -415,22 +369,16 @@ def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def intern_values(value: Any) -> Any:
-    """Return an equal value. If the value is a short string, intern the string to save memory.
-
-    Many runs contain the same short strings, and Python keeps an interned string in memory only once.
-    """
+    """Return an equal value, with a short string interned, because many runs contain the same ones."""
     # a digest belongs to one run, so longer strings are not interned
     return sys.intern(value) if type(value) is str and len(value) < DIGEST_LENGTH else value
 
 
 def read_by(convert: Callable[[Any], Any], name: str, json_schema: Any = None) -> Any:
-    """Return the pydantic schema of a type with a custom JSON conversion.
+    """Return the pydantic schema of a type with this name and a custom JSON conversion.
 
-    Args:
-        convert: function that converts a plain JSON value to the type. If the value is wrong, the function raises ValueError
-            with a message for the user.
-        name: name of the type in the schema.
-        json_schema: pydantic's schema of the JSON form, if the type does not declare this schema itself.
+    For a wrong value, `convert` raises ValueError with a message for the user. `json_schema` is pydantic's schema of the JSON
+    form, if the type does not declare this schema itself.
     """
     from pydantic_core import core_schema
 
@@ -438,10 +386,7 @@ def read_by(convert: Callable[[Any], Any], name: str, json_schema: Any = None) -
 
 
 def canonical(value: Any) -> str:
-    """Return the canonical JSON text of a value: sorted keys, no spaces.
-
-    The text is the same on every machine.
-    """
+    """Return the canonical JSON text of a value, equal on every machine: sorted keys, no spaces."""
     return json.dumps(encode(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
@@ -475,10 +420,6 @@ def _pieces(value: Any, levels: int) -> Iterator[str]:
 
 
 def file_digest(path: Path) -> str:
-    """Return the SHA-256 (hex) of the bytes of a file.
-
-    Raises:
-        UnreadableFile: the path is not a readable regular file.
-    """
+    """Return the SHA-256 (hex) of a file. UnreadableFile is raised for no readable regular file."""
     with open_file(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

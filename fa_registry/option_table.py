@@ -67,10 +67,8 @@ class OptionDeclaration:
     def value(self, typed: Any) -> Any:
         """Convert the typed value to the value that the group stores.
 
-        A list becomes a tuple. For an option with pairs, None becomes an empty mapping.
-
-        Raises:
-            UsageError: the text of a list has separators but no values, e.g. `","`.
+        A list becomes a tuple. For an option with pairs, None becomes an empty mapping. UsageError is raised if the text of a
+        list has separators but no values, e.g. `","`.
         """
         if self.is_list:
             values = as_list(typed)
@@ -89,14 +87,9 @@ def option(default: Any, help_text: str, flag: str = "", **properties: Any) -> A
 
 
 def nested(group: type, convert: Callable[[Any], Any] | None = None) -> Any:
-    """Return a dataclass field for a nested group.
+    """Return a dataclass field for a nested group, whose options become options of the outer group.
 
-    The options of the nested group become options of the outer group.
-
-    Args:
-        group: the nested group.
-        convert: function that converts the nested group object to the value of the field. By default, the value is the group
-            object.
+    `convert` converts the nested group object to the value of the field. By default, the value is the group object.
     """
     make = functools.partial(_made, group, convert, {})
     return dataclasses.field(default_factory=make, metadata={NESTED: (group, convert)})
@@ -145,11 +138,7 @@ def _made(group: type, convert: Callable[[Any], Any] | None, values: Mapping[str
 
 
 def as_list(names: Any) -> tuple[Any, ...]:
-    """Return a tuple of names or numbers.
-
-    Args:
-        names: a comma-separated string, a single value, or an iterable of values.
-    """
+    """Return a tuple of names or numbers from a comma-separated string, a single value or an iterable."""
     if isinstance(names, str):
         return tuple(name.strip() for name in names.split(",") if name.strip())
     return tuple(names) if isinstance(names, Iterable) else (names,)

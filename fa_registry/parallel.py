@@ -19,10 +19,7 @@ MOST = 8  # largest number of processes; each may need as much memory as this pr
 
 
 def usable_cores() -> int:
-    """Return the number of CPU cores that this process may use.
-
-    On a system without CPU affinity, this is the number of all cores.
-    """
+    """Return the number of CPU cores that this process may use; without CPU affinity, all cores."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -31,13 +28,10 @@ def usable_cores() -> int:
 def parallel_for(work: Callable[[T], None], items: Sequence[T]) -> None:
     """Call work(item) for every item, in parallel if that is safe and saves time.
 
-    The parallel processes are forked copies of this process. A copy inherits the memory of this process, so no data are sent
-    to the copy. Results that a copy keeps in memory are lost, so `work` must write its results to files. If a copy fails or
-    is killed, this process repeats the items of the copy. Therefore `work` may be called twice for an item, and exceptions
-    of `work` are raised in this process.
-
-    Args:
-        work: function to call; a second call for the same item must be harmless.
+    The parallel processes are forked copies of this process. A copy inherits the memory of this process, so no data are sent to
+    the copy. Results that a copy keeps in memory are lost, so `work` must write its results to files. If a copy fails or is
+    killed, this process repeats the items of the copy. Therefore `work` may be called twice for an item, which must be harmless,
+    and exceptions of `work` are raised in this process.
     """
     processes = max(1, min(usable_cores(), MOST, len(items) // LEAST)) if _may_be_copied() else 1
     shares = [items[offset::processes] for offset in range(processes)]

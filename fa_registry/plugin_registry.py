@@ -69,11 +69,7 @@ class Location:
 
 @dataclass(frozen=True)
 class Fault:
-    """A third-party plug-in that cannot be used.
-
-    Args:
-        why: message of the error that is raised if the plug-in is used.
-    """
+    """A third-party plug-in that cannot be used, with the message `why` of the error that its use raises."""
 
     name: str
     file: str
@@ -84,11 +80,9 @@ class Catalog:
     """All plug-ins of one kind, for example Catalog("methods", "method", Method).
 
     Args:
-        family: name of the plug-in kind.
         singular: noun for one plug-in in messages.
-        kind: required class of each plug-in.
-        home: subpackage with the built-in plug-ins, by default `family`.
-        card: required class of each plug-in's `card` attribute.
+        kind, card: required classes of each plug-in and of its `card` attribute.
+        home: subpackage with the built-in plug-ins, by default `family`, the name of the plug-in kind.
     """
 
     def __init__(self, family: str, singular: str, kind: type | None = None, home: str = "", card: type | None = None):
@@ -106,10 +100,7 @@ class Catalog:
         return sorted(self._locations)
 
     def builtin_names(self) -> list[str]:
-        """Return the sorted names of the built-in plug-ins.
-
-        This method does not read the metadata of installed packages.
-        """
+        """Return the sorted names of the built-in plug-ins, without reading packages' metadata."""
         return sorted(path.stem for path in self._files())
 
     def third_party(self) -> list[str]:
@@ -117,10 +108,7 @@ class Catalog:
         return [name for name in self.names() if not self._locations[name].is_builtin]
 
     def built_in(self) -> dict[str, Any]:
-        """Return a mapping name → plug-in for all built-in plug-ins, sorted by name.
-
-        This method runs no third-party code.
-        """
+        """Return name → plug-in of all built-in plug-ins, sorted by name, without third-party code."""
         return {name: self.get(name) for name in self.names() if self._locations[name].is_builtin}
 
     def has_failed(self, name: str) -> bool:
@@ -128,23 +116,14 @@ class Catalog:
         return name in self._failed
 
     def location(self, name: str) -> Location:
-        """Return the location of a plug-in.
-
-        Raises:
-            UnknownName: no plug-in has this name; the message contains the most similar name.
-        """
+        """Return the location of a plug-in. UnknownName is raised for another name, with the nearest name."""
         locations = self._locations
         if name not in locations:
             raise UnknownName(self.singular, name, locations)
         return locations[name]
 
     def get(self, name: str) -> Any:
-        """Import and return the plug-in with this name.
-
-        Raises:
-            UnknownName: no plug-in has this name.
-            PluginError: the plug-in cannot be used.
-        """
+        """Import and return the plug-in. Raise UnknownName, or PluginError if it cannot be used."""
         location = self.location(name)
         if name in self._failed:
             raise self._failed[name]
@@ -157,12 +136,9 @@ class Catalog:
     def members(self) -> dict[str, Any]:
         """Import all plug-ins and return a mapping name → plug-in, sorted by name.
 
-        A third-party plug-in that cannot be used is left out, and one warning is logged.
-
-        Raises:
-            RegistryError: a built-in plug-in cannot be used.
-            ImportHangs: the import of a plug-in exceeded the time limit. Such a plug-in is not left out, because a later import
-                may succeed and the set of plug-ins must not depend on chance.
+        A third-party plug-in that cannot be used is left out, and one warning is logged. A built-in plug-in raises RegistryError.
+        An import beyond the time limit raises ImportHangs. Such a plug-in is not left out, because a later import may succeed and
+        the set of plug-ins must not depend on chance.
         """
         plugins = {}
         for name in self.names():
@@ -183,25 +159,15 @@ class Catalog:
         return [*(Fault(name, file, str(self._failed[name])) for name, file in broken), *self._shadowed]
 
     def disable(self, name: str, reason: str) -> None:
-        """Make every later use of a plug-in raise PluginError.
-
-        The caller uses this method if the plug-in failed in another process.
-
-        Args:
-            reason: last part of the error message.
-        """
+        """Make later uses of a plug-in that failed in another process raise PluginError with the reason."""
         self._failed[name] = PluginError(f"{self.singular} {name!r}: {self.location(name).file} {reason}")
 
     def code(self, name: str, card: Any) -> dict[str, Any]:
         """Return the data that identify the code of a plug-in.
 
-        Returns:
-            For a built-in plug-in, the `version` on its card. For a third-party plug-in, the `package`, its `version`, the `digest`
-            of its source, and `files`. If `files` is "all", the digest includes all files of the package. In records of older
-            releases, the digest includes only the Python files.
-
-        Raises:
-            PluginError: the source of the plug-in is not found.
+        For a built-in plug-in, this is the `version` on its card. For a third-party plug-in, this is the `package`, its
+        `version`, the `digest` of its source, and `files`. If `files` is "all", the digest includes all files of the package. In
+        records of older releases, the digest includes only the Python files. PluginError is raised if the source is not found.
         """
         location = self.location(name)
         if location.is_builtin:
@@ -210,12 +176,7 @@ class Catalog:
         return {"package": location.package, "version": location.version, "digest": digest, "files": "all"}
 
     def recorded_digest(self, name: str, files: str) -> str:
-        """Return the current source digest of a third-party plug-in.
-
-        Args:
-            files: value of `files` that a run recorded. If the value is "all", the digest includes all files. Otherwise, the digest
-                includes only the Python files.
-        """
+        """Return the current source digest of a third-party plug-in, for the value `files` of a run's record."""
         return source_digest(self.location(name).module, all_files=files == "all")  # otherwise only .py files
 
     def _member(self, name: str, location: Location) -> Any:
@@ -340,13 +301,11 @@ def _foreign(subject: str, location: Location) -> ModuleType:
 def source_digest(module: str, all_files: bool = False) -> str:
     """Return the SHA-256 (hex) of the source files of a module's top-level package.
 
-    The digest includes the relative path and the bytes of each file. The whole package is included, because it is not
-    known which of its modules a plug-in will use. Other packages that the module imports are excluded. If the module is
-    not in a package, the digest includes only the module's file.
-
-    Args:
-        all_files: if true, the digest includes every file, because a JSON file or a compiled module may also influence
-            results. For a link, the digest includes only the path of the target. By default, the digest includes only .py files.
+    The digest includes the relative path and the bytes of each file. The whole package is included, because it is not known which
+    of its modules a plug-in will use. Other packages that the module imports are excluded. If the module is not in a package, the
+    digest includes only the module's file. By default, only .py files are included. If `all_files` is true, the digest includes
+    every file, because a JSON file or a compiled module may also influence results. For a link, the digest then includes only the
+    path of the target.
     """
     digest = hashlib.sha256()
     for name, path in sorted(_source_files(module, all_files)):

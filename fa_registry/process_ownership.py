@@ -40,10 +40,7 @@ def is_here(tag: str) -> bool:
 
 
 def is_dead(tag: str) -> bool:
-    """Return whether the process of a tag has certainly ended.
-
-    The result is false if the process is on another machine.
-    """
+    """Return whether the process of a tag has certainly ended; false on another machine."""
     _, pid, start = (*tag.split(":"), "", "")[:3]
     has_local_pid = is_here(tag) and bool(PID.fullmatch(pid))
     return has_local_pid and not _lives(int(pid), int(start) if START.fullmatch(start) else 0)
@@ -55,20 +52,13 @@ def owner_suffix() -> str:
 
 
 def is_abandoned(name: str) -> bool:
-    """Return whether a file name contains the mark of a process that has ended.
-
-    The result is false if the process is on another machine.
-    """
+    """Return whether a file name has the mark of a process that ended on this machine."""
     mark = MARK.search(name)
     return bool(mark) and mark[1] == _host() and not _lives(int(mark[2], 16), int(mark[3], 16))
 
 
 def create_temp_dir(prefix: str, parent: Path | None = None) -> Path:
-    """Create a temporary folder whose name contains the mark of this process.
-
-    Args:
-        parent: parent folder, by default the temporary folder of the system.
-    """
+    """Create a temporary folder, by default in the system's, whose name has this process's mark."""
     return Path(tempfile.mkdtemp(prefix=f"{prefix}{owner_suffix()}", dir=parent))
 
 
@@ -95,10 +85,7 @@ def abandoned_folders() -> list[Path]:
 
 
 def abandoned_processes() -> list[int]:
-    """Return the pids of process servers and workers whose owner process has ended.
-
-    The result is empty on systems other than Linux.
-    """
+    """Return the pids of process servers and workers whose owner process has ended (Linux only)."""
     pids = []
     for environ_file in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):  # the process belongs to another user or has just ended
@@ -141,10 +128,7 @@ def _started(pid: int) -> int:
 
 
 def _status(pid: int) -> tuple[str, int]:
-    """Return the state letter of a process and its start time in ticks after boot.
-
-    The state is X if there is no such process. The start time is 0 if it is unknown.
-    """
+    """Return the state letter of a process, X if there is none, and its start in ticks after boot, or 0."""
     with suppress(OSError):  # no such process, a process of another user, or a system without /proc
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
         return fields[0], int(fields[19])

@@ -16,12 +16,7 @@ NOT_A_CHECKOUT = "not a git checkout"
 
 @cache  # imported code does not change while the process runs
 def commit() -> tuple[str, bool | None]:
-    """Return the git commit of this source checkout and whether it has local changes.
-
-    Returns:
-        The tuple (commit, dirty). `dirty` is true if the checkout has local changes, and None if this is unknown. For an installed
-        wheel, `commit` is NOT_A_CHECKOUT.
-    """
+    """Return the git commit, or NOT_A_CHECKOUT in a wheel, and whether it has changes (None: unknown)."""
     root = Path(__file__).resolve().parent.parent
     if not (root / ".git").exists():
         return NOT_A_CHECKOUT, None
@@ -45,21 +40,12 @@ def versions() -> dict[str, str]:
 
 
 def hardware(gpu: str = "") -> dict[str, Any]:
-    """Return the machine's architecture, processor, number of cores, and GPU.
-
-    Args:
-        gpu: name of the GPU; empty if no GPU was used.
-    """
+    """Return the machine's architecture, processor, number of cores, and GPU (empty if none was used)."""
     return {"machine": platform.machine(), "cpu": _processor(), "cores": os.cpu_count() or 0, "gpu": gpu or "none"}
 
 
 def collect(threads: int, gpu: str = "") -> dict[str, Any]:
-    """Return all provenance data, as written to provenance.json.
-
-    Args:
-        threads: number of threads that the run used.
-        gpu: name of the GPU; empty if no GPU was used.
-    """
+    """Return all data of provenance.json for a run with this number of threads and this GPU."""
     head, dirty = commit()
     return {"commit": head, "dirty": dirty, "versions": dict(versions()), "hardware": hardware(gpu), "threads": threads}
 

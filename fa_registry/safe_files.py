@@ -25,11 +25,7 @@ ONE_READ = 2**25  # bytes per read of `zipfile`, which reads its whole list of f
 
 
 class UnreadableFile(IntegrityError):
-    """Error for a file that is missing, cannot be read, or must not be read.
-
-    Args:
-        reason: last part of the message, after the path, such as "is a link".
-    """
+    """Error for a file that is missing or must not be read: its path, and a reason such as "is a link"."""
 
     def __init__(self, path: Path, reason: str):
         self.path = path
@@ -38,13 +34,10 @@ class UnreadableFile(IntegrityError):
 
 
 def read_file(path: Path, limit: int = RECORD) -> bytes:
-    """Return the bytes of a regular file of at most `limit` bytes.
+    """Return the bytes of a regular file of at most `limit` bytes, without ever blocking.
 
-    The function never blocks. If the path is a link, the function refuses to read the file.
-
-    Raises:
-        UnreadableFile: the file is missing or cannot be read, is no regular file, or is too large. If the file is missing,
-            the cause of the error is FileNotFoundError.
+    UnreadableFile is raised if the file is missing or cannot be read, is a link or no regular file, or is too large. If the file
+    is missing, the cause of the error is FileNotFoundError.
     """
     with open_file(path, limit) as stream:
         # The size that the system reports is not reliable: 0 in /proc, and files may grow.
@@ -55,26 +48,12 @@ def read_file(path: Path, limit: int = RECORD) -> bytes:
 
 
 def open_file(path: Path, limit: int = TENSORS) -> BinaryIO:
-    """Open a regular file for binary reading, even if the file is too large for memory.
-
-    Args:
-        path: path of a regular file. The path must not be a link.
-        limit: maximum size of the file in bytes.
-
-    Raises:
-        UnreadableFile: see `read_file`.
-    """
+    """Open a regular file of any size, no link, for binary reading; raise UnreadableFile as `read_file`."""
     return open(_opened(path, limit), "rb")
 
 
 def check_file(path: Path, limit: int = TENSORS) -> Path:
-    """Return `path` after checking that it is a readable regular file.
-
-    Use this check before a library opens the file by its name.
-
-    Raises:
-        UnreadableFile: see `read_file`.
-    """
+    """Return `path` if it is a readable regular file, for a library; raise as `read_file` otherwise."""
     os.close(_opened(path, limit))
     return path
 
@@ -91,25 +70,17 @@ class _ShortReads(io.BufferedReader):
 
 @contextmanager
 def open_zip(path: Path, limit: int = TENSORS) -> Iterator[zipfile.ZipFile]:
-    """Open a zip archive whose list of files fits in memory.
+    """Open a zip archive of at most `limit` bytes whose list of files fits in memory.
 
-    Args:
-        path: path of a regular file. The path must not be a link.
-        limit: maximum size of the archive in bytes.
-
-    Raises:
-        UnreadableFile: see `read_file`.
-        zipfile.BadZipFile: the file is no zip archive, or its list of files has more than ONE_READ bytes.
+    UnreadableFile is raised as by `read_file`. BadZipFile is raised if the file is no zip archive, or its list of files has more
+    than ONE_READ bytes.
     """
     with _ShortReads(io.FileIO(_opened(path, limit))) as stream, zipfile.ZipFile(stream) as archive:
         yield archive
 
 
 def resolve_user_path(path: Path) -> Path:
-    """Return a path that the user typed, with every link replaced by its target.
-
-    A path that the user typed may be a link. A path in a store must not be a link.
-    """
+    """Replace all links in a path that the user typed. Links in a store, however, are refused."""
     try:
         return Path(os.path.realpath(path))
     except ValueError:  # not a valid file name: the error on opening gives the reason
@@ -117,13 +88,9 @@ def resolve_user_path(path: Path) -> Path:
 
 
 def join_safely(folder: Path, name: str) -> Path:
-    """Return `folder`/`name` after checking that the path stays inside the folder.
+    """Return `folder`/`name` after checking that the path stays inside the trusted folder.
 
-    The file itself may be missing.
-
-    Args:
-        folder: trusted folder.
-        name: relative path with `/` as separator.
+    The file itself may be missing. `name` is a relative path with `/` as separator.
 
     Raises:
         UnreadableFile: `name` is absolute or contains `..`, or a part of the path below `folder` is a link. Links are
@@ -143,8 +110,7 @@ def join_safely(folder: Path, name: str) -> Path:
 def existing_file_in(folder: Path, name: str) -> Path | None:
     """Return `folder`/`name` if this path is a regular file, or None if the path does not exist.
 
-    Raises:
-        UnreadableFile: the path exists but is no regular file, or `join_safely` refuses it.
+    UnreadableFile is raised if the path exists but is no regular file, or if `join_safely` refuses it.
     """
     path = join_safely(folder, name)
     return check_file(path) if os.path.lexists(path) else None
@@ -158,10 +124,7 @@ def folder_size(folder: Path) -> int:
 def copy_into(folder: Path, source: Path) -> None:
     """Copy every file below `source` to the same relative path below `folder`.
 
-    Existing files are replaced. Nothing is written through a link.
-
-    Raises:
-        UnreadableFile: a folder in a target path is a link.
+    Existing files are replaced. Nothing is written through a link; a folder that is a link raises UnreadableFile.
     """
     for path in sorted(source.rglob("*")):
         if path.is_dir():

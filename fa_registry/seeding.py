@@ -22,24 +22,15 @@ STREAMS = ("init", "feedback", "data_order", "augmentation", "noise", "method", 
 
 
 def derive(seed: int, stream: str) -> int:
-    """Return a 63-bit seed for a named random stream.
-
-    The seeds of different streams, or of different runs, are statistically independent.
-    """
+    """Return a 63-bit seed for a named stream, independent of the seeds of other streams and runs."""
     digest = hashlib.sha256(f"fa_registry/{seed}/{stream}".encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
 
 
 def generator(seed: int, stream: str, device: str | torch.device = "cpu") -> torch.Generator:
-    """Return a new random generator for a named stream.
+    """Return a new random generator for a stream of STREAMS; another name raises ValueError.
 
     The weights and the feedback are drawn with a generator on the CPU, so their values are equal on all devices.
-
-    Args:
-        stream: one of STREAMS.
-
-    Raises:
-        ValueError: the stream is not in STREAMS.
     """
     if stream not in STREAMS:
         raise ValueError(f"unknown stream {stream!r}; known: {', '.join(STREAMS)}")

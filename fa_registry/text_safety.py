@@ -35,10 +35,7 @@ PASSWORD_IN_JSON = _passwords(r'(?:[^\s/?@"\\]|\\[^nrt])')  # a JSON text ends a
 
 
 def escape_control(text: str) -> str:
-    """Return the text without passwords and with hidden characters made visible.
-
-    A hidden character becomes a code such as ⟨U+202E⟩. Tabs and line ends stay.
-    """
+    """Remove passwords, and replace hidden characters except tabs and line ends by e.g. ⟨U+202E⟩."""
     return without_password(_replaced(text, lambda char: f"⟨U+{ord(char):04X}⟩"))
 
 

@@ -34,10 +34,7 @@ def sum_over_positions(gradient: Tensor) -> Tensor:
 
 
 def broadcast_over_positions(credit: Tensor, state: Tensor) -> Tensor:
-    """Return c/P at each of the P positions of `state`.
-
-    A credit c that already has positions is returned unchanged.
-    """
+    """Return c/P at each of the P positions of `state`, or c itself if c already has positions."""
     if credit.dim() == state.dim():
         return credit
     axes = _axes(state)

@@ -2,6 +2,7 @@
 
 Diagnostics contain no thresholds, because the rules of an edition judge the metrics.
 """
+# ruff: noqa: F401 - the imported names are the names of this package
 
 from fa_registry.deprecated_names import aliases
 from fa_registry.diagnostics._forward_backward import ForwardBackward, eval_mode, observe, run_forward_backward
@@ -9,18 +10,6 @@ from fa_registry.diagnostics._probe import ProbeContext, Unavailable
 from fa_registry.diagnostics._reference_check import ReferenceCheck
 from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Observation
 from fa_registry.plugin_registry import Catalog
-
-__all__ = [
-    "CATALOG",
-    "Unavailable",
-    "ProbeContext",
-    "ForwardBackward",
-    "Observation",
-    "ReferenceCheck",
-    "eval_mode",
-    "run_forward_backward",
-    "observe",
-]
 
 CATALOG = Catalog("diagnostics", "diagnostic", Diagnostic, card=DiagnosticCard)
 

@@ -37,9 +37,8 @@ CreditRule = Callable[[Sequence[Tensor], Sequence[Tensor], Tensor, Tensor], Sequ
 TRACED = "computed from the traced forward pass"
 ESTIMATED = "estimated from forward passes"
 DIFFERENCES = "differences"  # `gradient` of a network whose trace was found to be wrong
-PARTIAL_TRACE = (
-    "the trace does not contain all operations of the forward pass"  # operations outside torch are constants in a trace
-)
+# operations outside torch are constants in a trace
+PARTIAL_TRACE = "the trace does not contain all operations of the forward pass"
 Directions = Callable[[Sequence[Tensor]], Sequence[Tensor]]  # states → one vector per sample, (N, D_l), for each site
 
 
@@ -47,10 +46,7 @@ Directions = Callable[[Sequence[Tensor]], Sequence[Tensor]]  # states → one ve
 class BatchPass:
     """Result of one forward and backward pass; all tensors are detached.
 
-    Attributes:
-        logits: (N, C).
-        hidden: the states h_0..h_L, each (N, …), with all tokens or pixels.
-        gradients: the gradients of the states, in the shapes of the states.
+    The logits are (N, C). The states h_0..h_L, each (N, …), contain all tokens or pixels, and the gradients have their shapes.
     """
 
     logits: Tensor
@@ -63,12 +59,9 @@ class ForwardBackward:
     """A pass over one batch in the network's precision, and optionally a second pass in float64.
 
     Args:
-        single: the pass in the network's precision.
-        double: the pass in float64, or None.
         error: output error e = ∂ℓ_i/∂z_i of the first pass, (N, C). For classes, e = softmax(z) − onehot(y).
         onehot: labels in the shape of the logits, (N, C). For classes, the rows are one-hot.
         task: the task, which determines the rows of an Observation.
-        labels: labels of the batch.
         source: how the gradients were computed. It is empty if the network's backward pass computed them.
         widths: relative half width of the 95 % interval of ‖g_l‖, one number per site. It is empty if the gradients are not
             estimates.
@@ -84,13 +77,10 @@ class ForwardBackward:
     widths: Sequence[float] = ()
 
     def observation(self, credits: Sequence[Tensor] | None, **other_fields: Any) -> Observation:
-        """Convert the passes to an Observation with one vector per row and site.
+        """Convert the passes to an Observation with one vector per row, i.e. sample or position, and site.
 
-        A row is a sample or a position.
-
-        Args:
-            credits: the credits of the method, one tensor (N, …) per site, or None.
-            other_fields: the fields of the Observation that the passes do not provide, such as `no_credits`.
+        `credits` is one tensor (N, …) per site, or None. `other_fields` are those that the passes do not provide, such as
+        `no_credits`.
         """
         return Observation(
             hidden=[self.task.state_rows(state, self.labels) for state in self.single.hidden],
@@ -203,24 +193,18 @@ def estimated_look(
     images: Tensor,
     labels: Tensor,
     reason: str,
-    directions: Directions | None = None,
-    task: Task | None = None,
+    directions: Directions | None,
+    task: Task,
 ) -> ForwardBackward:
     """Run the network forward, and estimate the gradients by finite differences of the loss.
 
-    All arguments except `reason` are those of `run_forward_backward`.
-
-    Args:
-        network: an adapted model, which accepts `shifts`.
-        images: (N, …), floating or integer (token ids).
-        labels: class numbers (N,) or target values (N, C).
-        reason: the reason why the gradients were not computed by tracing the forward pass.
+    The arguments are those of `run_forward_backward`; the network is an adapted model, which accepts `shifts`. `reason` is why
+    the gradients were not computed by tracing the forward pass.
 
     Raises:
         UsageError: the forward pass does not compute in float64, a second pass gives different losses, or the loss of a sample
             depends on other samples.
     """
-    task = task or task_of(labels)
     if task.by_position:
         raise UsageError(
             f"gradient='forward': the task {task.card.name} has one loss per position and therefore needs a forward pass that "
@@ -286,10 +270,7 @@ def observe(
 
 
 def weight_dtype(network: nn.Module) -> torch.dtype:
-    """Return the dtype of the network's first floating parameter.
-
-    If the network has no floating parameter, return torch's default dtype.
-    """
+    """Return the dtype of the network's first floating parameter, by default torch's default dtype."""
     dtypes = (weight.dtype for weight in network.parameters() if weight.is_floating_point())
     return next(dtypes, torch.get_default_dtype())
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fa_registry.errors import UsageError
-from fa_registry.tasks import Task, task_of
+from fa_registry.tasks import Task
 
 SEED = 0  # seed of the random numbers in a forward pass, so that every pass draws the same numbers
 STEP = 1e-6  # step of a difference in float64, relative to the root mean square of the sample's state
@@ -36,8 +36,7 @@ class TraceError(Exception):
 class PrecisionWatch(TorchDispatchMode):
     """Context manager that detects operations that round their inputs to a coarser dtype.
 
-    Args:
-        precision: initial value of `coarsest`. This attribute is the coarsest dtype to which an operation has rounded so far.
+    The attribute `coarsest` is the coarsest dtype to which an operation has rounded so far, at first `precision`.
     """
 
     def __init__(self, precision: torch.dtype):
@@ -59,10 +58,7 @@ class PrecisionWatch(TorchDispatchMode):
 
 @contextmanager
 def fixed_draws() -> Iterator[None]:
-    """Seed torch's global generators with SEED inside the context.
-
-    At the end, the previous states of the generators are restored.
-    """
+    """Seed torch's global generators with SEED inside the context, and restore their states at the end."""
     device_indices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     with torch.random.fork_rng(devices=device_indices):
         torch.manual_seed(SEED)
@@ -83,10 +79,7 @@ def draws_numbers(run: Callable[[], Any]) -> bool:
 
 
 def cast(network: nn.Module, precision: torch.dtype) -> dict[str, Tensor]:
-    """Return the network's parameters and buffers by name, detached and cast to `precision`.
-
-    Integer tensors are not cast. Buffers are copied, because a forward pass may write to a buffer.
-    """
+    """Return detached parameters and copied buffers by name, cast to `precision` unless integer."""
 
     def converted(tensor: Tensor) -> Tensor:
         return tensor.detach().to(precision) if tensor.is_floating_point() else tensor.detach()
@@ -106,20 +99,12 @@ def traced_pass(
     labels: Tensor,
     states: Sequence[Tensor],
     precision: torch.dtype,
-    task: Task | None = None,
+    task: Task,
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-    """Trace the forward pass and compute the gradients of the states.
+    """Trace the forward pass, and return logits, states and the gradients of the states.
 
-    Args:
-        network: a network in eval mode that accepts `return_hidden` and `shifts`, such as an AdaptedNetwork.
-        images: (N, …).
-        labels: class numbers (N,) or target values (N, C).
-        states: h_0..h_L of this batch. Only the shapes and dtypes are used.
-        precision: dtype of weights and input.
-        task: the task that defines the loss, or None for the built-in task of the labels' dtype.
-
-    Returns:
-        Logits, states and the gradients of the states.
+    The network is in eval mode and accepts `return_hidden` and `shifts`, such as an AdaptedNetwork. The states h_0..h_L give only
+    shapes and dtypes. `precision` is the dtype of weights and input.
 
     Raises:
         TraceError: the forward pass cannot be traced or differentiated, for example because its control flow depends on values.
@@ -137,12 +122,16 @@ def traced_pass(
     try:
         with fixed_draws(), torch.enable_grad():
             graph = make_fx(run)(cast(network, precision), as_precision(images, precision), shifts)
-        _without_detach(graph)
+        for node in list(graph.graph.nodes):
+            if node.op == "call_function" and node.target in IDENTITIES:
+                node.replace_all_uses_with(node.args[0])
+                graph.graph.erase_node(node)
+        graph.recompile()
         _refuse_earlier_reads(graph, len(states))
         shifts = [shift.requires_grad_() for shift in shifts]
         with fixed_draws(), torch.enable_grad():
             logits, hidden = graph(cast(network, precision), as_precision(images, precision), shifts)
-            loss = (task or task_of(labels)).sample_losses(logits, labels).sum()
+            loss = task.sample_losses(logits, labels).sum()
             gradients = torch.autograd.grad(loss, shifts, materialize_grads=True)
     except UsageError:
         raise
@@ -150,14 +139,6 @@ def traced_pass(
         first_line = next(iter(str(error).strip().splitlines()), "")
         raise TraceError(f"{type(error).__name__}: {first_line[:200]}") from error
     return logits.detach(), [state.detach() for state in hidden], list(gradients)
-
-
-def _without_detach(graph: torch.fx.GraphModule) -> None:
-    for node in list(graph.graph.nodes):
-        if node.op == "call_function" and node.target in IDENTITIES:
-            node.replace_all_uses_with(node.args[0])
-            graph.graph.erase_node(node)
-    graph.recompile()
 
 
 READ_EARLIER = (
@@ -180,9 +161,7 @@ def _refuse_earlier_reads(graph: torch.fx.GraphModule, sites: int) -> None:
                 raise UsageError(f"adapt: {READ_EARLIER}")
 
 
-def shifted_losses(
-    network: nn.Module, images: Tensor, labels: Tensor, precision: torch.dtype, task: Task | None = None
-) -> Shifted:
+def shifted_losses(network: nn.Module, images: Tensor, labels: Tensor, precision: torch.dtype, task: Task) -> Shifted:
     """Return a function that runs the network with shifted states and returns the losses.
 
     The function takes L+1 shifts, one per state, adds each shift to its state, and returns the losses (N,) of the samples in
@@ -199,7 +178,7 @@ def shifted_losses(
             generator_state = torch.get_rng_state()
             logits, *_ = torch.func.functional_call(network, tensors, (inputs.clone(),), options)
             draws_random[:] = [inputs.device.type != "cpu" or not torch.equal(generator_state, torch.get_rng_state())]
-            return (task or task_of(labels)).sample_losses(logits.double(), labels)
+            return task.sample_losses(logits.double(), labels)
 
     return losses
 
@@ -211,13 +190,10 @@ OWN_DRAWS = (
 
 
 def is_repeated(losses: Shifted, first_losses: Tensor, states: Sequence[Tensor], precision: torch.dtype) -> bool:
-    """Return whether a second pass without shifts gives the losses of the first pass again.
+    """Return whether a second pass without shifts gives the losses of the first pass again, (N,).
 
-    Args:
-        losses: function from L+1 shifts to the losses, (N,), see `shifted_losses`.
-        first_losses: losses of the first pass without shifts, (N,).
-        states: h_0..h_L, each (N, …).
-        precision: the coarsest dtype in which the passes compute. The tolerance is 100 times the eps of this dtype.
+    The tolerance is 100 times the eps of `precision`, the coarsest dtype in which the passes compute. For `losses`, see
+    `shifted_losses`.
     """
     resolution = 100 * torch.finfo(precision).eps
     second_losses = losses([torch.zeros_like(state) for state in states])
@@ -264,8 +240,7 @@ def differenced_gradients(
 
     Args:
         losses: function from L+1 shifts to the losses in float64, see `shifted_losses`. Samples must not depend on each other.
-        states: h_0..h_L, each (N, …).
-        credits: c_0..c_L, one vector per sample, (N, D_l), or None.
+        states, credits: h_0..h_L, each (N, …), and c_0..c_L, one vector (N, D_l) per sample, or None.
 
     Returns:
         Two lists with one entry per site. The first list contains the gradients in float64, in the shapes of the states. These
@@ -279,7 +254,11 @@ def differenced_gradients(
         step, flat = steps_of(state), torch.zeros(len(state), entries, dtype=torch.float64, device=state.device)
         count = min(entries, WIDEST)
         basis = _basis(entries, count, state.device)
-        credit = None if credits is None or count == entries else _unit(credits[site].double())
+        credit = None
+        if credits is not None and count < entries:  # the unit vector, or zero
+            rows = credits[site].double()
+            norms = rows.norm(dim=1, keepdim=True)
+            credit = torch.where(norms > 0, rows / norms, torch.zeros_like(rows))
 
         def slope(direction: Tensor, site: int = site, state: Tensor = state, step: Tensor = step) -> Tensor:
             shift = (in_state(direction.expand(len(step), -1), state) * step).to(state.dtype)
@@ -319,8 +298,3 @@ def _basis(entries: int, count: int, device: torch.device) -> Tensor:
         return torch.eye(entries, dtype=torch.float64, device=device)
     gaussian = torch.randn(entries, count, dtype=torch.float64, generator=torch.Generator().manual_seed(SEED))
     return torch.linalg.qr(gaussian).Q.T.contiguous().to(device)
-
-
-def _unit(rows: Tensor) -> Tensor:
-    norms = rows.norm(dim=1, keepdim=True)
-    return torch.where(norms > 0, rows / norms, torch.zeros_like(rows))

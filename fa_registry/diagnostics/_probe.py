@@ -67,10 +67,7 @@ class ProbeContext:
 
 
 def perturbed_samples(bench: ProbeContext) -> ProbeContext:
-    """Return the probe context for the samples whose states are perturbed.
-
-    All samples are perturbed, or only the first SAMPLES_OF_POSITIONS if states are tokens or maps.
-    """
+    """Return the context of the perturbed samples: all, or SAMPLES_OF_POSITIONS for tokens and maps."""
     if all(state.dim() == 2 for state in bench.states):
         return bench
     selection = slice(SAMPLES_OF_POSITIONS)
@@ -87,12 +84,7 @@ def perturbed_samples(bench: ProbeContext) -> ProbeContext:
 
 
 def absence(observation: Observation, *parts: str) -> str:
-    """Return why a needed field of the probe context is missing, or an empty string.
-
-    Args:
-        observation: Observation whose field `bench` is the probe context or None.
-        parts: names of the fields that are needed.
-    """
+    """Return why one of the needed fields of the probe context is missing, or an empty string."""
     if observation.bench is None:
         return NO_BENCH
     parts_of_bench = (getattr(observation.bench, part) for part in parts)
@@ -105,10 +97,5 @@ def flat(rows: Tensor) -> Tensor:
 
 
 def is_resolved(change: Tensor, losses: Tensor) -> Tensor:
-    """Return whether each change of a loss is larger than the rounding of the loss.
-
-    Args:
-        change: absolute changes of losses.
-        losses: losses before the change.
-    """
+    """Return whether each absolute change of a loss is larger than the rounding of the loss before it."""
     return change > ROUNDINGS * torch.finfo(torch.float64).eps * losses.abs().clamp(min=1.0)

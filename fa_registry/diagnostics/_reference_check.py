@@ -1,7 +1,4 @@
-"""Check of the reference gradient by finite differences of the loss.
-
-Finite differences need no backward pass.
-"""
+"""Check of the reference gradient by finite differences of the loss, which need no backward pass."""
 
 from __future__ import annotations
 
@@ -60,8 +57,7 @@ def check_reference(
 
     Args:
         losses: function from L+1 shifts to the losses of the samples, (N,), see `shifted_losses`.
-        states: h_0..h_L, each (N, …).
-        gradients: ∂(Σ_i ℓ_i)/∂h_l, in the shapes of the states.
+        states, gradients: h_0..h_L, each (N, …), and ∂(Σ_i ℓ_i)/∂h_l in the same shapes.
         credits: c_0..c_L, one vector per sample, (N, D_l).
         precision: the coarsest precision in which the passes compute, float64 or float32.
     """
@@ -227,10 +223,8 @@ def _whole_batch(
     """Compute finite differences of the batch's summed loss at one site.
 
     The function is for networks whose samples depend on each other. It runs 2 · ROUNDS / (number of sites) forward passes, but at
-    least four.
-
-    Returns:
-        Differences, directional derivatives ⟨g, v⟩, roundings and the mask of kinks. Each has one entry per round.
+    least four. It returns differences, directional derivatives ⟨g, v⟩, roundings and the mask of kinks. Each has one entry per
+    round.
     """
     rows, total = [], unshifted_losses.sum()
     for round_index in range(max(2, ROUNDS // len(states))):

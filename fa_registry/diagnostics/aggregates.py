@@ -52,7 +52,11 @@ class Aggregates(Diagnostic):
         if not counted_sites:
             reason = "the credit is exact by construction at every site" if sites else NOT_CREDITED
             return Measured(scalars=dict.fromkeys(QUANTITIES, Reading(None, reason)))
-        reduced = {site: _reduced(observation.alignments[site]) for site in counted_sites if not refusals[site]}
+        reduced = {
+            site: {name: reduce(defined(observation.alignments[site])) for name, reduce in REDUCE.items()}
+            for site in counted_sites
+            if not refusals[site]
+        }
         values = {name: _aggregate(name, reduced, counted_sites, refusals) for name in NAMES}
         defined_values = [reading.value for reading in values.values() if reading.value is not None]
         spread = (
@@ -63,20 +67,13 @@ class Aggregates(Diagnostic):
         return Measured(scalars={"gamma_deep_mean": values["gamma_deep_mean_mean"], **values, "gamma_spread": spread})
 
 
-def _reduced(cosines: np.ndarray) -> dict[str, float]:
-    return {name: reduce(defined(cosines)) for name, reduce in REDUCE.items()}
-
-
 def _aggregate(
     name: str, reduced: Mapping[int, Mapping[str, float]], counted_sites: Sequence[int], refusals: Sequence[str]
 ) -> Reading:
-    """Compute one aggregate of Γ.
+    """Compute one aggregate of Γ over the sites whose credit is not exact by construction.
 
-    Args:
-        reduced: for each counted site with a valid Γ, the mean and the median over samples.
-        counted_sites: the sites whose credit is not exact by construction. If Γ is not valid at one of these sites, the aggregate
-            is N/A.
-        refusals: for every site, the reason why Γ is not valid, or an empty string.
+    `reduced` contains the mean and the median over samples for each site with a valid Γ. If Γ is not valid at a counted site, the
+    aggregate is N/A. `refusals` contains the reason for every site, or an empty string.
     """
     _, scope, over_sites, over_samples = name.split("_")
     sites = [site for site in counted_sites if scope == "all" or site > 0]

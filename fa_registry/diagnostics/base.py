@@ -75,15 +75,14 @@ class DiagnosticCard:
         if self.when not in MOMENTS:
             problems.append(f"when (expected one of {', '.join(MOMENTS)}; found {self.when!r})")
         problems += [
-            f"needs_credit (lists {name!r}, which `quantities` does not contain)" for name in self._third_party()
+            f"needs_credit (lists {name!r}, which `quantities` does not contain)"
+            for name in self.needs_credit
+            if name not in self.names
         ]
         if problems:
             raise PluginError(
                 f"the card of diagnostic {self.name!r} has missing or invalid fields: {', '.join(problems)}"
             )
-
-    def _third_party(self) -> list[str]:
-        return [name for name in self.needs_credit if name not in self.names]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -125,12 +124,7 @@ class DiagnosticCard:
 
 @dataclass(frozen=True)
 class Measured:
-    """Result of a diagnostic.
-
-    Args:
-        sites: metric name → one Reading per site 0..L.
-        scalars: metric name → one Reading.
-    """
+    """Result of a diagnostic: metric name → one Reading per site 0..L, and metric name → one Reading."""
 
     sites: Mapping[str, SiteReadings] = field(default_factory=dict)
     scalars: Mapping[str, Reading] = field(default_factory=dict)
@@ -239,10 +233,7 @@ class Observation:
 
     @cached_property
     def double_norms(self) -> SiteBySample:
-        """Norms ‖g_l‖₂ of the float64 pass, per site and sample, (L+1, N).
-
-        The field `gradients_double` must not be None.
-        """
+        """Norms ‖g_l‖ of the float64 pass, (L+1, N). The field `gradients_double` must not be None."""
         return table(sample_norms(gradient) for gradient in self.gradients_double)
 
     @cached_property
@@ -291,15 +282,10 @@ def sample_products(left: Tensor, right: Tensor) -> Tensor:
 def cosine_table(
     left: Sequence[Tensor], right: Sequence[Tensor], left_norms: SiteBySample, right_norms: SiteBySample
 ) -> SiteBySample:
-    """Compute the cosines of pairs of rows whose norms are known, (sites, N).
+    """Compute the cosines (sites, N) of pairs of rows, one tensor (N, D_l) per site on each side.
 
-    The result is bitwise equal to that of `sample_cosines`. The function is faster, because it does not compute the norms.
-
-    Args:
-        left: one tensor (N, D_l) per site.
-        right: one tensor (N, D_l) per site.
-        left_norms: norms of the rows of `left`, (sites, N).
-        right_norms: norms of the rows of `right`, (sites, N).
+    The norms of the rows are given, (sites, N) on each side. The result is bitwise equal to that of `sample_cosines`. The
+    function is faster, because it does not compute the norms.
     """
     products = table(sample_products(*pair) for pair in zip(left, right, strict=True))
     with np.errstate(all="ignore"):  # 0 / 0 is nan, as it is in torch

@@ -20,10 +20,7 @@ class Gain(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """Compute the median over samples of ‖g_l‖/‖e‖ at every site.
-
-        Samples whose output error e is exactly zero are excluded.
-        """
+        """Compute the median of ‖g_l‖/‖e‖ at every site over samples whose output error e is not zero."""
         errors = observation.error_norms
         has_error = ~(errors == 0)  # keeps nan; an error of exactly zero (softmax saturated) has no gain
         if not has_error.any():

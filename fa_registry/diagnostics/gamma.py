@@ -18,18 +18,12 @@ LEAST_FIDELITY = 0.99  # protocol.md §1: a reference with a lower fidelity is n
 
 
 def no_gamma(observation: Observation) -> str:
-    """Return the reason why Γ has no value at any site, or an empty string.
-
-    Γ has no value if there are no credits, or if the method's card declares that Γ has no meaning.
-    """
+    """Return why Γ has no value (no credits, or no meaning according to the card), or an empty text."""
     return observation.no_credits if observation.credits is None else observation.no_gamma
 
 
 def gamma_refusals(observation: Observation) -> list[str]:
-    """Return one text per site: why Γ has no value, or an empty string if Γ has a value.
-
-    The observation must contain credits.
-    """
+    """Return one text per site of an observation with credits: why Γ has no value, or an empty string."""
     first = observation.first_credited
     credited = (
         refusal(observation, site, cosines) for site, cosines in enumerate(observation.alignments) if site >= first
@@ -40,10 +34,7 @@ def gamma_refusals(observation: Observation) -> list[str]:
 def refusal(observation: Observation, reference: int, cosines: np.ndarray) -> str:
     """Return why the mean of these cosines is not a valid Γ, or an empty string if it is valid.
 
-    Args:
-        observation: the Observation, from which the reference gradient and its fidelity are read.
-        reference: site of the reference gradient.
-        cosines: cosines of the samples with the reference gradient, (N,).
+    `cosines` (N,) compare the samples with the gradient at site `reference`, whose fidelity the observation contains.
     """
     norms = observation.gradient_norms[reference]
     if (norms == 0).all():
@@ -63,10 +54,7 @@ def refusal(observation: Observation, reference: int, cosines: np.ndarray) -> st
 
 
 def defined(cosines: np.ndarray) -> np.ndarray:
-    """Return the cosines that are not nan.
-
-    A cosine is nan if one of its vectors is zero or not finite.
-    """
+    """Return the cosines that are not nan. A nan means that a vector is zero or not finite."""
     return cosines[~np.isnan(cosines)]
 
 
@@ -99,21 +87,15 @@ class Gamma(Diagnostic):
             return Measured(sites={name: missing(observation.sites, reason) for name in self.card.quantities})
         rows: dict[str, list[Reading]] = {name: [] for name in self.card.quantities}
         for site, refusal in enumerate(gamma_refusals(observation)):
-            row = _absent(refusal) if refusal else _site(observation, site)
+            absent = dict.fromkeys(NUMBERS, Reading(None, refusal)) if refusal else {}
+            row = absent or _site(observation, site)
             for name in self.card.quantities:
                 rows[name].append(row[name])
         return Measured(sites={name: tuple(row) for name, row in rows.items()})
 
 
-def _absent(reason: str) -> dict[str, Reading]:
-    return dict.fromkeys(Gamma.card.quantities, Reading(None, reason))
-
-
 def _site(observation: Observation, site: int) -> dict[str, Reading]:
-    """Compute the metrics of one site.
-
-    Samples with a large gradient have more weight in gamma_batch than in gamma.
-    """
+    """Compute the metrics of one site. Large gradients weigh more in gamma_batch than in gamma."""
     cosines = defined(observation.alignments[site])
     flat = [rows.reshape(1, -1) for rows in (observation.credits[site], observation.gradients[site])]
     values = [cosines.mean(), *np.quantile(cosines, [0.25, 0.5, 0.75]), len(cosines), sample_cosines(*flat).item()]

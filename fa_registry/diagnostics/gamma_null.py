@@ -55,7 +55,9 @@ class GammaNull(Diagnostic):
         refusals = [
             EXACT if exact[site] and refusal != NOT_CREDITED else refusal for site, refusal in enumerate(refusals)
         ]
-        null = _null(observation)  # (draws, sites)
+        draws = observation.bench.null_draws
+        parts = [range(start, min(start + AT_ONCE, draws)) for start in range(0, draws, AT_ONCE)]
+        null = np.concatenate([_gammas(observation, part) for part in parts])  # (draws, sites)
         rows = [
             _readings(defined(observation.alignments[site]), null[:, site], refusal)
             for site, refusal in enumerate(refusals)
@@ -63,18 +65,8 @@ class GammaNull(Diagnostic):
         return Measured(sites={name: tuple(row[index] for row in rows) for index, name in enumerate(NAMES)})
 
 
-def _null(observation: Observation) -> np.ndarray:
-    """Return Γ of every draw and site, (draws, sites).
-
-    If no sample has a defined cosine, Γ is nan.
-    """
-    draws = observation.bench.null_draws
-    parts = [range(start, min(start + AT_ONCE, draws)) for start in range(0, draws, AT_ONCE)]
-    return np.concatenate([_gammas(observation, part) for part in parts])
-
-
 def _gammas(observation: Observation, indices: range) -> np.ndarray:
-    """Compute Γ of the draws in `indices`, (draws, sites)."""
+    """Compute Γ of the draws in `indices`, (draws, sites). It is nan if no sample has a defined cosine."""
     fresh_credits = [observation.bench.fresh_credits(index) for index in indices]
     columns = []
     for site, gradient in enumerate(observation.gradients):

@@ -15,7 +15,6 @@ from fa_registry.diagnostics.base import (
     DiagnosticCard,
     Measured,
     Observation,
-    SiteReadings,
     missing,
     readings,
     sample_norms,
@@ -43,16 +42,21 @@ class HiddenNorm(Diagnostic):
     def measure(self, observation: Observation) -> Measured:
         """Compute the median over samples of ‖h_l‖, and the growth of this median (protocol.md §1).
 
-        Returns:
-            Three metrics per site: h_norm is the median; growth is h_norm divided by h_norm at the previous site, so it starts at
-            site 1; growth_init is h_norm divided by h_norm at initialisation. Three scalar metrics: h_L is h_norm at site L;
-            growth_max and growth_init_max are the maxima over sites.
+        Three metrics per site: h_norm is the median; growth is h_norm divided by h_norm at the previous site, so it starts at
+        site 1; growth_init is h_norm divided by h_norm at initialisation. Three scalar metrics: h_L is h_norm at site L;
+        growth_max and growth_init_max are the maxima over sites.
         """
         norms = median_norms(observation.hidden_norms)
         with np.errstate(invalid="ignore"):  # inf / inf is nan, recorded as not finite
             growth = norms[1:] / np.maximum(norms[:-1], FLOOR)
         no_growth = Reading(None, f"{symbol_of('growth')} starts at site 1")
-        growth_init, growth_init_max = _since_initialisation(norms, observation)
+        if observation.initial_norms is None:
+            growth_init_max = Reading(None, observation.no_initial)
+            growth_init = missing(len(norms), observation.no_initial)
+        else:
+            with np.errstate(invalid="ignore"):
+                growth_initial = norms / np.maximum(np.asarray(observation.initial_norms), FLOOR)
+            growth_init, growth_init_max = readings(growth_initial), largest(growth_initial)
         return Measured(
             sites={"h_norm": readings(norms), "growth": (no_growth, *readings(growth)), "growth_init": growth_init},
             scalars={"h_L": Reading.of(norms[-1]), "growth_max": largest(growth), "growth_init_max": growth_init_max},
@@ -69,20 +73,8 @@ def state_norms(hidden: Sequence[Tensor]) -> tuple[float, ...]:
     return tuple(median_norms(table(map(sample_norms, hidden))).tolist())
 
 
-def _since_initialisation(norms: np.ndarray, observation: Observation) -> tuple[SiteReadings, Reading]:
-    initial = observation.initial_norms
-    if initial is None:
-        return missing(len(norms), observation.no_initial), Reading(None, observation.no_initial)
-    with np.errstate(invalid="ignore"):
-        growth = norms / np.maximum(np.asarray(initial), FLOOR)
-    return readings(growth), largest(growth)
-
-
 def largest(growth: np.ndarray) -> Reading:
-    """Return the largest growth as a Reading.
-
-    If a value is nan, the Reading is N/A with the reason "not finite".
-    """
+    """Return the largest growth as a Reading. If a value is nan, it is N/A with the reason "not finite"."""
     return Reading.of(growth.max()) if len(growth) else Reading(None, "the network has no block")
 
 

@@ -75,10 +75,7 @@ def _site(bench: ProbeContext, site: int) -> dict[str, Reading]:
 
 
 def relative_step(state: Tensor, credit: Tensor) -> Tensor:
-    """Compute the step η ‖h‖ c/‖c‖ per sample, (N, features).
-
-    The step is zero if the credit is zero.
-    """
+    """Compute the step η ‖h‖ c/‖c‖ per sample, (N, features), which is zero for a zero credit."""
     sizes, norms = (torch.linalg.vector_norm(rows, dim=1, keepdim=True) for rows in (state, credit))
     return STEP * sizes * credit / torch.where(norms == 0, 1.0, norms)
 

@@ -44,7 +44,6 @@ def push(
     shape share their directions, which saves time.
 
     Args:
-        bench: probe context with the samples to perturb.
         candidates: per site, k credits to compare for each of N samples, (N, features, k).
         steps: per site, the step sizes ε. Each ε is used along every direction.
 
@@ -98,10 +97,7 @@ def _changes(bench: ProbeContext, site: int, samples: slice, units: Tensor, step
 
 
 def pearson(left: Tensor, right: Tensor) -> Tensor:
-    """Compute Pearson's correlation over the last dimension, (…, n) → (…).
-
-    The correlation is nan if an argument is constant or not finite.
-    """
+    """Correlate over the last dimension, (…, n) → (…); nan if an argument is constant or not finite."""
     return (_standardised(left) * _standardised(right)).sum(dim=-1).clamp(-1.0, 1.0)
 
 
@@ -145,10 +141,7 @@ class PerturbationCorrelation(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """Compute ρ and two controls at every site.
-
-        ρ is the correlation of ⟨c_l, εv⟩ with the change of the loss.
-        """
+        """Compute ρ, the correlation of ⟨c_l, εv⟩ with the change of the loss, and two controls at every site."""
         if reason := absence(observation):
             return Measured(sites={name: missing(observation.sites, reason) for name in self.card.quantities})
         norms = [typical_norm(state) for state in observation.bench.states]
@@ -201,23 +194,21 @@ def _site(bench: ProbeContext, norm: float, predicted: Tensor, changes: Tensor) 
 def correlations(
     predicted: Tensor, changes: Tensor, losses: Tensor, refusal: str = ""
 ) -> tuple[Reading, Reading, Reading]:
-    """Correlate the predicted with the actual changes of the loss.
+    """Correlate the predicted ⟨c, v⟩ with the actual changes of each sample's loss, both (N, V).
 
-    All three readings are N/A with the same reason if `refusal` is given, or if no sample has a correlation (for example, if the
-    credit is zero).
-
-    Args:
-        predicted: predictions ⟨c, v⟩, (N, V).
-        changes: changes of each sample's loss, (N, V), relative to the loss of the same sample. If the changes were relative to
-            the mean loss, the pooled correlation would measure how samples differ (tests/diagnostics/test_rho.py).
-        losses: losses without perturbation, (N,).
-        refusal: a known reason why there is no correlation, such as a step of zero. It is empty if no reason is known.
+    The changes are relative to the loss of the same sample, in `losses` (N,). If they were relative to the mean loss, the pooled
+    correlation would measure how samples differ (tests/diagnostics/test_rho.py). All three readings are N/A with the same reason
+    if `refusal` is given, such as a step of zero, or if no sample has a correlation (for example, if the credit is zero).
 
     Returns:
         Three readings: the correlation pooled over samples and directions, the mean of the samples' correlations, and the number
         of samples in that mean.
     """
-    reason = refusal or _refusal(predicted, changes)
+    reason = refusal
+    if not reason and (predicted == 0).all():
+        reason = "the credit is exactly zero for every sample"
+    if not reason and not (predicted.isfinite() & changes.isfinite()).all(dim=1).any():
+        reason = f"{NOT_FINITE}: credit or loss of every sample"
     rows = pearson(predicted, changes)  # (N,)
     rows = rows[rows.isfinite() & is_resolved(changes.std(dim=1, correction=0), losses)]
     if not reason and len(rows) == 0:
@@ -238,21 +229,8 @@ def _pooled(predicted: Tensor, changes: Tensor, losses: Tensor) -> Reading:
     return Reading.of(pearson(predicted.flatten(), changes.flatten()))
 
 
-def _refusal(predicted: Tensor, changes: Tensor) -> str:
-    if (predicted == 0).all():
-        return "the credit is exactly zero for every sample"
-    if not (predicted.isfinite() & changes.isfinite()).all(dim=1).any():
-        return f"{NOT_FINITE}: credit or loss of every sample"
-    return ""
-
-
 def step_refusal(step: float, norm: float) -> str:
-    """Return why perturbations of size `step` have no meaning, or an empty string if they have one.
-
-    Args:
-        step: step size ε.
-        norm: median norm of the states.
-    """
+    """Return why steps ε of size `step` have no meaning at this median norm of the states, or ""."""
     if not np.isfinite(norm):
         return f"{NOT_FINITE}: the median norm of the states"
     if step == 0:

@@ -64,7 +64,7 @@ class MethodCard:
         credit_scale_source: reference for credit_scale.
         version: version of a built-in method, increased whenever the method's results change.
         needs_autograd: whether credits() differentiates through `inputs.network`. Reporting forms show this value. If false, the
-            method receives a network that returns values without gradients (fa_registry.training.detached_network).
+            method receives a network that returns values without gradients (fa_registry.training.method_calls).
         may_reach_bp: whether the credit may become equal to the gradient while the feedback learns. For any other method, an audit
             warns if the credit becomes equal to the gradient.
         tasks: names of the tasks that the method trains. The method also trains any task whose card has the same `positions` as

@@ -4,6 +4,7 @@ Each metric that a built-in table or sentence uses is declared here once. The ca
 the names of its metrics, and a table is a tuple of metric names. The card of a third-party diagnostic contains complete
 declarations of its metrics. A report contains the cards, so a page can show metrics that are not declared here.
 """
+# ruff: noqa: F401 - the imported names are the names of this package
 
 from __future__ import annotations
 
@@ -37,55 +38,6 @@ from fa_registry.metrics.table_columns import DEVIATIONS, FURTHER, SHOWN_MEMBERS
 from fa_registry.records import Reading
 from fa_registry.statistics.over_seeds import ARITHMETIC, GEOMETRIC, OverSeeds, mean_over
 
-__all__ = [
-    "ACCURACY",
-    "AGGREGATES",
-    "ARITHMETIC",
-    "CHOICES",
-    "COMPARED_WITH_CONTROL",
-    "DECLARED",
-    "DEVIATIONS",
-    "DIAGNOSTICS",
-    "FAMILY",
-    "FURTHER",
-    "GEOMETRIC",
-    "HEADLINES",
-    "HEADLINE_GAMMA",
-    "Headline",
-    "Known",
-    "LAST_SITE",
-    "MARGINS",
-    "Metric",
-    "NONE",
-    "NOT_CREDITED",
-    "OverSeeds",
-    "PLACED",
-    "REFERENCE_BATCH",
-    "REFERENCE_CHECK",
-    "SHOWN_MEMBERS",
-    "SITE_TABLES",
-    "SPREAD",
-    "SUBJECTS",
-    "TABLES",
-    "TOKEN_LOSS",
-    "WITH_DEVIATION",
-    "at_last_site",
-    "families",
-    "headline_of",
-    "headlines_of",
-    "is_scale",
-    "kind_of",
-    "label_of",
-    "metrics_of_cards",
-    "other_metrics",
-    "over_seeds",
-    "quantity_of",
-    "run_metrics",
-    "subject_of",
-    "symbol_of",
-    "table",
-]
-
 # Metrics that already have a place in a table, so the table of further metrics leaves these metrics out.
 PLACED = frozenset(
     {
@@ -98,18 +50,10 @@ LAST_SITE = "_L"
 
 
 def metrics_of_cards(cards: Mapping[str, Mapping[str, Any]]) -> dict[str, Metric]:
-    """Return the metrics that the diagnostics' cards in a report declare.
+    """Return name → metric of the diagnostics' cards in a report: `kind/name` of a plug-in → card as JSON.
 
-    Fields and number formats that only a later release defines are ignored.
-
-    Args:
-        cards: mapping from `kind/name` of a plug-in to its card as JSON.
-
-    Returns:
-        A mapping from name to metric. The mapping is empty if an older release wrote the report.
-
-    Raises:
-        InvalidFields: an entry of a card is not a metric.
+    Fields and number formats that only a later release defines are ignored. The mapping is empty if an older release wrote the
+    report. InvalidFields is raised if an entry of a card is not a metric.
     """
     entries = (
         entry for key, card in cards.items() if key.startswith(DIAGNOSTICS) for entry in card.get("described", ())
@@ -127,12 +71,9 @@ def _read(entry: Any) -> Metric:
 
 
 def quantity_of(name: str, card_metrics: Known = NONE) -> Metric:
-    """Return the metric with this name.
+    """Return the metric with this name. The metrics of a report's cards take precedence over DECLARED.
 
-    Args:
-        name: name of the metric. A metric of a family has the description of the family. If the metric is not declared,
-            its label is its name.
-        card_metrics: metrics from the cards of a report; these metrics take precedence over DECLARED.
+    A metric of a family has the description of the family. If the metric is not declared, its label is its name.
     """
     if name in card_metrics or name in DECLARED:
         return card_metrics.get(name) or DECLARED[name]
@@ -146,10 +87,7 @@ def quantity_of(name: str, card_metrics: Known = NONE) -> Metric:
 
 
 def at_last_site(name: str, card_metrics: Known = NONE) -> str:
-    """Return the per-site metric whose value at the last site is called `name`.
-
-    For example, return `gain` for `gain_L`. Return an empty string if there is no such metric.
-    """
+    """Return the site metric of a name at the last site, `gain` for `gain_L`, or an empty string."""
     base = name.removesuffix(LAST_SITE)
     by_site = card_metrics.get(base) or DECLARED.get(base) if base != name else None
     return base if by_site and by_site.where == "site" else ""
@@ -166,10 +104,7 @@ def label_of(name: str) -> str:
 
 
 def families(card_metrics: Known = NONE) -> tuple[Metric, ...]:
-    """Return the metric families in DECLARED and in `card_metrics`.
-
-    A metric family has one metric per parameter. `card_metrics` contains the metrics of the cards in a report.
-    """
+    """Return the metric families in DECLARED and in a report's cards. A family has a metric per parameter."""
     return tuple(metric for metric in {**DECLARED, **card_metrics}.values() if metric.family)
 
 
@@ -178,23 +113,13 @@ def kind_of(quantity: str, card_metrics: Known = NONE) -> str:
     return quantity_of(quantity, card_metrics).kind
 
 
-def is_scale(quantity: str, card_metrics: Known = NONE) -> bool:
-    """Return whether a metric is on a ratio scale.
-
-    The mean of a metric on a ratio scale is geometric, and two of its values are compared by their ratio.
-    """
-    return quantity_of(quantity, card_metrics).mean == GEOMETRIC
+def is_scale(quantity: str) -> bool:
+    """Return whether a metric is on a ratio scale, so its mean is geometric and its values have ratios."""
+    return quantity_of(quantity).mean == GEOMETRIC
 
 
 def other_metrics(measured: Iterable[str], card_metrics: Known) -> Iterator[Metric]:
-    """Yield the measured metrics that no table contains, in order and without repeats.
-
-    Metrics of families and metrics with an `about` field are excluded.
-
-    Args:
-        measured: names of the measured metrics.
-        card_metrics: metrics from the cards of the report.
-    """
+    """Yield measured metrics in no table, once each, except metrics of families and with `about`."""
     prefixes = tuple(family.family for family in families(card_metrics))  # left out, see SHOWN_MEMBERS
     for name in dict.fromkeys(measured):
         quantity = quantity_of(name, card_metrics)
@@ -203,10 +128,7 @@ def other_metrics(measured: Iterable[str], card_metrics: Known) -> Iterator[Metr
 
 
 def run_metrics(measured: Iterable[str], card_metrics: Known) -> Iterator[Metric]:
-    """Yield the measured metrics that a reporting form shows as one number per run.
-
-    The metrics in the table `run_scalars` come first, then the result of `other_metrics`.
-    """
+    """Yield a form's measured metrics with one number per run: `run_scalars`, then `other_metrics`."""
     measured = tuple(dict.fromkeys(measured))
     yield from (quantity_of(name, card_metrics) for name in TABLES["run_scalars"] if name in measured)
     yield from other_metrics(measured, card_metrics)
@@ -224,10 +146,7 @@ SUBJECTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 def subject_of(quantity: str) -> str:
-    """Return the subject of a metric: scale, reference, depth or stability.
-
-    Return the name of the metric if it belongs to no subject in SUBJECTS.
-    """
+    """Return the subject of a metric (scale, reference, depth or stability), by default its name."""
     return next((subject for subject, names in SUBJECTS.items() if quantity in names), quantity)
 
 

@@ -22,12 +22,8 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 HEADLINE_GAMMA = "gamma_deep_mean"
 WITH_DEVIATION = ("accuracy", "token_loss", HEADLINE_GAMMA)  # the audit table has space only for these deviations
-COMPARED_WITH_CONTROL = (
-    "frozen_accuracy",
-    "margin_pp",
-    "frozen_token_loss",
-    "margin_nats",
-)  # frozen controls lack these metrics, because a control is not compared with itself
+# frozen controls lack these metrics, because a control is not compared with itself
+COMPARED_WITH_CONTROL = ("frozen_accuracy", "margin_pp", "frozen_token_loss", "margin_nats")
 
 
 @dataclass(frozen=True)
@@ -40,9 +36,8 @@ class Metric:
     kind: str = "num"  # the filter that formats its values
     always: bool = False  # show its row even if no run measured it
     valued: bool = False  # show its row only if it has a value; most methods have no value
-    mean: str = (
-        ARITHMETIC  # kind of mean over seeds; GEOMETRIC for ratio scales that span decades (norms, growth, gain)
-    )
+    # kind of mean over seeds; GEOMETRIC for ratio scales that span decades (norms, growth, gain)
+    mean: str = ARITHMETIC
     unit: str = ""  # empty: the unit on the diagnostic's card
     where: str = ""  # one value per `site`, `run` (at its end) or `epoch`; empty: the card does not state this
     about: str = ""  # the metric that this metric summarises or qualifies, and that pages show instead

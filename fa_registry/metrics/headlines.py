@@ -109,25 +109,17 @@ class Headline:
 
 
 ACCURACY = Headline("accuracy", "frozen_accuracy", "margin_pp", 100.0, "pp", 2)
-TOKEN_LOSS = Headline(
-    "token_loss", "frozen_token_loss", "margin_nats", 1.0, "nats", 4, step=0.05
-)  # the threshold of D3 in 2026-12:token
+# the step is the threshold of D3 in 2026-12:token
+TOKEN_LOSS = Headline("token_loss", "frozen_token_loss", "margin_nats", 1.0, "nats", 4, step=0.05)
 HEADLINES: Mapping[str, Headline] = MappingProxyType({item.name: item for item in (ACCURACY, TOKEN_LOSS)})
 MARGINS: Mapping[str, Headline] = MappingProxyType({item.margin: item for item in HEADLINES.values()})
 
 
 def headline_of(scalars: Mapping[str, Reading]) -> Headline:
-    """Return the headline whose main metric a run recorded; the default is ACCURACY.
-
-    Args:
-        scalars: the scalar metrics of the run. A main metric that is N/A also counts as recorded.
-    """
+    """Return the headline whose main metric a run recorded, even as N/A; the default is ACCURACY."""
     return next((item for item in HEADLINES.values() if item.name in scalars), ACCURACY)
 
 
 def headlines_of(records: Iterable[RunRecord]) -> tuple[Headline, ...]:
-    """Return the headlines of several runs, without repeats.
-
-    The order is that of the runs. If there are no runs, the only headline is ACCURACY.
-    """
+    """Return the headlines of several runs in order, without repeats; ACCURACY if there are no runs."""
     return tuple(dict.fromkeys(headline_of(record.measurements.scalars) for record in records)) or (ACCURACY,)

@@ -42,14 +42,8 @@ TABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "audit_command": (HEADLINE, "growth_max", "growth_init_max"),
         "train_command": (HEADLINE, "growth_max", "h_L", "g_L", HEADLINE_GAMMA, "costate_cosine_mean"),
         "watch_command": ("h_L", "g_L", HEADLINE),
-        "diff_command": (
-            HEADLINE,
-            "h_L",
-            "g_L",
-            "growth_max",
-            "stability_mid",
-            HEADLINE_GAMMA,
-        ),  # --json prints all metrics
+        # --json prints all metrics
+        "diff_command": (HEADLINE, "h_L", "g_L", "growth_max", "stability_mid", HEADLINE_GAMMA),
         "progress_bar": (HEADLINE, "loss_train"),  # only the first metric with a value is shown
         # MLflow's pages
         "mlflow_charts": (HEADLINE, "growth_max", "h_L", "g_L", HEADLINE_GAMMA),
@@ -64,15 +58,8 @@ SITE_TABLES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "Scale and reference",
         (
-            "h_norm",
-            "growth",
-            "growth_init",
-            "g_norm_mean_ce",
-            "g_norm",
-            "gain",
-            "fidelity",
-            "fidelity_batch",
-            "stability",
+            *("h_norm", "growth", "growth_init", "g_norm_mean_ce", "g_norm", "gain"),
+            *("fidelity", "fidelity_batch", "stability"),
         ),
     ),
     (
@@ -96,11 +83,9 @@ SHOWN_MEMBERS = 5  # number of metrics of a family that are shown, largest value
 
 
 def table(name: str, headlines: Iterable[Headline] = (ACCURACY,)) -> tuple[str, ...]:
-    """Return the metric names of a table.
+    """Return the metric names of a table, a key of TABLES, for runs with these headlines.
 
-    Args:
-        name: name of the table, a key of TABLES.
-        headlines: headlines of the runs that the table shows. A table of runs with different tasks has one column per headline.
+    A table of runs with different tasks has one column per headline.
     """
     headlines = tuple(headlines)
     columns = {

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fa_registry.protocol.edition_schema import Condition, Rule
     from fa_registry.protocol.rules import Edition
 
-SHIPPED, OWN, FOREIGN = STANDINGS = ("shipped", "own", "foreign")
+SHIPPED, OWN, FOREIGN = "shipped", "own", "foreign"
 DIGEST = 8  # characters of an edition's digest that tags, aliases and pages show
 # Characters that look like the colon before a variant's name, in addition to those that NFKD converts to a colon.
 COLONS = str.maketrans(dict.fromkeys("\u2236\ua789\u02d0\u0589\u05c3\u16ec", ":"))
@@ -56,10 +56,7 @@ def digests() -> Mapping[str, str]:
 
 
 def file_of(name: str) -> Path:
-    """Return the path of the file of a built-in edition or variant.
-
-    No file exists at this path if `name` is not built in.
-    """
+    """Return the path of a built-in edition or variant; no file exists there for any other name."""
     folder, own_file = bundled_files.editions(), f"{name.replace(':', '_')}.toml"
     return folder / (own_file if ":" in name and (folder / own_file).is_file() else f"{name.partition(':')[0]}.toml")
 
@@ -84,14 +81,7 @@ def _skeleton(text: str) -> str:
 
 
 def name_conflict(name: str, digest: str) -> str:
-    """Return an error text if a user-supplied file uses the name of a built-in edition.
-
-    Otherwise, return an empty string.
-
-    Args:
-        name: name of the edition.
-        digest: SHA-256 of the edition's file.
-    """
+    """Return an error text if a user's file with this SHA-256 uses a built-in edition's name, or ""."""
     builtin = claimed(name)
     if not builtin or digest in (digests()[builtin], digests().get(name)):
         return ""
@@ -103,10 +93,10 @@ def name_conflict(name: str, digest: str) -> str:
 
 
 def provenance_of(edition: EditionReference) -> str:
-    """Return the provenance of an edition, one of STANDINGS.
+    """Return the provenance of an edition: SHIPPED, OWN or FOREIGN.
 
-    The values are SHIPPED (a file of this installation), OWN (a user-supplied edition) and FOREIGN (another file with the name of a
-    built-in edition).
+    SHIPPED is a file of this installation, OWN a user-supplied edition, and FOREIGN another file with the name of a built-in
+    edition.
     """
     if digests().get(edition.name) == edition.digest:
         return SHIPPED
@@ -195,10 +185,7 @@ def _apart(pair: tuple[Rule, Rule]) -> float:
 
 
 def differences(edition: Edition, base: Edition | None) -> Iterator[RuleDifference]:
-    """Yield every difference between an edition and the built-in edition `base`.
-
-    If `base` is None, every rule of the edition is a difference.
-    """
+    """Yield the differences from a built-in edition. Without a base, every rule is a difference."""
     user_fields, builtin_fields = (_fields_of_edition(side) if side else {} for side in (edition, base))
     yield from _differing("", builtin_fields, user_fields)
     user_rules = {rule.code: rule for rule in edition.rules}
@@ -226,10 +213,7 @@ def _fields_of_edition(edition: Edition) -> dict[str, Scalar]:
 
 
 def _fields_of_rule(rule: Rule) -> dict[str, Scalar]:
-    """Return a mapping field → value for a rule and its conditions.
-
-    An example of a field is `also gain threshold`.
-    """
+    """Return a mapping field → value for a rule and its conditions, such as `also gain threshold`."""
     fields = _plain(rule)
     del fields["code"]
     for part, conditions in (

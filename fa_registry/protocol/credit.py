@@ -7,7 +7,7 @@ the mean of Γ changes if the first or the last site is left out.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fa_registry.metrics import quantity_of
@@ -22,13 +22,9 @@ NOT_COUNTED = Reading(None, "not counted")
 
 
 def exact_sites(card: Mapping[str, Any], sites: int) -> range:
-    """Return the sites at which the credit equals the gradient by construction.
+    """Return the sites of 0..`sites`−1 at which the credit equals the gradient by construction.
 
     Γ = 1 at these sites gives no information. A method without a card has no such sites.
-
-    Args:
-        card: the method's card.
-        sites: number of sites; they are numbered 0..sites−1.
     """
     return {"all": range(sites), "last": range(sites)[-1:]}.get(str(card.get("exact_sites")), range(0))
 
@@ -57,7 +53,8 @@ def judge_credit(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
         return finding(rule, case, "not_applicable", absent, f"no site counts ({reason})", _limits(rule))
     observed, site = take(rule.quantity, rule.take, masked)
     leading_fires = compare(rule.conditions[0], observed).fires
-    alternative = next(_fired_alternatives(rule.either, case.record.measurements), None)
+    readings = ((item, take(item.quantity, item.take, case.record.measurements)[0]) for item in rule.either)
+    alternative = next((pair for pair in readings if compare(*pair).fires), None)
     guard = _guard(rule.guard, masked) if rule.guard else None
     guard_text = f"; {rule.guard.fired}: {carried_text(guard)}" if guard else ""
     total = max(len(row) for row in rows)
@@ -74,26 +71,13 @@ def judge_credit(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
     return finding(rule, case, outcome, observed, f"{text}: {state}{guard_text}", _limits(rule), **facts)
 
 
-def _fired_alternatives(
-    conditions: Sequence[Condition], measurements: Measurements
-) -> Iterator[tuple[Condition, Reading]]:
-    """Yield each condition that fires, with the reading that the condition compares."""
-    for condition in conditions:
-        reading, _ = take(condition.quantity, condition.take, measurements)
-        if compare(condition, reading).fires:
-            yield condition, reading
-
-
 def _limits(rule: Rule) -> str:
     limits = " and ".join([f"{limit(rule.conditions[0])} at every site", *map(named_limit, rule.either)])
     return limits + (f", and no {rule.guard.fired}" if rule.guard else "")
 
 
 def carried_text(guard: GuardReading) -> str:
-    """Return a sentence about the reading of the guard.
-
-    An example is `without site 0, the mean gamma over all counted sites, +0.2000, changes by 80% of its value`.
-    """
+    """Return a sentence about the guard's reading, e.g. `without site 0, … changes by 80% of its value`."""
     change = f"{guard.observed.value:.0%} of its value" if guard.observed.value is not None else "an infinite multiple"
     mean_text = f"the mean {guard.quantity} over all counted sites, {guard.mean:+.4f},"
     return f"without site {guard.site}, {mean_text} changes by {change}"

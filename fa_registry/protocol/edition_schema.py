@@ -154,17 +154,11 @@ class EditionFile:
 
 
 def checked_edition(raw: Mapping[str, Any], subject: str, variant: str | None, digest: str = "") -> EditionFile:
-    """Check the TOML table of an edition and return its content.
+    """Check the TOML table of an edition, apply the changes of a variant, and return its content.
 
-    Args:
-        raw: the TOML table.
-        subject: name of the file in error messages.
-        variant: name of the variant whose changes are applied, or None.
-        digest: SHA-256 of the file. Only the file of a built-in edition may use the name of that edition.
-
-    Raises:
-        InvalidFields: lists every problem of the file.
-        UnknownName: the file has no variant with this name.
+    `subject` is the file's name in error messages. Only the file of a built-in edition, identified by its SHA-256 `digest`, may
+    use the name of that edition. One InvalidFields lists every problem of the file. UnknownName is raised if the file has no such
+    variant.
     """
     table, problems = dict(raw), []
     variants = table.pop("variant", {})
@@ -177,8 +171,7 @@ def checked_edition(raw: Mapping[str, Any], subject: str, variant: str | None, d
         problems += variant_problems
     edition, decoding_problems = jsonio.try_decode(EditionFile, table)
     problems += decoding_problems
-    problems += _edition_problems(table)
-    problems += _standing_problems(table, digest)
+    problems += _edition_problems(table, digest)
     if problems:
         raise InvalidFields(f"edition {subject}", problems)
     return edition
@@ -187,16 +180,14 @@ def checked_edition(raw: Mapping[str, Any], subject: str, variant: str | None, d
 def checked_overrides(
     overrides: Mapping[str, Any], metrics_of_rule: Mapping[str, Iterable[str]], edition: str
 ) -> dict[tuple[str, str], float]:
-    """Check changed thresholds and return them by rule and metric.
+    """Check changed thresholds and return them as (rule, metric) → value.
+
+    The metric is an empty string for the limit of the leading condition.
 
     Args:
         overrides: mapping from the name of a limit to its new value. `D1` and `D1.threshold` name the limit of rule D1's leading
             condition. `D2.gain` names the limit of rule D2's condition on the metric gain.
         metrics_of_rule: mapping from a rule to the metrics of its conditions, starting with the leading condition.
-        edition: name of the edition in error messages.
-
-    Returns:
-        A mapping (rule, metric) → new value. The metric is an empty string for the limit of the leading condition.
 
     Raises:
         InvalidFields: lists every override that matches no limit or is not a finite number.
@@ -246,7 +237,7 @@ def _tables(value: Any) -> list[dict[str, Any]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def _edition_problems(table: dict[str, Any]) -> Iterator[str]:
+def _edition_problems(table: dict[str, Any], digest: str) -> Iterator[str]:
     """Yield the problems of an edition. Another check reports the fields with a wrong type."""
     yield from _empty(table, ("name", "title", "source", "fail_if", "rule"), "")
     rules = table.get("rule") if isinstance(table.get("rule"), list) else []
@@ -272,15 +263,6 @@ def _edition_problems(table: dict[str, Any]) -> Iterator[str]:
                 f"labels.{name}: expected a label without brackets, and with a colon only at its end (before the flags), "
                 f"found {jsonio.describe_value(label)}"
             )
-
-
-def _empty(table: Mapping[str, Any], names: Iterable[str], prefix: str) -> Iterator[str]:
-    """Yield a problem for every field that is present but empty."""
-    yield from (f"{prefix}{name}: missing" for name in names if table.get(name) in ("", []))
-
-
-def _standing_problems(table: dict[str, Any], digest: str) -> Iterator[str]:
-    """Yield the problems of the fields `name` and `based_on`."""
     name = table["name"] if isinstance(table.get("name"), str) else ""
     invisible = [f"U+{ord(letter):04X}" for letter in name if unicodedata.category(letter)[0] == "C"]
     if conflict := name_conflict(name, digest):
@@ -290,6 +272,11 @@ def _standing_problems(table: dict[str, Any], digest: str) -> Iterator[str]:
     base = table.get("based_on")
     if isinstance(base, str) and base not in digests():
         yield f"based_on: {unknown_name_text('shipped edition', base, digests())}"
+
+
+def _empty(table: Mapping[str, Any], names: Iterable[str], prefix: str) -> Iterator[str]:
+    """Yield a problem for every field that is present but empty."""
+    yield from (f"{prefix}{name}: missing" for name in names if table.get(name) in ("", []))
 
 
 def _rule_problems(table: dict[str, Any], prefix: str) -> Iterator[str]:

@@ -31,11 +31,8 @@ JUDGES: dict[str, Callable[[Rule, RunWithControl, SeedGroup], Finding]] = {
 def judge(record: RunRecord, frozen: RunRecord | None, edition: Edition) -> RunAudit:
     """Judge one run without the other seeds of its group.
 
-    Therefore, a rule that needs several seeds gives at most a provisional finding. If a rule raises an exception, the result is
-    an error finding. The caller must ensure that `frozen` is the frozen control of the same setting and seed.
-
-    Args:
-        frozen: the frozen control of the run, or None.
+    `frozen` is the control of the same setting and seed. Therefore, a rule that needs several seeds gives at most a provisional
+    finding. If a rule raises an exception, the result is an error finding.
     """
     # no other run is known here, so a ladder_1 control cannot be required
     case = RunWithControl(record, frozen, last_block=frozen)
@@ -48,16 +45,13 @@ def judge_all(
     waivers: Sequence[Waiver] = (),
     interim_analyses: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[RunAudit, ...]:
-    """Judge every run with its frozen control and the other seeds of its group.
+    """Judge every run with its frozen control and its group of seeds, in the order of the records.
 
     Args:
         records: runs, oldest first. If a seed was trained several times, the newest complete run counts.
         waivers: a waiver that has not expired turns a failed or warned finding into a waived finding.
         interim_analyses: mapping from `grouping.seeds_key` of a group to the number of the current interim analysis, where 1 is
             the first audit of the group's seeds. Default: 1 for every group.
-
-    Returns:
-        One RunAudit per run, in the order of the records.
     """
     return tuple(_audit(case, group, edition, waivers) for case, group in _grouped(records, interim_analyses))
 
@@ -68,15 +62,10 @@ def second_opinions(
     waivers: Sequence[Waiver] = (),
     interim_analyses: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[SecondOpinion, ...]:
-    """Judge every run by several editions in addition to the leading edition.
+    """Judge every run by several editions in addition to the leading edition; see `judge_all`.
 
-    Args:
-        records: see `judge_all`.
-        waivers: see `judge_all`. A waiver applies to every edition that contains its rule.
-        interim_analyses: see `judge_all`.
-
-    Returns:
-        One SecondOpinion per additional edition, with one judgement per run in the order of the records.
+    A waiver applies to every edition that contains its rule. The result is one SecondOpinion per additional edition, with one
+    judgement per run in the order of the records.
     """
     cases = _grouped(records, interim_analyses)
     opinions = []
@@ -93,10 +82,11 @@ def _grouped(
     """Combine each run with its frozen control and its group of seeds, in linear time."""
     controls, last_blocks = frozen_controls(records), last_block_controls(records)
     control_keys = ((record.spec.setting.identity, record.spec.seed) for record in records)
-    cases = [
-        _case(record, controls.get(control_key, ()), last_blocks.get(control_key))
-        for record, control_key in zip(records, control_keys, strict=True)
-    ]
+    cases = []
+    for record, control_key in zip(records, control_keys, strict=True):
+        rivals = controls.get(control_key, ())
+        frozen, rivals = (None, rivals) if len(rivals) > 1 else (next(iter(rivals), None), ())
+        cases.append(RunWithControl(record, frozen, rivals, last_blocks.get(control_key)))
     cases_of_group: dict[str, list[RunWithControl]] = {}
     keys = [seeds_key(record.spec) for record in records]
     for key, case in zip(keys, cases, strict=True):
@@ -105,31 +95,18 @@ def _grouped(
     return [(case, groups[key]) for key, case in zip(keys, cases, strict=True)]
 
 
-def _case(record: RunRecord, controls: tuple[RunRecord, ...], last_block: RunRecord | None) -> RunWithControl:
-    """Combine a run with its frozen control, or with None if several controls differ."""
-    if len(controls) > 1:
-        return RunWithControl(record, None, controls, last_block)
-    return RunWithControl(record, next(iter(controls), None), (), last_block)
-
-
 def _audit(case: RunWithControl, group: SeedGroup, edition: Edition, waivers: Sequence[Waiver]) -> RunAudit:
     record = case.record
     findings = [_judge_safely(rule, case, group) for rule in edition.rules]
     findings = tuple(waived(finding, record, waivers) for finding in (*findings, *_crashed_diagnostics(record)))
     # these findings are added after the waivers because findings on evidence cannot be waived
-    findings = (*findings, *evidence(record), *_not_alone(case, group))
+    findings = (*findings, *evidence(record))
+    if case.rivals and not case.control:
+        findings = (*findings, several_controls(record, case.doubt))
+    if not case.control and (counted_run := group.superseded_by(case)):
+        findings = (*findings, superseded(record, counted_run))
     control = case.frozen.run_id if case.frozen else ""
     return RunAudit(record, findings, verdict(record, findings, edition), control, case.doubt)
-
-
-def _not_alone(case: RunWithControl, group: SeedGroup) -> Iterator[Finding]:
-    """Yield a finding if the run has several controls. Yield one if another run counts for the seed."""
-    if case.control:
-        return
-    if case.rivals:
-        yield several_controls(case.record, case.doubt)
-    if counted_run := group.superseded_by(case):
-        yield superseded(case.record, counted_run)
 
 
 def _judge_safely(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
@@ -153,10 +130,7 @@ def _judge_safely(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding
 
 
 def _crashed_diagnostics(record: RunRecord) -> Iterator[Finding]:
-    """Yield an error finding for every diagnostic that crashed.
-
-    The metrics of the diagnostic are unknown, so the run cannot pass.
-    """
+    """Yield an error for each crashed diagnostic. Its metrics are unknown, so the run cannot pass."""
     for name, failure in record.measurements.failures.items():
         yield Finding(
             rule=name,

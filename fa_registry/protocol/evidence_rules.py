@@ -54,39 +54,24 @@ MOST_SHARED = 0.01
 
 
 def evidence(record: RunRecord) -> Iterator[Finding]:
-    """Yield findings about the method and the code of a run.
-
-    A built-in method with complete records has no such findings.
-    """
+    """Yield findings on method and code; none for a built-in method with complete records."""
     if record.conformance and record.conformance.state != "own":
         yield _of_method(record)
     checks = record.integrity.checks if record.integrity.state != "trusted" else ()  # trusted: nothing was recomputed
     unsealed = [check for check in checks if not check.sealed]
     if unsealed:  # a forged run can claim that an older release recorded nothing: a warning, never a pass
         text = "; ".join(f"{check.subject}: {check.detail}" for check in unsealed)
-        yield _finding(
-            record,
-            SEAL,
-            "warn",
-            "NOT SEALED",
-            "the run's initial state and first steps are recorded with digests",
-            text,
-        )
+        required = "the run's initial state and first steps are recorded with digests"
+        yield _finding(record, SEAL, "warn", "NOT SEALED", required, text)
     for check in checks:
         if check.subject == CODE and check.outcome == "not possible":
-            yield _finding(
-                record,
-                CODE,
-                "not_applicable",
-                "OTHER CODE",
-                f"the code that {'measured the adopted run' if record.spec.weights else 'trained the run'} is also the code that "
-                "recomputes its metrics",
-                check.detail,
-            )
+            use = "measured the adopted run" if record.spec.weights else "trained the run"
+            required = f"the code that {use} is also the code that recomputes its metrics"
+            yield _finding(record, CODE, "not_applicable", "OTHER CODE", required, check.detail)
         if check.subject in WARNED and check.outcome == "not possible":
             rule, state, required = WARNED[check.subject]
-            if rule == MEASURING and record.integrity.state == "verified":  # a user-supplied loop with a trusted factory
-                state = "PARTLY RECOMPUTED"
+            if rule == MEASURING and record.integrity.state == "verified":
+                state = "PARTLY RECOMPUTED"  # a user-supplied loop with a trusted factory
             yield _finding(record, rule, "warn", state, required, check.detail)
     if record.spec.weights:
         required = "the audit can re-initialise the weights from the seed and replay the first steps of the run"
@@ -97,20 +82,14 @@ def evidence(record: RunRecord) -> Iterator[Finding]:
         required = "the metrics recomputed with this configuration equal the recorded metrics within the tolerances"
         yield _finding(record, MEASURING, "warn", "CANNOT TELL HERE", required, "; ".join(undecided))
     if shared_text := shared_samples(record):
-        yield _finding(
-            record,
-            DATA,
-            "warn",
-            "TEST IN TRAIN",
-            f"at most {MOST_SHARED:.0%} of the test set is training data",
-            shared_text,
-        )
+        required = f"at most {MOST_SHARED:.0%} of the test set is training data"
+        yield _finding(record, DATA, "warn", "TEST IN TRAIN", required, shared_text)
 
 
 def shared_samples(record: RunRecord) -> str:
-    """Return a text with the number of test samples that are also training samples.
+    """Return the number of test samples that are also training samples, bit by bit, as text.
 
-    Samples are compared bit by bit. If the fraction of shared samples is at most MOST_SHARED, the text is empty.
+    If the fraction of shared samples is at most MOST_SHARED, the text is empty.
     """
     shared, samples = (record.measurements.conventions.get(name) for name in (SHARED_SAMPLES, "test_samples"))
     if not isinstance(shared, int) or not isinstance(samples, int) or not shared > MOST_SHARED * samples:
@@ -128,19 +107,13 @@ def several_controls(record: RunRecord, reason: str) -> Finding:
 
 
 def superseded(record: RunRecord, counted_run: RunRecord) -> Finding:
-    """Return the finding that another run of the same seed counts instead of this run.
-
-    With this finding, the run cannot pass.
-    """
+    """Return the finding that another run of the same seed counts. With this finding, the run cannot pass."""
     required = "every seed counts once, with its newest complete run"
     return _finding(record, DUPLICATE, "warn", "SUPERSEDED", required, not_counted(counted_run))
 
 
 def not_counted(counted_run: RunRecord) -> str:
-    """Return a sentence that names the run that counts for its seed.
-
-    The sentence explains why another run of this seed does not count.
-    """
+    """Return a sentence that names the run that counts for its seed, and why another run does not count."""
     return (
         f"for seed {counted_run.spec.seed}, run {counted_run.run_id} counts, because it is the newest {counted_run.status} run "
         "of this seed"
@@ -151,10 +124,8 @@ def control_doubt(control: RunRecord, trusts_logged: bool = False) -> str:
     """Return the reason why a frozen control is not proven; empty if it is proven.
 
     A control is proven by the same checks as a run of a method: its metrics are recomputed, its initial weights are
-    re-initialised from the seed, its first steps are replayed, and its code is known.
-
-    Args:
-        trusts_logged: whether the audit trusts logged metrics. If true, the metrics of the control are not recomputed.
+    re-initialised from the seed, its first steps are replayed, and its code is known. If the audit `trusts_logged` metrics, those
+    of the control are not recomputed.
     """
     return "; ".join(dict.fromkeys(_doubts(control, trusts_logged)))
 
@@ -197,10 +168,7 @@ def fails_outright(finding: Finding) -> bool:
 
 
 def speaks_for_nothing(findings: tuple[Finding, ...]) -> bool:
-    """Return whether the findings exclude every claim about the method's metrics.
-
-    This is the case if the method does not match its card, or if other code trained the run.
-    """
+    """Return whether no claim about the method's metrics is possible: wrong card, or other code."""
     return any(
         (finding.rule == CODE and finding.outcome == "not_applicable") or fails_outright(finding)
         for finding in findings

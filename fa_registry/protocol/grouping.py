@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from fa_registry.metrics import headline_of
+from fa_registry.metrics import MARGINS, headline_of
 from fa_registry.protocol.verdict import combine_verdicts, is_intact
-from fa_registry.records import AuditReport, RunAudit, RunRecord, RunSpec, Verdict
+from fa_registry.records import AuditReport, Finding, RunAudit, RunRecord, RunSpec, Verdict
+from fa_registry.statistics import CONFIDENCE, holm
+from fa_registry.statistics.samples import quantile, upper_tail
 
 Item = TypeVar("Item")
 ENDED = ("diverged", "complete")  # statuses of runs whose training ended; the later entry has precedence
@@ -35,14 +37,11 @@ class Group:
 
 
 def frozen_controls(records: Iterable[RunRecord]) -> dict[tuple[str, int], tuple[RunRecord, ...]]:
-    """Return a mapping (setting identity, seed) → frozen controls.
+    """Return a mapping (setting identity, seed) → frozen controls of runs, oldest first.
 
     Only complete runs are included. A control is excluded if its recomputed metrics differ from its logged metrics. If several
     controls have equal final weights, only the newest one is included. Therefore, if a seed has several controls, their results
     differ.
-
-    Args:
-        records: runs, oldest first.
     """
     controls: dict[tuple[str, int], tuple[RunRecord, ...]] = {}
     for record in records:
@@ -69,15 +68,11 @@ def is_repetition(run: RunRecord, other: RunRecord) -> bool:
 
 
 def one_a_seed(items: Iterable[Item], record_of: Callable[[Item], RunRecord]) -> dict[int, Item]:
-    """Return a mapping from each seed to the item that counts.
+    """Return a mapping from each seed to the item that counts. `record_of` returns the run of an item.
 
-    The newest complete run counts. If no run is complete, the newest diverged run counts. If no run diverged either, the newest
-    run counts. A run whose recomputed metrics differ from its logged metrics counts only if all
-    runs of the seed differ in this way.
-
-    Args:
-        items: runs, or objects with a run, oldest first.
-        record_of: function that returns the run of an item.
+    The items are in the order of their runs, oldest first. The newest complete run counts. If no run is complete, the newest
+    diverged run counts. If no run diverged either, the newest run counts. A run whose recomputed metrics differ from its logged
+    metrics counts only if all runs of the seed differ in this way.
     """
     counted_items: dict[int, Item] = {}
     for item in items:
@@ -92,18 +87,12 @@ def _rank(record: RunRecord) -> tuple[bool, int]:
 
 
 def seeds_key(spec: RunSpec) -> str:
-    """Return the key that all seeds of one method in one setting have in common.
-
-    The key is `RunSpec.seeds`.
-    """
+    """Return the key `RunSpec.seeds`, which all seeds of one method in one setting have in common."""
     return spec.seeds
 
 
 def groups(report: AuditReport) -> tuple[Group, ...]:
-    """Return one group per setting and method.
-
-    Settings have the order of the report. Within a setting, methods come before controls.
-    """
+    """Return one group per setting and method, in the report's order; methods come before controls."""
     runs_of_group: dict[str, list[RunAudit]] = {}
     for run in report.runs:
         runs_of_group.setdefault(seeds_key(run.record.spec), []).append(run)
@@ -129,10 +118,7 @@ def _group(runs: Sequence[RunAudit]) -> Group:
 
 
 def duplicate_remarks(records: Iterable[RunRecord]) -> Iterator[str]:
-    """Yield a remark for every seed that has several runs.
-
-    The remark names the run that counts and the runs that do not count.
-    """
+    """Yield a remark for every seed with several runs: which run counts, and which runs do not."""
     runs_of_group: dict[str, list[RunRecord]] = {}
     for record in records:
         runs_of_group.setdefault(seeds_key(record.spec), []).append(record)
@@ -146,3 +132,62 @@ def duplicate_remarks(records: Iterable[RunRecord]) -> Iterator[str]:
                     f"{newest.run_id} counts, because it is the newest {newest.status} run of this seed; not counted: "
                     f"{duplicates_text}."
                 )
+
+
+ONE_SIDE = (1 - CONFIDENCE) / 2
+SHOWN = 20
+
+
+def compared_methods(runs: Sequence[RunAudit]) -> Iterator[str]:
+    """Yield a remark on the number of methods that an audit by one edition compares.
+
+    The remark also lists the methods that pass the rule on the margin by Holm's procedure. There is no remark if fewer than two
+    margins have an interval. With every comparison, it becomes more likely that some method passes by chance: with 18 methods
+    exactly at the limit, at least one passes in 37 % of audits. Verdicts are not corrected, because a correction would make the
+    verdict of a method depend on the other methods in the audit.
+    """
+    findings: dict[str, tuple[RunAudit, Finding]] = {}
+    for run in runs:
+        for finding in run.findings:
+            if finding.quantity in MARGINS and finding.interval and not finding.stated:
+                findings.setdefault(seeds_key(run.record.spec), (run, finding))
+    if len(findings) < 2:
+        return
+    count = len(findings)
+    chance = 1 - (1 - ONE_SIDE) ** count
+    text = (
+        f"{count} methods are compared with their frozen controls, each with a separate interval. If all methods were exactly at "
+        f"the limit, at least one of them would clear the limit in about {chance:.0%} of such audits"
+    )
+    cleared = [run for run, finding in findings.values() if finding.outcome == "pass"]
+    adjusted = holm(_p_value(finding) for _, finding in findings.values())
+    clear_by_holm = [
+        run for (run, _), p in zip(findings.values(), adjusted, strict=True) if p <= ONE_SIDE and run in cleared
+    ]
+    if cleared:
+        description = _named(clear_by_holm) if clear_by_holm else "none"
+        text += (
+            f". Number of methods that clear the limit: {len(cleared)}. Methods that also clear the limit by Holm's procedure "
+            f"over all {count} methods: {description}"
+        )
+    yield f"{text}."
+
+
+def _p_value(finding: Finding) -> float:
+    """Compute the one-sided p-value of the margin against the limit."""
+    df = finding.seeds - 1
+    half_width = (finding.interval[1] - finding.interval[0]) / 2
+    distance = finding.observed.value - finding.threshold
+    if not half_width:
+        return 0.0 if distance >= 0 else 1.0
+    return min(1.0, upper_tail(distance * quantile(df, finding.confidence or CONFIDENCE) / half_width, df))
+
+
+def _named(runs: Sequence[RunAudit]) -> str:
+    has_several_settings = len({run.record.setting for run in runs}) > 1
+    names = [
+        f"{run.record.spec.label}, {run.record.setting}" if has_several_settings else run.record.spec.label
+        for run in runs
+    ]
+    suffix = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ("; " if has_several_settings else ", ").join(names[:SHOWN]) + suffix

@@ -35,12 +35,22 @@ def last_block_controls(records: Iterable[RunRecord]) -> Controls:
     A ladder_1 control trains only the last block. A control is used only if it is proven and was trained with bp without a
     penalty. If there are several such controls, the control with the best main metric is used.
     """
+
+    def score(record: RunRecord) -> float:
+        headline = headline_of(record.measurements.scalars)
+        reading = record.measurements.scalars.get(headline.name)
+        return -math.inf if reading is None or reading.value is None else headline.sign * reading.value
+
     controls: dict[tuple[str, int], RunRecord] = {}
     for record in records:
         spec, key = record.spec, (record.spec.setting.identity, record.spec.seed)
         is_last_block_control = (spec.control, spec.method, spec.penalty) == (CONTROL, "bp", 0.0)
-        if is_last_block_control and is_intact(record) and not _doubt(record):
-            controls[key] = max(record, controls.get(key, record), key=_score)
+        if (
+            is_last_block_control
+            and is_intact(record)
+            and not control_doubt(record, trusts_logged=record.integrity.state == "trusted")
+        ):
+            controls[key] = max(record, controls.get(key, record), key=score)
     return controls
 
 
@@ -54,11 +64,10 @@ def is_exact_on_top(record: RunRecord) -> bool:
 
 
 def better(frozen: Reading, case: RunWithControl, metric: str) -> Reading | None:
-    """Return the reading of the ladder_1 control if it replaces the frozen control.
+    """Return the ladder_1 control's reading of `metric` if it replaces the frozen control, or None.
 
     The ladder_1 control replaces the frozen control under two conditions. First, the credit of the run at site L equals the
-    gradient. Second, the ladder_1 control has a better `metric` than the frozen control, whose reading is `frozen`. Otherwise,
-    return None.
+    gradient. Second, the ladder_1 control has a better `metric` than the frozen control, whose reading is `frozen`.
     """
     if case.last_block is None or not is_exact_on_top(case.record):
         return None
@@ -69,10 +78,7 @@ def better(frozen: Reading, case: RunWithControl, metric: str) -> Reading | None
 
 
 def without_control(finding: Finding, case: RunWithControl, group: SeedGroup) -> Finding:
-    """Turn a pass into a warning if the ladder_1 control of a seed is missing.
-
-    Only runs whose credit at site L equals the gradient need this control.
-    """
+    """Turn a pass into a warning if a run with an exact credit at site L lacks its ladder_1 control."""
     judged_cases = group.counted.values() if finding.interval else (case,)
     seeds_without_control = [
         judged_case.record.spec.seed
@@ -98,14 +104,3 @@ def remarks(seeds: Sequence[int], headline: Headline) -> Iterator[str]:
             f"the margin of seed {seed_text} is computed over the {headline.symbol} {TEXT}, which {relation} that of "
             "the frozen control"
         )
-
-
-def _doubt(control: RunRecord) -> str:
-    return control_doubt(control, trusts_logged=control.integrity.state == "trusted")
-
-
-def _score(record: RunRecord) -> float:
-    """Return the main metric, negated if a lower value is better."""
-    headline = headline_of(record.measurements.scalars)
-    reading = record.measurements.scalars.get(headline.name)
-    return -math.inf if reading is None or reading.value is None else headline.sign * reading.value

@@ -17,13 +17,7 @@ Differing = dict[str, tuple[float, float]]  # field → its two numbers
 
 
 class NearSettings:
-    """Index that finds judged specifications whose numbers are nearly equal to given numbers.
-
-    Specifications that differ only in the seed count once.
-
-    Args:
-        specs: specifications of the judged runs.
-    """
+    """Index of judged specifications with nearly equal numbers. All seeds of a specification count once."""
 
     def __init__(self, specs: Iterable[RunSpec]):
         first_by_seeds: dict[str, RunSpec] = {}
@@ -36,11 +30,7 @@ class NearSettings:
         self._found: dict[str, list[tuple[RunSpec, Differing]]] = {}
 
     def near(self, spec: RunSpec) -> list[tuple[RunSpec, Differing]]:
-        """Return a pair for each judged specification near `spec`.
-
-        A pair contains the judged specification and a mapping. The mapping contains, for each field that differs, the tuple
-        (value in the judged specification, value in `spec`).
-        """
+        """Return each judged specification near `spec`, with field → (judged value, value in `spec`)."""
         if spec.seeds not in self._found:
             fields = dict(_fields(spec))
             candidates = self._by_skeleton.get(_skeleton(fields), ())
@@ -53,7 +43,7 @@ class NearSettings:
 def differing_numbers(spec: RunSpec, other: RunSpec) -> Differing:
     """Return a mapping from each field that differs to (value in `spec`, value in `other`).
 
-    Return an empty mapping if any field differs that is not a number, or if two numbers differ by more than the fraction NEAR.
+    It is empty if any field differs that is not a number, or if two numbers differ by more than the fraction NEAR.
     """
     return next((differing for _, differing in NearSettings([spec]).near(other)), {})
 
@@ -91,9 +81,6 @@ def _is_near(first: Any, second: Any) -> bool:
 
 
 def describe_difference(differing: Mapping[str, tuple[float, float]]) -> str:
-    """Return a text such as `learning_rate 0.0010000001 instead of 0.001`.
-
-    For a pair (first, second), the text contains `second instead of first`.
-    """
+    """Return e.g. `learning_rate 0.0010000001 instead of 0.001` for the pair (0.001, 0.0010000001)."""
     pairs_by_name = {name.rpartition(".")[2]: pair for name, pair in differing.items()}
     return ", ".join(f"{name} {second!r} instead of {first!r}" for name, (first, second) in pairs_by_name.items())

@@ -13,10 +13,7 @@ from fa_registry.records import Reading
 
 @dataclass(frozen=True)
 class LimitCheck:
-    """Result of a comparison with a limit.
-
-    If the comparison has no result, `fires` is None, and `reason` contains the reason.
-    """
+    """Result of a comparison with a limit. If it has no result, `fires` is None, and `reason` says why."""
 
     fires: bool | None
     reason: str = ""

@@ -52,11 +52,10 @@ class ControlReference:
 
 @dataclass(frozen=True)
 class RunWithControl:
-    """Run with its frozen control.
+    """Run with the frozen control of the same setting and seed.
 
     Args:
-        record: the run.
-        frozen: the frozen control of the same setting and seed; None if there is no such control, or if several differ.
+        frozen: the control; None if there is no such control, or if several differ.
         rivals: the frozen controls, if several exist and differ.
         last_block: the control that trains only the last block, see `protocol.last_block`.
     """
@@ -72,10 +71,7 @@ class RunWithControl:
 
     @property
     def other_set(self) -> str:
-        """Reason why the accuracy was not measured on the complete test set, or an empty string.
-
-        The accuracy times the number of test samples must be a whole number. Otherwise, this property contains the reason.
-        """
+        """Why the accuracy times the number of test samples is not a whole number, or an empty string."""
         samples, accuracy = _test_samples(self), self.record.measurements.scalars.get(ACCURACY.name)
         if not samples or accuracy is None or accuracy.value is None or whole(accuracy.value * samples):
             return ""
@@ -83,11 +79,7 @@ class RunWithControl:
 
     @cached_property
     def doubt(self) -> str:
-        """Reason why the metrics and training of the frozen control are not proven.
-
-        If several frozen controls differ, the reason names these controls. The string is empty if the run is a control or has no
-        frozen control.
-        """
+        """Why the frozen control is not proven or ambiguous; empty if the run is a control or has none."""
         if self.control:
             return ""
         if self.rivals:
@@ -166,17 +158,11 @@ class SeedGroup:
 
     @cached_property
     def counted(self) -> Mapping[int, RunWithControl]:
-        """Mapping from each seed to the run that counts.
-
-        A second run of the same seed is not a further sample.
-        """
+        """Mapping from each seed to the run that counts. A second run of a seed is not a further sample."""
         return one_a_seed(self.cases, lambda case: case.record)
 
     def superseded_by(self, case: RunWithControl) -> RunRecord | None:
-        """Return the run that counts instead of the run of `case`, or None.
-
-        The result is None if the run of `case` counts, or if it has the same result as the run that counts.
-        """
+        """Return the run that counts instead of the run of `case`, or None if both have the same result."""
         counted_run = self.counted[case.record.spec.seed].record
         is_same_result = counted_run is case.record or (
             counted_run.status == case.record.status and is_repetition(counted_run, case.record)
@@ -210,7 +196,7 @@ class SeedGroup:
             *shortened(doubts),
         ]
         stated = any(reference.stated for reference in references.values())
-        resolution = headline.resolution(_common_samples(self.cases)) if stated else None
+        resolution = headline.resolution(next(filter(None, map(_test_samples, self.cases)), 0)) if stated else None
         values = {seed: reference.reading.value for seed, reference in references.items()}
         margins = _estimated(headline, observed, values, notes, resolution, look_confidence(self.look))
         counted_values = [observed[seed] for seed in margins.seeds]
@@ -235,11 +221,7 @@ class SeedGroup:
 
 
 def shortened(items: Sequence[object], description: str = "") -> list[str]:
-    """Return the first SHOWN items as text, followed by the number of further items.
-
-    Args:
-        description: text after the number of further items.
-    """
+    """Return the first SHOWN items as text, then the number of further items with its description."""
     hidden_count = len(items) - SHOWN
     text = [str(item) for item in items[:SHOWN]]
     return [*text, f"{hidden_count} more {description}".strip()] if hidden_count > 0 else text
@@ -258,9 +240,9 @@ def _uncounted(case: RunWithControl, headline: Headline, reading: Reading, refer
 
 
 def _again(case: RunWithControl, weights: dict[str, int]) -> str:
-    """Return a reason if another seed already uses the run's weights file.
+    """Return a reason if another seed already uses the run's weights file, else an empty string.
 
-    Otherwise return an empty string. If the weights file is new, it is added to `weights`.
+    A new weights file is added to `weights`.
     """
     file, seed = case.record.spec.weights, case.record.spec.seed
     if not file or weights.setdefault(file, seed) == seed:
@@ -302,22 +284,9 @@ def _estimated(
     else:
         difference = stated_difference(method_values.values(), control_values.values(), resolution, confidence)
     remark = (difference.remark,) if difference.remark and difference.interval else ()
-    mean, interval = difference.mean, difference.interval
+    mean, interval, notes = round(difference.mean, 9), difference.interval, (*notes, *remark)
     ends = (round(interval.low, 9), round(interval.high, 9)) if interval else None
-    return Margins(
-        round(mean, 9),
-        ends,
-        seeds,
-        (*notes, *remark),
-        resolution is not None,
-        confidence=confidence,
-        headline=headline,
-    )
-
-
-def _common_samples(cases: Sequence[RunWithControl]) -> int:
-    """Return the size of the test set, or 0 if no run recorded it."""
-    return next(filter(None, map(_test_samples, cases)), 0)
+    return Margins(mean, ends, seeds, notes, resolution is not None, confidence=confidence, headline=headline)
 
 
 def _test_samples(case: RunWithControl) -> int:

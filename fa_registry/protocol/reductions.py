@@ -11,13 +11,10 @@ SiteReading = tuple[Reading, int | None]  # the reading and its site
 
 
 def take(metric: str, reduction: str, measurements: Measurements) -> SiteReading:
-    """Reduce a metric of a run to one reading.
+    """Reduce a metric of a run to one reading and its site 0..L. `reduction` is one of NAMES.
 
-    `reduction` is the name of the reduction, one of NAMES. Editions cannot contain other names.
-
-    Returns:
-        The reading, in the unit of the metric, and its site 0..L. If the metric was not measured, the reading is N/A. The site is
-        None for a scalar metric and for a metric that was not measured.
+    The reading is in the unit of the metric, and N/A if the metric was not measured. The site is None for a scalar metric and for
+    a metric that was not measured.
     """
     absent = Reading(None, f"{metric} was not measured")
     if reduction == "scalar":
@@ -27,11 +24,7 @@ def take(metric: str, reduction: str, measurements: Measurements) -> SiteReading
 
 
 def trajectory(metric: str, reduction: str) -> str:
-    """Return the key under which RunRecord.trajectory contains a reduced metric.
-
-    A trajectory contains one value per epoch. `reduction` is one of NAMES. If the reduced metric is not logged by epoch, return an
-    empty string.
-    """
+    """Return the key of a reduced metric in RunRecord.trajectory, or "" if it is not logged by epoch."""
     name = TRAJECTORIES.get(reduction, "").format(metric)
     return HEADLINES.get(name, name)
 

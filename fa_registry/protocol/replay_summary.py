@@ -1,7 +1,4 @@
-"""Sentences that state what the replays of an audit prove.
-
-Other sentences state which measurements were only logged and not recomputed.
-"""
+"""Sentences that state what an audit's replays prove, and which measurements were only logged."""
 
 from __future__ import annotations
 
@@ -14,10 +11,7 @@ AS_LOGGED = "as logged; not recomputed"
 
 
 def proof(integrities: Sequence[Integrity]) -> str:
-    """Return a text that states how many trainings of a group were replayed.
-
-    An example is `1 of 3 seeds replayed completely; first 8 steps of all`.
-    """
+    """Return a text such as `1 of 3 seeds replayed completely; first 8 steps of all` for a group."""
     first_step_checks = [
         check
         for integrity in integrities
@@ -37,10 +31,7 @@ def proof(integrities: Sequence[Integrity]) -> str:
 
 
 def series_label(integrities: Sequence[Integrity]) -> str:
-    """Return a text that states which values by epoch are only logged.
-
-    Return an empty string if replays recomputed every epoch of every run.
-    """
+    """Return a text that states which values by epoch are only logged; empty if there are none."""
     checks = [_whole(integrity) for integrity in integrities]
     if all(check is not None and check.rows > check.epochs for check in checks):
         return ""
@@ -59,10 +50,7 @@ def series_sentence(integrities: Sequence[Integrity]) -> str:
 
 
 def as_logged(record: RunRecord) -> str:
-    """Return `, as logged` if some values by epoch were not recomputed.
-
-    Otherwise, return an empty string.
-    """
+    """Return `, as logged` if some values by epoch were not recomputed, or an empty string."""
     return ", as logged" if series_label([record.integrity]) else ""
 
 

@@ -26,10 +26,8 @@ class RuleOutcome:
     """Outcome of a rule that compares metrics with limits.
 
     Args:
-        outcome: outcome of the rule, such as "pass" or "warn", see Finding.outcome.
-        state: state of the rule, such as "OK" or "EXPLODED", see Finding.state.
-        fires: whether the rule fires, or None if this is unknown.
-        reason: if `fires` is None, the reason for this.
+        outcome, state: such as "pass" and "OK", or "warn" and "EXPLODED"; see Finding.
+        fires: whether the rule fires, or None if this is unknown for the reason `reason`.
         guard: reading of the guard if the guard fired, otherwise None.
         shown: index in `Rule.conditions` of the condition that a finding shows.
     """
@@ -55,9 +53,8 @@ def decide(rule: Rule, readings: Sequence[Reading], reference: Reading | None = 
     - The guard has no value.
     - A further condition that is checked has no value.
 
-    Args:
-        readings: one reading per condition, in the order of `rule.conditions` and in the units of the conditions.
-        reference: the value with which the leading condition is compared.
+    The readings have the order of `rule.conditions` and the units of the conditions. The leading condition is compared with
+    `reference`.
     """
     readings = list(readings)
     alternatives = [
@@ -141,10 +138,7 @@ def first_fire(rule: Rule, record: RunRecord) -> int | None:
 
 
 def fires_now(rule: Rule, measurements: Measurements) -> bool | None:
-    """Return whether the rule fires on the measurements of one epoch.
-
-    Return None if this cannot be decided.
-    """
+    """Return whether the rule fires on the measurements of one epoch; None if this cannot be decided."""
     return decide(rule, evaluate_rule(rule, measurements)).fires if _by_epoch(rule) else None
 
 
@@ -163,9 +157,8 @@ def finding(
 ) -> Finding:
     """Return the Finding of a rule about a run.
 
-    Args:
-        text: text of the observed value in the finding's sentence.
-        limits: text of the requirement; by default, the limits of the rule's conditions.
+    `text` describes the observed value in the finding's sentence. `limits` is the text of the requirement; by default, the limits
+    of the rule's conditions.
     """
     limits = limits or required(rule)
     reference = case.reference(rule.reference) if rule.reference else None
@@ -214,10 +207,7 @@ def limit(condition: Condition) -> str:
 
 
 def skipped_control(rule: Rule, case: RunWithControl, observed: Reading, **other_fields: object) -> Finding:
-    """Return a finding with the outcome "skipped" for a run that is a control.
-
-    A control is not compared with itself.
-    """
+    """Return a "skipped" finding for a control, because a control is not compared with itself."""
     reason = f"this run is the {case.record.spec.control} control"
     return finding(rule, case, "skipped", observed, reason, **other_fields)
 
@@ -299,20 +289,15 @@ def judge_over_seeds(rule: Rule, case: RunWithControl, group: SeedGroup) -> Find
     margin = headline.margin
     if case.control:
         return skipped_control(rule, case, Reading(None, "a control has no margin"), quantity=margin, limits=limits)
-    if headline != group.margins.headline:
-        reason = OTHER_HEADLINE.format(rule=headline.symbol, run=group.margins.headline.symbol)
-        return finding(
-            rule, case, "not_applicable", Reading(None, reason), reason, quantity=margin, limits=limits, seeds=0
-        )
-    if counted_run := group.superseded_by(case):
-        reason = not_counted(counted_run)
-        return finding(rule, case, "skipped", Reading(None, reason), reason, quantity=margin, limits=limits, seeds=0)
-    margins = group.margins
-    if margins.mean is None or case.record.spec.seed not in margins.seeds:  # other seeds' margins do not count
+    margins, outcome, reason = group.margins, "not_applicable", ""
+    if headline != margins.headline:
+        reason = OTHER_HEADLINE.format(rule=headline.symbol, run=margins.headline.symbol)
+    elif counted_run := group.superseded_by(case):
+        outcome, reason = "skipped", not_counted(counted_run)
+    elif margins.mean is None or case.record.spec.seed not in margins.seeds:  # other seeds' margins do not count
         reason = "; ".join(margins.notes)
-        return finding(
-            rule, case, "not_applicable", Reading(None, reason), reason, quantity=margin, limits=limits, seeds=0
-        )
+    if reason:
+        return finding(rule, case, outcome, Reading(None, reason), reason, quantity=margin, limits=limits, seeds=0)
     outcome, state, text = _seeds_outcome(rule, margins, group.look)
     notes = list(margins.notes)
     if rule.far_seed and margins.interval and (outlier_text := _far_seed(rule.far_seed, margins)):
@@ -325,7 +310,8 @@ def judge_over_seeds(rule: Rule, case: RunWithControl, group: SeedGroup) -> Find
         and not margins.headline.exceeds(margins.value, margins.chance)
     ):
         outcome, state = rule.outcome, AT_CHANCE
-        notes.append(_chance_text(margins))
+        value, chance, item = margins.value, margins.chance, margins.headline
+        notes.append(f"the mean {item.symbol} {value:.4f} does not {item.beats} chance, {chance:.4f}")
     if margins.stated or margins.other_set:
         outcome, state = _at_most_warned(outcome, state, margins.stated)
     return finding(
@@ -345,11 +331,6 @@ def judge_over_seeds(rule: Rule, case: RunWithControl, group: SeedGroup) -> Find
         look=group.look,
         basis=scatter_text(list(margins.by_seed.values())) if margins.interval and not margins.stated else "",
     )
-
-
-def _chance_text(margins: Margins) -> str:
-    headline = margins.headline
-    return f"the mean {headline.symbol} {margins.value:.4f} does not {headline.beats} chance, {margins.chance:.4f}"
 
 
 def _far_seed(criterion: FarSeed, margins: Margins) -> str:

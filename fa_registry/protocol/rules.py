@@ -28,7 +28,6 @@ class Edition:
     Args:
         name: name, with the variant if there is one: `2026-05:strict`.
         title: the edition's requirements in one line.
-        source: source of the edition.
         fail_if: lists of rule codes; a run fails if all rules of one list fire.
         rules: the rules, in the order in which pages list them.
         digest: SHA-256 of the edition's file.
@@ -53,40 +52,25 @@ class Edition:
 
     @property
     def shipped(self) -> bool:
-        """Whether the edition was read from a built-in file.
-
-        This is also true if thresholds are changed, see `overrides`.
-        """
+        """Whether the edition was read from a built-in file, even if thresholds are changed (`overrides`)."""
         return digests().get(self.name) == self.digest
 
     @property
     def reference(self) -> EditionReference:
-        """Record of the edition for reports.
-
-        The record lists how the edition differs from the built-in edition on which it is based.
-        """
+        """Record of the edition for reports, with the differences from the built-in edition of its base."""
         base = self.name if self.shipped else self.based_on
-        changes = tuple(differences(self, load_edition(base) if base else None)) if self._differs else ()
+        is_different = self.overrides or not self.shipped
+        changes = tuple(differences(self, load_edition(base) if base else None)) if is_different else ()
         facts = (dict(self.overrides), self.shipped, self.based_on, changes)
         return EditionReference(self.name, self.title, self.source, self.digest, *facts)
 
-    @property
-    def _differs(self) -> bool:
-        return bool(self.overrides) or not self.shipped
-
 
 def load_edition(name: str, overrides: Mapping[str, float] | None = None) -> Edition:
-    """Load a built-in edition by name, or a user-supplied edition by path.
+    """Load a built-in edition by name, or a user-supplied .toml by path, optionally with `:variant`.
 
-    Args:
-        name: name of a built-in edition or path of a .toml file, optionally followed by `:variant`.
-        overrides: thresholds that replace those of the file; the returned edition lists these thresholds. The key `D1` or
-            `D1.threshold` sets the threshold of the rule D1. The key `D2.gain` sets the threshold of D2's condition on the metric
-            gain.
-
-    Raises:
-        UnknownName: there is no such edition or variant.
-        InvalidFields: lists every wrong field.
+    The `overrides` replace thresholds of the file; the returned edition lists them. The key `D1` or `D1.threshold` sets the
+    threshold of the rule D1. The key `D2.gain` sets the threshold of D2's condition on the metric gain. UnknownName is raised if
+    there is no such edition or variant, and one InvalidFields lists every wrong field.
     """
     path, variant = _located(name)
     raw, digest = read_toml(path, f"edition {name}")
@@ -104,17 +88,10 @@ def shipped_editions() -> tuple[Edition, ...]:
 
 
 def parse_edition(raw: Mapping[str, Any], digest: str, subject: str, variant: str | None = None) -> Edition:
-    """Convert the TOML table of an edition to an Edition, optionally as a variant.
+    """Convert the TOML table of a whole file to an Edition, or to its `variant`.
 
-    Args:
-        raw: the TOML table of the whole file.
-        digest: SHA-256 of the file, which determines whether the edition is built in.
-        subject: name of the file in error messages.
-        variant: name of the variant, or None for the edition itself.
-
-    Raises:
-        InvalidFields: lists every wrong field.
-        UnknownName: the file has no variant with this name.
+    The SHA-256 of the file determines whether the edition is built in. `subject` is the file's name in error messages.
+    InvalidFields lists every wrong field. UnknownName is raised if the file has no variant with this name.
     """
     file = checked_edition(raw, subject, variant, digest)
     is_shipped = digest in digests().values()
@@ -132,16 +109,10 @@ def parse_edition(raw: Mapping[str, Any], digest: str, subject: str, variant: st
 
 
 def overridden(edition: Edition, overrides: Mapping[str, float]) -> Edition:
-    """Return a copy of the edition with other thresholds.
+    """Return a copy of the edition with other thresholds, which the field `overrides` lists.
 
-    The field `overrides` of the copy lists these thresholds.
-
-    Args:
-        overrides: rule or condition → threshold, see `load_edition`. Each threshold is in the unit of its condition: percentage
-            points for a margin, a fraction for an accuracy.
-
-    Raises:
-        InvalidFields: lists every override that matches no rule.
+    The mapping is that of `load_edition`. Each threshold is in the unit of its condition: percentage points for a margin, a
+    fraction for an accuracy. One InvalidFields lists every override that matches no rule.
     """
     metrics_of_rule = {rule.code: [condition.quantity for condition in rule.conditions] for rule in edition.rules}
     changes = checked_overrides(overrides, metrics_of_rule, edition.name)
@@ -168,10 +139,7 @@ def _located(name: str) -> tuple[Path, str | None]:
 
 
 def _changed(rule: Rule, changes: Mapping[tuple[str, str], float]) -> Rule:
-    """Return a copy of the rule with the thresholds in `changes`.
-
-    The keys of `changes` are (rule, metric); the metric is "" for the rule's main threshold.
-    """
+    """Return the rule with thresholds from (rule, metric) → value; metric "" is the main threshold."""
 
     def changed(condition: Condition) -> Condition:
         threshold = changes.get((rule.code, condition.quantity), condition.threshold)

@@ -57,19 +57,12 @@ def verdict(record: RunRecord, findings: Sequence[Finding], edition: Edition) ->
 
 
 def is_intact(record: RunRecord) -> bool:
-    """Return whether no check found a difference between a run and its recorded files.
-
-    Only a run without such a difference is used as evidence.
-    """
+    """Return whether no check found a difference from the recorded files. Only such a run is evidence."""
     return record.integrity.state != "mismatch"
 
 
 def _flag(finding: Finding) -> str:
-    """Return the flag of a finding: the short text that the verdict shows.
-
-    If the rule fires, the flag is the code of the rule, such as `D1`. Otherwise the flag is the code with the state, such as
-    `D3 undecided`.
-    """
+    """Return the short text of a finding in the verdict: `D1`, or `D3 undecided` with its state."""
     # A rule that fires on a substitute for its metric, as in FAProtocol, is marked as `D3 provisional`.
     if finding.outcome == "fail" and finding.state != PROVISIONAL:
         return finding.rule
@@ -91,10 +84,7 @@ def combine_verdicts(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 def verdict_label(label: str, flags: Sequence[str]) -> str:
-    """Combine a verdict's label with its flags.
-
-    Examples are `FAIL(D1+D3)`, `WARN(D1; D3 waived)` and `needs walk-back: a, d`.
-    """
+    """Combine label and flags: `FAIL(D1+D3)`, `WARN(D1; D3 waived)` or `needs walk-back: a, d`."""
     if label.endswith(":"):
         return f"{label} {', '.join(flags)}" if flags else label[:-1]
     fired, flags_with_state = [flag for flag in flags if " " not in flag], [flag for flag in flags if " " in flag]
@@ -103,10 +93,9 @@ def verdict_label(label: str, flags: Sequence[str]) -> str:
 
 
 def exit_code(verdicts: Iterable[Verdict], integrity_failed: bool) -> int:
-    """Return the exit code of an audit: 0, 1 or 3.
+    """Return the exit code of an audit.
 
-    The exit code is 3 if a verdict is incomplete or the integrity check failed. Otherwise it is 1 if a run fails, and 0 if no run
-    fails.
+    It is 3 if a verdict is incomplete or the integrity check failed. Otherwise it is 1 if a run fails, and 0 if no run fails.
     """
     outcomes = {verdict.outcome for verdict in verdicts}
     if integrity_failed or "incomplete" in outcomes:

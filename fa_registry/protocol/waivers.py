@@ -24,7 +24,16 @@ class Day(datetime.date):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        return jsonio.read_by(_day, cls.__name__)
+        return jsonio.read_by(cls._read, cls.__name__)
+
+    @staticmethod
+    def _read(value: Any) -> datetime.date:
+        # pydantic's own conversion would also accept a number, and date.fromisoformat a text such as 2026-W48
+        with suppress(TypeError, ValueError):
+            day = value if type(value) is datetime.date else datetime.date.fromisoformat(value)
+            if value in (day, day.isoformat()):
+                return day
+        raise ValueError(f"expected a date such as 2026-11-30, found {jsonio.describe_value(value)}")
 
 
 @dataclass(frozen=True)
@@ -56,14 +65,11 @@ class WaiverFile:
 
 
 def load_waivers(path: Path | str, today: datetime.date) -> tuple[Waiver, ...]:
-    """Read the waivers of a TOML file.
+    """Read the waivers of a TOML file. InvalidFields lists every wrong field of every waiver.
 
     Each `[[waiver]]` has the fields `rule`, `reason`, `author`, `date` and `expiry`, and one of the fields `run` and `method`.
     The dates are in ISO 8601, and `expiry` is the last valid day. A waiver whose expiry is before `today` is returned as expired;
     it has no effect but is shown.
-
-    Raises:
-        InvalidFields: lists every wrong field of every waiver.
     """
     raw, _ = jsonio.read_toml(Path(path), f"waivers {path}")
     tables = jsonio.decode(WaiverFile, raw, f"waivers {path}").waiver
@@ -83,10 +89,7 @@ def load_waivers(path: Path | str, today: datetime.date) -> tuple[Waiver, ...]:
 
 
 def waived(finding: Finding, record: RunRecord, waivers: Iterable[Waiver]) -> Finding:
-    """Mark a finding as waived if a valid waiver matches it.
-
-    Only a finding with the outcome `fail` or `warn` can be waived. Any other finding is returned unchanged.
-    """
+    """Mark a finding as waived if a valid waiver matches it and its outcome is `fail` or `warn`."""
     if finding.outcome not in WAIVABLE:
         return finding
     for waiver in waivers:
@@ -97,20 +100,14 @@ def waived(finding: Finding, record: RunRecord, waivers: Iterable[Waiver]) -> Fi
 
 
 def unknown_rules(waivers: Iterable[Waiver], editions: Sequence[Edition]) -> tuple[str, ...]:
-    """Return a remark for every waived rule that no loaded edition contains.
-
-    A typical cause is a misspelt rule.
-    """
+    """Return a remark for every waived rule that no loaded edition contains, such as a misspelt rule."""
     known_codes = {rule.code for edition in editions for rule in edition.rules}
     names = dict.fromkeys(waiver.rule for waiver in waivers if waiver.rule not in known_codes)
     return tuple(f"a waiver has no effect: {unknown_name_text('rule', name, known_codes)}" for name in names)
 
 
 def without_runs(waivers: Iterable[Waiver], records: Sequence[RunRecord]) -> tuple[str, ...]:
-    """Return a remark for every valid waiver that matches no run.
-
-    A typical cause is a misspelt run id.
-    """
+    """Return a remark for every valid waiver that matches no run, such as one with a misspelt run id."""
     methods = {record.spec.method_label for record in records}
     unmatched = [
         waiver for waiver in waivers if not waiver.expired and not any(_speaks_of(waiver, record) for record in records)
@@ -128,12 +125,3 @@ def _speaks_of(waiver: Waiver, record: RunRecord) -> bool:
         return record.run_id.startswith(waiver.run)
     # `method` is the label of the reports, `dfa+pen λ=0.01`: a waiver for dfa does not match other variants of dfa
     return bool(waiver.method) and record.spec.method_label == waiver.method
-
-
-def _day(value: Any) -> datetime.date:
-    # pydantic's own conversion would also accept a number, and date.fromisoformat a text such as 2026-W48
-    with suppress(TypeError, ValueError):
-        day = value if type(value) is datetime.date else datetime.date.fromisoformat(value)
-        if value in (day, day.isoformat()):
-            return day
-    raise ValueError(f"expected a date such as 2026-11-30, found {jsonio.describe_value(value)}")

@@ -4,6 +4,7 @@ A RunSpec specifies a run, and a RunRecord contains what the run measured. Rules
 AuditReport contains the RunRecords and the Findings. All records are frozen, and a conversion to JSON and back does not change
 them. Records contain no NaN: a missing number is a Reading with a reason.
 """
+# ruff: noqa: F401 - the imported names are the names of this package
 
 from fa_registry.deprecated_names import aliases
 from fa_registry.records.audits import (
@@ -60,61 +61,5 @@ from fa_registry.records.runs import (
     SiteSeries,
     objection_in,
 )
-
-__all__ = [
-    "CHECK_OUTCOMES",
-    "CLASSES",
-    "SHARED_SAMPLES",
-    "NETWORK_CHECK",
-    "TASK_CHECK",
-    "CREDIT_CHECK",
-    "CONFORMANCE_STATES",
-    "EXCLUSION_KINDS",
-    "NOT_CHECKED",
-    "NOT_FINITE",
-    "NOT_ITS_GRADIENT",
-    "OUTCOMES",
-    "REPRODUCTION_OUTCOMES",
-    "SCHEMA",
-    "AuditReport",
-    "Check",
-    "SelectionSummary",
-    "Conformance",
-    "EditionReference",
-    "Exclusion",
-    "FigureDifference",
-    "FigureVerdict",
-    "Finding",
-    "FurtherLimit",
-    "GuardReading",
-    "Integrity",
-    "Judgement",
-    "Margin",
-    "MeasuredFigure",
-    "Measurements",
-    "Option",
-    "OtherRun",
-    "Published",
-    "PublishedFigure",
-    "Reading",
-    "Recipe",
-    "Reference",
-    "ReferenceSetting",
-    "Replay",
-    "ReplayedRun",
-    "Reproduction",
-    "RuleDifference",
-    "RunAudit",
-    "RunRecord",
-    "RunSpec",
-    "Scalar",
-    "SecondOpinion",
-    "Series",
-    "SiteSeries",
-    "objection_in",
-    "Verdict",
-    "Waiver",
-]
-
 
 __getattr__ = aliases(__name__)

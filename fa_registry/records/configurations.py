@@ -19,21 +19,14 @@ LONGEST = 150  # characters of a recorded setting that a message shows
 
 
 def differing_settings(logged: Mapping[str, Scalar], current: Mapping[str, Scalar]) -> list[str]:
-    """Return the names of the settings in which two configurations differ.
-
-    If there is no difference, recomputed metrics must equal the logged metrics in every bit.
-
-    Args:
-        logged: settings recorded during training.
-        current: settings of this machine.
-    """
+    """Return the settings that differ. If none differs, recomputed metrics must be equal in every bit."""
     # an older run has no CONFIGURATION, so only SAME_MACHINE is compared
     names = [*SAME_MACHINE, *(name for name in CONFIGURATION if name in logged)]
     return [name for name in names if logged.get(name) != current.get(name)]
 
 
 def described_difference(logged: Mapping[str, Scalar], current: Mapping[str, Scalar]) -> str:
-    """Return a text that describes how two configurations differ; empty if they are equal.
+    """Return how two configurations differ, or an empty text if they are equal.
 
     Example: `trained with AMD EPYC, AVX512, measured with AMD EPYC, AVX2`.
     """
@@ -53,12 +46,7 @@ def _value(name: str, value: Scalar | None) -> str:
 
 
 def undecidable(subject: str, difference: str, observation: str, **counts: int) -> Check:
-    """Return a Check that is inconclusive because the configurations differ.
-
-    Args:
-        difference: result of `described_difference`.
-        observation: what the check observed.
-    """
+    """Return a Check that is inconclusive because of a `described_difference` of the configurations."""
     return Check(subject, "not possible", f"{UNDECIDABLE}: {difference}; {observation}", elsewhere=True, **counts)
 
 

@@ -18,10 +18,7 @@ NOT_FINITE = "not finite"  # the value was computed and is inf or nan
 
 
 def tells_not_finite(reason: str) -> bool:
-    """Return whether a value is missing because the value was inf or nan.
-
-    JSON and the stored tables cannot represent inf and nan.
-    """
+    """Return whether a value was inf or nan, which JSON and the stored tables cannot represent."""
     return reason.startswith(NOT_FINITE)
 
 
@@ -65,7 +62,7 @@ class Reading:
     def __from_json__(cls, value: Any) -> Reading:
         if jsonio.is_finite(value):
             return cls(float(value))
-        if _is_reason(value):
+        if isinstance(value, Mapping) and set(value) == {"na"} and isinstance(value["na"], str) and value["na"]:
             return cls(None, value["na"])
         raise ValueError(f"expected {WRITTEN}, found {jsonio.describe_value(value)}")
 
@@ -81,10 +78,6 @@ class Reading:
             "description": "A measured number, or the reason why the number is missing.",
             "oneOf": [{"type": "number"}, missing],
         }
-
-
-def _is_reason(value: Any) -> bool:
-    return isinstance(value, Mapping) and set(value) == {"na"} and isinstance(value["na"], str) and bool(value["na"])
 
 
 ALL_THERE: dict[int, str] = {}  # reasons of a series without gaps; shared by nearly all series, never modified

@@ -176,10 +176,7 @@ class Measurements(NotebookRepr):
 
 
 def objection_in(measurements: Measurements) -> str:
-    """Return the reason why the reference gradient is wrong or could not be checked.
-
-    Return an empty string if the measurements contain no such reason.
-    """
+    """Return why the reference gradient is wrong or could not be checked; empty without such a reason."""
     reasons = (reading.reason for row in measurements.sites.values() for reading in row if reading.value is None)
     return next((reason for reason in reasons if reason.startswith((NOT_ITS_GRADIENT, NOT_CHECKED))), "")
 

@@ -12,11 +12,9 @@ BEGIN, END = "<!-- generated: python -m fa_registry.reference --write -->", "<!-
 
 
 def filled(page: str, *parts: str) -> str:
-    """Return a page whose generated parts are replaced; the other text is unchanged.
+    """Return a page, relative to the checkout, with new text for each generated part.
 
-    Args:
-        page: path of the page, relative to the checkout.
-        parts: new text for each generated part. The HTML comments BEGIN and END enclose a generated part.
+    The HTML comments BEGIN and END enclose a generated part. The other text is unchanged.
     """
     prose, *sections = (CHECKOUT / page).read_text(encoding="utf-8").split(BEGIN)
     following_texts = [text.partition(END)[2] for text in sections]

@@ -73,7 +73,8 @@ def _context(context: type, names: list[str]) -> str:
 
 def _record(record: type) -> str:
     hints, text = typing.get_type_hints(record), {**_attributes(record), **text_below(record)}
-    lines = [f"\n### {record.__name__}\n", *([_text(record)] if _own_text(record) else []), ""]
+    is_automatic = not record.__doc__ or record.__doc__.startswith(f"{record.__name__}(")
+    lines = [f"\n### {record.__name__}\n", *([] if is_automatic else [_text(record)]), ""]
     for field in dataclasses.fields(record):
         description = text.get(field.name, "")
         separator = ". " if description[:1].isupper() else "; " if description else ""
@@ -133,10 +134,7 @@ def _filters() -> Iterator[str]:
 
 
 def type_text(hint: Any) -> str:
-    """Return a readable name of a type as Markdown, with links for records.
-
-    Example: `list of SeedRow`.
-    """
+    """Return a type as Markdown, with links for records, for example `list of SeedRow`."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is type(None):
         return "none"
@@ -160,11 +158,6 @@ def type_text(hint: Any) -> str:
 
 def _link(record: type) -> str:
     return f"[{record.__name__}](#{record.__name__.lower()})"
-
-
-def _own_text(record: type) -> bool:
-    """Return whether a data class has a docstring other than the automatic one."""
-    return bool(record.__doc__) and not record.__doc__.startswith(f"{record.__name__}(")
 
 
 def _text(record: type) -> str:

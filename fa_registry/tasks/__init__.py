@@ -2,6 +2,7 @@
 
 A task defines the loss, the error at the outputs, the main metric, and the conversion of targets to rows of the outputs' shape.
 """
+# ruff: noqa: F401 - the imported names are the names of this package
 
 import math
 from collections.abc import Mapping
@@ -16,20 +17,6 @@ from fa_registry.plugin_registry import Catalog
 from fa_registry.records import Reading
 from fa_registry.tasks.base import NO_CLASSES, NO_TOKENS, Task, TaskCard
 
-__all__ = [
-    "CATALOG",
-    "NO_CLASSES",
-    "NO_TOKENS",
-    "Task",
-    "TaskCard",
-    "is_regression",
-    "output_error",
-    "reported_metrics",
-    "sample_losses",
-    "target_rows",
-    "task_of",
-]
-
 # Built-in metrics that a task computes, with their smallest and largest possible value.
 RANGES: Mapping[str, tuple[float, float]] = {
     "accuracy": (0, 1),
@@ -42,11 +29,9 @@ CATALOG = Catalog("tasks", "task", Task, card=TaskCard)
 
 
 def task_of(targets: Tensor, name: str = "") -> Task:
-    """Return the task with this name, or the built-in task for the targets' dtype.
+    """Return the task with this name, as in DatasetCard.task, or the built-in task for the targets' dtype.
 
-    Args:
-        targets: class numbers (N,) or values (N, C).
-        name: name of the task, as in DatasetCard.task. If `name` is empty, as in a user's training loop, the dtype decides.
+    Without a name, as in a user's training loop, the dtype of the class numbers (N,) or values (N, C) decides.
 
     Raises:
         UnknownName: no task has this name.
@@ -66,14 +51,10 @@ def task_of(targets: Tensor, name: str = "") -> Task:
 
 
 def reported_metrics(task: Task, function: str, *arguments: Any) -> dict[str, Reading]:
-    """Call a function of a task and return the metrics that it computes.
+    """Call the function `evaluate` or `train_metrics` of a task and return the metrics that it computes.
 
-    Args:
-        function: `evaluate` or `train_metrics`.
-
-    Raises:
-        PluginError: if a third-party task raises an exception or returns a value that is not a metric, or if `evaluate` does
-            not return the main metric of the card.
+    PluginError is raised if a third-party task raises an exception or returns a value that is not a metric, or if `evaluate` does
+    not return the main metric of the card.
     """
     subject = f"task {task.card.name!r}: {function}"
     try:
@@ -133,11 +114,8 @@ def target_rows(outputs: Tensor, labels: Tensor) -> Tensor:
 
 
 def output_error(outputs: Tensor, labels: Tensor, targets: Tensor | None = None) -> Tensor:
-    """Return e = ∂ℓ_i/∂z_i, (N, C). The type of the labels determines the built-in task.
+    """Return e = ∂ℓ_i/∂z_i, (N, C), for outputs z (N, C). The labels determine the built-in task.
 
-    Args:
-        outputs: z (N, C).
-        labels: class numbers (N,) or values (N, C).
-        targets: the result of target_rows, if the caller has computed it.
+    The labels are class numbers (N,) or values (N, C); `targets` are the result of target_rows, if the caller has computed it.
     """
     return task_of(labels).output_error(outputs, labels, targets)

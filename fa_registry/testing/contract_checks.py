@@ -44,10 +44,7 @@ class Oracle(Method):
 
 
 def credit_fits_state(setting: Setting) -> CheckOutcome:
-    """Check that each site has one credit with the shape and dtype of its state.
-
-    The credits must be finite and must not be part of an autograd graph.
-    """
+    """Check that each site has one finite credit, on no graph, with its state's shape and dtype."""
     case = setting.case()
     inputs = case.inputs()
     credits = case.credits(inputs)
@@ -77,10 +74,7 @@ def rows_keep_their_sum(setting: Setting) -> CheckOutcome:
 
 
 def credit_is_pure(setting: Setting) -> CheckOutcome:
-    """Check that two calls with the same inputs return bitwise equal credits.
-
-    The calls must not change the inputs, the network or the feedback state.
-    """
+    """Check that two calls give bitwise equal credits, and change neither inputs nor network nor feedback."""
     case = setting.case()
     inputs = case.inputs()
     input_copies = [state.clone() for state in (*inputs.hidden, inputs.error, inputs.onehot, inputs.output_gradient)]
@@ -166,11 +160,9 @@ def not_secretly_bp(setting: Setting) -> CheckOutcome:
 def cosines_with_bp(case: NetworkCase) -> dict[str, float]:
     """Return the cosines between the method's credits and updates and those of backpropagation.
 
-    Sites whose credit is exact according to the card are left out. A weight that is also part of the readout, such as the token
-    embedding of a tied head, is left out too, because it receives the exact gradient of the head.
-
-    Returns:
-        Mapping from a text such as "the credit at site 2" to the cosine.
+    The keys are texts such as "the credit at site 2". Sites whose credit is exact according to the card are left out. A weight
+    that is also part of the readout, such as the token embedding of a tied head, is left out too, because it receives the exact
+    gradient of the head.
     """
     every_name = case.network.named_parameters(remove_duplicate=False)
     in_readout = {id(weight) for name, weight in every_name if part_of(name) == "readout"}

@@ -69,10 +69,7 @@ def usf_on_sign_weights_gives_bp(setting: Setting) -> CheckOutcome:
 
 
 def kolen_pollack_converges(setting: Setting) -> CheckOutcome:
-    """Check that W − B decays under SGD as (1 − ηλ)^t (W_0 − B_0).
-
-    Weights and feedback are trained with the same learning rate η and weight decay λ.
-    """
+    """Check that W − B decays under SGD as (1 − ηλ)^t (W_0 − B_0), with the same η and λ for both."""
     case = setting.case()
     start = _gaps(case)
     learning = [*case.network.parameters(), *case.feedback.parameters()]
@@ -190,10 +187,7 @@ def approaches_bp(setting: Setting) -> CheckOutcome:
 
 
 def block_jacobian_gives_bp(setting: Setting) -> CheckOutcome:
-    """Check that the credits are exact in a linear network if B_l is the Jacobian of block l.
-
-    B_l = ∂h_l/∂h_{l-1} has the shape (D_l, D_{l-1}).
-    """
+    """Check exact credits in a linear network if B_l is the Jacobian ∂h_l/∂h_{l-1}, (D_l, D_{l-1})."""
     case, jacobians, _ = linear_case(setting)
     return _with_feedback(case, jacobians, first_site=0)
 
@@ -265,9 +259,11 @@ def prediction_errors_give_bp(setting: Setting) -> CheckOutcome:
     returns states, c_l must converge to g_l too. The check applies to methods whose credit is a displacement of the states. It
     detects a wrong sign, a wrong factor and a wrong site.
     """
-    gentle = _gentle(setting)
-    if gentle is None:
+    options = setting.architecture.card.options
+    if not setting.options.get("residual", True) or "heads" in options:
         return inapplicable(NOT_GENTLE)
+    changes = {name: min(value, setting.options.get(name, value)) for name, value in GENTLE.items() if name in options}
+    gentle = dataclasses.replace(setting, options={**setting.options, **changes})
     worst = [_prediction_error_gap(gentle, nudge) for nudge in NUDGES]
     figure = f"relative error {worst[0]:.1e} at β = {NUDGES[0]:g}, {worst[1]:.1e} at {NUDGES[1]:g}"
     if worst[1] > NUDGE_TOLERANCE:
@@ -299,30 +295,13 @@ def _prediction_error_gap(setting: Setting, nudge: float) -> float:
     has_own_states = states is not inputs.hidden
     if not has_own_states:
         states = [state - nudge * credit for state, credit in zip(inputs.hidden, credits, strict=True)]
-    estimates = [-error / nudge for error in _errors(case, inputs, states)] + (credits if has_own_states else [])
-    exact = inputs.gradients * (1 + has_own_states)
-    return max(relative_error(estimate, gradient) for estimate, gradient in zip(estimates, exact, strict=True))
-
-
-def _errors(case: NetworkCase, inputs: CreditInputs, states: list[Tensor]) -> list[Tensor]:
-    """Return ε_0..ε_L: each state minus its prediction from the state of the previous site."""
-    network, errors = case.network, [states[0] - inputs.hidden[0]]
+    network, errors = case.network, [states[0] - inputs.hidden[0]]  # ε_l: a state minus its prediction from site l−1
     with torch.no_grad(), eval_mode(network):
         for block, below, above in zip(network.blocks, states[:-1], states[1:], strict=True):
             errors.append(above - network.step(below, block(below)))
-    return errors
-
-
-def _gentle(setting: Setting) -> Setting | None:
-    """Return the setting with small weights w2 and at most two blocks.
-
-    Return None if the blocks have no skips, or if they have attention, because no option makes their branches small.
-    """
-    options = setting.architecture.card.options
-    if not setting.options.get("residual", True) or "heads" in options:
-        return None
-    changes = {name: min(value, setting.options.get(name, value)) for name, value in GENTLE.items() if name in options}
-    return dataclasses.replace(setting, options={**setting.options, **changes})
+    estimates = [-error / nudge for error in errors] + (credits if has_own_states else [])
+    exact = inputs.gradients * (1 + has_own_states)
+    return max(relative_error(estimate, gradient) for estimate, gradient in zip(estimates, exact, strict=True))
 
 
 def _with_options(setting: Setting, case: NetworkCase, changes: dict[str, Scalar]) -> NetworkCase:
@@ -429,10 +408,7 @@ FALL = 0.9  # the loss must fall below this fraction of its first value
 
 
 def feedback_learns(setting: Setting) -> CheckOutcome:
-    """Check that training reduces the feedback's loss by at least a tenth.
-
-    The feedback is trained on one batch with the default recipe; the network is not trained.
-    """
+    """Check that training of the feedback alone, on one batch, reduces its loss by at least a tenth."""
     case = setting.case()
     inputs = case.inputs(measuring=False)
     learning = [parameter for parameter in case.feedback.parameters() if parameter.requires_grad]

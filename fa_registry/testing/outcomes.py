@@ -15,12 +15,7 @@ OUTCOMES = ("pass", "fail", "not_applicable")
 
 @dataclass(frozen=True)
 class CheckOutcome:
-    """Result of one property on one network.
-
-    Args:
-        outcome: "pass", "fail" or "not_applicable".
-        detail: Measured value, or the problem.
-    """
+    """Result of one property on one network: "pass", "fail" or "not_applicable", and a value or problem."""
 
     outcome: str
     detail: str
@@ -28,12 +23,7 @@ class CheckOutcome:
 
 @dataclass(frozen=True)
 class PropertyResult:
-    """Result of one property on all networks.
-
-    Args:
-        outcome: "pass", "fail" or "not_applicable".
-        detail: Measured value, or the problem. For a failure, `detail` contains the network and its seed.
-    """
+    """Outcome of one property on all networks; a failure's detail contains the network and its seed."""
 
     property: str
     outcome: str
@@ -55,16 +45,7 @@ def inapplicable(detail: str) -> CheckOutcome:
 def within(
     names: Sequence[str], observed: Sequence[Tensor], expected: Sequence[Tensor], tolerance: float
 ) -> CheckOutcome:
-    """Check that every tensor is close to its expected tensor.
-
-    Args:
-        names: Names of the tensors, for the message.
-        expected: Expected tensors, in the same order as `observed`.
-        tolerance: Largest error allowed, relative to the largest entry of the expected tensor.
-
-    Returns:
-        The outcome "pass" or "fail", with the largest error.
-    """
+    """Check that every named tensor is close to its expected one, relative to the latter's largest entry."""
     errors = {name: relative_error(*pair) for name, *pair in zip(names, observed, expected, strict=True)}
     worst = max(errors, key=lambda name: errors[name])
     figure = f"relative error {errors[worst]:.1e} at {worst}, allowed {tolerance:.0e}"
@@ -84,10 +65,7 @@ def relative_error(observed: Tensor, expected: Tensor) -> float:
 
 
 def cosine(left: Sequence[Tensor], right: Sequence[Tensor]) -> float:
-    """Return the cosine of two lists of tensors, each concatenated into one vector.
-
-    The result is nan if one vector is zero.
-    """
+    """Return the cosine of two lists of tensors as vectors, or nan if one vector is zero."""
     first, second = (torch.cat([tensor.flatten() for tensor in tensors]).double() for tensors in (left, right))
     return (first @ second / (first.norm() * second.norm())).item()
 

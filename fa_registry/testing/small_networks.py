@@ -40,12 +40,9 @@ Gradients = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class NetworkCase:
-    """A method with one network and one batch, all in float64.
+    """A method, its feedback state, one network and one batch, all in float64.
 
-    Attributes:
-        feedback: Feedback state of the method.
-        images: Inputs (samples, *IMAGE_SHAPE), or tokens (samples, *SEQUENCE_SHAPE).
-        labels: Classes (samples,), or the next tokens (samples, *SEQUENCE_SHAPE).
+    The batch is images (samples, *IMAGE_SHAPE) with classes (samples,), or tokens and next tokens (samples, *SEQUENCE_SHAPE).
     """
 
     method: Method
@@ -64,12 +61,9 @@ class NetworkCase:
         return [self.method.card.is_exact(site, self.blocks) for site in range(self.blocks + 1)]
 
     def inputs(self, start: int = 0, count: int | None = None, measuring: bool = True) -> CreditInputs:
-        """Return the inputs of the method's `credits`, computed in eval mode.
+        """Return the inputs of the method's `credits` for `count` samples or all from `start`, in eval mode.
 
-        Args:
-            start: First sample.
-            count: Number of samples, or None for all samples from `start`.
-            measuring: Whether the inputs contain the exact gradients.
+        If `measuring` is true, the inputs contain the exact gradients.
         """
         images, labels = self.images[start:][:count], self.labels[start:][:count]
         with eval_mode(self.network):
@@ -118,10 +112,7 @@ class NetworkCase:
         )
 
     def true_step(self) -> Gradients:
-        """Return the gradients of the mean cross entropy over samples by parameter name.
-
-        Autograd computes the gradients in training mode.
-        """
+        """Return autograd's gradients of the mean cross entropy in training mode, by parameter name."""
         loss = cross_entropies(self.network(self.images), self.labels).mean()
         parameters = dict(self.network.named_parameters())
         return dict(zip(parameters, torch.autograd.grad(loss, list(parameters.values())), strict=True))
@@ -147,22 +138,16 @@ def sum_gradients(logits: Tensor, hidden: Sequence[Tensor], labels: Tensor) -> l
 
 
 def cross_entropies(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the cross entropy of each sample, (N,), summed over positions.
-
-    The code is independent of fa_registry.tasks.
-    """
+    """Return each sample's cross entropy (N,), summed over positions, without fa_registry.tasks."""
     picked = logits.log_softmax(dim=-1).gather(-1, labels.unsqueeze(-1))
     return -picked.flatten(1).sum(dim=1)
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A method, an architecture with options, and a seed. Every case of a setting is equal.
+    """A method, an architecture with options, and a seed of weights, feedback and batch.
 
-    Args:
-        options: Options of the architecture.
-        seed: Seed of weights, feedback and batch.
-        method_options: Options of the method that differ from the defaults in its card.
+    Every case of a setting is equal. `method_options` are those that differ from the defaults in the method's card.
     """
 
     method: Method
@@ -182,10 +167,7 @@ class Setting:
         return self._draw(self.seed)
 
     def third_party(self) -> NetworkCase:
-        """Return a case whose weights and feedback state have another seed.
-
-        The batch is the same as in `case`.
-        """
+        """Return a case with the batch of `case`, but weights and feedback state of another seed."""
         return self._draw(self.seed + 1)
 
     def _draw(self, seed: int) -> NetworkCase:
@@ -200,11 +182,7 @@ class Setting:
 def draw_feedback(
     method: Method, shape: NetworkShape, seed: int, changes: Mapping[str, Scalar] | None = None
 ) -> nn.Module:
-    """Return the initial feedback state of a method.
-
-    Args:
-        changes: Options of the method that differ from the defaults.
-    """
+    """Return the initial feedback state of a method, with `changes` of its options' defaults."""
     options = {name: option.default for name, option in method.card.options.items()}
     return method.feedback(shape, {**options, **(changes or {})}, generator(seed, "feedback"))
 
@@ -234,10 +212,7 @@ def batch(seed: int, samples: int = SAMPLES, shape: tuple[int, ...] = IMAGE_SHAP
 
 
 def variants(architecture: Architecture) -> Iterator[dict[str, Scalar]]:
-    """Yield sets of options for small networks of an architecture.
-
-    The sets are a base set, the base set with another depth, and the base set with one boolean option negated.
-    """
+    """Yield option sets of small networks: a base set, another depth, and each boolean negated."""
     options = architecture.card.options
     base = {name: value for name, value in SMALL.items() if name in options}
     yield base
@@ -258,12 +233,10 @@ def cannot_build(architecture: Architecture) -> str:
 
 
 def supported_by(method: Method, requested: Sequence[str | Architecture] | None, task: str = "") -> list[Architecture]:
-    """Return the architectures to test.
+    """Return the architectures to test: the requested ones, or those that the card supports.
 
-    Args:
-        requested: Names or Architecture objects. None means all architectures of the catalog that the method's card supports.
-        task: Name of a task. Only architectures that support this task are returned. The default is every task that the card of
-            the method lists.
+    Only architectures of the catalog that support the task are returned. The default is every task that the card of the method
+    lists.
     """
     card = method.card
     if requested is None:
@@ -280,8 +253,7 @@ WIDTH, DEPTH = 8, 3
 def linear_case(setting: Setting) -> tuple[NetworkCase, list[Tensor], list[Tensor]]:
     """Return a case with a linear residual network without LayerNorm, and its Jacobians.
 
-    Returns:
-        The case, the Jacobian of each block, and the Jacobian of the logits at each site 1..L.
+    There is one Jacobian for each block, and one of the logits at each site 1..L.
     """
     stream = torch.Generator().manual_seed(derive(setting.seed, "linear network"))
     blocks = [_layer(WIDTH, WIDTH, stream) for _ in range(DEPTH)]

@@ -34,10 +34,7 @@ CREDIT_NORMS = ("none", "rms")
 
 
 def objective_gradient(setting: Setting) -> CheckOutcome:
-    """Check that the gradients of one step equal autograd's gradients of the objective.
-
-    The check runs with and without penalty, for both values of credit_norm.
-    """
+    """Check one step's gradients against autograd, with and without penalty and credit_norm."""
     case = setting.case()
     outcome = CheckOutcome("pass", "")
     for penalty in PENALTIES:
@@ -52,19 +49,17 @@ def objective_gradient(setting: Setting) -> CheckOutcome:
 
 def literal_gradients(case: NetworkCase, penalty: float, credit_norm: str) -> Gradients:
     """Return the gradient of the objective by parameter name, computed by autograd."""
-    loss = _exact_objective(case, penalty) if case.method.end_to_end else _local_objective(case, penalty, credit_norm)
+    if case.method.end_to_end:  # mean CE + λ Σ_l mean_i ||f_l||², in which no state is detached
+        state, total = case.network.embed(case.images), torch.zeros((), dtype=torch.float64)
+        for block in case.network.blocks:
+            branch = block(state)
+            total = total + penalty * _mean_square(branch)
+            state = case.network.step(state, branch)
+        loss = total + cross_entropies(case.network.readout(state), case.labels).mean()
+    else:
+        loss = _local_objective(case, penalty, credit_norm)
     parameters = dict(case.network.named_parameters())
     return dict(zip(parameters, torch.autograd.grad(loss, list(parameters.values())), strict=True))
-
-
-def _exact_objective(case: NetworkCase, penalty: float) -> Tensor:
-    """Return mean CE + λ Σ_l mean_i ||f_l||², in which no state is detached."""
-    state, total = case.network.embed(case.images), torch.zeros((), dtype=torch.float64)
-    for block in case.network.blocks:
-        branch = block(state)
-        total = total + penalty * _mean_square(branch)
-        state = case.network.step(state, branch)
-    return total + cross_entropies(case.network.readout(state), case.labels).mean()
 
 
 def _local_objective(case: NetworkCase, penalty: float, credit_norm: str) -> Tensor:
@@ -114,10 +109,9 @@ def _local_objective(case: NetworkCase, penalty: float, credit_norm: str) -> Ten
 
 
 def _norm(credit: Tensor, kind: str, divisor: int, by_position: bool) -> Tensor:
-    """Return c unchanged if `kind` is "none", otherwise c normalised.
+    """Return c if `kind` is "none", otherwise c/divisor divided by its root mean square per sample.
 
-    A normalised c is c/divisor, divided by the root mean square of c/divisor per sample. If every position has a target, the root
-    mean square is computed per position.
+    If every position has a target, the root mean square is computed per position.
     """
     if kind == "none":
         return credit
@@ -215,10 +209,7 @@ def assert_method(
 
 
 def _over_cases(name: str, check: Check, settings: Sequence[Setting]) -> PropertyResult:
-    """Check a property in all settings, and stop at the first failure.
-
-    If no setting fails, return the result of the last setting that passes.
-    """
+    """Check a property in all settings up to the first failure, else return the last setting that passes."""
     result = PropertyResult(name, "not_applicable", "")
     for setting in settings:
         outcome = _measure(check, setting)

@@ -41,16 +41,11 @@ BUSY_SECONDS = 120.0  # wait at most this long for another process to finish wri
 
 
 def local_folder(uri: str, store: str, run_id: str) -> Path | None:
-    """Return the local folder that an artifact address of a run refers to.
+    """Return the local folder that a recorded artifact address of a run refers to.
 
     A database contains the addresses that were valid on the machine where the database was created. The function therefore also
-    searches for the folder next to the database. The returned folder might not exist.
-
-    Args:
-        uri: artifact address as recorded in the store.
-
-    Returns:
-        The folder, or None if a remote service stores the files.
+    searches for the folder next to the database. The returned folder might not exist. None means that a remote service stores the
+    files.
 
     Raises:
         UnreadableFile: the address refers to a folder outside the run's artifacts, or addresses of this type are not supported.
@@ -98,11 +93,7 @@ def check_inside_store(folder: Path, store: str) -> None:
 
 
 def check_location(location: str, store: str) -> None:
-    """Raise OutsideStore if the artifact folder of an experiment is outside the store.
-
-    Args:
-        location: artifact location of the experiment, as recorded in the store.
-    """
+    """Raise OutsideStore if an experiment's recorded artifact location is outside the store."""
     database = sqlite_path(store)
     if database and location.startswith(("file:///", "/")):
         folder = _path(location)
@@ -111,11 +102,9 @@ def check_location(location: str, store: str) -> None:
 
 
 def resolve_artifact(folder: Path, recorded: str) -> str:
-    """Return the part of an error message that explains where missing files belong.
+    """Return where missing files belong, for an error message.
 
-    Args:
-        folder: local folder in which the files were expected.
-        recorded: artifact address in the store.
+    They were expected in the local `folder`; `recorded` is the artifact address in the store.
     """
     return (
         f"{folder} (recorded: {recorded}). A store must be copied together with its artifacts: copy the missing folder "
@@ -157,12 +146,10 @@ def _check_own(folder: Path, run_id: str) -> None:
 
 @dataclass(frozen=True)
 class ArtifactLocations:
-    """Folders in which the files of a database's runs are stored.
+    """Folders in which the files of a database's runs are stored; `count` runs have recorded files.
 
-    Attributes:
-        moved: mapping from an address prefix in the database to the current address prefix of the same files.
-        lacking: mapping run id → text that names the expected folder, for runs whose artifact folder is missing.
-        count: number of runs with recorded files.
+    `moved` maps an address prefix in the database to the current prefix of the same files. `lacking` maps the id of a run without
+    artifact folder to a text that names the expected folder.
     """
 
     moved: Mapping[str, str]
@@ -205,17 +192,9 @@ def _moved(uri: str, database: Path) -> tuple[str, str] | None:
 def rewrite_addresses(database: Path, prefixes: Mapping[str, str]) -> Path:
     """Replace address prefixes in the database of a moved store in a single transaction.
 
-    MLflow's client cannot change an address, and MLflow's pages read only the recorded address.
-
-    Args:
-        database: sqlite file of the store.
-        prefixes: mapping from a recorded address prefix to the current one.
-
-    Returns:
-        The path of the backup that was made before the change.
-
-    Raises:
-        StoreError: the database cannot be written.
+    MLflow's client cannot change an address, and MLflow's pages read only the recorded address. `prefixes` is a mapping from a
+    recorded address prefix to the current one. The result is the path of the backup that was made before the change. StoreError
+    is raised if the database cannot be written.
     """
     check_writable(f"sqlite:///{database}")
     backup = database.with_name(f"{database.name}.before-{datetime.datetime.now():%Y%m%dT%H%M%S}")

@@ -48,12 +48,9 @@ class RetentionOptions:
 
 @dataclass(frozen=True)
 class Point:
-    """One metric value at one step.
+    """One metric value, with the metric's key in the store, at one step, which is an epoch.
 
-    Attributes:
-        key: metric key in the store.
-        step: epoch.
-        time: time of the measurement in ms since 1970; 0 means the time of logging.
+    The time of the measurement is in ms since 1970; 0 means the time of logging.
     """
 
     key: str
@@ -64,13 +61,9 @@ class Point:
 
 @dataclass(frozen=True)
 class DatasetReference:
-    """Data set that a run used.
+    """Data set that a run used: SHA-256 of the data, their source, and their use, such as training.
 
-    Attributes:
-        digest: SHA-256 of the data.
-        source: where the data come from.
-        context: use of the data, such as training.
-        profile: further facts for the store's web page, such as sizes.
+    `profile` contains further facts for the store's web page, such as sizes.
     """
 
     name: str
@@ -82,14 +75,10 @@ class DatasetReference:
 
 @dataclass(frozen=True)
 class StoredRun:
-    """Run as the store records it.
+    """Run as the store records it. A deleted run can still be restored.
 
-    Attributes:
-        state: RUNNING, FINISHED, FAILED or KILLED.
-        started: start time in ms since 1970.
-        metrics: mapping from metric key to the value at the last step.
-        params: mapping from parameter name to value as text.
-        deleted: whether the run was deleted but can still be restored.
+    The state is RUNNING, FINISHED, FAILED or KILLED. `started` is in ms since 1970. `metrics` contains the values at the last
+    step, and `params` values as text.
     """
 
     run_id: str
@@ -104,18 +93,12 @@ class StoredRun:
 
 
 def is_ahead(run: StoredRun) -> bool:
-    """Return whether the start time of a run is in the future.
-
-    A start time in the future shows that the clock of the run's machine was wrong. Clocks may differ by up to one hour.
-    """
+    """Return whether a run starts over an hour in the future, because its machine's clock was wrong."""
     return run.started > (time.time() + CLOCKS_APART) * 1000
 
 
 def newest_first(runs: Iterable[StoredRun]) -> list[StoredRun]:
-    """Sort runs by start time, newest first.
-
-    Runs with a start time in the future come last.
-    """
+    """Sort runs by start time, newest first. Runs with a start time in the future come last."""
     return sorted(runs, key=lambda run: (not is_ahead(run), run.started), reverse=True)
 
 
@@ -138,10 +121,7 @@ class Tracker(abc.ABC):
 
     @abc.abstractmethod
     def adopt(self, run_id: str, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
-        """Set name, tags and parameters of a run that `mlflow run` started.
-
-        Return the id of the run.
-        """
+        """Set name, tags and parameters of a run that `mlflow run` started. Return the id of the run."""
 
     @abc.abstractmethod
     def log(
@@ -151,10 +131,7 @@ class Tracker(abc.ABC):
         tags: Mapping[str, str] | None = None,
         params: Mapping[str, str] | None = None,
     ) -> None:
-        """Add metric points to a run, and set its tags and parameters.
-
-        Parameters cannot be changed later.
-        """
+        """Add metric points to a run, and set its tags and parameters. Parameters cannot be changed later."""
 
     @abc.abstractmethod
     def remove_tags(self, run_id: str, names: Iterable[str]) -> None:
@@ -188,14 +165,13 @@ class Tracker(abc.ABC):
     def search(
         self, tags: Mapping[str, str], experiment: str = "", start: str = "", most: int = 0, state: str = ""
     ) -> list[StoredRun]:
-        """Return the runs that have all `tags`, newest first.
+        """Return the runs that have all `tags` (name → value), newest first.
 
         Args:
-            tags: mapping from the name of each required tag to its value.
             experiment: name of the experiment to search; empty means all experiments.
-            start: first characters of the run ids.
+            start, state: first characters of the run ids; required state of the run, such as RUNNING, where empty means any
+                state.
             most: maximum number of runs to return; 0 means no limit. Reading ten thousand runs takes minutes.
-            state: required state of the run, such as RUNNING; empty means any state.
         """
 
     @abc.abstractmethod
@@ -204,10 +180,7 @@ class Tracker(abc.ABC):
 
     @abc.abstractmethod
     def search_everywhere(self, params: Mapping[str, str], tags: Mapping[str, str]) -> Iterator[StoredRun]:
-        """Yield runs of all experiments that have all `params` and `tags`, newest first.
-
-        Deleted runs are included.
-        """
+        """Yield runs of all experiments that have all `params` and `tags`, newest first, also deleted runs."""
 
     @abc.abstractmethod
     def link(self, run_id: str, path: str) -> str:
@@ -215,10 +188,7 @@ class Tracker(abc.ABC):
 
     @abc.abstractmethod
     def experiment_deleted_message(self) -> str:
-        """Return a message about how to restore a deleted experiment.
-
-        Return an empty string if the experiment was not deleted.
-        """
+        """Return how to restore a deleted experiment, or an empty string if it was not deleted."""
 
     @abc.abstractmethod
     def comparison(self, run_ids: Sequence[str]) -> str:
@@ -226,12 +196,10 @@ class Tracker(abc.ABC):
 
     @abc.abstractmethod
     def publish_views(self, views: Sequence[View]) -> str:
-        """Publish views of the experiment in the store's web interface.
+        """Publish views of the experiment in the web interface, and return the address of the first view.
 
-        Do not overwrite a view that a user created or changed.
-
-        Returns:
-            The address of the first view. Return an empty string and log the reason if the store does not support views.
+        Do not overwrite a view that a user created or changed. Return an empty string and log the reason if the store does not
+        support views.
         """
 
     @abc.abstractmethod

@@ -50,18 +50,13 @@ class Client:
     """Wrapper of MLflow's client, with the same methods.
 
     Each method waits while another process locks an sqlite database. A method raises StoreRefusal if the store reports an error.
-
-    Args:
-        make: whether to create a missing store.
-        waits: whether the constructor waits for an unreachable server. Later calls always wait, unless the client is a copy
-            from `at_once`.
-
-    Attributes:
-        address: address with which MLflow opens the store. This address differs from `uri` if the store is read-only.
+    A missing store is created if `make` is true. `waits` decides whether the constructor waits for an unreachable server. Later
+    calls always wait, unless the client is a copy from `at_once`. MLflow opens the store with `address`, which differs from `uri`
+    if the store is read-only.
     """
 
     def __init__(self, uri: str, make: bool, waits: bool = False):
-        logging.getLogger(TRACEBACKS).addFilter(_is_news)
+        logging.getLogger(TRACEBACKS).addFilter(lambda record: not record.exc_info)
         self.uri = uri
         self._waits = waits
         self.address, self._client, listed = self.ask(lambda: _opened(uri, make))
@@ -75,13 +70,7 @@ class Client:
         return client
 
     def experiments(self, refresh: bool = False) -> list[Experiment]:
-        """Return all experiments except deleted experiments.
-
-        The list is at most 60 seconds old.
-
-        Args:
-            refresh: whether to request the list from the store even if a recent list is available.
-        """
+        """Return all experiments except deleted ones, at most 60 seconds old, or new if `refresh` is true."""
         listed_at, listed = self._listed[0]
         if refresh or time.monotonic() - listed_at > FRESH:
             listed = self.ask(lambda: _all_experiments(self._client))
@@ -89,10 +78,7 @@ class Client:
         return listed
 
     def ask(self, query: Callable[[], T]) -> T:
-        """Call `query`, which queries this store, and return its result.
-
-        Wait for a locked database or an unreachable server, and convert errors to StoreRefusal.
-        """
+        """Return query(). Wait for a locked database or server, and convert errors to StoreRefusal."""
         return _present(self.uri, lambda: _patiently(self.uri, query), self._waits)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
@@ -140,9 +126,8 @@ def _present(uri: str, query: Callable[[], T], waits: bool) -> T:
     """Call the idempotent function `query`; repeat the call while no server is reachable."""
     if sqlite_path(uri):
         return query()
-    refused_since: dict[
-        str, float
-    ] = {}  # kind of refusal → time of its first occurrence; a starting server is unreachable, and may later return errors
+    # kind of refusal → time of its first occurrence; a starting server is unreachable, and may later return errors
+    refused_since: dict[str, float] = {}
     reported = False
     while True:
         try:
@@ -265,11 +250,7 @@ def _file_lock(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _advisory_lock(uri: str) -> Iterator[None]:
-    """Acquire a PostgreSQL advisory lock, which ends with the connection.
-
-    Raises:
-        StoreError: a newer MLflow created the database.
-    """
+    """Acquire a PostgreSQL lock until the connection ends; StoreError for a database of a newer MLflow."""
     engine = sqlalchemy.create_engine(uri, poolclass=sqlalchemy.NullPool)
     lock_query = sqlalchemy.text("SELECT pg_try_advisory_xact_lock(:number)").bindparams(number=ADVISORY)
     with engine.begin() as connection:
@@ -321,10 +302,6 @@ def _newest_revision() -> str:
     from mlflow.store.db.utils import _get_latest_schema_revision  # the function that `mlflow db upgrade` uses
 
     return _get_latest_schema_revision()
-
-
-def _is_news(record: logging.LogRecord) -> bool:
-    return not record.exc_info
 
 
 @contextlib.contextmanager

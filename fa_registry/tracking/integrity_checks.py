@@ -27,13 +27,7 @@ WATCHED = ("loss_train", "penalty", "h_norm", "g_norm")  # metrics that training
 
 @dataclass(frozen=True)
 class SealedRun:
-    """Contents of the recorded files of a finished run.
-
-    Attributes:
-        spec: specification, decoded from spec.json.
-        source: contents of spec.json as written.
-        measurements: decoded from measurements.json.
-    """
+    """Recorded files of a finished run: `spec` and `measurements` decoded, and spec.json as `source`."""
 
     spec: RunSpec
     source: Mapping[str, Any]
@@ -43,26 +37,17 @@ class SealedRun:
 
     @property
     def complete(self) -> bool:
-        """Whether provenance.json records how the run ended.
-
-        Releases before 0.3 did not record this.
-        """
+        """Whether provenance.json records how the run ended. Releases before 0.3 did not record this."""
         return "status" in self.provenance
 
     @property
     def charts(self) -> tuple[str, ...]:
-        """Names of the third-party metrics that have charts.
-
-        The tuple is empty for runs of older releases.
-        """
+        """Names of the third-party metrics that have charts. Runs of older releases have none."""
         return tuple(self.provenance.get(schema.CHARTS, ()))
 
     @cached_property
     def points(self) -> Sequence[Point]:
-        """Points of the recorded series that the store's tables should contain.
-
-        Newer releases log only some epochs; older releases logged every epoch.
-        """
+        """Points that the tables should contain: some epochs, or every epoch in runs of older releases."""
         logged_epochs = schema.shown_epochs(self.spec.epochs, self.provenance.get("points", 0))
         return [
             point
@@ -72,10 +57,7 @@ class SealedRun:
 
     @cached_property  # used for every row
     def epochs(self) -> int:
-        """Last measured epoch, or −1 if no epoch was measured.
-
-        For an adopted run, i.e. a run that another program trained, this is the epoch that the user stated.
-        """
+        """Last measured epoch, or −1. For an adopted run, it is the epoch that the user stated."""
         return max((row[0] for row in self.rows), default=-1)
 
     @cached_property
@@ -89,10 +71,7 @@ class SealedRun:
 
     @property
     def setting(self) -> str:
-        """Name of the setting, as recorded at the end of the run.
-
-        If an older release did not record the name, it is computed from the specification.
-        """
+        """Name of the setting, as recorded at the end of the run. For older runs, it is computed."""
         if "setting" in self.provenance:
             return self.provenance["setting"]
         from fa_registry.training.specs import setting_label  # imports torch, which newer runs do not need
@@ -104,11 +83,7 @@ class SealedRun:
 
 
 def checks(sealed: SealedRun, run: StoredRun) -> tuple[Check, ...]:
-    """Compare the recorded files with each other and with the store's tables.
-
-    Returns:
-        Two checks: one of the files, one of tags, parameters and last metric values in the tables.
-    """
+    """Compare the recorded files with each other, and the tables with the files. Return both Checks."""
     tables = [*_tags(sealed, run.tags), *_params(sealed, run.params), *_last_values(sealed, run.metrics)]
     ending_text = f"{sealed.status} after epoch {sealed.epochs} of {sealed.spec.epochs}"
     return (
@@ -124,13 +99,7 @@ def checks(sealed: SealedRun, run: StoredRun) -> tuple[Check, ...]:
 
 
 def check(subject: str, differences: Sequence[str], agreement_text: str) -> Check:
-    """Return a Check that reports agreement or lists the first five differences.
-
-    Args:
-        subject: what was checked: FILES or TABLES.
-        differences: descriptions of the differences; empty if everything agrees.
-        agreement_text: text of the check if there is no difference.
-    """
+    """Return a Check of FILES or TABLES with the agreement text, or with the first five differences."""
     if not differences:
         return Check(subject, "agrees", agreement_text)
     remaining = len(differences) - SHOWN
@@ -139,10 +108,7 @@ def check(subject: str, differences: Sequence[str], agreement_text: str) -> Chec
 
 
 def history_check(sealed: SealedRun, tracker: Tracker, run: StoredRun) -> Check:
-    """Compare all points in the run's metric tables with the recorded series.
-
-    The comparison needs one query per metric.
-    """
+    """Compare all points in the run's metric tables with the recorded series, one query per metric."""
     expected = {(point.key, point.step): point.value for point in sealed.points}
     keys = {key for key, _ in expected} | {key for key in run.metrics if _is_ours(key, sealed.charts)}
     differences, stored_positions = [], set()
@@ -169,7 +135,9 @@ def _among_files(sealed: SealedRun) -> Iterator[str]:
         recorded = provenance["epochs_run"]
         yield f"{schema.PROVENANCE} contains the number of epochs {recorded}, but {schema.SERIES} ends at epoch {epochs_run}"
     if provenance.get("status", sealed.status) != sealed.status:
-        yield f"{schema.PROVENANCE} contains the status {provenance['status']}, but {schema.SERIES} {_how_it_ended(sealed)}"
+        ending = f"ends at epoch {sealed.epochs} of {spec.epochs} with finite values"
+        ending = f"diverges at epoch {sealed.epochs}" if sealed.status == "diverged" else ending
+        yield f"{schema.PROVENANCE} contains the status {provenance['status']}, but {schema.SERIES} {ending}"
     if sealed.epochs > spec.epochs:
         yield f"{schema.SERIES} ends at epoch {sealed.epochs}, but the number of epochs in {schema.SPEC} is {spec.epochs}"
     known_epochs = {row[0] for row in sealed.rows}
@@ -178,22 +146,12 @@ def _among_files(sealed: SealedRun) -> Iterator[str]:
         yield f"{schema.SERIES} has no epoch {', '.join(missing[:SHOWN])}{' …' if len(missing) > SHOWN else ''}"
     # The final measurement uses more samples than the measurement of an epoch, so a value of the epoch may become N/A.
     is_withdrawn = bool(objection_in(sealed.measurements))
-    for metric, site, value in _at_the_end(sealed):
+    for metric, site, value in (row[1:4] for row in sealed.rows if row[0] == sealed.epochs):
         final = _final_figure(sealed.measurements, metric, site)
         is_explained = metric == REFERENCE_CHECK or (is_withdrawn and final == (None,))
         if final is not None and final[0] != value and not is_explained:
             label = f"{metric}[{site}]" if site >= 0 else metric
             yield f"{schema.MEASUREMENTS} contains {label} = {final[0]!r}, but {schema.SERIES} ends with {value!r}"
-
-
-def _how_it_ended(sealed: SealedRun) -> str:
-    if sealed.status == "diverged":
-        return f"diverges at epoch {sealed.epochs}"
-    return f"ends at epoch {sealed.epochs} of {sealed.spec.epochs} with finite values"
-
-
-def _at_the_end(sealed: SealedRun) -> Iterator[tuple[str, int, float | None]]:
-    return ((row[1], row[2], row[3]) for row in sealed.rows if row[0] == sealed.epochs)
 
 
 def _final_figure(measurements: Measurements, metric: str, site: int) -> tuple[float | None] | None:
@@ -233,14 +191,12 @@ def _names(source: Mapping[str, Any], path: str) -> bool:
 
 
 def _last_values(sealed: SealedRun, metrics: Mapping[str, float]) -> Iterator[str]:
-    expected = {
-        point.key: point.value for point in sealed.points
-    }  # points are in order of epochs, so the last point of each key remains
+    # points are in order of epochs, so the last point of each key remains
+    expected = {point.key: point.value for point in sealed.points}
     for key in sorted(expected.keys() | {key for key in metrics if _is_ours(key, sealed.charts)}):
         is_in_both = key in metrics and key in expected
-        if not _is_logged(metrics.get(key), expected.get(key)) and (
-            is_in_both or sealed.complete
-        ):  # older releases had other metrics
+        # older releases had other metrics
+        if not _is_logged(metrics.get(key), expected.get(key)) and (is_in_both or sealed.complete):
             yield _differs(f"metric {key}", metrics.get(key, "missing"), expected.get(key))
 
 

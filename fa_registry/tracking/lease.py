@@ -46,21 +46,12 @@ def sign(number: int, lease: int) -> dict[str, str]:
 
 
 def initial_tags(lease: int) -> dict[str, str]:
-    """Return the tags with which a run is created: state `choosing`, first heartbeat.
-
-    Args:
-        lease: duration of the lease in seconds.
-    """
+    """Return the tags of a new run: state `choosing`, and the first heartbeat with the lease in seconds."""
     return {schema.TAG_CLAIM: CHOOSING, **sign(0, lease)}
 
 
 def lease_owner(attempts: Sequence[StoredRun], monitor: HeartbeatMonitor) -> StoredRun | None:
-    """Return the first run whose process has or requests the lease, or None.
-
-    Args:
-        attempts: all runs of one specification.
-        monitor: observed heartbeats.
-    """
+    """Return the first run of a specification whose process has or requests the lease, or None."""
     return next(_alive(attempts, monitor, ASKS, HELD), None)
 
 
@@ -83,7 +74,7 @@ def acquire(
     monitor: HeartbeatMonitor | None = None,
     params: Mapping[str, str] = MappingProxyType({}),
 ) -> StoredRun | None:
-    """Try to acquire the lease for a run.
+    """Try to acquire the lease for a run. Return None on success, otherwise the run that has priority.
 
     Args:
         run_id: id of a run that was created with `initial_tags` and without parameters.
@@ -91,9 +82,6 @@ def acquire(
         finished: function that returns another attempt that makes this run unnecessary, or None if there is no such attempt.
         monitor: observed heartbeats.
         params: parameters of the run, logged together with the lease state.
-
-    Returns:
-        None if the lease was acquired, otherwise the run that has priority.
     """
     monitor = monitor or HeartbeatMonitor()
     first_others = _others(run_id, attempts())
@@ -118,13 +106,7 @@ def _others(run_id: str, attempts: Sequence[StoredRun]) -> list[StoredRun]:
 
 
 class LeaseHolder:
-    """Lease of this process on the specification of a run.
-
-    Used as a context manager, a LeaseHolder writes heartbeats in a thread.
-
-    Args:
-        lease: duration of the lease in seconds.
-    """
+    """Lease of this process for a number of seconds. As a context manager, it writes heartbeats."""
 
     def __init__(self, tracker: Tracker, run_id: str, lease: int, clock: Callable[[], float] | None = None):
         self._tracker, self.run_id, self._lease = tracker, run_id, lease
@@ -134,10 +116,7 @@ class LeaseHolder:
         self._lock, self._ended = threading.Lock(), threading.Event()
 
     def sign(self) -> Mapping[str, str]:
-        """Return the tag of the next heartbeat.
-
-        The caller must write this tag to the run and then call `mark_heartbeat_sent`.
-        """
+        """Return the next heartbeat's tag, to be written before a call of `mark_heartbeat_sent`."""
         with self._lock:
             self._number += 1
             return sign(self._number, self._lease)
@@ -160,10 +139,7 @@ class LeaseHolder:
             )
 
     def check_if_late(self) -> None:
-        """Call `check` if the time between two heartbeats exceeded the lease duration.
-
-        This happens, for example, when the machine was suspended.
-        """
+        """Call `check` if a heartbeat was too late, for example because the machine was suspended."""
         if self._late:
             self.check()
 

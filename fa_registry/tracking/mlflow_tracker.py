@@ -79,9 +79,8 @@ BATCH = 1000  # MLflow's limit for one log_batch call: points, tags and paramete
 BATCH_NAMES = 100  # MLflow's limit for the tags of one log_batch call, and also for the parameters
 LATEST = 9_000_000_000_000  # ms since 1970 (the year 2255): pandas' timestamps end a few years later
 PAGE = 250  # runs per response: MLflow needs 100 KiB per run, and queries its tables again for every page
-EXPERIMENT_TAGS = {
-    "mlflow.experimentKind": "custom_model_development"
-}  # with this tag, MLflow's pages open on training runs instead of chats
+# with this tag, MLflow's pages open on training runs instead of chats
+EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
 NO_SUCH_RUN = (ErrorCode.Name(RESOURCE_DOES_NOT_EXIST), ErrorCode.Name(INVALID_PARAMETER_VALUE))  # second: no id
 DIGEST_LENGTH = 16  # the store allows 36 characters; the full digest is in the profile and in provenance.json
 
@@ -91,8 +90,8 @@ class MlflowTracker(Tracker):
 
     Args:
         uri: URI of the store; see store.resolve_uri for the default.
-        experiment: name of the experiment of new runs, which is created with the first new run.
-        experiment_id: id of an existing experiment; replaces `experiment`.
+        experiment, experiment_id: name of the experiment of new runs, which is created with the first new run; or id of an
+            existing experiment.
         make: whether to create a missing database. If False, a database without write access is opened for reading.
         waits: whether the constructor waits for an unreachable server.
     """
@@ -122,10 +121,7 @@ class MlflowTracker(Tracker):
         return self._client
 
     def with_experiment(self, experiment: str) -> MlflowTracker:
-        """Return a tracker for this store that creates new runs in `experiment`.
-
-        The new tracker shares the connection and the cache of this tracker.
-        """
+        """Return a tracker for new runs in `experiment`, with the connection and cache of this tracker."""
         tracker = copy.copy(self)
         tracker._experiment, tracker._experiment_id = experiment, ""
         vars(tracker).pop("experiment_id", None)
@@ -160,10 +156,7 @@ class MlflowTracker(Tracker):
         return existing.experiment_id
 
     def check_place(self) -> None:
-        """Raise OutsideStore if files of new runs would be written outside the store.
-
-        See docs/decisions/0056.
-        """
+        """Raise OutsideStore if files of new runs would be written outside the store: docs/decisions/0056."""
         if self._database:
             locations = {
                 experiment.experiment_id: experiment.artifact_location for experiment in self._client.experiments()
@@ -241,27 +234,20 @@ class MlflowTracker(Tracker):
             self._writer.delete_tag(run_id, name)
 
     def log_dataset(self, run_id: str, dataset: DatasetReference) -> None:
-        """Record a data set as Tracker.log_dataset does.
-
-        If another process records the same data set at the same time, repeat the request.
-        """
+        """Record a data set. If another process records it at the same time, repeat the request."""
         profile = json.dumps({"sha256": dataset.digest, **dataset.profile})
         entity = Dataset(dataset.name, dataset.digest[:DIGEST_LENGTH], "code", dataset.source, profile=profile)
         inputs = [DatasetInput(entity, [InputTag("mlflow.data.context", dataset.context)])]
         try:
             self._writer.log_inputs(run_id, inputs)
-        except (
-            StoreRefusal
-        ) as refusal:  # MLflow searches for the data set before creating it; meanwhile another process may create it
+        except StoreRefusal as refusal:
+            # MLflow searches for the data set before creating it; meanwhile another process may create it
             if refusal.code != ErrorCode.Name(BAD_REQUEST):
                 raise
             self._writer.log_inputs(run_id, inputs)
 
     def upload(self, run_id: str, folder: Path) -> None:
-        """Store files as Tracker.upload does.
-
-        Files of an sqlite store are copied to a folder next to its database.
-        """
+        """Store files as Tracker.upload does. Files of an sqlite store are copied next to its database."""
         local = self._local_root(run_id) if self._database else None
         if local is None:  # MLflow's client would request the address from the server once more
             self._writer.ask(lambda: self._files(run_id).log_artifacts(str(folder)))
@@ -343,10 +329,7 @@ class MlflowTracker(Tracker):
         return compared_address(run_ids, [self._place(run_id).experiment_id for run_id in run_ids])
 
     def publish_views(self, views: Sequence[View]) -> str:
-        """Publish views as Tracker.publish_views does. Publish a note with links to the views.
-
-        Views and note are tags of the experiment.
-        """
+        """Publish views as Tracker.publish_views does, and a note with links. All are tags of the experiment."""
         reason = self.why_no_views() if views else ""
         if reason:
             LOG.warning("cannot publish views for MLflow's pages: %s", reason)
@@ -370,7 +353,7 @@ class MlflowTracker(Tracker):
         return pages[views[0].key]
 
     def why_no_views(self) -> str:
-        """Return the reason why no views can be published; empty if views can be published.
+        """Return the reason why no views can be published, or an empty string.
 
         Views need a supported MLflow release of the server or, without a server, of the installed package.
         """
@@ -389,10 +372,8 @@ class MlflowTracker(Tracker):
         """Return a local copy of an artifact as Tracker.artifact does.
 
         If the artifact is already on this machine, return its path without a copy. A copy is removed when the process ends.
-
-        Raises:
-            StoreError: the store does not respond.
-            UnreadableFile: the artifact is not a regular file in the run's artifact folder.
+        UnreadableFile is raised if the artifact is not a regular file in the run's artifact folder, and StoreError if the store
+        does not respond.
         """
         local = self._local_root(run_id)
         # A file on this machine needs no copy. MLflow would use the recorded address, which may be another store's folder.
@@ -428,9 +409,7 @@ class MlflowTracker(Tracker):
 
     def _local_root(self, run_id: str) -> Path | None:
         """Return the run's artifact folder; None if a remote service stores the files."""
-        if (
-            self._root[0] != run_id
-        ):  # cached, because a run is read file by file and checking the folder's links is slow
+        if self._root[0] != run_id:  # cached: a run is read file by file, and checking the folder's links is slow
             self._root = run_id, local_folder(self._place(run_id).artifact_uri, self.uri, run_id)
         return self._root[1]
 
@@ -509,8 +488,8 @@ class _Place(NamedTuple):
 def _apart() -> Iterator[None]:
     """Disable garbage collection within the context, and collect once at its end.
 
-    MLflow creates reference cycles of about 100 KiB per run. With collection enabled, reading a page of runs takes three times
-    as long.
+    MLflow creates reference cycles of about 100 KiB per run. With collection enabled, reading a page of runs takes three times as
+    long.
     """
     was_enabled, frozen_count = gc.isenabled(), gc.get_freeze_count()
     gc.disable()

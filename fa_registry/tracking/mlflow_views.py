@@ -11,7 +11,7 @@ import base64
 import json
 import re
 import zlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
@@ -51,12 +51,9 @@ CHART_HEIGHT, CHARTS_A_ROW = 200, 3
 
 @dataclass(frozen=True)
 class View:
-    """Shared view of an experiment.
+    """Shared view of an experiment, with charts or a table.
 
-    Attributes:
-        key: name of the view in the page address.
-        state: content of the view, in the format of MLflow's pages.
-        charts: whether the view shows charts; a view without charts shows a table.
+    `key` is its name in the page address, and `state` its content in the format of MLflow's pages.
     """
 
     key: str
@@ -99,11 +96,7 @@ def pattern(value: str) -> str:
 
 
 def note_of(links: Mapping[str, str]) -> str:
-    """Return the experiment's note, which MLflow's pages show above the list of runs.
-
-    Args:
-        links: mapping from the title of each link to its address.
-    """
+    """Return the experiment's note above MLflow's list of runs, with links: title → address."""
     return NOTE.format(links=" · ".join(f"[{title}]({address})" for title, address in links.items()))
 
 
@@ -124,28 +117,21 @@ def is_ours(text: str) -> bool:
 
 
 def views_of(study: str, runs: Sequence[StoredRun], first_run_ids: Collection[str] = ()) -> tuple[View, ...]:
-    """Return the views of a study's runs: charts, then a table.
+    """Return the views of a study's runs: charts, then a table. An empty `study` means all runs.
 
-    If the study has several settings, charts and table of each setting come before the views of all runs.
-
-    Args:
-        study: name of the study; empty means all runs.
-        runs: runs of the study. Charts show only metrics that at least one of these runs has.
-        first_run_ids: ids of the runs that were just trained or audited. Their settings come before the other settings.
+    If the study has several settings, charts and table of each setting come before the views of all runs. Charts show only
+    metrics that at least one of these runs has. `first_run_ids` are the ids of the runs that were just trained or audited. Their
+    settings come before the other settings.
     """
-    by_setting: dict[str, _Contents] = {}
+    by_setting, all_runs = {}, _Contents()
     for run in sorted(runs, key=lambda run: (bool(first_run_ids) and run.run_id not in first_run_ids, run.started)):
         by_setting.setdefault(run.tags.get(TAG_SETTING, ""), _Contents()).add(run)
+        all_runs.add(run)
     settings = [setting for setting in by_setting if setting]
     study_tags, views = {TAG_KIND: "run"} | ({TAG_STUDY: study} if study else {}), []
     for setting in settings if study and len(settings) > 1 else ():
         views += _both(f"{study} {setting}", study_tags | {TAG_SETTING: setting}, by_setting[setting])
-    return (
-        *views,
-        *_both(
-            study or "runs", study_tags, _Contents.all(by_setting.values()), group_by_setting=not study or bool(views)
-        ),
-    )
+    return (*views, *_both(study or "runs", study_tags, all_runs, group_by_setting=not study or bool(views)))
 
 
 @dataclass
@@ -162,16 +148,6 @@ class _Contents:
         self.metrics.update(run.metrics)
         self.groups.add((tags.get(TAG_SETTING), tags.get(TAG_METHOD)))
         self.first_fires.update(tag for tag in tags if tag.startswith(first_fire_tag("")))
-
-    @classmethod
-    def all(cls, parts: Iterable[_Contents]) -> _Contents:
-        union = cls()
-        for part in parts:
-            union.count += part.count
-            union.metrics |= part.metrics
-            union.groups |= part.groups
-            union.first_fires |= part.first_fires
-        return union
 
 
 def _both(

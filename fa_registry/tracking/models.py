@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlflow.artifacts import download_artifacts
-from mlflow.entities.model_registry import ModelVersion, RegisteredModel
+from mlflow.entities.model_registry import ModelVersion
 from mlflow.protos.databricks_pb2 import RESOURCE_ALREADY_EXISTS, ErrorCode
 
 from fa_registry import jsonio, process_ownership
@@ -70,14 +70,10 @@ def verdict_tags(card: ModelCard) -> dict[str, str]:
 
 
 def folder_name(key: str, card_digest: str) -> str:
-    """Return the folder name of a model version. The name is a digest of the arguments.
+    """Return the folder name of a model version, a digest of the promotion key and the card's SHA-256.
 
     MLflow records the address of the folder as the source of the version. MLflow's API cannot change the source later, so
     `check_version` can compare the model's card with the folder name.
-
-    Args:
-        key: result of `promotion_key`.
-        card_digest: SHA-256 of the model's card.json.
     """
     return jsonio.digest_of([key, card_digest])[:FOLDER_DIGITS]
 
@@ -111,12 +107,9 @@ def check_version(tracker: Tracker, version: RegisteredVersion, card: ModelCard)
 
 @dataclass(frozen=True)
 class RegisteredVersion:
-    """Version of a registered model.
+    """Version of a registered model, with the aliases that refer to it.
 
-    Attributes:
-        version: number of the version.
-        source: address of the folder with the files.
-        aliases: aliases that refer to this version.
+    `version` is its number, and `source` the address of the folder with the files.
     """
 
     name: str
@@ -132,33 +125,23 @@ class RegisteredVersion:
 
 
 class ModelRegistry:
-    """Registered models of an existing store.
-
-    Every method raises StoreError if the store reports an error.
-
-    Args:
-        uri: URI of the store; see store.resolve_uri for the default.
-    """
+    """Registered models of an existing store (default: store.resolve_uri). Methods raise StoreError."""
 
     def __init__(self, uri: str = ""):
         self.uri = resolve_uri(uri)
         self._client = Client(self.uri, make=False)
 
     def versions(self, name: str) -> list[RegisteredVersion]:
-        """Return all versions of a model, newest first.
-
-        The list is empty if the model does not exist.
-
-        Args:
-            name: name of the model, without single quotes.
-        """
+        """Return all versions of a model, newest first, or none. The name contains no single quotes."""
         versions = self._matching(f"name = '{name}'")
-        aliases = _by_version(self._client.get_registered_model(name)) if versions else {}
+        aliases: dict[str, tuple[str, ...]] = {}
+        for alias, version in sorted(self._client.get_registered_model(name).aliases.items()) if versions else ():
+            aliases[str(version)] = (*aliases.get(str(version), ()), alias)
         newest_first = sorted(versions, key=lambda version: -int(version.version))
         return [_registered(version, aliases.get(str(version.version), ())) for version in newest_first]
 
     def versions_of(self, run_id: str) -> list[RegisteredVersion]:
-        """Return all model versions that were created from a run. Do not read the aliases of the versions."""
+        """Return all model versions that were created from a run, without their aliases."""
         return [_registered(version, ()) for version in self._matching(f"run_id = '{run_id}'")]
 
     def _matching(self, query: str) -> list[ModelVersion]:
@@ -174,13 +157,9 @@ class ModelRegistry:
     def register(
         self, name: str, run_id: str, path: str, tags: Mapping[str, str], description: str
     ) -> RegisteredVersion:
-        """Register artifacts of a run as a new version of a model.
+        """Register a folder of a run's artifacts as a new version of a model, which may be new too.
 
-        Create the model if it does not exist.
-
-        Args:
-            path: artifact folder of the version, relative to the run's artifacts.
-            description: Markdown text; cut to 4000 characters.
+        `path` is relative to the run's artifacts. The description is Markdown and is cut to 4000 characters.
         """
         try:
             self._client.create_registered_model(name)
@@ -200,9 +179,7 @@ class ModelRegistry:
     def find(self, reference: str) -> RegisteredVersion:
         """Return the version that `models:/NAME@alias` or `models:/NAME/3` refers to.
 
-        Raises:
-            UsageError: the reference has neither of these two formats.
-            UnknownName: the model, the alias or the version does not exist.
+        UsageError is raised for another format, and UnknownName if the model, the alias or the version does not exist.
         """
         match = REFERENCE.fullmatch(reference)
         if match is None:
@@ -226,10 +203,7 @@ class ModelRegistry:
         return [model.name for model in self._client.search_registered_models(max_results=PAGE)]
 
     def files(self, version: RegisteredVersion) -> Path:
-        """Return a local folder with the files of a version.
-
-        If the files are on another machine, the folder is a copy that is removed when the process ends.
-        """
+        """Return a local folder with a version's files; a copy of remote files lasts until the process ends."""
         with answering(self.uri):
             source = self._client.get_model_version_download_uri(version.name, version.version)
             local = local_folder(source, self.uri, version.run_id)
@@ -244,13 +218,6 @@ class ModelRegistry:
 
 def _bounded(text: str) -> str:
     return text if len(text) <= MAX_DESCRIPTION else text[: MAX_DESCRIPTION - len(CUT)] + CUT
-
-
-def _by_version(model: RegisteredModel) -> dict[str, tuple[str, ...]]:
-    aliases_of: dict[str, tuple[str, ...]] = {}
-    for alias, version in sorted(model.aliases.items()):
-        aliases_of[str(version)] = (*aliases_of.get(str(version), ()), alias)
-    return aliases_of
 
 
 def _registered(version: ModelVersion, aliases: tuple[str, ...]) -> RegisteredVersion:

@@ -21,36 +21,21 @@ SEAL = "digests.json"  # next to an audit's pages
 
 
 def seal_folder(folder: Path) -> dict[str, str]:
-    """Write the digests of all files in `folder` to digests.json.
-
-    Returns:
-        The tag of the audit's own run, with the SHA-256 of digests.json.
-    """
+    """Write the digests of all files to digests.json. Return the audit's tag with its SHA-256."""
     (folder / SEAL).write_text(jsonio.pretty(folder_digests(folder)), encoding="utf-8")
     return {schema.TAG_PAGES: jsonio.file_digest(folder / SEAL)}
 
 
 def seal_pages(digests: Mapping[str, str]) -> dict[str, str]:
-    """Return the tag with the digests of the pages that an audit attached to a run.
-
-    Args:
-        digests: mapping from page name to SHA-256.
-    """
+    """Return the tag with the digests of an audit's pages on a run: page name → SHA-256."""
     return {schema.TAG_PAGES: jsonio.canonical(digests)}
 
 
 def check_audit_pages(tracker: Tracker, audit: StoredRun, names: Sequence[str] = ()) -> dict[str, int]:
-    """Compare an audit's pages with their recorded digests.
+    """Compare the pages `names` of an audit's own run, or all pages, with their recorded digests.
 
-    Args:
-        audit: the audit's own run.
-        names: pages to check; empty means all pages.
-
-    Returns:
-        Mapping from page name to size in bytes. The mapping is empty if an older release wrote the audit.
-
-    Raises:
-        IntegrityError: a page is missing or was changed. The message lists all such pages.
+    The result is a mapping from page name to size in bytes. The mapping is empty if an older release wrote the audit. If a page
+    is missing or was changed, one IntegrityError lists all such pages.
     """
     seal = audit.tags.get(schema.TAG_PAGES)
     if not seal:
@@ -62,14 +47,7 @@ def check_audit_pages(tracker: Tracker, audit: StoredRun, names: Sequence[str] =
 
 
 def check_run_pages(tracker: Tracker, run: StoredRun) -> dict[str, int]:
-    """Compare the pages that an audit attached to a run with their recorded digests.
-
-    Returns:
-        Mapping from page name to size in bytes. The mapping is empty if the run has no recorded digests of pages.
-
-    Raises:
-        IntegrityError: a page is missing or was changed. The message lists all such pages.
-    """
+    """Compare an audit's pages on a run with their digests; return and raise as `check_audit_pages`."""
     tag = run.tags.get(schema.TAG_PAGES)
     if not tag:
         return {}

@@ -18,23 +18,20 @@ from fa_registry.tracking.integrity_checks import SealedRun, checks, history_che
 from fa_registry.tracking.series_parquet import by_site, read_rows, trajectory
 from fa_registry.tracking.store import command_on
 
-NOT_HELD = (
-    "digests",
-    schema.EPOCH_CHAIN,
-)  # fields of provenance.json: the first is stored separately, the second grows with the epochs
+# fields of provenance.json: the first is stored separately, the second grows with the epochs
+NOT_HELD = ("digests", schema.EPOCH_CHAIN)
 FULL_ID = 32  # hexadecimal characters of a run id
 NAMED = 5  # listed runs if the start of an id is ambiguous
 NEEDED = (schema.SPEC, schema.MEASUREMENTS, schema.PROVENANCE, schema.SERIES)
+_parsed = functools.lru_cache(maxsize=64)(json.loads)
 
 
 def read_record(tracker: Tracker, run: StoredRun) -> RunRecord:
     """Read the recorded files of a run that has ended and return its RunRecord.
 
-    Status, setting and all other facts come from the recorded files and not from the store's tables. The record's field `integrity`
-    contains the results of the checks; see protocol.integrity.with_checks.
-
-    Raises:
-        IntegrityError: a file is missing or was changed.
+    Status, setting and all other facts come from the recorded files and not from the store's tables. The record's field
+    `integrity` contains the results of the checks; see protocol.integrity.with_checks. IntegrityError is raised if a file is
+    missing or was changed.
     """
     files = {name: tracker.artifact(run.run_id, name) for name in NEEDED}
     missing = [name for name, path in files.items() if path is None]
@@ -94,25 +91,13 @@ def _held_once(value: Any) -> Any:
     return _parsed(json.dumps(value)) if isinstance(value, (dict, list)) else value
 
 
-@functools.lru_cache(maxsize=64)
-def _parsed(text: str) -> Any:
-    return json.loads(text)
-
-
 def table_history(tracker: Tracker, run: StoredRun) -> Check:
-    """Compare the run's metric tables with its recorded series.
-
-    Call this function only for a run that `read_record` accepts.
-    """
+    """Compare the metric tables of a run that `read_record` accepts with its recorded series."""
     return history_check(read_sealed({name: tracker.artifact(run.run_id, name) for name in NEEDED}), tracker, run)
 
 
 def read_sealed(files: Mapping[str, Path]) -> SealedRun:
-    """Decode the recorded files of a run. Do not check the digests of the files.
-
-    Args:
-        files: mapping from the names spec.json, measurements.json, provenance.json and series.parquet to paths.
-    """
+    """Decode the recorded files of a run (file name → path) without checking their digests."""
     source, spec = _read(files[schema.SPEC], RunSpec)
     _, measurements = _read(files[schema.MEASUREMENTS], Measurements)
     return SealedRun(
@@ -123,11 +108,8 @@ def read_sealed(files: Mapping[str, Path]) -> SealedRun:
 def check_seal(tracker: Tracker, run: StoredRun, digests: Mapping[str, str]) -> dict[str, int]:
     """Compare provenance.json and the digests of the artifacts with the run's tag `fa.artifacts`.
 
-    Returns:
-        Mapping from the name provenance.json to its size in bytes.
-
-    Raises:
-        IntegrityError: the file is missing, or the tag contains another digest.
+    The result is a mapping from the name provenance.json to its size in bytes. IntegrityError is raised if the file is missing,
+    or the tag contains another digest.
     """
     path = tracker.artifact(run.run_id, schema.PROVENANCE)
     if path is None:
@@ -142,17 +124,10 @@ def check_seal(tracker: Tracker, run: StoredRun, digests: Mapping[str, str]) -> 
 def check_files(
     tracker: Tracker, run_id: str, digests: Mapping[str, str], may_be_lost: Sequence[str] = ()
 ) -> dict[str, int]:
-    """Compare files of a run with their recorded digests.
+    """Compare files of a run with their recorded SHA-256. Files in `may_be_lost` may be missing.
 
-    Args:
-        digests: mapping from file name to recorded SHA-256.
-        may_be_lost: names of the files that may be missing.
-
-    Returns:
-        Mapping from the name of each existing file to its size in bytes.
-
-    Raises:
-        IntegrityError: a file is missing or was changed. The message lists all such files.
+    The result is a mapping from the name of each existing file to its size in bytes. If a file is missing or was changed, one
+    IntegrityError lists all such files.
     """
     sizes, problems = {}, []
     for name, recorded in digests.items():
@@ -176,10 +151,9 @@ def read_spec(path: Path) -> RunSpec:
 
 
 def read_provenance(path: Path) -> Mapping[str, Any]:
-    """Read a provenance.json. Do not check its digest.
+    """Read a provenance.json without checking its digest.
 
-    Raises:
-        UnreadableFile: the file has fields of a wrong type or lacks the field `digests`.
+    UnreadableFile is raised if the file has fields of a wrong type or lacks the field `digests`.
     """
     return _checked(path, "provenance", manifest_checks.PROVENANCE, needed="digests")
 
@@ -208,24 +182,16 @@ FEW = 12  # up to this number, values are searched one by one: reading all runs 
 
 
 def runs_by_spec(tracker: Tracker, identities: Iterable[str]) -> dict[str, list[StoredRun]]:
-    """Return the runs of each specification, newest first, regardless of their state.
-
-    Returns:
-        Mapping from each identity to its runs. The list is empty if the specification has no run.
-    """
+    """Return each identity with its runs, newest first, regardless of their state. The list may be empty."""
     return runs_by_tag(tracker, schema.TAG_SPEC, identities)
 
 
 def runs_by_tag(
     tracker: Tracker, tag: str, values: Iterable[str], search_limit: int = FEW
 ) -> dict[str, list[StoredRun]]:
-    """Return the runs that have each value of a tag, newest first.
+    """Return each value of a tag with its runs, newest first. The list may be empty.
 
-    Args:
-        search_limit: if there are more values than this limit, all runs are read. Otherwise the store is searched once per value.
-
-    Returns:
-        Mapping from each value to its runs. The list is empty if no run has the value.
+    If there are more than `search_limit` values, all runs are read. Otherwise the store is searched once per value.
     """
     runs: dict[str, list[StoredRun]] = {value: [] for value in values}
     if len(runs) <= search_limit:
@@ -238,10 +204,8 @@ def runs_by_tag(
 def expand_run_id(tracker: Tracker, start: str) -> str:
     """Return the full id of the run whose id begins with `start`.
 
-    If no run has such an id, the ids that imported runs had in their bundle are searched.
-
-    Raises:
-        UsageError: `start` is empty, or no run or several runs have an id that begins with `start`.
+    If no run has such an id, the ids that imported runs had in their bundle are searched. UsageError is raised if `start` is
+    empty, or if no run or several runs have an id that begins with `start`.
     """
     listing = f"`{command_on('list runs', tracker.uri)}` lists all runs"
     if not start.strip():  # would select the only run of a store, for example if a shell variable is not set
@@ -265,10 +229,7 @@ def expand_run_id(tracker: Tracker, start: str) -> str:
 
 
 def failure_text(tracker: Tracker, run_id: str) -> str:
-    """Return the traceback of a failed run, or an empty string if the run has no traceback.
-
-    If the traceback cannot be read, return the error message.
-    """
+    """Return a failed run's traceback, the error if it is unreadable, or an empty text if it has none."""
     try:
         path = tracker.artifact(run_id, schema.FAILURE)
         return read_file(path).decode(errors="replace") if path else ""

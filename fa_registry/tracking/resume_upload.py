@@ -31,11 +31,7 @@ PLACE = re.compile(r"(\d{1,7}) ([01]) ([\w-]{1,200})")  # the tag's value: epoch
 
 
 class KeptState:
-    """Resume state of one run in its store.
-
-    Args:
-        attempts: earlier runs of the same specification.
-    """
+    """Resume state of one run in its store. `attempts` are earlier runs of the same specification."""
 
     def __init__(
         self,
@@ -50,10 +46,7 @@ class KeptState:
         self._next, self._count = clock() + SECONDS_BETWEEN, 0
 
     def fetch(self, path: Path, beyond: int) -> None:
-        """Download the newest resume state of the earlier attempts to `path`.
-
-        Do nothing if the epoch of this state is not greater than `beyond`.
-        """
+        """Download the newest resume state of the earlier attempts to `path` if its epoch is beyond `beyond`."""
         matches = [(run, PLACE.fullmatch(run.tags[schema.TAG_STATE])) for run in self._left]
         states = [
             (int(state_match[1]), run, state_match)
@@ -83,13 +76,9 @@ class KeptState:
         LOG.info("resuming from epoch %d, at which run %s on %s ended", epoch, run.run_id, host)
 
     def offer(self, path: Path, epoch: int, now: bool = False) -> None:
-        """Upload the resume file if enough time has passed since the last upload.
+        """Upload the resume file of an epoch if enough time has passed since the last upload, or `now`.
 
         An error is logged and does not stop the training.
-
-        Args:
-            epoch: epoch after which the file was written.
-            now: whether to upload regardless of the time.
         """
         start = self._clock()
         if not self._needed or (start < self._next and not now):
@@ -97,9 +86,8 @@ class KeptState:
         try:
             self._upload(path, epoch)
         except (RegistryError, OSError) as error:
-            if (
-                not isinstance(error, StoreRefusal) or error.kind not in WAITED_FOR
-            ):  # an unreachable server was logged already; a later state will be uploaded
+            # an unreachable server was logged already; a later state will be uploaded
+            if not isinstance(error, StoreRefusal) or error.kind not in WAITED_FOR:
                 LOG.warning("the resume state could not be uploaded and is on this machine only: %s", error)
         self._next = self._clock() + max(SECONDS_BETWEEN, SHARE * (self._clock() - start))
 
@@ -114,10 +102,7 @@ class KeptState:
         self._count += 1
 
     def remove(self) -> None:
-        """Remove the resume states of this run and of earlier attempts from the store.
-
-        Call this after the run has ended.
-        """
+        """Remove the resume states of this run, which has ended, and of earlier attempts from the store."""
         for run_id in [run.run_id for run in self._left] + [self._run_id] * bool(self._count):
             with suppress(RegistryError):  # without the permission to delete, some megabytes are left in the store
                 self._tracker.remove(run_id, schema.STATE)

@@ -26,10 +26,9 @@ class HeartbeatMonitor:
         self._moving: set[str] = set()
 
     def seconds_since_heartbeat(self, run: StoredRun) -> float:
-        """Return the seconds without a new heartbeat of the run.
+        """Return the seconds without a new heartbeat of the run, which are 0 on the first call.
 
-        Return 0 on the first call. If two calls are more than 15 seconds apart, only 15 seconds are added, because the store
-        may have been unreachable.
+        If two calls are more than 15 seconds apart, only 15 seconds are added, because the store may have been unreachable.
         """
         now, text = self._clock(), run.tags.get(schema.TAG_SIGN, "")
         previous_text, silent_seconds, previous_time = self._seen.get(run.run_id, (text, 0.0, now))

@@ -23,16 +23,14 @@ TAG_STUDY_RUN = "fa.study_run"  # id of the study's own run, on each run that wa
 TAG_SETTING = "fa.setting"
 TAG_METHOD = "fa.method"  # label of the method without options
 TAG_VARIANT = "fa.twin"  # on a study's own run: how this variant differs from study.toml, {"data": …, "scale": …}
-TAG_STATUS = (
-    "fa.status"  # running | complete | diverged | stopped_early | interrupted | failed: MLflow's FINISHED can be wrong
-)
+# running | complete | diverged | stopped_early | interrupted | failed: MLflow's FINISHED can be wrong
+TAG_STATUS = "fa.status"
 TAG_KIND = "fa.kind"  # run | study | audit | launch
 LAUNCH = "launch"  # kind of a run that `mlflow run` began and that fa_registry did not use
 TAG_ARTIFACTS = "fa.artifacts"  # digest over the digests of all artifacts; also shows that provenance.json was changed
 TAG_PAGES = "fa.pages"  # digests of the pages that an audit wrote: see tracking.page_digests
-TAG_RENDERER = (
-    "fa.renderer"  # on an audit's own run: the code that judged and rendered it, see reporting.render.renderer
-)
+# on an audit's own run: the code that judged and rendered it, see reporting.render.renderer
+TAG_RENDERER = "fa.renderer"
 TAG_NOT_FINITE = "fa.not_finite"
 TAG_PROCESS = "fa.process"  # the process that writes the run, to detect its end: see process_ownership.process_tag
 TAG_CLAIM = "fa.claim"  # choosing | asks | held: which of several attempts trains the specification, see tracking.lease
@@ -48,9 +46,8 @@ TAG_SITES = "fa.sites_shown"  # on a deep network's run: the sites that have cha
 TAG_AUDIT = "fa.audit"  # digest of the whole report, on the audit's own run
 TAG_AUDIT_NUMBER = "fa.audit_number"  # on an audit's own run: 1 + the largest number of an earlier audit of the study
 TAG_FIRST_FIRE_BY = "fa.first_fire_by"  # the edition of the rules in the tags fa.first_fire.*
-TAG_LOOKS = (
-    "fa.looks"  # the sets of its method's seeds that audits judged, in order: `3:1f2e3d4c 5:…`, see workflows.selection
-)
+# the sets of its method's seeds that audits judged, in order: `3:1f2e3d4c 5:…`, see workflows.selection
+TAG_LOOKS = "fa.looks"
 TAG_STOP_ON = "fa.stop_on"  # the rules that could end the run (--stop-on), and their edition
 TAG_STOPPED_ON = "fa.stopped_on"  # the rules that ended the run, and the epoch
 TAG_CODE = "fa.code"  # digest over the code that trained the run, provenance.json's `code`: an index, no evidence
@@ -58,9 +55,8 @@ TAG_IMPORTED = "fa.imported"  # digest of the manifest of the bundle that contai
 TAG_IMPORTED_ID = "fa.imported_id"  # id of the run in that bundle, which the pages of the bundle show
 TAG_IMPORTED_VERDICT = "fa.imported_verdict"  # verdict on the run in that bundle; no audit of this store
 TAG_ADOPTED = "fa.adopted"  # "true" on a run that was trained elsewhere
-TAG_WEIGHTS = (
-    "fa.weights"  # digest of the final weights' content, so that a search finds equal weights under another name
-)
+# digest of the final weights' content, so that a search finds equal weights under another name
+TAG_WEIGHTS = "fa.weights"
 REPEATED_TAGS = {  # tag → the field of provenance.json whose value the tag repeats
     TAG_METHOD: "method",
     TAG_SETTING: "setting",
@@ -127,12 +123,10 @@ def first_fire_tag(rule: str) -> str:
 
 
 def verdict_tag(edition: EditionReference) -> str:
-    """Return the name of the tag that contains the verdict of an edition.
+    """Return the name of the tag that contains the verdict of an edition: `fa.verdict.2026-11.23d1b7cd`.
 
-    Example: `fa.verdict.2026-11.23d1b7cd`.
-
-    The name contains the edition's name and the first 8 characters of its digest. Characters that MLflow does not allow in a
-    tag are replaced by `_`. If the user changed thresholds of the edition, the name ends with `.modified`. The verdict of the
+    The name contains the edition's name and the first 8 characters of its digest. Characters that MLflow does not allow in a tag
+    are replaced by `_`. If the user changed thresholds of the edition, the name ends with `.modified`. The verdict of the
     modified edition therefore does not replace the verdict of the unmodified edition.
     """
     name = re.sub(r"[^\w\-.: ]", "_", edition.name)[:MAX_EDITION]
@@ -140,18 +134,12 @@ def verdict_tag(edition: EditionReference) -> str:
 
 
 def step_checkpoint(step: int) -> str:
-    """Return the artifact path of the state after the first `step` training steps.
-
-    The file contains tensors named `network.…` and `feedback.…`.
-    """
+    """Return the artifact path of the state `network.…` and `feedback.…` after the first `step` steps."""
     return f"checkpoints/step_{step:04d}.safetensors"
 
 
 def sealed_step(names: Iterable[str]) -> int | None:
-    """Return the training step of the first step checkpoint in a list of artifact paths.
-
-    Return None if the list contains no step checkpoint.
-    """
+    """Return the step of the first step checkpoint among artifact paths, or None if there is none."""
     steps = [int(match[1]) for name in names if (match := STEP.fullmatch(name))]
     return min(steps, default=None)
 
@@ -166,18 +154,12 @@ def kept_state(epoch: int) -> str:
 
 
 def after_kept_state(epoch: int) -> str:
-    """Return the artifact path of the state one epoch after a kept training state.
-
-    An audit replays the epoch that follows `epoch` and must reproduce this state.
-    """
+    """Return the path of the state one epoch after a kept state, which a replay must reproduce."""
     return f"checkpoints/state_{epoch:04d}_next.safetensors"
 
 
 def charts(metrics: Iterable[Metric]) -> tuple[str, ...]:
-    """Return the names of the third-party metrics that have charts.
-
-    Metric families have no charts, because a family contains many metrics.
-    """
+    """Return the third-party metrics that have charts. A metric family has none: it has many metrics."""
     third_party = (
         metric for metric in metrics if metric.name not in DECLARED and not metric.family and not metric.about
     )
@@ -187,11 +169,8 @@ def charts(metrics: Iterable[Metric]) -> tuple[str, ...]:
 def metrics(measurements: Measurements, extra_metrics: Sequence[str] = ()) -> Iterator[tuple[str, Reading]]:
     """Yield pairs (metric key, reading) of one epoch, one per metric with a chart.
 
-    A reading is a value, or the reason why there is no value. Test accuracy is the first metric, because MLflow's page of two runs
-    first plots the metric that was logged first.
-
-    Args:
-        extra_metrics: names of third-party metrics, as returned by `charts`.
+    A reading is a value, or the reason why there is no value. Test accuracy is the first metric, because MLflow's page of two
+    runs first plots the metric that was logged first. `extra_metrics` are the names that `charts` returns.
     """
     for name, key in scalar_metrics(extra_metrics).items():
         if name in measurements.scalars:
@@ -208,71 +187,40 @@ def shown(value: float) -> float:
 
 
 def scalar_metrics(extra_metrics: Sequence[str] = ()) -> dict[str, str]:
-    """Return a mapping from the names of all scalar metrics to their metric keys.
-
-    Args:
-        extra_metrics: names of third-party metrics. The metric key of a third-party metric is its name.
-    """
+    """Return name → metric key of all scalar metrics. The key of a third-party metric is its name."""
     return {**SCALAR_METRICS, **{name: name for name in extra_metrics}}
 
 
 def site_metric(name: str, site: int, count: int) -> str:
-    """Return the metric key of a site metric at one site.
-
-    The number of the site has leading zeros, because charts sort the keys as text.
-
-    Args:
-        count: number of sites.
-    """
+    """Return a site metric's key. The site has leading zeros, because charts sort keys as text."""
     return f"{name}{SITE_MARK}{site:0{max(2, len(str(count - 1)))}d}"
 
 
 def shown_sites(count: int, extra_metrics: Sequence[str] = ()) -> tuple[int, ...]:
-    """Return the sites that have charts: all, or evenly spaced sites.
-
-    Args:
-        extra_metrics: names of third-party metrics with charts.
-    """
+    """Return the sites that have charts: all, or evenly spaced sites."""
     return spread(count - 1, most_sites(extra_metrics))
 
 
 def most_sites(extra_metrics: Sequence[str] = ()) -> int:
-    """Return the maximum number of charts per site metric.
-
-    A run has at most 100 metric keys.
-
-    Args:
-        extra_metrics: names of third-party metrics with charts.
-    """
+    """Return the maximum number of charts per site metric. A run has at most 100 metric keys."""
     # `extra_metrics` are counted as scalar metrics and as site metrics, because their kinds are unknown
     key_count = MAX_METRICS - 1 - len(SCALAR_METRICS) + len(TOKEN_METRICS) - len(extra_metrics)
     return key_count // (len(SITE_METRICS) + len(extra_metrics))
 
 
 def shown_epochs(epochs: int, limit: int = MOST_POINTS) -> Collection[int]:
-    """Return the epochs for which the store's tables contain points.
-
-    Args:
-        epochs: number of epochs of the run.
-        limit: maximum number of points; 0 means all epochs.
-    """
+    """Return the at most `limit` epochs for which the store's tables contain points; 0 means all epochs."""
     return frozenset(spread(epochs, limit)) if limit else range(epochs + 1)
 
 
 def spread(last: int, limit: int) -> tuple[int, ...]:
-    """Return at most `limit` evenly spaced integers from 0 to `last`.
-
-    The first and the last integer are included if `limit` is at least 2.
-    """
+    """Return at most `limit` evenly spaced integers from 0 to `last`; `last` is omitted if the limit is 1."""
     count = min(last + 1, limit)
     return tuple(round(index * last / (count - 1)) for index in range(count)) if count > 1 else tuple(range(count))
 
 
 def sites_tag(measurements: Measurements, extra_metrics: Sequence[str] = ()) -> dict[str, str]:
-    """Return the tag that lists the sites with charts.
-
-    Return an empty dict if all sites have charts.
-    """
+    """Return the tag that lists the sites with charts, or an empty dict if all sites have charts."""
     count = max((len(measurements.sites.get(name, ())) for name in SITE_METRICS), default=0)
     if count <= most_sites(extra_metrics):
         return {}

@@ -41,12 +41,9 @@ SeriesRow = tuple[int, str, int, float | None, str]  # as in SCHEMA
 
 
 def write_series(path: Path, rows: Sequence[tuple[int, Measurements]]) -> None:
-    """Write the measurements of each epoch to a Parquet file.
+    """Write the measurements of each epoch, as pairs of epoch and measurements, to a Parquet file.
 
     Equal measurements produce equal bytes. A missing value is written as null with a reason.
-
-    Args:
-        rows: pairs of epoch and measurements.
     """
     flat: list[SeriesRow] = []
     for epoch, measurements in rows:
@@ -109,11 +106,7 @@ def _is_row(row: Sequence[Any]) -> bool:
 
 
 def points(rows: Sequence[SeriesRow], extra_metrics: Sequence[str] = ()) -> Iterator[Point]:
-    """Yield the metric points that the rows contain, in order of epochs.
-
-    Args:
-        extra_metrics: names of third-party metrics with charts.
-    """
+    """Yield the metric points that the rows contain, in order of epochs. `extra_metrics` have charts."""
     last: dict[str, int] = {}
     for _, metric, site, *_ in rows:
         last[metric] = max(site, last.get(metric, SCALAR_SITE))
@@ -128,10 +121,7 @@ def points(rows: Sequence[SeriesRow], extra_metrics: Sequence[str] = ()) -> Iter
 
 
 def trajectory(rows: Sequence[SeriesRow]) -> Mapping[str, Series]:
-    """Return the metrics that a report shows for every epoch, one series per metric.
-
-    A missing value is N/A with a reason.
-    """
+    """Return a series per metric that reports show for every epoch. Missing values are N/A."""
     epochs = 1 + max((row[0] for row in rows), default=-1)
     last = max((row[2] for row in rows), default=SCALAR_SITE)
     headline = headline_of(dict.fromkeys(row[1] for row in rows if row[1] in HEADLINES))

@@ -18,26 +18,16 @@ from fa_registry.tracking.store_errors import EXPECTED_STORE, StoreRefusal
 DEFAULT = "sqlite:///mlflow.db"
 SQLITE = "sqlite:///"
 ARTIFACTS = "mlartifacts"  # next to the database
-VERSION, FIRST, RUNS = (
-    "alembic_version",
-    "experiments",
-    "runs",
-)  # MLflow's tables: revision of the schema, first table, runs
+VERSION, FIRST, RUNS = "alembic_version", "experiments", "runs"  # tables: revision of the schema, first table, runs
 NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")  # last bytes of an sqlite journal that names another journal
 LOOK_SECONDS = 1.0  # time for another process to finish writing; the code that opens the store retries
 
 
 def resolve_uri(uri: str = "") -> str:
-    """Return the URI of the store to use.
+    """Return the URI of the store: `uri`, else MLFLOW_TRACKING_URI, else mlflow.db in the current folder.
 
-    The path of an sqlite store becomes absolute, because the process may change its working directory later.
-
-    Args:
-        uri: URI of the store. If `uri` is empty, use the environment variable MLFLOW_TRACKING_URI; if the variable is also empty,
-            use mlflow.db in the current folder.
-
-    Raises:
-        StoreError: the URI is that of MLflow's file store, which is not supported.
+    The path of an sqlite store becomes absolute, because the process may change its working directory later. StoreError is raised
+    for MLflow's file store, which is not supported.
     """
     resolved_uri = uri or os.environ.get("MLFLOW_TRACKING_URI", "") or DEFAULT
     if resolved_uri.startswith("file:") or "://" not in resolved_uri:
@@ -47,11 +37,7 @@ def resolve_uri(uri: str = "") -> str:
 
 
 def command_on(command: str, uri: str) -> str:
-    """Return a command for messages, with --store if `uri` is not the default store.
-
-    Args:
-        command: e.g. `list runs`, for `fa-registry list runs`.
-    """
+    """Return e.g. `fa-registry list runs` for a message, with --store if `uri` is not the default store."""
     default = ""
     with contextlib.suppress(StoreError):  # the default store is not supported
         default = resolve_uri()
@@ -74,14 +60,11 @@ def _reading(path: Path) -> str:
 
 
 def check_store(uri: str, known_revisions: set[str], make: bool = True) -> str:
-    """Check a store before it is opened.
+    """Check a store before it is opened, and return the address with which to open it.
 
-    Args:
-        known_revisions: schema revisions that the installed MLflow can read.
-        make: True if the caller writes to the store and creates a missing store. An existing store must then be writable.
-
-    Returns:
-        The address with which to open the store. This address differs from `uri` if the store is read-only.
+    This address differs from `uri` if the store is read-only. `known_revisions` are the schema revisions that the installed
+    MLflow can read. If `make` is true, the caller writes to the store and creates a missing store. An existing store must then be
+    writable.
 
     Raises:
         StoreError: the store is missing or not writable (see `make`), or another program or a newer MLflow created it.
@@ -143,12 +126,8 @@ def _obstacle(path: Path) -> str:
 def revision(path: Path) -> str | None:
     """Return the schema revision of an sqlite database.
 
-    Returns:
-        The revision; an empty string if the database has tables but no revision; None if the database has no tables or does not
-        exist.
-
-    Raises:
-        StoreError: the database is not an MLflow store.
+    The revision is empty if the database has tables but no revision, and None if the database has no tables or does not exist.
+    StoreError is raised if the database is not an MLflow store.
     """
     if not path.exists():
         return None
@@ -163,10 +142,7 @@ def revision(path: Path) -> str | None:
 
 
 def check_initialised(path: Path) -> None:
-    """Raise StoreError if a database that MLflow could not open contains no runs.
-
-    The creation of such a database is incomplete.
-    """
+    """Raise StoreError if a database that MLflow could not open has no runs: its creation is incomplete."""
     with probe_sqlite(path) as connection:
         if RUNS not in _tables(connection) or not connection.execute("SELECT count(*) FROM runs").fetchone()[0]:
             raise StoreError(
@@ -181,12 +157,9 @@ def _tables(connection: sqlite3.Connection) -> set[str]:
 
 @contextlib.contextmanager
 def probe_sqlite(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open an sqlite connection for reading.
+    """Open an sqlite connection for reading. StoreError is raised if the database cannot be read.
 
     If the last write to the database was interrupted, sqlite first rolls it back. This needs write access.
-
-    Raises:
-        StoreError: the database cannot be read.
     """
     _check_journal(path)
     mode = "ro" if _obstacle(path) else "rw"

@@ -45,9 +45,8 @@ NOT_THERE = (
 # Seconds to wait for a server. A server that responds with errors usually does so until its operator repairs the server.
 WAITED_FOR = {AWAY: 300.0, FAULTY: 60.0}
 BUCKETS = ("boto3", "botocore", "google", "azure")  # libraries of buckets, each imported only when it is used
-KEYS = re.compile(
-    "credential|AccessDenied|InvalidAccessKey|SignatureDoesNotMatch|ExpiredToken", re.I
-)  # in the messages of these libraries
+# in the messages of these libraries
+KEYS = re.compile("credential|AccessDenied|InvalidAccessKey|SignatureDoesNotMatch|ExpiredToken", re.I)
 # Messages of PostgreSQL's driver, which has no error code without a connection. ANSWERED means that the server responded.
 ANSWERED = re.compile("FATAL: (?!.*(starting up|shutting down|in recovery|administrator command))", re.S)
 CUT = re.compile(
@@ -97,11 +96,7 @@ class StoreRefusal(StoreError):
 
 @contextlib.contextmanager
 def refused(subject: str, *kinds: type[Exception]) -> Iterator[None]:
-    """Convert system errors and errors of the types `kinds` to StoreRefusal.
-
-    Args:
-        subject: first words of the message, such as `store sqlite:///…`.
-    """
+    """Convert system errors and errors of these types to StoreRefusal, with `subject` as first words."""
     try:
         yield
     except BrokenPipeError:  # the reader of a standard stream has ended; this is no error of a disk or a store
@@ -120,9 +115,8 @@ def _root(error: BaseException) -> tuple[BaseException, str]:
         kind = _of_server(driver_error) or _of_bucket(driver_error) or _of_database(driver_error)
         code = getattr(driver_error, "sqlite_errorcode", 0) & 0xFF  # the lower byte; the rest is the variant
         kind = kind or OF_SQLITE.get(code) or OF_SYSTEM.get(getattr(driver_error, "errno", None) or 0)
-        kind = (
-            LACKING if isinstance(driver_error, ImportError) else kind
-        )  # MLflow imports a bucket's library when it first uses the bucket
+        # MLflow imports a bucket's library when it first uses the bucket
+        kind = LACKING if isinstance(driver_error, ImportError) else kind
         if kind:
             return driver_error, kind
         cause = cause.__cause__ or cause.__context__
@@ -130,10 +124,7 @@ def _root(error: BaseException) -> tuple[BaseException, str]:
 
 
 def _of_server(error: BaseException) -> str:
-    """Return the kind of a server's error; empty if the kind is unknown.
-
-    The kind is AWAY if the server cannot be reached.
-    """
+    """Return the kind of a server's error: AWAY if it cannot be reached, empty if the kind is unknown."""
     status = getattr(getattr(error, "response", None), "status_code", 0)
     is_response = isinstance(error, MlflowException) and str(error).startswith("API request")
     if isinstance(error, RestException) or is_response:  # MLflow uses these codes for a database too

@@ -36,14 +36,7 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Origin:
-    """Files of an adopted run, i.e. a run that another program trained.
-
-    Attributes:
-        weights: file name of the weights.
-        weights_sha256: SHA-256 of the weights file.
-        feedback: file name of the feedback; empty if the user gave no feedback.
-        feedback_sha256: SHA-256 of the feedback file.
-    """
+    """File names and SHA-256 of an adopted run, trained elsewhere. `feedback` is empty if not given."""
 
     name: str
     weights: str
@@ -65,10 +58,7 @@ class Origin:
 
     @property
     def feedback_card(self) -> Mapping[str, str]:
-        """Fields of the feedback card that replace distribution and seed.
-
-        Feedback from a file has no known distribution and seed.
-        """
+        """Fields of the feedback card that replace distribution and seed, which are unknown for a file."""
         return {"distribution": f"given in {self.feedback}, not drawn here", "source_sha256": self.feedback_sha256}
 
 
@@ -85,7 +75,6 @@ class RunWriter:
     Args:
         study_run: id of the study's own run.
         adopt: id of a run that `mlflow run` started; empty means that a new run is created.
-        keep: options that select which optional data are stored.
         origin: files of an adopted run, which has no initial weights; None for a run that is trained here.
         conformance: results of the conformance suite for a method that is not built-in.
         lease_seconds: duration of the lease; another worker may train the specification if there is no heartbeat for this time. 0
@@ -165,13 +154,14 @@ class RunWriter:
         process_ownership.remove_quietly(self._folder)
 
     def start(self, initial: nn.Module | None) -> None:
-        """Write specification, initial weights and feedback before the first step.
-
-        Args:
-            initial: network before the first step; None for an adopted run.
-        """
+        """Write specification, feedback and initial weights (None if adopted) before the first step."""
         setup = self._task
-        self._tracker.log_dataset(self.run_id, _dataset(setup))
+        sizes = {"train_samples": len(setup.splits.train_labels), "test_samples": len(setup.splits.test_labels)}
+        profile = {**sizes, "classes": setup.card.classes, "shape": "x".join(map(str, setup.card.image_shape))}
+        source, use = setup.card.source, "training and evaluation"  # both splits are one entry
+        self._tracker.log_dataset(
+            self.run_id, DatasetReference(setup.card.name, setup.splits.digest, source, use, profile)
+        )
         (self._folder / schema.SPEC).write_text(jsonio.pretty(setup.spec), encoding="utf-8")
         if initial is not None:
             self._sealed["initial_weights"] = content_digest(initial.state_dict())
@@ -182,14 +172,9 @@ class RunWriter:
             save_tensors(self._folder / name, tensors)
 
     def on_epoch(self, row: EpochRow, trainer: Trainer | None = None) -> None:
-        """Write the metrics of an epoch, and a checkpoint if one is due.
+        """Write the metrics of an epoch, and a checkpoint if one is due. Training states need the trainer.
 
-        Args:
-            row: epoch and its measurements.
-            trainer: the trainer, needed to keep training states.
-
-        Raises:
-            LeaseLost: another worker has taken over the specification.
+        LeaseLost is raised if another worker has taken over the specification.
         """
         self.write_series(row)
         if self.claim:
@@ -203,10 +188,7 @@ class RunWriter:
             save_tensors(self._folder / schema.after_kept_state(row.epoch - 1), trainer.state())
 
     def log_params(self, spec: RunSpec) -> None:
-        """Set the final specification of a run that was created with `open_end`.
-
-        The parameters of the specification are logged.
-        """
+        """Set the final specification of a run that was created with `open_end`, and log its parameters."""
         self._task = replace(self._task, spec=spec)
         (self._folder / schema.SPEC).write_text(jsonio.pretty(spec), encoding="utf-8")
         self._tracker.adopt(
@@ -229,10 +211,7 @@ class RunWriter:
             self._sealed[schema.KEPT_STATES] = written_epochs
 
     def restore_rows(self, rows: list[EpochRow]) -> None:
-        """Write the epochs that an interrupted run has measured.
-
-        The checkpoints of these epochs stay in the interrupted run.
-        """
+        """Write the epochs that an interrupted run has measured. Their checkpoints stay in that run."""
         for row in rows:
             self.write_series(row)
         self._resumed_from = rows[-1].epoch if rows else 0
@@ -264,10 +243,7 @@ class RunWriter:
         self._tags |= tags
 
     def flush(self) -> None:
-        """Send the points and tags in the buffer to the store.
-
-        If the server is unreachable, keep the buffer, and send the points and tags in a later call.
-        """
+        """Send the points and tags in the buffer to the store, or in a later call if it is unreachable."""
         if self._away and time.monotonic() - self._tried < AWAY_SECONDS:
             return
         try:
@@ -297,10 +273,7 @@ class RunWriter:
         self._flushed = time.monotonic()
 
     def complete(self, outcome: TrainingOutcome) -> None:
-        """Write the final files of the run, and end the run with the status of the outcome.
-
-        The files are the final weights, the series, the measurements and the provenance.
-        """
+        """Write final weights, series, measurements and provenance, and end the run with its status."""
         setup, folder = self._task, self._folder
         if self.claim:
             self.claim.check()
@@ -332,10 +305,7 @@ class RunWriter:
         self.abandon()
 
     def fail(self, error: BaseException) -> None:
-        """End the run as failed and store the traceback as an artifact.
-
-        If the error is a KeyboardInterrupt, end the run as interrupted.
-        """
+        """End the run as failed and store the traceback, or end it as interrupted after a KeyboardInterrupt."""
         if isinstance(error, (KeyboardInterrupt, GeneratorExit)):
             self.interrupt("interrupted")
             return
@@ -427,21 +397,11 @@ class RunWriter:
         }
 
 
-def _dataset(setup: RunSetup) -> DatasetReference:
-    """Return training and test data as one entry."""
-    sizes = {"train_samples": len(setup.splits.train_labels), "test_samples": len(setup.splits.test_labels)}
-    profile = {**sizes, "classes": setup.card.classes, "shape": "x".join(map(str, setup.card.image_shape))}
-    return DatasetReference(setup.card.name, setup.splits.digest, setup.card.source, "training and evaluation", profile)
-
-
 def parameter_count(network: nn.Module) -> int:
     return sum(parameter.numel() for parameter in network.parameters())
 
 
 def folder_digests(folder: Path) -> dict[str, str]:
-    """Return a mapping from the relative path of every file in `folder` to its SHA-256.
-
-    Files in subfolders are included.
-    """
+    """Return relative path → SHA-256 of every file in `folder` and its subfolders."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): jsonio.file_digest(path) for path in files}

@@ -40,13 +40,9 @@ Cosines = Mapping[int, float]  # by site
 def backprop_check(setup: RunSetup, no_feedback: str = "") -> Check | None:
     """Compare the method's credits and updates with those of backpropagation.
 
-    Args:
-        setup: the setup of the run, with the run's final weights and feedback state.
-        no_feedback: the reason why the feedback state is missing, or an empty string.
-
-    Returns:
-        The result. It is None for a control and for a method whose credit is exact at all sites. The outcome is "not possible" if
-        the method cannot be distinguished from backpropagation or if the feedback state is missing.
+    The setup has the run's final weights and feedback state. `no_feedback` is the reason why the feedback state is missing, or an
+    empty string. The result is None for a control and for a method whose credit is exact at all sites. The outcome is "not
+    possible" if the method cannot be distinguished from backpropagation or if the feedback state is missing.
     """
     card = setup.method.card
     if setup.spec.control != "none" or card.exact_sites == "all":
@@ -54,7 +50,10 @@ def backprop_check(setup: RunSetup, no_feedback: str = "") -> Check | None:
     if no_feedback:
         return Check(CREDIT_CHECK, "not possible", no_feedback)
     sites = counted_sites(setup)
-    cosines = _largest(_cosines(setup, sites, *batch) for batch in _batches(setup))
+    cosines: dict[int, float] = {}
+    for batch in _batches(setup):
+        for site, value in _cosines(setup, sites, *batch).items():
+            cosines[site] = max(value, cosines.get(site, -1.0))
     if objection := _objection(setup, sites, cosines):
         return Check(CREDIT_CHECK, "not possible", f"{ANOTHER_NAME}: {objection}")
     declared = DECLARED if card.reaches_bp else f"backpropagation would have cosines above {NEAR} at every counted site"
@@ -66,7 +65,13 @@ def _objection(setup: RunSetup, sites: Sequence[int], cosines: Cosines) -> str:
     card = setup.method.card
     if cosines and min(cosines.values()) > NEAR and not card.reaches_bp:
         return f"{_text(cosines)}, above {NEAR} at every counted site"
-    fresh_cosines = {} if "approaches_bp" in card.properties else _under_fresh_feedback(setup, sites)
+    is_built_in = methods.CATALOG.location(setup.spec.method).is_builtin
+    if "approaches_bp" in card.properties or is_built_in or not setup.feedback.state_dict():
+        return ""
+    shape = network_shape(setup.network, setup.splits.test_images[:1], setup.card.classes)
+    fresh_feedback = setup.method.feedback(shape, setup.spec.method_options, stream(setup, "backprop_fresh_feedback"))
+    fresh_setup = dataclasses.replace(setup, feedback=fresh_feedback.to(setup.device))
+    fresh_cosines = _cosines(fresh_setup, sites, *setup.eval_batch)
     if fresh_cosines and max(fresh_cosines.values()) >= NEAR_UNDER_FRESH_FEEDBACK:
         limit = f"expected below {NEAR_UNDER_FRESH_FEEDBACK} at every counted site"
         return f"with newly drawn feedback, {_text(fresh_cosines)}; {limit}"
@@ -74,10 +79,7 @@ def _objection(setup: RunSetup, sites: Sequence[int], cosines: Cosines) -> str:
 
 
 def counted_sites(setup: RunSetup) -> list[int]:
-    """Return the sites at which the check compares credits with gradients.
-
-    The module docstring gives the rule that selects the sites.
-    """
+    """Return the sites at which credits are compared with gradients, by the rule in the module docstring."""
     parts = {part_of(name) for name, _ in setup.network.named_parameters()}
     sites = [
         site for site in range(1, setup.blocks + 1) if not setup.exact_sites[site] and f"blocks.{site - 1}" in parts
@@ -96,11 +98,7 @@ def _batches(setup: RunSetup) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def _cosines(setup: RunSetup, sites: Sequence[int], images: Tensor, labels: Tensor) -> Cosines:
-    """Return a mapping: site → cosine between the method and backpropagation.
-
-    Each site has two cosines, one of the credit and one of the update. The larger of them is returned. Sites where both cosines are
-    nan are omitted.
-    """
+    """Return a mapping: site → larger cosine of credit and update. Sites with only nan are omitted."""
     # the penalty is left out, because its gradient is the same under every method
     without_penalty = dataclasses.replace(setup, spec=dataclasses.replace(setup.spec, penalty=0.0))
     noise = generator(setup.spec.seed, "noise", setup.device)
@@ -131,27 +129,6 @@ def _update_cosine(method_gradients: Gradients, exact_gradients: Gradients, site
     return cosine(
         *(torch.cat([side[name].flatten() for name in names]) for side in (method_gradients, exact_gradients))
     )
-
-
-def _under_fresh_feedback(setup: RunSetup, sites: Sequence[int]) -> Cosines:
-    """Return a mapping: site → cosine, measured with newly drawn feedback.
-
-    The cosines are measured on the eval batch. The mapping is empty for a built-in method and for a method without feedback
-    tensors.
-    """
-    if methods.CATALOG.location(setup.spec.method).is_builtin or not setup.feedback.state_dict():
-        return {}
-    shape = network_shape(setup.network, setup.splits.test_images[:1], setup.card.classes)
-    fresh_feedback = setup.method.feedback(shape, setup.spec.method_options, stream(setup, "backprop_fresh_feedback"))
-    return _cosines(dataclasses.replace(setup, feedback=fresh_feedback.to(setup.device)), sites, *setup.eval_batch)
-
-
-def _largest(tables: Iterator[Cosines]) -> Cosines:
-    largest: dict[int, float] = {}
-    for table in tables:
-        for site, value in table.items():
-            largest[site] = max(value, largest.get(site, -1.0))
-    return largest
 
 
 def _text(cosines: Cosines) -> str:

@@ -35,22 +35,14 @@ READING_FAILS = (SafetensorError, OSError, ValueError, KeyError, MemoryError, Ru
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> str:
-    """Write tensors to a safetensors file atomically and return the file's SHA-256.
+    """Write tensors to a safetensors file atomically and return the file's SHA-256 in hexadecimal.
 
-    Args:
-        path: file to write. The function writes a temporary file, calls fsync and renames the temporary file.
-        metadata: text entries of the file's header.
-
-    Returns:
-        The SHA-256 in hexadecimal.
-
-    Raises:
-        OSError: if writing fails.
+    The function writes a temporary file, calls fsync and renames the temporary file. `metadata` are text entries of the file's
+    header. OSError is raised if writing fails.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(
-        f".{path.name}{process_ownership.owner_suffix()}"
-    )  # with mkstemp only the owner could read the file
+    # with mkstemp only the owner could read the file
+    temporary = path.with_name(f".{path.name}{process_ownership.owner_suffix()}")
     try:
         cpu_tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
         storage_counts = Counter(tensor.untyped_storage().data_ptr() for tensor in cpu_tensors.values())
@@ -77,11 +69,8 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
 def load_tensors(path: Path, expected_digest: str | None = None) -> dict[str, Tensor]:
     """Load the tensors of a safetensors file onto the CPU.
 
-    Args:
-        expected_digest: recorded SHA-256 of the file in hexadecimal, or None if no digest is recorded.
-
-    Raises:
-        IntegrityError: if the file is missing or unreadable, or if its SHA-256 differs from `expected_digest`.
+    None for `expected_digest` means that no SHA-256 is recorded. IntegrityError is raised if the file is missing or unreadable,
+    or if its SHA-256 differs from `expected_digest`.
     """
     if not os.path.lexists(path):
         raise IntegrityError(f"{path.name} is missing")
@@ -104,10 +93,8 @@ def load_tensors(path: Path, expected_digest: str | None = None) -> dict[str, Te
 def check_header(start: bytes) -> None:
     """Raise ValueError if the header of a safetensors file is larger than 2^24 bytes.
 
-    The limit protects memory, because a header of a million tensor names takes 1.3 GB.
-
-    Args:
-        start: at least the first 8 bytes of the file, which contain the header's length.
+    The limit protects memory, because a header of a million tensor names takes 1.3 GB. `start` is at least the first 8 bytes of
+    the file, which contain the header's length.
     """
     length = int.from_bytes(start[:8], "little")
     if length > MOST_HEADER:
@@ -115,14 +102,7 @@ def check_header(start: bytes) -> None:
 
 
 def load_into(module: nn.Module, path: Path, expected_digest: str | None = None) -> None:
-    """Load the tensors of a safetensors file into `module`.
-
-    Args:
-        expected_digest: recorded SHA-256 of the file in hexadecimal, or None if no digest is recorded.
-
-    Raises:
-        IntegrityError: as for `load_tensors`, or if names or shapes differ from those of the module.
-    """
+    """Load a safetensors file into `module`. Raise as `load_tensors`, or if names or shapes differ."""
     tensors = load_tensors(path, expected_digest)
     try:
         module.load_state_dict(tensors)
@@ -131,13 +111,10 @@ def load_into(module: nn.Module, path: Path, expected_digest: str | None = None)
 
 
 def content_digest(tensors: Mapping[str, Tensor]) -> str:
-    """Return the SHA-256 of the tensors' names, types, shapes and bytes.
+    """Return the SHA-256 of the tensors' names, types, shapes and bytes, in hexadecimal.
 
-    The digest does not depend on the file or on the order of the tensors.
-
-    Returns:
-        The digest in hexadecimal. It is empty if there is no tensor or if a number is not finite. The second rule exists because
-        two different diverged runs, whose weights are all nan, must not have the same digest.
+    The digest does not depend on the file or on the order of the tensors. It is empty if there is no tensor or if a number is not
+    finite. The second rule exists because two different diverged runs, whose weights are all nan, must not have the same digest.
     """
     digest = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):

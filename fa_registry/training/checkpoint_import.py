@@ -42,17 +42,10 @@ ZIP = b"PK\x03\x04"  # the first bytes of the archives that torch.save has writt
 
 
 def read_foreign(path: Path, limit: int = MOST_BYTES) -> Any:
-    """Read tensors from a third-party file onto the CPU.
+    """Read tensors from a third-party .safetensors, .pt or .pth file onto the CPU.
 
-    Args:
-        path: a .safetensors, .pt or .pth file.
-        limit: maximum size of the file in bytes, both packed and unpacked.
-
-    Returns:
-        A mapping from names to tensors, or the plain values of a .pt file.
-
-    Raises:
-        ValueError: if the file is unreadable, has another format, or is larger than `limit`.
+    The result is a mapping from names to tensors, or the plain values of a .pt file. ValueError is raised if the file is
+    unreadable, has another format, or is larger than `limit` bytes, packed or unpacked.
     """
     if path.suffix not in SUFFIXES:
         raise ValueError(f"{path.name}: expected a file ending in {', '.join(SUFFIXES)}")
@@ -144,16 +137,10 @@ def _check_names(stream: IO[bytes]) -> None:
 
 
 def named_tensors(content: Any, nests: Sequence[str] = NESTS) -> dict[str, Any]:
-    """Return the tensors of a loaded file by name.
+    """Return the tensors of a loaded file by name, without the prefixes of DataParallel and torch.compile.
 
-    The prefixes that DataParallel and torch.compile add to every name are removed.
-
-    Args:
-        content: content of the file, as `read_foreign` returns it.
-        nests: keys under which a training script may have stored the tensors.
-
-    Raises:
-        ValueError: if the file contains no mapping, or if several of the keys contain tensors.
+    `nests` are keys under which a training script may have stored the tensors. ValueError is raised if `content` contains no
+    mapping, or if several of the keys contain tensors.
     """
     inner = unwrap(content, nests)
     if not isinstance(inner, Mapping):
@@ -168,11 +155,7 @@ def named_tensors(content: Any, nests: Sequence[str] = NESTS) -> dict[str, Any]:
 def unwrap(content: Any, nests: Sequence[str]) -> Any:
     """Return the value of the only key of `nests` that `content` contains.
 
-    Returns:
-        The value, or `content` itself if it is not a mapping or contains none of the keys.
-
-    Raises:
-        ValueError: if `content` contains several of the keys.
+    If `content` is not a mapping or contains none of the keys, it is returned itself. Several keys raise ValueError.
     """
     if not isinstance(content, Mapping):
         return content
@@ -185,15 +168,7 @@ def unwrap(content: Any, nests: Sequence[str]) -> Any:
 
 
 def match_tensors(expected: Mapping[str, Tensor], candidates: Mapping[str, Any]) -> tuple[dict[str, Tensor], list[str]]:
-    """Convert tensors to the types of the expected tensors and list all problems.
-
-    Args:
-        expected: mapping from name to tensor of the setup.
-        candidates: mapping from name to value of the file.
-
-    Returns:
-        The converted tensors by name, and one text per difference in name, shape or type.
-    """
+    """Convert a file's tensors to the setup's types. Return them by name, and a text per difference."""
     missing = [name for name in expected if name not in candidates]
     unexpected = [name for name in candidates if name not in expected]
     problems = [
@@ -235,15 +210,10 @@ NUMBERED = re.compile(r"(\D*)(\d+)(\D*)")
 
 
 def load_foreign_weights(setup: RunSetup, weights: Any, feedback: Any | None) -> str:
-    """Load third-party weights and feedback into the setup.
+    """Load third-party weights and feedback into network and feedback state of the setup.
 
-    Args:
-        setup: the setup, whose network and feedback state are overwritten.
-        weights: content of the weights' file, as `read_foreign` returns it.
-        feedback: content of the feedback file, or None if the user gave no such file.
-
-    Returns:
-        The reason why `measure` cannot compute the credits. It is empty if `measure` can.
+    Both are the contents of files, as `read_foreign` returns them. `feedback` is None if the user gave no such file. The result
+    is the reason why `measure` cannot compute the credits. It is empty if `measure` can.
 
     Raises:
         InvalidFields: if tensors do not fit; the error lists the problems of weights and feedback.
@@ -281,16 +251,11 @@ def _taken(
 
 
 def feedback_tensors(content: Any, names: list[str]) -> dict[str, Any]:
-    """Return the feedback tensors of a file under the names of the feedback state.
+    """Return the feedback tensors of a file under `names`, the names of the method's feedback state.
 
-    Args:
-        content: content of the file, usually tensors with the names `names`. If these names are B_01, B_02, …, two other forms are
-            allowed: a list B_1..B_L, and tensors whose names contain one running number (`B.0`, `feedback.1`). Numbered tensors
-            are assigned in the order of their numbers.
-        names: names of the tensors in the method's feedback state.
-
-    Raises:
-        ValueError: if the tensors cannot be assigned to `names`.
+    `content` usually contains tensors with these names. If the names are B_01, B_02, …, two other forms are allowed: a list
+    B_1..B_L, and tensors whose names contain one running number (`B.0`, `feedback.1`). Numbered tensors are assigned in the order
+    of their numbers. ValueError is raised if the tensors cannot be assigned to `names`.
     """
     inner = unwrap(content, FEEDBACK_NESTS)
     is_numbered = all(OURS.fullmatch(name) for name in names)

@@ -32,23 +32,18 @@ TEXT = {
     "diagnostics": "diagnostic",
     "tasks": "task",
 }
-FIRST: Mapping[str, Any] = {
-    "version": 1
-}  # version of every built-in plug-in of an older release, which recorded no code
+# version of every built-in plug-in of an older release, which recorded no code
+FIRST: Mapping[str, Any] = {"version": 1}
 SHOWN = 8  # characters of a digest in a message
 
 
 def fingerprint(spec: RunSpec) -> dict[str, dict[str, Any]]:
     """Return the fingerprint of the code that trains `spec`.
 
-    Returns:
-        Mapping from `methods/NAME`, `architectures/NAME`, `datasets/NAME` and `diagnostics/NAME` to version or source digest. It
-        contains the method, architecture and data set of `spec` and every installed diagnostic. Two entries are included only if
-        their code is third-party: `tasks/NAME`, and the data set that `random_targets` permutes. The reason is that older
-        releases did not record these two entries.
-
-    Raises:
-        UnknownName: if one of these plug-ins is not installed.
+    The mapping goes from `methods/NAME`, `architectures/NAME`, `datasets/NAME` and `diagnostics/NAME` to version or source
+    digest. It contains the method, architecture and data set of `spec` and every installed diagnostic. Two entries are included
+    only if their code is third-party, because older releases did not record them: `tasks/NAME`, and the data set that
+    `random_targets` permutes. A plug-in that is not installed raises UnknownName.
     """
     plugins = find_plugins(spec)
     return {
@@ -72,9 +67,9 @@ def _third_party_code(dataset: str, task: str) -> dict[str, dict[str, Any]]:
 
 
 def measuring_code() -> dict[str, dict[str, Any]]:
-    """Return the fingerprint of every installed diagnostic.
+    """Return the fingerprint of every installed diagnostic, without importing third-party diagnostics.
 
-    The function imports no third-party diagnostic. Diagnostics that this process failed to import are omitted.
+    Diagnostics that this process failed to import are omitted.
     """
     catalog = diagnostics.CATALOG
     usable = [name for name in catalog.third_party() if not catalog.has_failed(name)]
@@ -88,21 +83,15 @@ def measuring_code() -> dict[str, dict[str, Any]]:
 
 
 def runs_others_code(spec: RunSpec) -> bool:
-    """Return whether training `spec` executes third-party code.
-
-    The function is needed because third-party code may terminate the process, which built-in code never does.
-    """
+    """Return whether training `spec` executes third-party code, which may terminate the process."""
     return bool(packages_of(spec) or diagnostics.CATALOG.third_party())
 
 
 def packages_of(spec: RunSpec) -> frozenset[str]:
-    """Return the third-party packages of the method, architecture, data set and task.
+    """Return the third-party packages of method, architecture, data set and task, without importing them.
 
-    The function does not import these packages. Therefore it does not know the task of a third-party data set. For such a data
-    set, the packages of all third-party tasks are included.
-
-    Raises:
-        UnknownName: if the method, the architecture or the data set is not installed.
+    Therefore the function does not know the task of a third-party data set. For such a data set, the packages of all third-party
+    tasks are included. UnknownName is raised if the method, the architecture or the data set is not installed.
     """
     plugins = plugins_of(spec)
     if any(catalog is datasets.CATALOG and not catalog.location(name).is_builtin for catalog, name in plugins):
@@ -113,8 +102,7 @@ def packages_of(spec: RunSpec) -> frozenset[str]:
 def plugins_of(spec: RunSpec, code: Code | None = None) -> set[tuple[Catalog, str]]:
     """Return (catalog, name) of each plug-in that a training of `spec` uses.
 
-    Args:
-        code: the recorded fingerprint of the run, which names a third-party task. If None, no task is returned.
+    `code`, the recorded fingerprint of the run, names a third-party task. If it is None, no task is returned.
     """
     family, _, source = spec.dataset.partition(":")
     data_sets = [family, source.partition(":")[0]] if family == random_targets.NAME else [family]
@@ -128,17 +116,11 @@ def plugins_of(spec: RunSpec, code: Code | None = None) -> set[tuple[Catalog, st
 
 
 def fingerprint_changes(recorded: Code | None, installed: Code) -> tuple[str, ...]:
-    """Compare a run's recorded code with the installed code.
+    """Return one line per plug-in whose installed code differs from the run's recorded code.
 
-    A diagnostic that was installed or removed after the run is ignored, because it did not change the run's measurements.
-
-    Args:
-        recorded: the fingerprint that is recorded with the run, or None for a run of an older release. If None, every built-in
-            plug-in counts as version 1, and the source of every third-party plug-in counts as unknown.
-        installed: the fingerprint of the installed code.
-
-    Returns:
-        One line per plug-in whose installed code differs from the recorded code.
+    A diagnostic that was installed or removed after the run is ignored, because it did not change the run's measurements. None
+    for `recorded` means a run of an older release. Then every built-in plug-in counts as version 1, and the source of every
+    third-party plug-in counts as unknown.
     """
     return tuple(_changes(recorded or {}, installed))
 
@@ -164,10 +146,7 @@ def _changes(recorded: Code, installed: Code) -> Iterator[str]:
 
 
 def _same(recorded: Mapping[str, Any], installed: Mapping[str, Any]) -> bool:
-    """Return whether two recorded code entries have the same version or source digest.
-
-    The entries may have been recorded by different releases of this package.
-    """
+    """Return whether two code entries, perhaps of different releases, have one version or source digest."""
     name = "digest" if "digest" in installed else "version"
     return ("digest" in recorded) == ("digest" in installed) and recorded.get(name) == installed[name]
 
@@ -185,10 +164,7 @@ def _change(recorded: Mapping[str, Any], installed: Mapping[str, Any]) -> str:
 
 
 def describe(entry: Mapping[str, Any]) -> str:
-    """Return a plug-in's fingerprint entry as text.
-
-    The text is `version 2 of the built-in plug-in` or `package name 0.1 (digest ab12…)`.
-    """
+    """Return an entry as `version 2 of the built-in plug-in` or `package name 0.1 (digest ab12…)`."""
     if "digest" not in entry:
         return f"version {entry.get('version')} of the built-in plug-in"
     return f"package {entry.get('package')} {entry.get('version')} (digest {_short(entry['digest'])}…)"

@@ -34,11 +34,7 @@ def ladder(blocks: int) -> list[str]:
 
 
 def control_name(value: str) -> str:
-    """Return `value` unchanged if it is the name of a control.
-
-    Raises:
-        ValueError: if `value` is not the name of a control.
-    """
+    """Return `value` unchanged if it is the name of a control, else raise ValueError."""
     if value not in NAMES and depth(str(value)) is None:
         raise ValueError(f"expected one of {', '.join(NAMES)}, or ladder_K to train the last K blocks, found {value!r}")
     return value
@@ -50,10 +46,7 @@ def trains_blocks(control: str) -> bool:
 
 
 def trainable_parameters(network: Network, control: str) -> list[nn.Parameter]:
-    """Return the parameters that the optimiser trains under this control.
-
-    The function sets requires_grad to False for the parameters of frozen blocks.
-    """
+    """Return the parameters that this control trains; set requires_grad of frozen blocks to False."""
     blocks = len(network.blocks)
     trained_count = {"none": blocks, "frozen": 0, "shallow": 0}.get(control, depth(control))
     for block in network.blocks[: blocks - trained_count]:
@@ -69,9 +62,6 @@ def train_mode(network: Network) -> None:
 
 
 def learns(block: nn.Module) -> bool:
-    """Return whether training changes this block.
-
-    A block without parameters counts as trained.
-    """
+    """Return whether training changes this block. A block without parameters counts as trained."""
     parameters = list(block.parameters())
     return not parameters or any(parameter.requires_grad for parameter in parameters)

@@ -28,15 +28,10 @@ Advance = Callable[[Tensor], None]
 
 
 class CapturedStep:
-    """Runs training steps, and captures a step in a CUDA graph after warm-up steps.
+    """Runs training steps, and captures a step in a CUDA graph after warm-up steps, see `cuda_capture`.
 
-    There is one graph per batch size. An epoch has at most two batch sizes, because its last batch may be smaller.
-
-    Args:
-        capture: function that records a step, see `cuda_capture`.
-
-    Attributes:
-        refused: the reason why the step cannot be captured. The text is empty if no reason is known.
+    There is one graph per batch size. An epoch has at most two batch sizes, because its last batch may be smaller. `refused` is
+    the reason why the step cannot be captured, or an empty text if no reason is known.
     """
 
     def __init__(self, device: torch.device, capture: Capture):
@@ -53,14 +48,12 @@ class CapturedStep:
         return CAPTURED if any(size.replay for size in self._sizes.values()) else PLAIN
 
     def __call__(self, advance: Advance, batch: Tensor) -> None:
-        """Run one step. Use the graph of this batch size if it exists.
+        """Run one step on a batch (batch,) of sample indices. Use the graph of this batch size if it exists.
 
-        Args:
-            advance: function that trains on the samples of a batch. The function must be the same at every call. The function may
-                read and write only tensors whose address does not change. CapturedStep does not store the function. The trainer
-                owns the function and refers to CapturedStep, so a stored function would create a reference cycle, which occupies
-                GPU memory until Python's garbage collection.
-            batch: indices of the samples, (batch,).
+        `advance` trains on the samples of a batch, and must be the same function at every call. The function may read and write
+        only tensors whose address does not change. CapturedStep does not store the function. The trainer owns the function and
+        refers to CapturedStep, so a stored function would create a reference cycle, which occupies GPU memory until Python's
+        garbage collection.
         """
         if self.refused:
             advance(batch)
@@ -74,26 +67,19 @@ class CapturedStep:
             advance(size.batch)
 
         if size.warm < WARM_UP:
-            self._warm_up(size, work)
+            size.warm += 1
+            if size.warm < WARM_UP:
+                work()
+            elif reason := rehearsed(work, self._device):
+                self._refuse(reason)
             return
         if size.replay is None:
-            size.replay = self._captured(work)
+            try:
+                size.replay = self._capture(work)
+            except RuntimeError as error:
+                # when CUDA ends a broken capture, it raises another error, which names only the interruption
+                self._refuse(str(error.__context__ or error).splitlines()[0])
         (size.replay or work)()
-
-    def _warm_up(self, size: _Size, work: GraphWork) -> None:
-        size.warm += 1
-        if size.warm < WARM_UP:
-            work()
-        elif reason := rehearsed(work, self._device):
-            self._refuse(reason)
-
-    def _captured(self, work: GraphWork) -> GraphWork | None:
-        try:
-            return self._capture(work)
-        except RuntimeError as error:
-            # when CUDA ends a broken capture, it raises another error, which names only the interruption
-            self._refuse(str(error.__context__ or error).splitlines()[0])
-            return None
 
     def _refuse(self, reason: str) -> None:
         self.refused = reason
@@ -110,12 +96,9 @@ class _Size:
 
 
 def rehearsed(work: GraphWork, device: torch.device) -> str:
-    """Run one step and detect whether the step waits for the GPU.
+    """Run one step and return the file and line that wait for the GPU.
 
-    A CUDA graph cannot record a step that waits.
-
-    Returns:
-        A text with the file and line that wait for the GPU. The text is empty if the step does not wait or the device is a CPU.
+    A CUDA graph cannot record a step that waits. The text is empty if the step does not wait or the device is a CPU.
     """
     if device.type != "cuda":
         work()
@@ -141,19 +124,13 @@ def rehearsed(work: GraphWork, device: torch.device) -> str:
 def cuda_capture(generators: Iterable[torch.Generator]) -> Capture:
     """Return a function that captures a step on the current CUDA stream.
 
-    The stream must not be CUDA's default stream.
-
-    Args:
-        generators: the random generators of the step. Each replay advances the generators in the same way as the step does.
+    The stream must not be CUDA's default stream. Each replay advances the random generators of the step in the same way as the
+    step does.
     """
     cuda_generators = [generator for generator in generators if generator.device.type == "cuda"]
 
     def capture(work: GraphWork) -> GraphWork:
-        """Record `work` without running it, and return the function that replays it.
-
-        Raises:
-            RuntimeError: if CUDA cannot capture the work.
-        """
+        """Record `work` without running it; return the replay function. RuntimeError if CUDA cannot capture."""
         graph = torch.cuda.CUDAGraph()
         for generator in cuda_generators:
             graph.register_generator_state(generator)

@@ -1,4 +1,4 @@
-"""Device, CPU threads and precision of a training.
+"""Device, CPU threads, precision and rounding of a training.
 
 The choice `auto` prefers CUDA. The choice `cuda` raises an error if there is no GPU. Measuring always uses full float32 and
 float64, regardless of the training's precision.
@@ -6,30 +6,29 @@ float64, regardless of the training's precision.
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import cache
 
 import torch
 from torch import Tensor
 
 from fa_registry.parallel import usable_cores
+from fa_registry.records import Scalar
 
 CHOICES = ("auto", "cuda", "cpu")
 ONE_OF_SEVERAL = re.compile(r"cuda:(\d+)")
 
 
 def resolve(name: str) -> str:
-    """Return the device class, `cuda` or `cpu`, for a user's choice of device.
+    """Return the device class, `cuda` or `cpu`, for auto, cuda, cpu, or a numbered GPU such as cuda:1.
 
-    The number of the GPU is not part of a specification. Use `on_device` to select a GPU by number.
-
-    Args:
-        name: auto, cuda, cpu, or a numbered GPU such as cuda:1.
-
-    Raises:
-        ValueError: if there is no such device.
+    The number of the GPU is not part of a specification. Use `on_device` to select a GPU by number. ValueError is raised if there
+    is no such device.
     """
     if name not in CHOICES and not ONE_OF_SEVERAL.fullmatch(name):
         raise ValueError(f"expected one of {', '.join(CHOICES)}, or a numbered GPU such as cuda:1; found {name!r}")
@@ -47,21 +46,14 @@ def resolve(name: str) -> str:
 
 @contextmanager
 def on_device(name: str) -> Iterator[None]:
-    """Context manager: make `cuda` refer to the GPU with the number in `name`.
-
-    Args:
-        name: a numbered GPU such as cuda:1. Any other name has no effect.
-    """
+    """Context manager: make `cuda` refer to a numbered GPU such as cuda:1. Any other name has no effect."""
     match = ONE_OF_SEVERAL.fullmatch(name)
     with torch.cuda.device(int(match[1])) if match else nullcontext():
         yield
 
 
 def device_of(device_class: str) -> torch.device:
-    """Return the torch device for a device class, `cuda` or `cpu`.
-
-    The device of `cuda` includes the GPU's number, because caches depend on that number.
-    """
+    """Return the torch device for `cuda`, with the GPU's number because caches depend on it, or `cpu`."""
     return torch.device("cuda", torch.cuda.current_device()) if device_class == "cuda" else torch.device(device_class)
 
 
@@ -74,10 +66,7 @@ MOST_THREADS = 256  # on a machine with more cores, the limit is the number of i
 
 
 def threads_refused(count: int) -> str:
-    """Return an error text if this machine must not start `count` CPU threads.
-
-    Otherwise the text is empty. The limit exists because all threads start at the same time when a run is recomputed.
-    """
+    """Return why a recomputation must not start `count` CPU threads at once here, or an empty text."""
     limit = max(usable_cores(), MOST_THREADS)
     return f"the run was measured with {count:,} threads; this machine starts at most {limit}" if count > limit else ""
 
@@ -104,10 +93,9 @@ Run = Callable[..., Tensor]
 
 @contextmanager
 def products(precision: str) -> Iterator[None]:
-    """Context manager: set the precision of CUDA's float32 matrix products.
+    """Context manager: set the precision of CUDA's float32 matrix products, and restore it on exit.
 
-    For the precision "tf32", the matrix products use TF32. For any other precision, they use full float32. The previous setting is
-    restored on exit.
+    For the precision "tf32", the matrix products use TF32. For any other precision, they use full float32.
     """
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     switches = (matmul, cudnn.conv, cudnn.rnn)
@@ -132,10 +120,7 @@ def call(part: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
 
 
 def runner(precision: str, device: torch.device) -> Run:
-    """Return a function that calls a part of the network in the given precision.
-
-    The function is run(part, *inputs), and its result is float32.
-    """
+    """Return run(part, *inputs), which calls a part of the network in this precision, with float32 result."""
     if precision != "bf16":
         return call
 
@@ -170,13 +155,87 @@ def bf16_gain() -> float:
 def obstacle(precision: str, device_class: str, replaces_weights: bool) -> str:
     """Return the reason why a run cannot train in this precision, or an empty string.
 
-    Args:
-        precision: fp32, tf32 or bf16.
-        device_class: cuda or cpu.
-        replaces_weights: whether the method replaces weights in the backward pass.
+    `replaces_weights` is true if the method replaces weights in the backward pass.
     """
     if precision == "tf32" and device_class != "cuda":
         return "tf32 exists only on CUDA, not on a CPU"
     if precision == "bf16" and replaces_weights:
         return "bf16 uses autocast, which does not support the replaced weights of this method's backward pass"
     return ""
+
+
+# Environment variables that choose kernels or rounding in torch, oneDNN, MKL, OpenBLAS and numpy.
+VARIABLES = (
+    "ATEN_CPU_CAPABILITY",
+    "DNNL_CPU_ISA_HINTS",
+    "DNNL_DEFAULT_FPMATH_MODE",
+    "DNNL_MAX_CPU_ISA",
+    "MKL_CBWR",
+    "MKL_DEBUG_CPU_TYPE",
+    "MKL_DYNAMIC",
+    "MKL_ENABLE_INSTRUCTIONS",
+    "NPY_DISABLE_CPU_FEATURES",
+    "ONEDNN_CPU_ISA_HINTS",
+    "ONEDNN_DEFAULT_FPMATH_MODE",
+    "ONEDNN_MAX_CPU_ISA",
+    "OPENBLAS_CORETYPE",
+)
+LONGEST = 40  # recorded characters of a variable's value
+# rows, inner dimension and columns of the fingerprint's matrix products
+SHAPES = ((128, 64, 64), (128, 256, 256), (33, 64, 10))
+
+
+def configuration() -> dict[str, Scalar]:
+    """Return the settings, not the program, that decide how this process rounds float32 results.
+
+    Returns:
+        Mapping with three entries.
+        instruction_set: the instruction set of torch's kernels, and every environment variable that limits a library.
+        math_library: the libraries that torch uses for multiplications, and the switches that change results.
+        fingerprint: first 16 hexadecimal digits of a SHA-256 of computed results, at the current number of threads. It differs
+            if two processes have equal settings but round differently.
+    """
+    limits = [f"{name}={os.environ[name][:LONGEST]}" for name in VARIABLES if os.environ.get(name)]
+    return {
+        "instruction_set": ", ".join([torch.backends.cpu.get_cpu_capability(), *limits]),
+        "math_library": ", ".join(_libraries()),
+        "fingerprint": _fingerprint(torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()),
+    }
+
+
+def _libraries() -> Iterator[str]:
+    """Yield the libraries that torch uses for multiplications, and each switch that is not at its default."""
+    yield "MKL" if torch.backends.mkl.is_available() else "no MKL"
+    enabled = torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled
+    yield "oneDNN" if enabled else "no oneDNN"
+    if torch.get_float32_matmul_precision() != "highest":
+        yield f"float32 products {torch.get_float32_matmul_precision()}"
+    if torch.are_deterministic_algorithms_enabled():
+        yield "deterministic algorithms"
+    if (torch.full((16,), 1e-38) * 0.5).eq(0).any().item():  # torch cannot report this setting
+        yield "denormals flushed"
+
+
+@cache  # the computation takes some milliseconds
+def _fingerprint(threads: int, deterministic: bool) -> str:
+    """Return 16 digits of a SHA-256 of computed results, cached per thread count and kernel choice."""
+    digest = hashlib.sha256()
+    with torch.no_grad():
+        for result in _results():
+            digest.update(result.contiguous().numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _results() -> Iterator[Tensor]:
+    """Yield random tensors and what the kernels of training and measuring compute from these tensors."""
+    generator = torch.Generator().manual_seed(0)
+    for rows, inner, columns in SHAPES:
+        left, right = torch.randn(rows, inner, generator=generator), torch.randn(columns, inner, generator=generator)
+        yield from (left, right, torch.nn.functional.linear(left, right), left.double() @ right.double().T)
+        for function in (torch.tanh, torch.exp, torch.erf, torch.nn.functional.gelu):
+            yield function(left)
+        yield from (left.softmax(1), left.log_softmax(1), left.sum(0), left.sum(), left.norm(dim=1))
+        yield torch.nn.functional.layer_norm(left, (inner,))
+    image, kernel = torch.randn(4, 8, 8, 8, generator=generator), torch.randn(8, 8, 3, 3, generator=generator)
+    yield torch.nn.functional.conv2d(image, kernel, padding=1)
+    yield torch.full((16,), 1e-38) * 0.5

@@ -29,11 +29,7 @@ OLDER_FILE = "the run was resumed from a file that an older release wrote withou
 
 
 class EpochChain:
-    """The chained digests of one training.
-
-    Attributes:
-        digests: one hexadecimal digest per epoch, starting at epoch 0, or None if the digest of an epoch is unknown.
-    """
+    """The chained digests of one training, hexadecimal, from epoch 0 on; None if one of them is unknown."""
 
     def __init__(self, initial: Mapping[str, Tensor]):
         """Start the chain with the initial state, a mapping from name to tensor."""
@@ -50,41 +46,28 @@ class EpochChain:
 
         If the state is on a GPU, the copy is queued on the current stream, and the function does not wait for the copy.
         """
-        self._staged = {name: self._on_host(name, tensor) for name, tensor in state.items()}
+        self._staged = {name: tensor.detach() for name, tensor in state.items()}
+        for name, tensor in self._staged.items():
+            if tensor.device.type == "cuda":
+                if name not in self._pinned:
+                    self._pinned[name] = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+                self._staged[name] = self._pinned[name].copy_(tensor, non_blocking=True)
 
     def extend(self) -> None:
-        """Append the digest of the copied state to the chain.
-
-        The caller must first wait until the copies that `stage` began are complete.
-        """
+        """Append the copied state's digest. The caller first waits until the copies of `stage` are complete."""
         if self.digests is not None:
             self.digests.append(linked(self.digests, state_digest(self._staged)))
         self._staged = {}
 
-    def _on_host(self, name: str, tensor: Tensor) -> Tensor:
-        tensor = tensor.detach()
-        if tensor.device.type != "cuda":
-            return tensor
-        if name not in self._pinned:
-            self._pinned[name] = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
-        return self._pinned[name].copy_(tensor, non_blocking=True)
-
 
 def linked(previous_links: Sequence[str], digest: bytes) -> str:
-    """Compute the next digest of a chain.
-
-    Args:
-        previous_links: the earlier digests of the chain, in hexadecimal.
-    """
+    """Compute the next digest of a chain from its earlier digests in hexadecimal."""
     last = bytes.fromhex(previous_links[-1]) if previous_links else b""
     return hashlib.sha256(last + digest).hexdigest()
 
 
 def state_digest(state: Mapping[str, Tensor]) -> bytes:
-    """Return the digest of a state on the CPU.
-
-    The digest covers names, types, shapes and bytes of the tensors, in the order of their names.
-    """
+    """Return the digest of a state on the CPU: names, types, shapes and bytes in the order of the names."""
     parts = []
     for name in sorted(state):
         tensor = state[name]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -25,9 +26,8 @@ LOG = logging.getLogger(__name__)
 # parts of the messages of torch and Python if a loop uses a gradient that frozen weights do not have
 NO_GRADIENT = ("does not require grad", "NoneType", "empty parameter list")
 SKIP = "let the loop skip a frozen block: `if not any(weight.requires_grad for weight in block.parameters()): continue`"
-_FROZEN: WeakKeyDictionary[nn.Module, dict[str, str]] = (
-    WeakKeyDictionary()
-)  # model → frozen name → digest of its weights
+# model → frozen name → digest of its weights
+_FROZEN: WeakKeyDictionary[nn.Module, dict[str, str]] = WeakKeyDictionary()
 
 
 @contextmanager
@@ -97,10 +97,7 @@ def check_frozen(model: nn.Module) -> None:
 def blocks_to_freeze(
     model: nn.Module, blocks: Sequence[str] = (), sites: Sequence[str] = (), x: Any = None
 ) -> tuple[str, ...]:
-    """Return the names of modules and parameters that `frozen_control` would freeze.
-
-    The arguments are those of `frozen_control`.
-    """
+    """Return the modules and parameters that `frozen_control` would freeze with the same arguments."""
     if isinstance(model, AdaptedNetwork) and x is not None:
         sites = tuple(sites) or model.sites
     if sites and not blocks:
@@ -108,7 +105,10 @@ def blocks_to_freeze(
             raise UsageError(
                 "frozen_control: x: expected a batch for one call of the model, because sites= was given; found none"
             )
-        block_parameters = parameters_between(lambda: _call(model, x), _inner(model), sites[0], sites[-1])
+        runner, _ = unwrapped(model)  # a compiled module runs no hooks
+        keywords = isinstance(x, Mapping) and not isinstance(runner, AdaptedNetwork)
+        forward = partial(runner, **x) if keywords else partial(runner, x)
+        block_parameters = parameters_between(forward, _inner(model), sites[0], sites[-1])
         if block_parameters.shared:
             LOG.warning(
                 "frozen_control: the model also uses these frozen parameters outside of the blocks: %s",
@@ -129,10 +129,7 @@ def blocks_to_freeze(
 
 
 def frozen_blocks(model: nn.Module) -> tuple[str, ...]:
-    """Return the names of the modules or parameters of the model that are frozen now.
-
-    The result is empty outside of `frozen_control`.
-    """
+    """Return the frozen modules or parameters of the model. Outside of `frozen_control`, there are none."""
     return tuple(_FROZEN.get(_inner(model), ()))
 
 
@@ -141,16 +138,8 @@ def _inner(model: nn.Module) -> nn.Module:
     return model.model if isinstance(model, AdaptedNetwork) else model
 
 
-def _call(model: nn.Module, x: Any) -> Any:
-    model, _ = unwrapped(model)  # a compiled module runs no hooks
-    return model(**x) if isinstance(x, Mapping) and not isinstance(model, AdaptedNetwork) else model(x)
-
-
 def _parts(model: nn.Module) -> dict[str, dict[str, Tensor]]:
-    """Return name → weights, for the modules and parameters of the model.
-
-    If a model is wrapped, each part has two names: its name in the inner model and its name in the wrapper.
-    """
+    """Return name → weights of modules and parameters, with the inner names and those of a wrapper."""
     parts: dict[str, dict[str, Tensor]] = {}
     for outer in dict.fromkeys((_inner(model), model)):
         parts |= {name: {name: weight} for name, weight in outer.named_parameters(remove_duplicate=False)}

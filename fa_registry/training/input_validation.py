@@ -10,7 +10,7 @@ import hashlib
 import math
 import sys
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from numbers import Real
 from typing import Any
 
@@ -30,13 +30,9 @@ LOGITS = "; to read the logits, use fa_registry.adapt(model, …, output=lambda 
 
 
 class Checks:
-    """Collector of the problems and doubts of one call; `finish` reports all of them.
+    """Collector of the problems (errors) and doubts (warnings) of one call; `finish` reports all of them.
 
-    Attributes:
-        subject: the name at the start of the error message.
-        problems: texts that cause an error.
-        doubts: texts that cause a warning.
-        cause: the exception that caused one of the problems, or None.
+    The error message begins with `subject`. `cause` is the exception that caused one of the problems, or None.
     """
 
     def __init__(self, subject: str):
@@ -59,11 +55,7 @@ class Checks:
             warnings.warn(f"{self.subject}: {doubt}", EvidenceWarning, stacklevel=level)
 
     def network(self, model: Any) -> nn.Module | None:
-        """Return `model` as a network with observable sites.
-
-        Returns:
-            The network. If `model` is invalid, the result is None and the reason is added to the problems.
-        """
+        """Return `model` as a network with observable sites, or add its problems and return None."""
         if not isinstance(model, nn.Module):
             self.problems.append(f"model: expected an nn.Module, found {_kind(model)}")
             return None
@@ -95,10 +87,7 @@ class Checks:
                 self.problems.append(f"{name}: expected a finite number, found {value!r}")
 
     def switches(self, **switches: Any) -> None:
-        """Add a problem for each switch that is not True or False.
-
-        The text "no" is a problem too, because Python treats every non-empty text as True.
-        """
+        """Add a problem for each switch that is not True or False, e.g. "no", which Python treats as True."""
         for name, value in switches.items():
             if not isinstance(value, bool):
                 self.problems.append(f"{name}: expected True or False, found {value!r}")
@@ -110,9 +99,8 @@ class Checks:
 
         Args:
             network: the network, or None if it is invalid.
-            x: input, (N, …).
-            y: int64 labels, (N,), each smaller than the number of the network's outputs.
-            names: the names of x and y in messages.
+            x, y: input (N, …) and int64 labels (N,), each smaller than the number of the network's outputs; `names` names both in
+                messages.
             tokens: whether y may also be tokens (N, T). For tokens, the network's outputs are (N, T, V).
 
         Returns:
@@ -150,10 +138,7 @@ class Checks:
         return classes
 
     def classes(self, labels: Iterable[Tensor], name: str) -> None:
-        """Add a warning to `doubts` if all batches together have only one sample or one class.
-
-        Invalid labels are ignored, because `batch` reports invalid labels.
-        """
+        """Add a doubt if all batches together have only one sample or one class. Invalid labels are ignored."""
         label_batches = [batch for batch in labels if _are_labels(batch)]
         distinct_labels = {label for batch in label_batches for label in batch.unique().tolist()}
         if sum(map(len, label_batches)) == 1:
@@ -181,20 +166,16 @@ class Checks:
                 self.problems.append(f"eval_batches[{index}]: expected a pair (x, y), found {_kind(pair)}")
         if not entries:
             self.problems.append("eval_batches: expected at least one batch (x, y), found none")
-        self._repeated(pairs)
-        return pairs
-
-    def _repeated(self, pairs: Mapping[int, Batch]) -> None:
-        """Add a problem for each pair of equal batches, because equal batches always give equal results."""
         first_indices: dict[tuple[torch.Size, str], int] = {}
         for index, (x, _) in pairs.items():
             if isinstance(x, Tensor) and x.dim():
                 values = x.detach().cpu().contiguous().view(torch.uint8).numpy()
                 earlier = first_indices.setdefault((x.shape, hashlib.sha256(values).hexdigest()), index)
-                if earlier != index:
+                if earlier != index:  # equal batches always give equal results
                     self.problems.append(
                         f"eval_batches: expected disjoint batches, but batches {earlier} and {index} are equal"
                     )
+        return pairs
 
     def _input(self, network: nn.Module | None, x: Tensor, name: str) -> None:
         if x.is_floating_point() and not x.isfinite().all():
@@ -215,7 +196,9 @@ class Checks:
         """
         try:
             with torch.no_grad(), eval_mode(network):
-                logits = torch.func.functional_call(network, _copies(network), x.clone())
+                # a forward pass may change buffers, so it gets copies
+                copies = {name: buffer.detach().clone() for name, buffer in network.named_buffers()}
+                logits = torch.func.functional_call(network, copies, x.clone())
         except Exception as error:
             hint = KEYWORDS if isinstance(error, TypeError) else ""  # Python's error for arguments that do not fit
             self.problems.append(f"{name}: the model fails on this input: {type(error).__name__}: {error}{hint}")
@@ -242,11 +225,6 @@ class Checks:
                 "labels from 0 on" if classes is None else f"labels 0..{classes - 1}, one for each output of the model"
             )
             self.problems.append(f"{name}: expected {expected}, found {lowest} to {highest}")
-
-
-def _copies(network: nn.Module) -> dict[str, Tensor]:
-    """Return copies of the buffers. A forward pass may change the originals."""
-    return {name: buffer.detach().clone() for name, buffer in network.named_buffers()}
 
 
 def _are_labels(y: Any) -> bool:

@@ -55,10 +55,7 @@ def train(
     resumed: EpochRow | None = None,
     end: Callable[[], str] = lambda: "",
 ) -> TrainingOutcome:
-    """Train the remaining epochs and measure after each epoch.
-
-    The function has the same arguments and errors as `train_epochs`, and runs this generator to its end.
-    """
+    """Run `train_epochs` with the same arguments to its end."""
     return run_to_completion(train_epochs(trainer, observer, stop, resumed, end))
 
 
@@ -75,16 +72,12 @@ def train_epochs(
     diverged if its loss, states or gradients are not finite, because further steps would only produce nan.
 
     Args:
-        trainer: the state to train.
         observer: receives the metrics after each epoch.
-        stop: function that is called between epochs and returns whether to interrupt the training.
+        stop: function that is called between epochs. If it returns true, Interrupted is raised.
         resumed: the last row that was measured before an interruption, or None for a new training. The observer has already
             received `resumed`.
         end: function that is called after the observer has received an epoch. A non-empty result ends the run and is stored as
             `ended_by`.
-
-    Raises:
-        Interrupted: if `stop()` returns true between epochs.
     """
     setup = trainer.setup
     if not resumed:

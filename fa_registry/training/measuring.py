@@ -32,12 +32,10 @@ from fa_registry.records import (
     RunSpec,
     Scalar,
     Series,
-    SiteSeries,
 )
 from fa_registry.tasks import reported_metrics
 from fa_registry.training.checkpoint import load_into
-from fa_registry.training.configuration import configuration
-from fa_registry.training.devices import products
+from fa_registry.training.devices import configuration, products
 from fa_registry.training.method_calls import check_finite
 from fa_registry.training.probe_context import (
     FIRST_CREDITED,
@@ -65,17 +63,16 @@ def measure(
 ) -> Measurements:
     """Run the installed diagnostics whose moment is in `moments`, at every site.
 
-    For the moment "epoch", the task's metrics on the whole test set are measured too. If a diagnostic raises an exception, its
-    metrics are omitted and the traceback is added to the failures. A third-party diagnostic cannot replace a built-in metric.
+    For the moment "epoch", the task's metrics on the whole test set are measured too; "final" is the end of a run. If a
+    diagnostic raises an exception, its metrics are omitted and the traceback is added to the failures. A third-party diagnostic
+    cannot replace a built-in metric.
 
     Args:
-        setup: the setup with its present weights and feedback state.
         no_feedback: the reason why the run's feedback state is missing, or an empty string. If the state is missing, every
             alignment Γ is N/A with this reason.
-        moments: "epoch" for the diagnostics of every epoch, "final" for the diagnostics at the end of a run.
         initial: the network's initial weights, name → tensor, or None if they were not saved.
-        conventions: parameters of the metrics, or None for the defaults of the installed version.
-        members: the diagnostics by name, or None for all installed diagnostics.
+        conventions, members: parameters of the metrics, and diagnostics by name. None means the defaults of the installed
+            version, and all diagnostics.
         objection: the reason why an earlier check found the reference gradient wrong, or an empty string if that check passed. If
             `objection` is None, this function checks the gradient of a third-party architecture or method itself.
     """
@@ -167,12 +164,8 @@ def with_final(
     """Return a run's measurements after its last epoch, with those of the moment "final".
 
     The diagnostics of the moment "final" are the more expensive diagnostics. The result also contains the conventions, i.e. the
-    parameters of the metrics. `remeasure` later computes the same metrics from the run's files, with one forward/backward pass for
-    both moments.
-
-    Args:
-        measured: measurements after the last epoch.
-        no_feedback, initial: as for `measure`.
+    parameters of the metrics. `remeasure` later computes the same metrics from the run's files, with one forward/backward pass
+    for both moments. `no_feedback` and `initial` are as for `measure`.
     """
     # metrics based on a wrong reference gradient are withdrawn from both moments
     final = measure(setup, no_feedback, MOMENTS if is_third_party(setup) else ("final",), initial)
@@ -193,16 +186,11 @@ def with_conventions(
     """Return the measurements together with their conventions.
 
     Conventions are the facts that determine the metrics: for example, the number of eval samples, the parameters of the metrics,
-    and the torch version.
-
-    Args:
-        used_conventions: parameters of the metrics, or None for the defaults of the installed version.
-        members: the diagnostics by name, or None for all installed diagnostics.
+    and the torch version. `used_conventions` and `members` are as `conventions` and `members` of `measure`.
     """
     conventions: dict[str, Scalar] = {
-        **setup.task.conventions(
-            setup.card.classes
-        ),  # listed first, so a third-party task cannot replace the other entries
+        # the task's entries are first, so a third-party task cannot replace the other entries
+        **setup.task.conventions(setup.card.classes),
         "eval_samples": len(setup.eval_batch[1]),
         "eval_digest": eval_digest(setup),
         "test_samples": len(setup.splits.test_labels),
@@ -216,10 +204,7 @@ def with_conventions(
 def conventions_of(setup: RunSetup, members: Mapping[str, Diagnostic] | None = None) -> dict[str, Scalar]:
     """Return the parameters of the diagnostics and the properties of this machine.
 
-    These entries are recorded with a run as a part of its conventions.
-
-    Args:
-        members: the diagnostics by name, or None for all installed diagnostics.
+    Both are recorded with a run. `members` contains the diagnostics by name, or is None for all installed diagnostics.
     """
     conventions: dict[str, Scalar] = {
         "site_convention": "block_output; gamma_block_input is the published reading, one site earlier",
@@ -236,10 +221,7 @@ def conventions_of(setup: RunSetup, members: Mapping[str, Diagnostic] | None = N
 
 
 def machine(setup: RunSetup) -> dict[str, Scalar]:
-    """Return the properties of this machine and process that change metrics.
-
-    Two measurements of the same specification are equal bit by bit if all these properties are equal.
-    """
+    """Return this machine's and process's properties. Measurements are bitwise equal if all are equal."""
     return {
         "threads": torch.get_num_threads(),
         "device": setup.device.type,
@@ -262,10 +244,8 @@ def _no_gamma(setup: RunSetup) -> str:
 def attempt(diagnostic: Diagnostic, observation: Observation) -> tuple[Measured, str]:
     """Run one diagnostic and return its metrics and the traceback of its exception.
 
-    The traceback is empty if the diagnostic succeeds. If it raises an exception, the metrics are empty and the training continues.
-
-    Raises:
-        PluginError: if the method breaks its contract, for example if a credit has a wrong shape.
+    The traceback is empty if the diagnostic succeeds. If it raises an exception, the metrics are empty and the training
+    continues. Only PluginError is raised, for example if a credit has a wrong shape.
     """
     try:
         return diagnostic.measure(observation), ""
@@ -284,11 +264,7 @@ def in_order(
 
 
 def check_first_credits(setup: RunSetup) -> None:
-    """Check the method's credits before the first training step.
-
-    Raises:
-        PluginError: if a credit has a wrong shape or contains inf or nan.
-    """
+    """Raise PluginError if a credit has a wrong shape or is not finite before the first training step."""
     if setup.method.end_to_end:
         return
     forward_backward = diagnostics.run_forward_backward(setup.network, *setup.eval_batch, double=False, task=setup.task)
@@ -328,19 +304,17 @@ def remeasure(
 ) -> Measurements:
     """Load a run's final weights and feedback, and recompute all its measurements.
 
+    Both are loaded into the setup, as `build_setup` returns it.
+
     Args:
-        setup: the setup as `build_setup` returns it. The function loads the final weights and the feedback state into it.
-        checkpoint: file of the final weights.
-        feedback: file of the feedback state. If None, every alignment Γ is N/A, and the N/A gives the reason.
+        checkpoint, feedback: files of the final weights and of the feedback state. If `feedback` is None, every alignment Γ is
+            N/A, and the N/A gives the reason.
         digests: mapping from "checkpoint" and "feedback" to the recorded SHA-256.
         initial: the initial weights, name → tensor. If None, comparisons with the initial weights are N/A.
-        recorded: the conventions (parameters of the metrics) that the run recorded, or None for the defaults of the installed
-            version.
-        members: as for `measure`.
+        recorded: the conventions that the run recorded, or None for the defaults of the installed version.
 
     Raises:
-        IntegrityError: if the SHA-256 of a file differs from the recorded one, or if the file's tensors do not fit the
-            specification.
+        IntegrityError: if a file's SHA-256 differs from the recorded one, or if its tensors do not fit the specification.
     """
     load_into(setup.network, checkpoint, digests["checkpoint"])
     no_feedback = ""
@@ -366,18 +340,12 @@ def without_input_site(record: RunRecord) -> RunRecord:
     """
     with suppress(RegistryError):
         if build_network(record.spec, find_plugins(record.spec).card).first_credited:
-            return _without_first_site(record)
+            by_site = dict(record.by_site)
+            if gamma := by_site.get("gamma"):
+                absent = Series([Reading(None, NOT_CREDITED)] * len(gamma.epochs))
+                by_site["gamma"] = dataclasses.replace(gamma, sites=(absent, *gamma.sites[1:]))
+            return dataclasses.replace(record, measurements=left_out(record.measurements), by_site=by_site)
     return record
-
-
-def _without_first_site(record: RunRecord) -> RunRecord:
-    by_site = {name: _without_first(series) if name == "gamma" else series for name, series in record.by_site.items()}
-    return dataclasses.replace(record, measurements=left_out(record.measurements), by_site=by_site)
-
-
-def _without_first(series: SiteSeries) -> SiteSeries:
-    absent = Series([Reading(None, NOT_CREDITED)] * len(series.epochs))
-    return dataclasses.replace(series, sites=(absent, *series.sites[1:]))
 
 
 def left_out(measurements: Measurements) -> Measurements:

@@ -89,12 +89,10 @@ class ModelCard:
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A promoted model, ready to use.
+    """A promoted model, ready to use, with the network in eval mode on the CPU.
 
-    Attributes:
-        network: the network in eval mode, on the CPU.
-        feedback: the feedback state. It contains no tensors if the method has no feedback. It is None if the run was adopted
-            without its feedback state, because newly drawn feedback would differ from that of the training.
+    The feedback state contains no tensors if the method has no feedback. It is None if the run was adopted without its feedback
+    state, because newly drawn feedback would differ from that of the training.
     """
 
     network: Network
@@ -109,12 +107,7 @@ class LoadedModel:
 
 
 def fill_folder(folder: Path, files: Mapping[str, Path]) -> dict[str, str]:
-    """Copy files into the folder and return name → SHA-256 of each copy.
-
-    Args:
-        folder: destination, which is created if it does not exist.
-        files: name in the folder → source path.
-    """
+    """Copy files (name → source path) into the folder, made if missing; return name → SHA-256."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, path in files.items():
         shutil.copyfile(check_file(path), folder / name)
@@ -124,12 +117,8 @@ def fill_folder(folder: Path, files: Mapping[str, Path]) -> dict[str, str]:
 def read_folder(folder: Path, card_digest: str = "") -> LoadedModel:
     """Check the SHA-256 of every file in a folder, and load the promoted model.
 
-    Args:
-        card_digest: SHA-256 of card.json, or an empty string if it is unknown.
-
-    Raises:
-        IntegrityError: if a file is missing or its SHA-256 differs from that in the card.
-        UnknownName: if a plug-in of the model is not installed.
+    An empty `card_digest` means that the SHA-256 of card.json is unknown. IntegrityError is raised if a file is missing or its
+    SHA-256 differs from that in the card, and UnknownName if a plug-in of the model is not installed.
     """
     card = _card(folder, card_digest)
     for name in (SPEC, *({CARD_TEXT} & card.digests.keys())):  # older cards have no digest of the text for readers

@@ -26,9 +26,8 @@ from fa_registry.training.run_setup import RunSetup
 SAMPLES = 1_000  # test samples of the probes, drawn with the run's seed; all samples if the test set is smaller
 ALONE = 64  # samples that are also classified one at a time
 NOISE = 0.01  # fraction of the images' standard deviation: invisible noise that changes the bits of every pixel
-MOST_CUTS = (
-    512  # positions after which tokens are replaced: all positions of a sequence of at most MOST_CUTS + 1 tokens
-)
+# positions after which tokens are replaced: all positions of a sequence of at most MOST_CUTS + 1 tokens
+MOST_CUTS = 512
 ROWS = 512  # sequences with replaced tokens
 # Absolute and relative change of a log-probability that rounding may cause, in nats. If a sequence keeps its row, the change of
 # causal_transformer is 0 on the CPU in float32, bfloat16 and float16. A change below SAME is too small to improve a loss.
@@ -63,18 +62,12 @@ class Probes:
     samples: int
 
     def deviation(self, share: float) -> float:
-        """Return the allowed difference between two accuracies near `share`.
-
-        The result is MARGIN plus DEVIATIONS standard deviations of the sampling error.
-        """
+        """Allowed difference of accuracies near `share`: MARGIN + DEVIATIONS standard deviations of sampling."""
         return MARGIN + DEVIATIONS * (max(share * (1 - share), 1 / self.samples) / self.samples) ** 0.5
 
     @property
     def objections(self) -> Iterator[str]:
-        """One text for each probe result that is evidence of stored answers.
-
-        Such a result cannot occur if the network computes each output from one image only.
-        """
+        """One text for each probe result that cannot occur if each output is computed from one image only."""
         if abs(self.whole - self.shuffled) > self.deviation(self.whole):
             yield f"the accuracy is {self.whole:.4f} in the test set's order and {self.shuffled:.4f} in another order"
         if self.alone < 1 - MARGIN:
@@ -93,13 +86,9 @@ class Probes:
 def network_check(setup: RunSetup, measured: Measurements) -> Check | None:
     """Check that a third-party network with its final weights does not look up answers.
 
-    Args:
-        setup: the setup of the run. The function does not change its network.
-        measured: the run's recomputed measurements, which contain the accuracy on the whole test set.
-
-    Returns:
-        The result. It is None for a built-in architecture and for a data set that has neither classes nor tokens. The outcome is
-        "not possible" if a probe raises an exception, or if a probe shows that the network looks up stored answers.
+    The network is not changed. `measured` are the run's recomputed measurements, which contain the accuracy on the whole test
+    set. The result is None for a built-in architecture and for a data set that has neither classes nor tokens. The outcome is
+    "not possible" if a probe raises an exception, or if a probe shows that the network looks up stored answers.
     """
     full_accuracy = measured.scalars.get(ACCURACY.name, Reading(None, NO_CLASSES)).value
     if architectures.CATALOG.location(setup.spec.architecture).is_builtin or (
@@ -219,10 +208,7 @@ def task_check(setup: RunSetup) -> Check | None:
 
 
 def probe(setup: RunSetup, full_accuracy: float) -> Probes:
-    """Run all probes; `full_accuracy` is the accuracy on the whole test set.
-
-    All random numbers come from the run's seed.
-    """
+    """Run all probes with the run's seed; `full_accuracy` is the accuracy on the whole test set."""
     splits, generator = setup.splits, stream(setup, "network_check")
     test_indices = torch.randperm(len(splits.test_labels), generator=generator)[:SAMPLES].to(setup.device)
     images, labels = splits.test_images[test_indices], splits.test_labels[test_indices]

@@ -28,7 +28,7 @@ from fa_registry.diagnostics.stability import BATCH, BATCHES
 from fa_registry.methods.base import Bridge, CreditInputs, FixedMatrices, check_credits
 from fa_registry.records import Scalar
 from fa_registry.seeding import derive, generator
-from fa_registry.tasks import Task, task_of
+from fa_registry.tasks import task_of
 from fa_registry.training.method_calls import compute_credits, frozen_weights
 from fa_registry.training.run_setup import EVAL_SAMPLES, RunSetup, network_shape
 
@@ -60,11 +60,10 @@ class Conventions:
 def conventions_of_setup(setup: RunSetup, recorded: Mapping[str, Scalar] | None = None) -> Conventions:
     """Return the parameters of the metrics for a new run or for a recorded run.
 
-    Args:
-        recorded: the conventions that the run recorded, or None for the defaults of the installed version. Only the recorded
-            number of draws is used. For the other two parameters, the recorded values are ignored, because a run must not choose
-            which samples and sites count. If `recorded` lacks one of the three parameters, an older version measured the run. The
-            function then uses the value that was fixed in that version.
+    If `recorded`, the conventions that the run recorded, is None, the result is the defaults of the installed version. Only the
+    recorded number of draws is used. For the other two parameters, the recorded values are ignored, because a run must not choose
+    which samples and sites count. If `recorded` lacks one of the three parameters, an older version measured the run. The
+    function then uses the value that was fixed in that version.
     """
     if recorded is None:
         return Conventions(null_draws(setup), first_credited=setup.network.first_credited)
@@ -75,13 +74,7 @@ def conventions_of_setup(setup: RunSetup, recorded: Mapping[str, Scalar] | None 
 
 
 def least_error_of(recorded: Mapping[str, Scalar]) -> float:
-    """Return the lower limit of ‖e‖. The fidelity includes only samples above this limit.
-
-    If the run recorded no limit, all samples are included.
-
-    Args:
-        recorded: the conventions (parameters of the metrics) that the run recorded.
-    """
+    """Return the lower limit of ‖e‖ for samples of the fidelity. Without a record, all samples count."""
     return LEAST_ERROR if LEAST in recorded else EVERY_ERROR
 
 
@@ -95,11 +88,9 @@ def bench_of(
 ) -> ProbeContext:
     """Return the context with which the diagnostics run a setup's network again.
 
-    Each part is computed only when a diagnostic needs it.
+    Each part is computed only when a diagnostic needs it. `forward_backward` includes the float64 pass.
 
     Args:
-        forward_backward: the forward/backward pass, including its float64 pass.
-        credits: the method's credits, or None.
         no_feedback: the reason why `credits` is None.
         initial: the initial weights, name → tensor, or None.
         draws: number of newly drawn feedback states for the null distribution of Γ; 0 means the result of `null_draws`.
@@ -110,9 +101,7 @@ def bench_of(
     def losses_from(site: int, states: Tensor, first: int = 0) -> Tensor:
         """Return the losses (n, V) of V states per sample at a site.
 
-        Args:
-            states: states (n, V, …) of n consecutive samples of the eval batch.
-            first: index of the first of these samples.
+        `states` (n, V, …) belong to n consecutive samples of the eval batch. `first` is the index of the first of these samples.
         """
         count, variants = states.shape[:2]
         variant_labels = labels[first : first + count].repeat_interleave(variants, dim=0)  # (count * variants, …)
@@ -138,10 +127,7 @@ def bench_of(
 
 
 def stream(setup: RunSetup, name: str, device: str | torch.device = "cpu") -> torch.Generator:
-    """Return a new random generator for the measurement with this name.
-
-    The random numbers are the same in training and in a recomputation.
-    """
+    """Return a new generator for a measurement, equal in training and in a recomputation."""
     return torch.Generator(device).manual_seed(derive(setup.spec.seed, f"evaluation/{name}"))
 
 
@@ -153,10 +139,7 @@ def in_double(network: Network) -> Network:
 def credit_inputs(
     setup: RunSetup, forward_backward: ForwardBackward, generator: torch.Generator | None = None
 ) -> CreditInputs:
-    """Return the inputs that a method receives in measuring.
-
-    The inputs include the exact gradients.
-    """
+    """Return the inputs that a method receives in measuring. They include the exact gradients."""
     single_pass, (images, labels) = forward_backward.single, setup.eval_batch
     return CreditInputs(
         single_pass.hidden,
@@ -175,11 +158,7 @@ def credit_inputs(
 
 
 def credits_under(setup: RunSetup, feedback: nn.Module, forward_backward: ForwardBackward) -> list[Tensor]:
-    """Return the method's credits on the eval batch with this feedback state.
-
-    Raises:
-        PluginError: if a credit has a wrong shape.
-    """
+    """Return the method's credits on the eval batch with this feedback; a wrong shape is a PluginError."""
     with diagnostics.eval_mode(setup.network):
         credits = compute_credits(setup.method, feedback, credit_inputs(setup, forward_backward))
     check_credits(setup.spec.method, credits, forward_backward.single.hidden)
@@ -187,10 +166,7 @@ def credits_under(setup: RunSetup, feedback: nn.Module, forward_backward: Forwar
 
 
 def _batch_gradients(setup: RunSetup) -> Callable[[], list[Tensor]] | Unavailable:
-    """Return a function that computes the mean gradients of K batches.
-
-    The function's result has the shape (K, D) for each site. The metric for gradient stability compares these K gradients.
-    """
+    """Return a function that computes K batches' mean gradients, (K, D) per site, for the stability."""
     split = stability_split(setup.splits)
     if isinstance(split, Unavailable):
         return split
@@ -296,20 +272,13 @@ def _costates(setup: RunSetup, double: Callable[[], Network]) -> Callable[[], li
         network = double()
         with torch.no_grad():
             states = network.hidden(images.double())
-            costates = network.costates(images.double(), labels, *_task_argument(setup))
+            # the costates of a third-party network need no parameter for a task that the type of the labels determines
+            task = () if setup.task is task_of(setup.splits.train_labels) else (setup.task,)
+            costates = network.costates(images.double(), labels, *task)
         _check(f"architecture {setup.spec.architecture!r}", costates, [tuple(state.shape) for state in states])
         return costates
 
     return costates
-
-
-def _task_argument(setup: RunSetup) -> tuple[Task, ...]:
-    """Return the task argument for `costates` as a tuple.
-
-    The tuple is empty if the type of the labels determines the task. The function `costates` of a third-party network then needs no
-    parameter for the task.
-    """
-    return () if setup.task is task_of(setup.splits.train_labels) else (setup.task,)
 
 
 def _check(subject: str, tensors: Sequence[Tensor], shapes: Sequence[tuple[int, ...]]) -> None:
@@ -322,8 +291,7 @@ def _check(subject: str, tensors: Sequence[Tensor], shapes: Sequence[tuple[int, 
 def bench_conventions(setup: RunSetup, conventions: Conventions | None = None) -> dict[str, Scalar]:
     """Return a mapping of the parameters of Γ's null distribution, fidelity and gradient stability.
 
-    The parameters are recorded with a run as a part of its conventions. If `conventions` is None, the values are the defaults of
-    the installed version.
+    The parameters are recorded with a run. None for `conventions` means the defaults of the installed version.
     """
     used_conventions = conventions or conventions_of_setup(setup)
     reported = {
@@ -358,14 +326,9 @@ def stability_split(splits: Splits) -> str | Unavailable:
 def disjoint_batches(
     splits: Splits, split: str, augmentation_generator: torch.Generator
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the first BATCHES batches of a split, as images and labels.
+    """Yield the first BATCHES batches of a split, as images (BATCH, …) and labels (BATCH,).
 
-    The images have the shape (BATCH, …) and the labels (BATCH,). The samples are not shuffled. Each batch of `train` is augmented
-    once.
-
-    Args:
-        split: `test` or `train`.
-        augmentation_generator: generator of the augmentation, on the device of the data.
+    The samples are not shuffled. Each batch of `train` is augmented once. The generator is on the device of the data.
     """
     sample_count = BATCHES * BATCH
     if split == "test":

@@ -47,22 +47,17 @@ OTHER_PASS = (
 
 
 class ShiftedNetwork(nn.Module):
-    """A Network that adds a given shift to each state.
-
-    The forward pass calls embed, blocks, step and readout in the order that Network declares.
-    """
+    """A Network that shifts each state, and calls its parts in the order that Network declares."""
 
     def __init__(self, network: Network):
         super().__init__()
         self.network = network
 
     def forward(self, x: Tensor, return_hidden: bool, shifts: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
-        """Return the logits and the shifted states.
+        """Return the logits of the input (N, …) and the shifted states.
 
-        Args:
-            x: input, (N, …).
-            return_hidden: always true. The parameter exists because AdaptedNetwork.forward has it too.
-            shifts: L+1 tensors, each with the shape of its state.
+        `return_hidden` is always true, and exists because AdaptedNetwork.forward has it too. `shifts` are L+1 tensors in the
+        shapes of the states.
         """
         network = self.network
         states = [network.embed(x) + shifts[0]]
@@ -84,13 +79,10 @@ def checked(
     """Check the gradients of a forward/backward pass against finite differences of the loss.
 
     If the gradient of a traced forward pass is wrong, the function estimates the gradient by finite differences of the loss. The
-    network then uses finite differences in all later passes.
+    network then uses finite differences in all later passes. The network is a Network or an AdaptedNetwork.
 
     Args:
-        network: a Network or an AdaptedNetwork.
-        x: input, (N, …).
-        y: labels, (N,).
-        forward_backward: the forward/backward pass of this batch.
+        x, y, forward_backward: input (N, …), labels (N,), and the forward/backward pass of this batch.
         credits: one vector (N, D_l) per sample and site, or tensors in the shapes of the states, or None.
         directions: as for diagnostics.observe.
         samples: number of samples that are checked first. If their gradients seem wrong, the whole batch is checked, because in
@@ -99,8 +91,7 @@ def checked(
         task: the task, or None for the built-in task that fits the type of the labels.
 
     Returns:
-        The pass to use, and the result of its check. The check is None if finite differences gave the gradient of the returned
-        pass.
+        The pass to use, and its check. The check is None if finite differences gave the gradient of the returned pass.
     """
     if forward_backward.widths:
         return forward_backward, None
@@ -163,7 +154,9 @@ def _check(
         objection = f"{NOT_CHECKED}: the forward pass uses {watch.coarsest}, which is too coarse for finite differences of the loss"
     elif not is_repeated(losses, unshifted, states, watch.coarsest):
         objection = f"{NOT_CHECKED}: {OWN_DRAWS}"
-    elif isinstance(network, Network) and not _agree(unshifted, task.sample_losses(batch_pass.logits.double(), y)):
+    elif isinstance(network, Network) and not torch.allclose(
+        unshifted, task.sample_losses(batch_pass.logits.double(), y), rtol=1e-4, atol=1e-4, equal_nan=True
+    ):
         objection = OTHER_PASS
     else:
         check = check_reference(losses, states, batch_pass.gradients, credits, watch.coarsest)
@@ -174,15 +167,8 @@ def _check(
     return ReferenceCheck(tuple(Reading(None, objection) for _ in states), objection)
 
 
-def _agree(losses: Tensor, expected: Tensor) -> bool:
-    return torch.allclose(losses, expected, rtol=1e-4, atol=1e-4, equal_nan=True)
-
-
 def _is_read_earlier(network: AdaptedNetwork, x: Tensor, y: Tensor, batch_pass: BatchPass, task: Task) -> bool:
-    """Return whether the network reads h_0 before its first site.
-
-    An operation that reads h_0 before the first site does not receive the shift of h_0.
-    """
+    """Return whether an operation before the first site reads h_0. It does not receive the shift of h_0."""
     precision = batch_pass.hidden[0].dtype
     shifts = [torch.zeros_like(state).requires_grad_() for state in batch_pass.hidden]
     options = {"return_hidden": True, "shifts": shifts}
@@ -202,13 +188,10 @@ def unreferenced(observation: Observation) -> Observation:
 
 
 def without_reference(measurements: Measurements, blind_measurements: Measurements, reason: str) -> Measurements:
-    """Replace every value that depends on the reference gradient by N/A.
+    """Replace every value that depends on the reference gradient by N/A with this reason.
 
-    Args:
-        measurements: measurements with the reference gradient.
-        blind_measurements: the same measurements without the reference gradient. A value depends on the reference gradient if it
-            differs from the value in `measurements`.
-        reason: the reason why the reference gradient is wrong, which becomes the reason of every N/A.
+    `blind_measurements` are the same measurements without the reference gradient. A value depends on the reference gradient if it
+    differs from the value in `measurements`.
     """
 
     def kept(reading: Reading, other: Reading | None) -> Reading:

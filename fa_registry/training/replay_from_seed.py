@@ -220,7 +220,9 @@ def _initial(setup: RunSetup, sealed: SealedTraining) -> Check:
         )
     if sealed.exact:
         return Check(
-            subject, "differs", "the digest of the tensors re-initialised from the seed differs from the recorded digest"
+            subject,
+            "differs",
+            "the digest of the tensors re-initialised from the seed differs from the recorded digest",
         )
     if sealed.elsewhere:
         return undecidable(subject, sealed.elsewhere, OTHER_DRAW)

@@ -46,10 +46,7 @@ class ResumeFile:
         return time.monotonic() - self._written > SECONDS_BETWEEN
 
     def write(self, trainer: Trainer, rows: Sequence[EpochRow]) -> None:
-        """Write the trainer's state and the measured rows to the file atomically.
-
-        If the process is killed during the write, the previous file remains.
-        """
+        """Write state and measured rows atomically: if the process is killed, the previous file remains."""
         head = {
             "of": self.path.stem,
             "epoch": trainer.epoch,
@@ -73,13 +70,7 @@ class ResumeFile:
         self._written = time.monotonic()
 
     def read_into(self, trainer: Trainer) -> list[EpochRow]:
-        """Load the saved state into a new trainer and return the measured rows.
-
-        If the file is damaged or belongs to another run, it is renamed and a warning is logged.
-
-        Returns:
-            The rows. The list is empty if there is no usable file.
-        """
+        """Load the state into a new trainer and return the rows. Rename a damaged or wrong file and warn."""
         if not os.path.lexists(self.path):
             return []
         try:
@@ -107,10 +98,7 @@ class ResumeFile:
         self.path.unlink(missing_ok=True)
 
     def _unsealed(self) -> tuple[Mapping[str, Any], list[EpochRow], Tensors]:
-        """Return the JSON line, the rows and the tensors of the file.
-
-        Raise IntegrityError if the file was altered or belongs to another run.
-        """
+        """Return the JSON line, rows and tensors. An altered file or one of another run raises IntegrityError."""
         try:
             digest, _, body = check_file(self.path).read_bytes().partition(b"\n")
         except UnreadableFile as error:
@@ -133,7 +121,7 @@ class ResumeFile:
             *READING_FAILS,
             TypeError,
             InvalidFields,
-        ) as error:  # the digest is right, but training did not write this file
+        ) as error:  # the digest is right, but no training wrote the file
             raise IntegrityError(
                 f"the file with the state to resume from, {self.path}, was not written by a training: {error}"
             ) from error

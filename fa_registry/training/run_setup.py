@@ -1,7 +1,4 @@
-"""The setup of a run, which contains all objects that training and measuring need.
-
-These objects are the data, network, method, feedback state and eval batch, on one device.
-"""
+"""The setup of a run: data, network, method, feedback state and eval batch, on one device."""
 
 from __future__ import annotations
 
@@ -42,9 +39,7 @@ EVAL_SAMPLES = 128  # protocol.md §1: the first 128 test samples, unshuffled
 
 @dataclass(frozen=True)
 class RunSetup:
-    """The data, network, method and feedback state of a run on one device.
-
-    `build_setup` creates a setup.
+    """The data, network, method and feedback state of a run on one device, created by `build_setup`.
 
     Attributes:
         network: the network, which training changes.
@@ -68,10 +63,7 @@ class RunSetup:
 
     @cached_property  # every training step needs the task
     def task(self) -> Task:
-        """The task that the data set's card names.
-
-        If the card names no task, this is the built-in task for the type of the labels.
-        """
+        """The task that the data set's card names, or else the built-in task for the type of the labels."""
         return task_of(self.splits.train_labels, self.card.task)
 
     @property
@@ -108,10 +100,7 @@ class RunSetup:
 def build_setup(spec: RunSpec, device: torch.device, root: Path | None = None) -> RunSetup:
     """Load the data, and initialise network and feedback from the specification's seed.
 
-    Equal specifications give equal setups.
-
-    Args:
-        root: folder of the data, or None for the default folder.
+    Equal specifications give equal setups. If `root` is None, the data are in the default folder.
 
     Raises:
         InvalidFields: if the labels do not fit the data set's card, if an option of the architecture is invalid, or if network or
@@ -152,9 +141,7 @@ def build_setup_from_splits(spec: RunSpec, device: torch.device, card: DatasetCa
     setup = RunSetup(spec, device, card, splits, to_device(network, device), method, feedback.to(device))
     if not tasks.CATALOG.location(task.card.name).is_builtin:
         check_output_error(task, shape.classes, splits.test_labels[:CHECKED_SAMPLES])
-        reported_metrics(
-            task, "evaluate", setup.network, *setup.eval_batch
-        )  # a wrong result is found before the training
+        reported_metrics(task, "evaluate", setup.network, *setup.eval_batch)  # finds a wrong result before the training
     return dataclasses.replace(setup, initial_norms=_state_norms(setup))
 
 
@@ -168,22 +155,15 @@ def _state_norms(setup: RunSetup) -> tuple[float, ...]:
 
 
 def to_device(network: Network, device: torch.device) -> Network:
-    """Move the network to a device.
-
-    On a GPU, the weights of convolutions get the memory format channels_last.
-    """
-    if device.type == "cuda":
-        return network.to(device, memory_format=torch.channels_last)
-    return network.to(device)
+    """Move the network to a device. On a GPU, weights of convolutions get the format channels_last."""
+    return network.to(device, memory_format=torch.channels_last) if device.type == "cuda" else network.to(device)
 
 
 def build_network(spec: RunSpec, card: DatasetCard) -> Network:
     """Return the specification's network with its initial weights, on the CPU.
 
-    The network of the shallow control has no blocks.
-
-    Raises:
-        InvalidFields: if an option of the architecture is invalid or if the network exceeds the memory.
+    The network of the shallow control has no blocks. InvalidFields is raised if an option of the architecture is invalid or if
+    the network exceeds the memory.
     """
     architecture = find_plugins(spec).architecture
     options = architecture.resolve(spec.architecture_options)
@@ -195,10 +175,7 @@ def build_network(spec: RunSpec, card: DatasetCard) -> Network:
 
 
 def too_large(spec: RunSpec, card: DatasetCard) -> list[str]:
-    """Return a problem if the network is too large for a training on this machine.
-
-    The network is too large if the memory is insufficient or if the network has more than MOST_BLOCKS blocks.
-    """
+    """Return a problem if a training needs too much memory or the network more than MOST_BLOCKS blocks."""
     architecture = find_plugins(spec).architecture
     options = architecture.resolve(spec.architecture_options)
     blocks = int(options.get("num_blocks", 0))
@@ -210,10 +187,7 @@ def too_large(spec: RunSpec, card: DatasetCard) -> list[str]:
 
 
 def unusable(spec: RunSpec) -> list[str]:
-    """Return the problems of a run that can be found before its data are loaded.
-
-    Examples: the data are absent, or the network is too large.
-    """
+    """Return the problems that are known before loading: absent data, or a network that is too large."""
     plugins = find_plugins(spec)
     return [*filter(None, [plugins.dataset.absent()]), *too_large(spec, plugins.card)]
 
@@ -294,12 +268,8 @@ def task_problems(method: MethodCard, architecture: ArchitectureCard, task: Task
 def check_output_error(task: Task, outputs: int, targets: Tensor) -> None:
     """Compare a task's output error with the gradient of its losses, at random outputs.
 
-    Args:
-        outputs: C, the number of outputs of the network.
-        targets: targets of some samples.
-
-    Raises:
-        PluginError: if the error differs from the gradient, or if the losses are not differentiable.
+    `outputs` is C, the number of outputs of the network. PluginError is raised if the error differs from the gradient, or if the
+    losses are not differentiable.
     """
     shape = (*targets.shape[:2], outputs) if task.by_position else (len(targets), outputs)
     random = torch.Generator().manual_seed(0)
@@ -348,10 +318,7 @@ def eval_digest(setup: RunSetup) -> str:
 
 
 def with_defaults(spec: RunSpec) -> RunSpec:
-    """Return the specification with all options of its method and architecture.
-
-    Missing options get their default values. Therefore the identity of a run includes every option.
-    """
+    """Add missing options of method and architecture, because a run's identity includes every option."""
     plugins = find_plugins(spec)
     defaults = {name: option.default for name, option in plugins.method.card.options.items()}
     options = plugins.architecture.resolve(spec.architecture_options)

@@ -15,12 +15,9 @@ KEPT = "plugins"  # attribute of a RunSpec; like its cached values, the attribut
 
 
 class SpecPlugins:
-    """Method, architecture, data set and task of a specification.
+    """Method, architecture, data set and task of a specification, looked up at their first use.
 
-    Each plug-in is looked up at its first use. A plug-in that is not installed or cannot be imported raises an error at each use.
-
-    Args:
-        method, architecture, dataset: names of the plug-ins.
+    A plug-in that is not installed or cannot be imported raises an error at each use.
     """
 
     def __init__(self, method: str, architecture: str, dataset: str):
@@ -36,10 +33,7 @@ class SpecPlugins:
 
     @property
     def dataset(self) -> Dataset:
-        """The data set; a member of a family, such as `text:PATH`, is read again.
-
-        Its file may have changed since the specification was parsed.
-        """
+        """The data set. A family member, such as `text:PATH`, is read again, as its file may have changed."""
         return datasets.get(self._names[2]) if ":" in self._names[2] else self._named_dataset
 
     @cached_property

@@ -43,12 +43,8 @@ REQUIRED = ("method", "architecture", "dataset", "seed", "epochs")
 def parse_spec(raw: Mapping[str, Any], subject: str = "run specification") -> RunSpec:
     """Parse the fields of a specification and return a checked RunSpec.
 
-    Args:
-        raw: mapping from field to text or number. A field whose value is None or an empty text is ignored.
-        subject: name at the start of the error message.
-
-    Raises:
-        InvalidFields: if a field is unknown, missing or invalid. The error lists all problems.
+    `raw` is a mapping from field to text or number. A field whose value is None or an empty text is ignored. If a field is
+    unknown, missing or invalid, one InvalidFields lists all problems. Its message begins with `subject`.
     """
     problems: list[str] = []
     values: dict[str, Any] = {}
@@ -60,9 +56,8 @@ def parse_spec(raw: Mapping[str, Any], subject: str = "run specification") -> Ru
             problems.append(f"{name}: {_unknown_field(name, raw)}")
             continue
         try:
-            parsed = (
-                plugins.card.name if name == "dataset" else _parse(name, value)
-            )  # equal data sets have one identity
+            # equal data sets have one identity
+            parsed = plugins.card.name if name == "dataset" else _parse(name, value)
             values["device_class" if name == "device" else name] = parsed
         except (ValueError, UnknownName) as error:
             problems.append(f"{name}: {error}")
@@ -110,15 +105,9 @@ def _parse(name: str, value: Any) -> Any:
 
 
 def whole_number(value: Any, least: float | None, most: int = MOST) -> int:
-    """Convert `value` to an integer and check that the integer is in the allowed range.
+    """Convert a number or text to an integer, from `least` to an absolute value of at most `most`.
 
-    Args:
-        value: number or text.
-        least: smallest allowed value, or None if there is no lower limit.
-        most: largest allowed absolute value.
-
-    Raises:
-        ValueError: if `value` is not a whole number in this range.
+    Any other value raises ValueError. None for `least` means no lower limit.
     """
     if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
         raise ValueError(f"expected a whole number, found {describe_value(value)}")
@@ -154,15 +143,11 @@ def _flag(value: Any, lower: float | None = None) -> bool:
     return meanings[str(value).lower()]
 
 
-def _text(value: Any, lower: float | None = None) -> str:
-    return str(value)
-
-
 PARSERS: dict[type, Callable[[Any, float | None], Scalar]] = {
     bool: _flag,
     int: whole_number,
     float: _number,
-    str: _text,
+    str: lambda value, lower: str(value),
 }
 
 
@@ -230,10 +215,7 @@ def _check_pairing(values: dict[str, Any], plugins: SpecPlugins) -> list[str]:
 
 
 def _check_control(values: dict[str, Any], method: Method, blocks: int | None) -> list[str]:
-    """Return the problems of the control.
-
-    `blocks` is the option num_blocks of the architecture, or None if the architecture has no such option.
-    """
+    """Return the problems of the control. `blocks` is None if the architecture has no option num_blocks."""
     control, problems = values.get("control", "none"), []
     depth = controls.depth(control)
     if depth is None and control != "none" and not method.end_to_end:
@@ -253,10 +235,7 @@ DIGITS = 6  # digits of a digest that distinguishes two names
 
 
 def setting_label(spec: RunSpec) -> str:
-    """Return a text that describes the specification's setting.
-
-    The text contains the architecture with its size and changed options, the data set, the epochs, and changes to the recipe.
-    """
+    """Return architecture with size and changes, data set, epochs and changed recipe as one text."""
     return SEPARATOR.join(_setting(spec, [f"{spec.epochs} epochs"]))
 
 
@@ -272,10 +251,7 @@ def run_name(spec: RunSpec) -> str:
 
 
 def _method(spec: RunSpec) -> str:
-    """Return the method's part of a run's name.
-
-    The part contains the label, the changed options, and the first digits of the digest of an adopted checkpoint.
-    """
+    """Return the label, the changed options, and the first digits of an adopted checkpoint's digest."""
     label = " ".join([spec.method_label, spec.weights[:DIGITS]]).strip()
     unusual = _unusual(spec.method_options, _options(spec, "method"))
     if spec.recipe.credit_norm != Recipe.credit_norm:
@@ -288,8 +264,11 @@ def _setting(spec: RunSpec, epochs: list[str]) -> list[str]:
     resolved = {name: option.default for name, option in options.items()} | dict(spec.architecture_options)
     size = "x".join(str(resolved.pop(name)) for name in ("d_hidden", "num_blocks") if name in resolved)
     architecture = "-".join(part for part in (spec.architecture, size) if part)
+    fields = [field for field in dataclasses.fields(Recipe) if field.name != "credit_norm"]  # a part of _method
+    values = ((field.name, getattr(spec.recipe, field.name), field.default) for field in fields)
+    recipe = [f"{name}={value}" for name, value, default in values if value != default]
     machine = [text for text, default in ((spec.precision, "fp32"), (spec.device_class, "cpu")) if text != default]
-    return [architecture, *_unusual(resolved, options), spec.dataset, *epochs, *_unusual_recipe(spec), *machine]
+    return [architecture, *_unusual(resolved, options), spec.dataset, *epochs, *recipe, *machine]
 
 
 def _unusual(values: Mapping[str, Scalar], options: Mapping[str, Option]) -> list[str]:
@@ -304,10 +283,3 @@ def _options(spec: RunSpec, owner: str) -> Mapping[str, Option]:
         return getattr(find_plugins(spec), owner).card.options
     except UnknownName:
         return {}
-
-
-def _unusual_recipe(spec: RunSpec) -> list[str]:
-    """Return the fields that differ from the paper's recipe, except `credit_norm`."""
-    fields = [field for field in dataclasses.fields(Recipe) if field.name != "credit_norm"]
-    values = ((field.name, getattr(spec.recipe, field.name), field.default) for field in fields)
-    return [f"{name}={value}" for name, value, default in values if value != default]

@@ -51,11 +51,8 @@ def chained_backward(
         states: h_0..h_{L−1} (N, …), leaves that require grad.
         embedded: output of the embedding with its autograd graph, (N, …).
         branches: f_l of states[l−1], computed inside the context `backward_through`.
-        top_credit: c_L (N, …).
-        penalty: λ.
-        credit_norm: "rms" or "none", see credit_rms.
-        eps: see norm_eps.
-        by_position: see credit_rms.
+        top_credit, penalty: c_L (N, …), and λ.
+        credit_norm, eps, by_position: see credit_rms and norm_eps.
     """
     count, credit = len(embedded), top_credit
     for block, state, branch in zip(reversed(network.blocks), reversed(states), reversed(branches), strict=True):
@@ -74,28 +71,19 @@ def chained_backward(
 
 
 def couples_samples(block: nn.Module) -> bool:
-    """Return whether a sample's branch depends on the other samples of the batch.
-
-    The result is True if a BatchNorm in the block uses batch statistics.
-    """
+    """Return whether a sample's branch depends on other samples: a BatchNorm uses batch statistics."""
     return any(isinstance(module, nn.modules.batchnorm._BatchNorm) and module.training for module in block.modules())
 
 
 def _rows(scale: Tensor | float, state: Tensor) -> Tensor | float:
-    """Reshape a scale of the block's output, (N, 1, …), to the number of dimensions of `state`.
-
-    `state` is the input of the block.
-    """
+    """Reshape a scale of the block's output, (N, 1, …), to the dimensions of the block's input `state`."""
     return scale.reshape(-1, *[1] * (state.dim() - 1)) if isinstance(scale, Tensor) else scale
 
 
 def top_credit(network: Network, matrices: Mapping[str, Tensor], top: Tensor, error: Tensor) -> Tensor:
-    """Return c_L: the error e, propagated to h_L with the matrix that replaces the head's weight.
+    """Return c_L: the error e (N, C), propagated to h_L (N, …) with the head's replaced weight.
 
-    Args:
-        matrices: name of a layer → matrix that replaces the layer's weight in the backward pass.
-        top: h_L (N, …).
-        error: e (N, C).
+    `matrices` contains the matrix that replaces a layer's weight in the backward pass, by the layer's name.
     """
     leaf = top.detach().requires_grad_()
     with backward_through(network, matrices):
@@ -113,11 +101,7 @@ def norm_eps(credit_scale: str, count: int) -> float:
     With ε instead of N·ε, the growth of fa on digits is about twice as large (docs/differences.md).
     tests/methods/test_published.py trains fa and dfa with this code and with the published loop. Both give equal results if this
     code uses the `credit_scale` of the method's card. With the other value of `credit_scale`, the results differ. The returned
-    number depends only on the batch size, so it is constant in a captured step.
-
-    Args:
-        credit_scale: MethodCard.credit_scale.
-        count: N, the number of samples in the batch.
+    number depends only on `count`, the batch size N, so it is constant in a captured step.
     """
     return NORM_EPS * count if credit_scale == "mean" else NORM_EPS
 
@@ -125,18 +109,11 @@ def norm_eps(credit_scale: str, count: int) -> float:
 def normalised_credits(
     credits: Sequence[Tensor], kind: str, count: int, eps: float = NORM_EPS, by_position: bool = False
 ) -> Sequence[Tensor]:
-    """Return norm(c_l)/count for the credit of every site.
+    """Return norm(c_l)/count for the credit (N, …) of every site. The arguments are as for credit_rms.
 
-    If the credits of all sites have the same shape, they are joined and normalised in one operation, because kernel launches
-    dominate the time on a GPU. If the memory of a credit is transposed, the credits are normalised one by one, because joining
-    would change the order of sums.
-
-    Args:
-        credits: c_0..c_L, each (N, …).
-        kind: "rms" or "none", see credit_rms.
-        count: N, the divisor of the mean over samples in J_l.
-        eps: see norm_eps.
-        by_position: see credit_rms.
+    `count` is N, the divisor of the mean over samples in J_l. If the credits of all sites have the same shape, they are joined
+    and normalised in one operation, because kernel launches dominate the time on a GPU. If the memory of a credit is transposed,
+    the credits are normalised one by one, because joining would change the order of sums.
     """
     if len({credit.shape for credit in credits}) > 1 or not all(credit[0].is_contiguous() for credit in credits):
         return [credit / (credit_rms(credit, kind, eps, by_position) * count) for credit in credits]
@@ -145,18 +122,13 @@ def normalised_credits(
 
 
 def credit_rms(credit: Tensor, kind: str, eps: float = NORM_EPS, by_position: bool = False) -> Tensor | float:
-    """Return the divisor of norm(c) for each sample, (N, 1, …).
+    """Return the divisor of norm(c) for each sample of a credit (N, …), (N, 1, …).
 
-    For "rms", the divisor is the sum of the rms and eps. The rms of each sample is computed over all entries of this sample. An rms
-    over the whole batch would let one sample change the scale of other samples (test_rms_norm_is_per_sample_and_over_features in
-    tests/training/test_step.py). For "none", the divisor is 1.
-
-    Args:
-        credit: c (N, …).
-        kind: "rms" or "none".
-        eps: see norm_eps.
-        by_position: whether the rms of each position is computed separately, as for a task with one target per position. The
-            divisor of a credit (N, T, D) then has the shape (N, T, 1).
+    For the kind "rms", the divisor is the sum of the rms and eps, see norm_eps. The rms of each sample is computed over all
+    entries of this sample. An rms over the whole batch would let one sample change the scale of other samples
+    (test_rms_norm_is_per_sample_and_over_features in tests/training/test_step.py). For "none", the divisor is 1. With
+    `by_position`, as for a task with one target per position, the rms of each position is computed separately. The divisor of a
+    credit (N, T, D) then has the shape (N, T, 1).
     """
     if kind == "none":
         return 1.0
@@ -169,13 +141,9 @@ def credit_rms(credit: Tensor, kind: str, eps: float = NORM_EPS, by_position: bo
 
 @dataclass(frozen=True)
 class StepSums:
-    """Sums over one batch, as scalar tensors on the device.
+    """Sums over one batch as scalar tensors on the device: losses, batch_score and Σ_l Σ_i λ||f_l||².
 
-    Attributes:
-        loss: sum of the samples' losses.
-        score: sum of the task's main metric over the batch, see Task.batch_score.
-        penalty: Σ_l Σ_i λ||f_l||².
-        seen: the inputs that a local-credit method received in this step. It is None for an end-to-end method.
+    `seen` contains the inputs that a local-credit method received in this step. It is None for an end-to-end method.
     """
 
     loss: Tensor
@@ -186,13 +154,9 @@ class StepSums:
 
 @dataclass(frozen=True)
 class OutputError:
-    """The output error of one batch. All tensors are detached.
+    """The detached output error of one batch.
 
-    Attributes:
-        logits: z (N, C).
-        error: e = ∂ℓ/∂z (N, C), without the factor 1/N.
-        targets: target rows (N, C).
-        losses: losses (N,).
+    Logits z, error e = ∂ℓ/∂z without the factor 1/N, and target rows are (N, C). The losses are (N,).
     """
 
     logits: Tensor
@@ -203,12 +167,10 @@ class OutputError:
 
     @classmethod
     def of(cls, logits: Tensor, labels: Tensor, task: Task | None = None) -> OutputError:
-        """Compute the output error of a batch.
+        """Compute the output error of a batch with logits (N, C).
 
-        Args:
-            logits: (N, C).
-            labels: class numbers (N,), or target values (N, C) for a regression.
-            task: the task, or None for the built-in task that fits the type of the labels.
+        The labels are class numbers (N,), or target values (N, C) for a regression. None for `task` means the built-in task that
+        fits the type of the labels.
         """
         logits = logits.detach()
         task = task or task_of(labels)
@@ -224,15 +186,10 @@ class OutputError:
 def backprop_step(
     network: Network, images: Tensor, labels: Tensor, penalty: float, run: Run = call, task: Task | None = None
 ) -> StepSums:
-    """Fill every .grad with the gradient of mean_i ℓ_i + λ Σ_l mean_i ||f_l||².
+    """Fill every .grad with the gradient of mean_i ℓ_i + λ Σ_l mean_i ||f_l||², where λ is `penalty`.
 
-    ℓ_i is the task's loss of one sample. The graph is not cut between the blocks.
-
-    Args:
-        labels: class numbers (N,), or target values (N, C).
-        penalty: λ.
-        run: see devices.runner.
-        task: the task, or None for the built-in task that fits the type of the labels.
+    ℓ_i is the task's loss of one sample. The graph is not cut between the blocks. `labels` and `task` are as for OutputError.of;
+    `run` is explained in devices.runner.
     """
     states, branches = [run(network.embed, images)], []
     for block in network.blocks:
@@ -265,15 +222,8 @@ def local_credit_step(
 ) -> StepSums:
     """Fill every .grad by the rule of a local-credit method.
 
-    No gradient flows from one block to another. If the method trains its feedback, the .grad of the feedback is filled too.
-
-    Args:
-        labels: class numbers (N,), or target values (N, C).
-        penalty: λ.
-        credit_norm: "rms" or "none", see credit_rms.
-        generator, progress: see CreditInputs.
-        run: see devices.runner.
-        task: the task, or None for the built-in task that fits the type of the labels.
+    No gradient flows from one block to another. If the method trains its feedback, the .grad of the feedback is filled too. The
+    arguments are as for backprop_step and credit_rms; `generator` and `progress` are those of CreditInputs.
     """
     matrices = method.backward_weights(feedback, network) if isinstance(method, UsesBackwardWeights) else {}
     with backward_through(network, matrices):
@@ -355,17 +305,11 @@ def _backward(
 
 
 def learning(network: Network, branches: Sequence[Tensor]) -> list[Tensor]:
-    """Return the branches of the trained blocks.
-
-    The penalty applies to these branches only, not to the branches of frozen blocks.
-    """
+    """Return the branches of the trained blocks. The penalty applies to no branch of a frozen block."""
     return [branch for block, branch in zip(network.blocks, branches, strict=True) if learns(block)]
 
 
 def penalty_sum(branches: Sequence[Tensor], penalty: float, like: Tensor) -> Tensor:
-    """Return Σ_l Σ_i λ||f_l||², detached from the graph.
-
-    A step reports this sum in addition to the loss.
-    """
+    """Return Σ_l Σ_i λ||f_l||², detached from the graph. A step reports this sum in addition to the loss."""
     total = like.new_zeros(())
     return penalty * sum((branch.detach().square().sum() for branch in branches), start=total) if branches else total

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -41,11 +40,8 @@ class EarlyCheckpoint:
 class Trainer:
     """A training with all of its changing state: weights, optimiser, generators and epoch.
 
-    The module training.resume writes this state to a file and reads it, so a killed run can be resumed.
-
-    Args:
-        setup: the setup to train.
-        capture: see CapturedStep. The default is a CUDA graph on a GPU and no capture on a CPU.
+    The module training.resume writes this state to a file and reads it, so a killed run can be resumed. None for `capture` means
+    a CUDA graph on a GPU and no capture on a CPU, see CapturedStep.
     """
 
     def __init__(self, setup: RunSetup, capture: Capture | None = None):
@@ -87,28 +83,18 @@ class Trainer:
         return self.captured.how if self.captured else PLAIN
 
     def run_epoch(self) -> dict[str, Reading]:
-        """Train one epoch and return its mean losses and accuracy.
-
-        Returns:
-            loss_train, penalty and the task's train_metrics, as means over the counted training targets.
-        """
+        """Train one epoch; return loss_train, penalty and train_metrics, as means over the counted targets."""
         self.begin_epoch()
         return self.end_epoch()
 
     def state(self) -> dict[str, Tensor]:
-        """Return every tensor of the network and the feedback state, without copies.
-
-        The names are `network.NAME` and `feedback.NAME`.
-        """
+        """Return the tensors `network.NAME` and `feedback.NAME` of the present state, without copies."""
         setup = self.setup
         tensors = {f"network.{name}": tensor for name, tensor in setup.network.state_dict().items()}
         return tensors | {f"feedback.{name}": tensor for name, tensor in setup.feedback.state_dict().items()}
 
     def training_state(self) -> dict[str, Tensor]:
-        """Return every tensor of network, feedback state and optimiser, without copies.
-
-        The names are those of `state`, and `optimizer.INDEX.NAME` for the optimiser's tensors.
-        """
+        """Return the tensors of `state` and the optimiser's tensors `optimizer.INDEX.NAME`, without copies."""
         tensors = self.state()
         for index, parameter in enumerate(self.parameters):
             moments = self.optimizer.state.get(parameter, {})
@@ -118,11 +104,8 @@ class Trainer:
     def begin_epoch(self, through: Through | None = None) -> None:
         """Start the training of one epoch.
 
-        On a GPU, the function returns before the epoch is complete, so a caller can start other trainings.
-
-        Args:
-            through: generator function that receives the epoch's batches and yields the batches to train on. The trainer trains on
-                a yielded batch before the generator continues.
+        On a GPU, the function returns before the epoch is complete, so other trainings can start. `through` receives the epoch's
+        batches and yields the batches to train on. The trainer trains on a yielded batch before the generator continues.
         """
         setup = self.setup
         # a tensor of another stream could be overwritten before this stream has read the tensor
@@ -146,27 +129,23 @@ class Trainer:
                 )
 
     def train_batch(self, batches: Iterable[Tensor]) -> None:
-        """Train on the batches of one epoch, at the epoch's learning rate.
-
-        Args:
-            batches: indices of the samples of each batch, (batch,).
-        """
+        """Train on the batches of one epoch, (batch,) indices of samples each, at the epoch's learning rate."""
         setup = self.setup
         advance = partial(self.captured, self._advance) if self.captured else self._advance
         train_mode(setup.network)
         with self._on_own_stream(), noisy(setup.network, self.generators["noise"]), products(setup.spec.precision):
             for group in self.optimizer.param_groups:
-                _set(group, "lr", learning_rate(setup.spec, self.epoch))
+                if isinstance(group["lr"], Tensor):
+                    group["lr"].fill_(learning_rate(setup.spec, self.epoch))
+                else:
+                    group["lr"] = learning_rate(setup.spec, self.epoch)
             self._progress.fill_(self.epoch / setup.spec.epochs)
             self._totals.zero_()
             for batch in batches:
                 advance(batch)
 
     def end_epoch(self) -> dict[str, Reading]:
-        """Wait for the GPU and finish the epoch that `begin_epoch` started.
-
-        The function also extends the chain of digests. It returns the same metrics as `run_epoch`.
-        """
+        """Wait for the GPU, extend the chain of digests, and return the metrics of `run_epoch`."""
         if self._stream:
             torch.cuda.current_stream().wait_stream(self._stream)
         task = self.setup.task
@@ -180,10 +159,7 @@ class Trainer:
 
     @contextmanager
     def _on_own_stream(self) -> Iterator[None]:
-        """Context manager: use a separate CUDA stream.
-
-        The capture of a step and concurrent trainers need a separate stream.
-        """
+        """Context manager: use a separate CUDA stream, for captures and for concurrent trainers."""
         if self._stream is None:
             yield
             return
@@ -228,18 +204,10 @@ class Trainer:
         return sums
 
 
-def _set(group: dict[str, Any], name: str, value: float) -> None:
-    """Set an optimiser value, in place if the value is a tensor."""
-    if isinstance(group[name], Tensor):
-        group[name].fill_(value)
-    else:
-        group[name] = value
-
-
 def learning_rate(spec: RunSpec, epoch: int) -> float:
-    """Return the learning rate of an epoch.
+    """Return the learning rate of an epoch; the first epoch is 0.
 
-    For the schedule cosine, the rate is lr · ½(1 + cos(π epoch/epochs)), where the first epoch is 0. Otherwise it is constant.
+    For the schedule cosine, the rate is lr · ½(1 + cos(π epoch/epochs)). Otherwise it is constant.
     """
     recipe = spec.recipe
     if recipe.schedule == "constant":

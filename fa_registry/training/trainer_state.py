@@ -19,22 +19,15 @@ Tensors = dict[str, torch.Tensor]
 
 
 def full_state(trainer: Trainer) -> Tensors:
-    """Return the tensors from which a training continues after an epoch.
-
-    The tensors are those of network, feedback state, optimiser and generators.
-    """
+    """Return the tensors of network, feedback state, optimiser and generators, to continue from."""
     return trainer.training_state() | _generators(trainer)
 
 
 def check_fits(trainer: Trainer, tensors: Tensors, early: bool = False) -> None:
-    """Raise IntegrityError if saved tensors do not fit this new trainer.
+    """Raise IntegrityError if saved tensors do not fit this trainer before its first step.
 
-    The tensors may come from another machine.
-
-    Args:
-        trainer: the trainer before its first step.
-        tensors: the result of `full_state`. It may also contain the state after the first steps, with the names `early.NAME`.
-        early: whether the state after the first steps is required.
+    The tensors are the result of `full_state`, perhaps on another machine. They may also contain the state after the first steps,
+    with the names `early.NAME`. If `early` is true, that state is required.
     """
     state = trainer.state()
     expected = state | _generators(trainer)
@@ -69,21 +62,17 @@ def under(tensors: Tensors, prefix: str) -> Tensors:
 
 
 def kept_epochs(states: int, epochs: int) -> tuple[int, ...]:
-    """Return the epochs after which the training state is kept.
+    """Return the `states` epochs after which the training state is kept, evenly spread over 1..epochs − 1.
 
-    The function chooses `states` epochs, spread evenly over 1..epochs − 1. If `states` is larger than epochs − 1, the function
-    returns all epochs 1..epochs − 1. The initial state is not kept, because the seed determines it. The state after the last epoch
-    is not kept, because no epoch follows.
+    If `states` is larger than epochs − 1, the result is 1..epochs − 1. The initial state is not kept, because the seed determines
+    it. The state after the last epoch is not kept, because no epoch follows.
     """
     count = min(states, max(epochs - 1, 0))
     return tuple(index * epochs // (count + 1) for index in range(1, count + 1))
 
 
 def kept_bytes(spec: RunSpec) -> int:
-    """Return the size in bytes of one kept state.
-
-    A kept state contains the full state after an epoch. It also contains the network and the feedback after the next epoch.
-    """
+    """Return the bytes of one kept state: full state, and network and feedback after the next epoch."""
     method, card = find_plugins(spec).method, find_plugins(spec).card
     network = build_network(spec, card)
     shape = network_shape(network, blank_input(spec, card), card.classes)

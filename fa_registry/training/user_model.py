@@ -50,13 +50,8 @@ def own_network(
 ) -> nn.Module | None:
     """Return `model` as a network with observable sites.
 
-    Args:
-        checks: receives the problem if `model` is invalid.
-        sites, skip, readout: as for `adapt`.
-        gradient: as for `adapt`, or an empty string for the default.
-
-    Returns:
-        The network, or None if `model` is invalid.
+    The options are as for `adapt`; an empty `gradient` is its default. If `model` is invalid, the result is None and the problem
+    is added to `checks`.
     """
     has_options = sites or readout or gradient
     if not has_options or isinstance(unwrapped(model)[0], AdaptedNetwork) or not isinstance(model, nn.Module):
@@ -71,18 +66,10 @@ def own_network(
 def observed_look(
     network: nn.Module, x: Tensor, y: Tensor, subject: str, double: bool = True, directions: Any = None
 ) -> ForwardBackward:
-    """Return the forward/backward pass of one batch.
+    """Return the forward/backward pass of one batch of inputs (N, …) and labels (N,).
 
-    Args:
-        network: network with observable sites.
-        x: input, (N, …).
-        y: labels, (N,).
-        subject: name of the function in error messages.
-        double: whether to run a float64 pass too. The metric fidelity needs this pass.
-        directions: as for diagnostics.observe.
-
-    Raises:
-        InvalidFields: if the loss has no gradient at a state.
+    `subject` is the name of the function in error messages. `double` also runs a float64 pass, which the metric fidelity needs.
+    `directions` is as for diagnostics.observe. InvalidFields is raised if the loss has no gradient at a state.
     """
     try:
         return run_forward_backward(network, x, y, double, directions)
@@ -102,12 +89,12 @@ class UserCreditRule:
 
     Args:
         subject: name of the function in error messages.
-        model: the user-supplied model.
-        rule: function rule(model, x, y) that returns the list [c_0 … c_L], or None if the user gave no credit. Each credit has the
+        rule: function rule(model, x, y) that returns the list [c_0 … c_L], or None if the user gave no credit. Each credit has
+            the
             shape (N, D_l) or the state's shape. At a site without a credit, the entry of the list is None.
-        fresh: function fresh(model, x, y, generator) that returns credits under newly drawn feedback, or None. The null
+        fresh, draws: function fresh(model, x, y, generator) that returns credits under newly drawn feedback, or None, and the
+            number of draws. The null
             distribution of the alignment Γ needs this function.
-        draws: number of draws for the null distribution.
     """
 
     def __init__(self, subject: str, model: nn.Module, rule: CreditRule | None, fresh: FreshRule | None, draws: int):
@@ -124,11 +111,7 @@ class UserCreditRule:
         return self._draws if self._fresh else 0
 
     def given(self, x: Tensor, y: Tensor, states: Sequence[Tensor]) -> list[Tensor | None]:
-        """Return one detached credit per site, or None at a site without a credit.
-
-        Raises:
-            InvalidFields: if the rule returns invalid credits. The error lists all of them.
-        """
+        """Return a detached credit or None per site. One InvalidFields lists all invalid credits."""
         with state_unchanged(self._model):
             return self._checked(self._rule(self._model, x, y), states)
 
@@ -146,7 +129,22 @@ class UserCreditRule:
                 credits = self._checked(self._fresh(self._model, x, y, generator), states)
                 return rows(_filled(credits, states))
 
-        return _bench(drawn if self._fresh else None, self._draws)
+        unavailable = Unavailable(NO_BENCH)
+        return ProbeContext(
+            states=(),
+            gradients=(),
+            losses=torch.zeros(0),
+            losses_from=lambda *arguments: torch.zeros(0),
+            generator=lambda name: torch.Generator(),
+            credits=unavailable,
+            batch_gradients=unavailable,
+            fresh_credits=drawn if self._fresh else Unavailable(NO_FRESH),
+            weights=unavailable,
+            initial_weights=unavailable,
+            bridge_residuals=unavailable,
+            costates=unavailable,
+            null_draws=self._draws,
+        )
 
     def _checked(self, rule_output: Any, states: Sequence[Tensor]) -> list[Tensor | None]:
         checks = Checks(self.subject)
@@ -157,12 +155,7 @@ class UserCreditRule:
 
 @dataclass(frozen=True)
 class ReferenceSource:
-    """The source of the reference gradient, and the result of its check.
-
-    Attributes:
-        source: description of how the gradient was computed. It is empty for the model's backward pass.
-        check: the result of the check, or None if this measurement did not check the gradient.
-    """
+    """How the reference gradient was computed (empty: by the backward pass), and its check or None."""
 
     source: str = ""
     check: ReferenceCheck | None = None
@@ -181,24 +174,20 @@ def measured(
 ) -> tuple[Measurements, ReferenceSource]:
     """Run diagnostics on one batch and check the reference gradient.
 
-    At a site without a credit, the metrics that need a credit are N/A with the reason that no credit was given. If the check finds
-    that the gradient is wrong, comparisons with the gradient are N/A. If a diagnostic raises an exception, the traceback is added
-    to the failures, as in built-in training.
+    At a site without a credit, the metrics that need a credit are N/A with the reason that no credit was given. If the check
+    finds that the gradient is wrong, comparisons with the gradient are N/A. If a diagnostic raises an exception, the traceback is
+    added to the failures, as in built-in training. `network` has observable sites, `x` is (N, …) and `y` is (N,). `least_error`
+    is as for an Observation, `samples` as for reference.checked.
 
     Args:
-        network, x, y: network with observable sites, input (N, …) and labels (N,).
-        least_error: as for an Observation.
         objection: the result of an earlier check, or None to check the gradient now.
-        samples: as for reference.checked.
         initial_norms: h_norm of every site at initialisation, or None if it is unknown. An empty sequence means that the model is
             at initialisation now.
-
-    Returns:
-        The measurements, and the source of the reference gradient.
     """
 
     def directions(states: Sequence[Tensor]) -> list[Tensor]:
-        return [gradient_vectors(credit) for credit in _finite(rule.given(x, y, states), states)]
+        credits = _filled(rule.given(x, y, states), states)  # missing and not finite values count as zeros
+        return [gradient_vectors(torch.nan_to_num(credit, 0.0, 0.0, 0.0)) for credit in credits]
 
     forward_backward = observed_look(network, x, y, rule.subject, directions=directions if rule else None)
     check, states = None, forward_backward.single.hidden
@@ -250,11 +239,6 @@ def _found(
     return Measurements(sites, scalars, failures=failures)
 
 
-def _finite(rule_credits: Credits, states: Sequence[Tensor]) -> list[Tensor]:
-    """Return the credits. Missing credits and values that are not finite are replaced by zeros."""
-    return [torch.nan_to_num(credit, 0.0, 0.0, 0.0) for credit in _filled(rule_credits, states)]
-
-
 def _without(row: Sequence[Reading], rule_credits: Credits) -> tuple[Reading, ...]:
     not_given = Reading(None, NOT_GIVEN)
     return tuple(not_given if credit is None else reading for reading, credit in zip(row, rule_credits, strict=True))
@@ -297,31 +281,9 @@ def _row_shape(state: Tensor) -> torch.Size:
     return torch.Size((len(state), state.shape[1] if state.dim() == 4 else state.shape[-1]))
 
 
-def _bench(fresh: Callable[[int], Sequence[Tensor]] | None, draws: int) -> ProbeContext:
-    unavailable = Unavailable(NO_BENCH)
-    return ProbeContext(
-        states=(),
-        gradients=(),
-        losses=torch.zeros(0),
-        losses_from=lambda *arguments: torch.zeros(0),
-        generator=lambda name: torch.Generator(),
-        credits=unavailable,
-        batch_gradients=unavailable,
-        fresh_credits=fresh or Unavailable(NO_FRESH),
-        weights=unavailable,
-        initial_weights=unavailable,
-        bridge_residuals=unavailable,
-        costates=unavailable,
-        null_draws=draws,
-    )
-
-
 @contextmanager
 def state_unchanged(model: nn.Module) -> Iterator[None]:
-    """Context manager: switch the model to eval mode, and restore its state on exit.
-
-    The context restores the model's gradients, modes and buffers, and the global random generators.
-    """
+    """Context manager: use eval mode, and restore gradients, modes, buffers and random generators on exit."""
     gradients = [(weight, weight.grad) for weight in model.parameters()]
     buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
     modes = [(module, module.training) for module in model.modules()]

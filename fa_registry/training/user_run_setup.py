@@ -34,13 +34,10 @@ DIGITS = 8  # of a digest in a name
 class UserRunSetup:
     """Model and evaluation batch of a user-supplied training loop.
 
-    The class does not have all attributes of RunSetup. It has those that are needed to record and measure a run.
-
-    Attributes:
-        spec: the specification, as the author of the loop declared it.
-        batch: x (N, …), and classes y (N,) or tokens y (N, T), on which every metric is measured.
-        feedback_state: name → tensor of the matrices or networks that compute the credit.
-        story: the entry `own_loop` of provenance.json: the script, its SHA-256, the sites, and the origin of every other field.
+    The class does not have all attributes of RunSetup. It has those that are needed to record and measure a run. The author of
+    the loop declared `spec`. Every metric is measured on `batch`: x (N, …), and classes y (N,) or tokens y (N, T).
+    `feedback_state` contains the tensors that compute the credit. `story` is the entry `own_loop` of provenance.json: the script,
+    its SHA-256, the sites, and the origin of every other field.
     """
 
     spec: RunSpec
@@ -121,12 +118,8 @@ class UserRunSetup:
         """Return the measurements together with their conventions.
 
         Conventions are the facts that determine the metrics: for example, the number of eval samples and the source of the
-        reference gradient.
-
-        Args:
-            measurements: measurements of the evaluation batch.
-            reference: as ReferenceSource.source.
-            null_draws: number of draws for the null distribution of Γ, or 0 if the null was not measured.
+        reference gradient, `reference`, which is empty for the model's own backward pass. `null_draws` is the number of draws for
+        the null distribution of Γ, or 0 if the null was not measured.
         """
         reported: dict[str, Scalar] = {
             "eval_samples": len(self.batch[1]),
@@ -140,10 +133,7 @@ class UserRunSetup:
 
 
 def structure(network: nn.Module) -> str:
-    """Return the first digits of a SHA-256 of the weights' names and shapes.
-
-    Two models of the same structure have the same digits.
-    """
+    """Return the first digits of a SHA-256 of the weights' names and shapes, the structure of a model."""
     shapes = [f"{name}{tuple(tensor.shape)}" for name, tensor in network.state_dict().items()]
     return hashlib.sha256("\n".join(shapes).encode()).hexdigest()[:DIGITS]
 
@@ -152,9 +142,7 @@ class EpochJournal:
     """A file with the SHA-256 and the row of each epoch, one line per epoch.
 
     Reading stops at the first damaged line. A line is damaged, for example, if the process was killed while it wrote the line.
-
-    Args:
-        goes_on: whether to reuse the rows of an interrupted loop. If False, these rows are deleted.
+    Unless the loop `goes_on`, the rows of an interrupted loop are deleted.
     """
 
     def __init__(self, folder: Path, spec: RunSpec, goes_on: bool):
@@ -162,10 +150,7 @@ class EpochJournal:
         self._goes_on = goes_on
 
     def read(self) -> list[EpochRow]:
-        """Return the rows before the first damaged line, and remove the rest of the file.
-
-        The rows are those of the epochs 0, 1, and so on.
-        """
+        """Return the rows of epochs 0, 1, … before the first damaged line, and remove the rest of the file."""
         lines = self._lines() if self._goes_on else []
         rows: list[EpochRow] = []
         for line in lines:

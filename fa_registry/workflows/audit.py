@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 from fa_registry import architectures, datasets, diagnostics, jsonio, methods
 from fa_registry.errors import InvalidFields, PluginError, UnknownName
 from fa_registry.protocol.engine import judge_all, second_opinions
-from fa_registry.protocol.grouping import duplicate_remarks, groups
-from fa_registry.protocol.multiplicity import compared_methods
+from fa_registry.protocol.grouping import compared_methods, duplicate_remarks, groups
 from fa_registry.protocol.reproduction import FILE, load_reference, reproduction
 from fa_registry.protocol.rules import Edition
 from fa_registry.protocol.verdict import exit_code
@@ -204,7 +203,9 @@ def _warn_of_other_audit(out: Path, title: str) -> None:
         found = re.search("<title>(.*?)</title>", stream.read(START).decode(errors="replace"))
         if found and html.unescape(found[1]) != title:
             other = escape_to_one_line(html.unescape(found[1]))
-            LOG.warning("%s contained: %s. Its index is replaced; its forms stay. --out writes to another folder", out, other)
+            LOG.warning(
+                "%s contained: %s. Its index is replaced; its forms stay. --out writes to another folder", out, other
+            )
 
 
 def build_report(

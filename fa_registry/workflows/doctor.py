@@ -24,8 +24,7 @@ from fa_registry.tracking.base import StoredRun, Tracker, newest_first
 from fa_registry.tracking.run_state import HeartbeatMonitor, RunState
 from fa_registry.tracking.store import check_writable, probe_sqlite, resolve_uri, sqlite_path
 from fa_registry.tracking.store_errors import DAMAGED, TO_DO, StoreRefusal
-from fa_registry.training.configuration import configuration
-from fa_registry.training.devices import bf16_gain
+from fa_registry.training.devices import bf16_gain, configuration
 from fa_registry.workflows import data
 from fa_registry.workflows.audit_proof import verdict_tag_differences
 from fa_registry.workflows.cleanup import KINDS, close, stale_items

@@ -28,8 +28,7 @@ from fa_registry.tracking.run_state import LONGEST, SHORTEST, HeartbeatMonitor
 from fa_registry.tracking.store_errors import refused
 from fa_registry.tracking.writer import RunWriter
 from fa_registry.training.code_fingerprint import FIRST, fingerprint, runs_others_code
-from fa_registry.training.configuration import configuration
-from fa_registry.training.devices import device_of, on_device
+from fa_registry.training.devices import configuration, device_of, on_device
 from fa_registry.training.loop import EpochRow, TrainingOutcome, train_epochs
 from fa_registry.training.resume import ResumeFile
 from fa_registry.training.run_setup import RunSetup, build_setup, check_room, unusable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from fa_registry.protocol.engine import judge_all
-from fa_registry.protocol.multiplicity import compared_methods
+from fa_registry.protocol.grouping import compared_methods
 from fa_registry.protocol.rules import load_edition
 from tests.builders import frozen, measurements, record
 

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.configurations import CONFIGURATIONS, MEASURED
 from fa_registry.diagnostics.ladder import ROUNDING
-from fa_registry.protocol.tolerances import SAFETY, Tolerance, tolerance_of
+from fa_registry.protocol.integrity import SAFETY, Tolerance, tolerance_of
 from fa_registry.records import Check
 from fa_registry.records.configurations import (
     LONGEST,

@@ -9,9 +9,8 @@ import click
 import pytest
 
 from fa_registry.cli import main
-from fa_registry.reference.__main__ import PAGES, stale
+from fa_registry.reference.__main__ import PAGES, commands_reference, stale
 from fa_registry.reference.__main__ import main as write_pages
-from fa_registry.reference.commands import commands_reference
 from fa_registry.reference.templates import templates_reference
 from fa_registry.reporting.render import TEMPLATES
 from fa_registry.reporting.text.environment import environment

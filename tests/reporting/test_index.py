@@ -10,8 +10,7 @@ import pytest
 
 from fa_registry.metrics import DECLARED, quantity_of
 from fa_registry.metrics import table as metric_table
-from fa_registry.protocol.grouping import groups
-from fa_registry.protocol.multiplicity import compared_methods
+from fa_registry.protocol.grouping import compared_methods, groups
 from fa_registry.records import FurtherLimit, Reading, Verdict, Waiver
 from fa_registry.reporting.pages import index as build_index
 from fa_registry.reporting.pages.index import (

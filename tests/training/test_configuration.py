@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from fa_registry.training.configuration import LONGEST, configuration
+from fa_registry.training.devices import LONGEST, configuration
 from fa_registry.training.measuring import machine
 from tests.helpers.tiny_tasks import tiny_task
 
 ROOT = Path(__file__).resolve().parents[2]
 SHOW = """
 import json, torch
-from fa_registry.training.configuration import configuration
+from fa_registry.training.devices import configuration
 torch.set_num_threads(1)
 print(json.dumps(configuration()))
 """

@@ -1,7 +1,4 @@
-"""Comparison of published values with the runs of an audit.
-
-REPRODUCTION_OUTCOMES lists the possible outcomes.
-"""
+"""Comparison of published values with the runs of an audit, with the outcomes REPRODUCTION_OUTCOMES."""
 
 from __future__ import annotations
 
@@ -36,10 +33,7 @@ EDITION = "2026-05"  # edition of the published first fires; the leading edition
 
 
 def reproduction(reference: Reference, report: AuditReport) -> Reproduction:
-    """Compare every published value of a reference with the runs of an audit.
-
-    The result has one row per published value, in the order of the reference.
-    """
+    """Compare every published value of a reference with the runs of an audit, one row per value, in order."""
     groups_of_report, edition = groups(report), load_edition(EDITION)
     rows = tuple(_row(entry, groups_of_report, report, edition) for entry in reference.figures)
     return Reproduction(reference.study, reference.title, reference.digest, rows, reference.remarks)
@@ -103,14 +97,11 @@ Cards = Mapping[str, Mapping[str, Any]]
 
 
 def nearest(entry: PublishedFigure, groups: Iterable[Group], cards: Cards) -> tuple[Group, tuple[str, ...]] | None:
-    """Return the group of runs that differs least from a published experiment.
+    """Return the group of runs nearest to a published experiment, with its differences, or None.
 
-    A group is a candidate if it has the method, penalty, control and architecture of the published value. If several groups
-    have the same number of differences, groups trained by this package are preferred to groups of adopted runs. If several
-    groups are still equal, the largest group is preferred.
-
-    Returns:
-        The group and its differences from the published experiment, or None if there is no candidate.
+    A group is a candidate if it has the method, penalty, control and architecture of the published value. If several groups have
+    the same number of differences, groups trained by this package are preferred to groups of adopted runs. If several groups are
+    still equal, the largest group is preferred.
     """
     candidates = [(group, tuple(differences(entry, _spec(group), cards))) for group in groups if _is_of(entry, group)]
     return min(
@@ -126,10 +117,7 @@ def alike(entry: PublishedFigure, groups: Iterable[Group], cards: Cards) -> Sequ
 
 
 def differences(entry: PublishedFigure, spec: RunSpec, cards: Cards) -> Iterator[str]:
-    """Yield the differences between a run and a published experiment as sentences.
-
-    The data set, epochs, options and recipe are compared.
-    """
+    """Yield the differences in data set, epochs, options and recipe of a run and a published experiment."""
     setting = entry.setting
     if setting is None:
         return
@@ -141,7 +129,9 @@ def differences(entry: PublishedFigure, spec: RunSpec, cards: Cards) -> Iterator
         ("architectures", spec.architecture, setting.architecture_options, spec.architecture_options),
         ("methods", spec.method, entry.method_options, spec.method_options),
     ):
-        yield from _unlike(published_options, run_options, _defaults(cards, kind, name))
+        options = cards.get(f"{kind}/{name}", {}).get("options", {})
+        defaults = {option: declared["default"] for option, declared in options.items() if "default" in declared}
+        yield from _unlike(published_options, run_options, defaults)
     recipe = {field.name: field.default for field in dataclasses.fields(Recipe)}
     yield from _unlike(setting.recipe, dataclasses.asdict(spec.recipe), recipe)
 
@@ -149,10 +139,7 @@ def differences(entry: PublishedFigure, spec: RunSpec, cards: Cards) -> Iterator
 def _unlike(
     published: Mapping[str, Scalar], run_options: Mapping[str, Scalar], defaults: Mapping[str, Scalar]
 ) -> Iterator[str]:
-    """Yield a sentence for every option that differs.
-
-    If the reference does not name an option, the default of the option is expected, if the default is known.
-    """
+    """Yield a sentence per differing option. An option without a published value has its known default."""
     expected = {**defaults, **published}
     for name in dict.fromkeys([*published, *run_options]):
         if name not in expected:
@@ -161,11 +148,6 @@ def _unlike(
             yield f"{name}: published with {expected[name]}, here {run_options[name]}"
         elif name not in run_options and expected[name] != defaults.get(name):
             yield f"{name}: published with {expected[name]}, but the method or architecture here has no such option"
-
-
-def _defaults(cards: Cards, kind: str, name: str) -> Mapping[str, Scalar]:
-    options = cards.get(f"{kind}/{name}", {}).get("options", {})
-    return {option: declared["default"] for option, declared in options.items() if "default" in declared}
 
 
 def _is_of(entry: PublishedFigure, group: Group) -> bool:
@@ -179,11 +161,7 @@ def _spec(group: Group) -> RunSpec:
 
 
 def figure_of(entry: PublishedFigure, record: RunRecord, rule: Rule | None) -> MeasuredFigure:
-    """Return the value of a run, in the unit of the published value.
-
-    Args:
-        rule: the rule, if the published value states when this rule first fires; otherwise None.
-    """
+    """Return the value of a run in the published unit, or the first epoch at which `rule` fires."""
     reading, never = _fire(rule, record) if rule else (_number(entry, record), False)
     if record.integrity.state == "mismatch":
         reading, never = Reading(None, "the logged metrics of the run were not reproduced"), False
@@ -191,7 +169,15 @@ def figure_of(entry: PublishedFigure, record: RunRecord, rule: Rule | None) -> M
 
 
 def _number(entry: PublishedFigure, record: RunRecord) -> Reading:
-    reading = _at_epoch(entry, record) if entry.epoch is not None else _at_the_end(entry, record)
+    if entry.epoch is None:
+        reading = _at_the_end(entry, record)
+    else:
+        readings = record.trajectory.get(
+            trajectory(entry.quantity, "last_site" if entry.site == "last" else "scalar"), ()
+        )
+        if entry.epoch >= len(readings):
+            return Reading(None, f"{entry.quantity} was not recorded up to epoch {entry.epoch}")
+        reading = readings[entry.epoch]
     return reading if reading.value is None else Reading.of(reading.value * entry.factor)
 
 
@@ -209,22 +195,17 @@ def _fire(rule: Rule, record: RunRecord) -> tuple[Reading, bool]:
     return Reading(float(epoch)), False
 
 
-def _at_epoch(entry: PublishedFigure, record: RunRecord) -> Reading:
-    name = trajectory(entry.quantity, "last_site" if entry.site == "last" else "scalar")
-    readings = record.trajectory.get(name, ())
-    if entry.epoch >= len(readings):
-        return Reading(None, f"{entry.quantity} was not recorded up to epoch {entry.epoch}")
-    return readings[entry.epoch]
-
-
 def _at_the_end(entry: PublishedFigure, record: RunRecord) -> Reading:
     if not entry.site:
         return take(entry.quantity, "scalar", record.measurements)[0]
     row = record.measurements.sites.get(entry.quantity, ())
     if not row:
         return Reading(None, f"{entry.quantity} was not measured")
-    if entry.site == "deep":
-        return _mean(row[1:])
+    if entry.site == "deep":  # the mean over sites, or the first reading without a value
+        absent = next((reading for reading in row[1:] if reading.value is None), None)
+        if absent or not row[1:]:
+            return absent or Reading(None, "the network has only site 0")
+        return Reading.of(math.fsum(reading.value for reading in row[1:]) / len(row[1:]))
     named_sites = {"last": len(row) - 1, "mid": (len(row) - 1) // 2}
     site = named_sites.get(entry.site)
     site = int(entry.site) if site is None else site
@@ -235,14 +216,6 @@ def _at_the_end(entry: PublishedFigure, record: RunRecord) -> Reading:
     )
 
 
-def _mean(row: Sequence[Reading]) -> Reading:
-    """Return the mean over sites. If a reading has no value, return the first such reading."""
-    absent = next((reading for reading in row if reading.value is None), None)
-    if absent or not row:
-        return absent or Reading(None, "the network has only site 0")
-    return Reading.of(math.fsum(reading.value for reading in row) / len(row))
-
-
 # Test of a published value: an equivalence test if there is a margin, one-sided for a bound, a count for `never`.
 ALPHA = 0.05
 ONE_RUN = "a test needs the spread over at least two runs; train two or more seeds"
@@ -250,10 +223,7 @@ ONE_RUN = "a test needs the spread over at least two runs; train two or more see
 
 @dataclass(frozen=True)
 class Tested:
-    """Outcome of a test of a published value, with the reason.
-
-    The numbers are in the unit of the test, for example decades on scale log10.
-    """
+    """Outcome of a test of a published value: numbers in the unit of the test, e.g. decades, and a reason."""
 
     outcome: str
     reason: str

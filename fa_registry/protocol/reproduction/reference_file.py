@@ -27,15 +27,10 @@ Problems = Iterator[tuple[str, str]]  # name of the wrong field, and the problem
 
 
 def load_reference(folder: Path) -> Reference:
-    """Read the published values of a study, including studies in the field `also`.
+    """Read the published values of a study and of the neighbouring studies in the field `also`.
 
-    A value that occurs several times, for example in two files, is included once.
-
-    Args:
-        folder: folder of the study. The studies in `also` are in neighbouring folders.
-
-    Raises:
-        InvalidFields: lists every problem of the file and of the files in its field `also`.
+    A value that occurs several times, for example in two files, is included once. One InvalidFields lists every problem of the
+    file and of the files in its field `also`.
     """
     problems: list[str] = []
     files: list[ReferenceFile] = []
@@ -228,10 +223,7 @@ class TableFields(FigureFields):
 
 @dataclass(frozen=True)
 class ReferenceFile:
-    """Content of a reference.toml.
-
-    Every wrong field is an error, because an undetected mistake would test the wrong value.
-    """
+    """Content of a reference.toml. Every wrong field is an error: a mistake would test a wrong value."""
 
     title: str
     source: str
@@ -262,7 +254,7 @@ class ReferenceFile:
 def _with_shared_fields(table: Any) -> Any:
     """Return a raw `[[table]]` whose figures contain the fields of the table.
 
-    If these fields are wrong, return the table unchanged. Otherwise every figure would repeat the problems of the table.
+    If these fields are wrong, the table is unchanged. Otherwise every figure would repeat the problems of the table.
     """
     if not isinstance(table, dict) or not isinstance(table.get("figures"), list):
         return table

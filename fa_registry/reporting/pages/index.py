@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from fa_registry.metrics import COMPARED_WITH_CONTROL, HEADLINE_GAMMA, WITH_DEVIATION, Metric, symbol_of
-from fa_registry.protocol.grouping import Group
-from fa_registry.protocol.multiplicity import compared_methods
+from fa_registry.protocol.grouping import Group, compared_methods
 from fa_registry.protocol.near_settings import describe_difference
 from fa_registry.protocol.replay_summary import proof
 from fa_registry.records import AuditReport, EditionReference, Exclusion, Finding, OtherRun, RunAudit, Waiver
@@ -519,7 +518,9 @@ def judged_columns(group: Group, columns: Columns) -> Mapping[str, Judged]:
         for finding in run.findings:
             if finding.outcome in ("fail", "warn", "waived"):
                 for column in {column_of[quantity] for quantity in _crossed(run, finding) if quantity in column_of}:
-                    seeds_by_judgement.setdefault((column, finding.rule, finding.outcome), []).append(run.record.spec.seed)
+                    seeds_by_judgement.setdefault((column, finding.rule, finding.outcome), []).append(
+                        run.record.spec.seed
+                    )
     worst: dict[str, Judged] = {}
     for column, rule, outcome in sorted(seeds_by_judgement, key=lambda key: SEVERITY.index(key[2])):
         worst.setdefault(column, Judged(rule, outcome, tuple(seeds_by_judgement[column, rule, outcome])))
@@ -531,7 +532,9 @@ def _crossed(run: RunAudit, finding: Finding) -> Iterator[str]:
     yield finding.quantity
     for limit in finding.further if finding.quantity in LARGEST else ():
         readings = site_row(run.record, limit.quantity) or (scalar_metric(run.record, limit.quantity),)
-        if limit.quantity in LARGEST and any(reading.value is not None and reading.value > limit.threshold for reading in readings):
+        if limit.quantity in LARGEST and any(
+            reading.value is not None and reading.value > limit.threshold for reading in readings
+        ):
             yield limit.quantity
 
 
