@@ -116,11 +116,11 @@ def diff(audit_a: str, audit_b: str, as_json: bool) -> None:
 
     Exit 0: no difference, 1: differences.
     """
-    from fa_registry.workflows.reports import exit_code, run_diff
+    from fa_registry.workflows.reports import run_diff
 
     difference = run_diff(audit_a, audit_b)
     diffed(difference, (audit_a, audit_b), as_json)
-    sys.exit(exit_code(difference))
+    sys.exit(0 if difference.same else 1)  # as diff(1)
 
 
 # Output.

@@ -110,8 +110,6 @@ def bundle(as_json: bool, **arguments: Any) -> None:
 
     `fa-registry verify FILE` checks the file without a store. The same store always gives the same bytes.
     """
-    from fa_registry.workflows.bundle import bundled_text
-
     result = api.bundle(**arguments)
     if as_json:
         print_json(
@@ -124,7 +122,7 @@ def bundle(as_json: bool, **arguments: Any) -> None:
             }
         )
     else:
-        print_out(*bundled_text(result))
+        print_out(*result.lines())
 
 
 @click.command("import", short_help="Import the runs of a bundle into a store.")

@@ -102,17 +102,12 @@ def run_audit(
     adopt: bool = True,
     early_is_incomplete: bool = True,
 ) -> AuditResult:
-    """Audit the chosen runs, write the pages, and log the audit as one MLflow run.
-
-    The audit's run is logged in the experiment of the audited runs.
+    """Audit the chosen runs, write the pages, and log the audit as a run in the runs' experiment.
 
     Args:
-        judging: Editions, thresholds and waivers.
-        measuring: Whether and how to recompute the metrics.
-        pages: Folder of the pages, and user templates.
         adopt: Whether to log the audit to the run that `mlflow run` started. Use False if the study already uses that run.
-        early_is_incomplete: Whether the audit is incomplete if a rule of --stop-on ended a run early. Use False if the caller
-            passed --stop-on.
+        early_is_incomplete: Whether the audit is incomplete if a rule of --stop-on ended a run early. Use False if the
+            caller passed --stop-on.
     """
     editions, measuring, waivers, reference = checked_audit(selector, judging, measuring, pages)
     tracker = open_tracker(location.store, create=False, write=True)
@@ -142,12 +137,9 @@ def run_audit(
 def checked_audit(
     selector: RunSelector, judging: JudgingOptions, measuring: RemeasureOptions, pages: ReportOutput
 ) -> tuple[tuple[Edition, ...], RemeasureOptions, tuple[Waiver, ...], Reference | None]:
-    """Return the editions, measuring options, waivers and published reference values.
+    """Return the editions (the leading one first), measuring options, waivers and reference values.
 
-    The leading edition is the first edition.
-
-    Raises:
-        InvalidFields: Arguments are invalid; the error lists all of them.
+    The function raises InvalidFields with all invalid arguments.
     """
     problems: list[str] = []
     editions, measuring = checked_judging(selector, judging, measuring, pages, problems)
@@ -165,10 +157,7 @@ def checked_judging(
     pages: ReportOutput,
     problems: list[str],
 ) -> tuple[tuple[Edition, ...], RemeasureOptions]:
-    """Return the editions and the measuring options.
-
-    The first edition is the leading edition. All errors in the arguments are appended to `problems`.
-    """
+    """Return the editions (the leading one first) and the measuring options; append errors to `problems`."""
     checked_pages(pages, problems)
     editions = checked_terms(selector, judging, problems)
     return editions, checked_measuring(measuring, problems)
@@ -204,7 +193,8 @@ def _warn_of_other_audit(out: Path, title: str) -> None:
         found = re.search("<title>(.*?)</title>", stream.read(START).decode(errors="replace"))
         if found and html.unescape(found[1]) != title:
             other = escape_to_one_line(html.unescape(found[1]))
-            LOG.warning("%s contained: %s. Its index is replaced; its forms stay. --out writes to another folder", out, other)
+            text = "%s contained: %s. Its index is replaced; its forms stay. --out writes to another folder"
+            LOG.warning(text, out, other)
 
 
 def build_report(
@@ -215,10 +205,9 @@ def build_report(
     data_root: Path | None,
     waivers: tuple[Waiver, ...] = (),
 ) -> AuditReport:
-    """Measure the selected runs and return their report. The arguments are described in `make_report`.
+    """Measure the selected runs and return their report; the arguments are described in `make_report`.
 
-    Raises:
-        UsageError: An edition judges a main metric that is not the main metric of the runs.
+    The function raises UsageError if an edition judges a main metric that is not the main metric of the runs.
     """
     check_headlines(editions, tuple(dict.fromkeys(map(logged_headline, selection.runs))))
     measuring = with_chosen(tracker, selection.runs, measuring)
@@ -233,11 +222,9 @@ def make_report(
     measuring: RemeasureOptions,
     waivers: tuple[Waiver, ...] = (),
 ) -> AuditReport:
-    """Judge all runs that pass their integrity checks. The store is neither read nor written.
+    """Judge all runs that pass their integrity checks, by `editions`, the leading edition first.
 
-    Args:
-        editions: The editions, the leading edition first.
-        measuring: Whether and how the metrics were recomputed.
+    The store is neither read nor written. `measuring` states how the metrics were recomputed.
     """
     records, gaps = [], []
     for run in remeasured:
@@ -287,9 +274,9 @@ def _expired(waivers: Sequence[Waiver]) -> Iterator[str]:
 
 
 def cards(records: Sequence[RunRecord]) -> dict[str, dict[str, Any]]:
-    """Return the cards of all diagnostics and of the plug-ins that the records use.
+    """Return the cards of all diagnostics and of the plug-ins that the records use, by e.g. `methods/dfa`.
 
-    Each key is `<plug-in kind>/<name>`, for example `methods/dfa`. Plug-ins that are not installed are omitted.
+    Plug-ins that are not installed are omitted.
     """
     used_plugins = {("methods", record.spec.method) for record in records}
     used_plugins |= {("datasets", record.spec.dataset) for record in records}
@@ -309,10 +296,7 @@ def cards(records: Sequence[RunRecord]) -> dict[str, dict[str, Any]]:
 
 
 def study_reference(selector: RunSelector, problems: list[str]) -> Reference | None:
-    """Return the published reference values of a study, or None if the study has none.
-
-    The values are read from the folder of study.toml. Errors are appended to `problems`.
-    """
+    """Return the reference values in the folder of study.toml, or None; append errors to `problems`."""
     if not selector.study:
         return None
     try:

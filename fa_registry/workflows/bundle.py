@@ -36,12 +36,7 @@ LICENCE = re.compile(r"[A-Za-z0-9.\-]{1,64}")  # an SPDX identifier
 
 @dataclass(frozen=True, repr=False)
 class BundleResult(Result):
-    """A bundle that was written.
-
-    Attributes:
-        runs: Number of runs.
-        size: Size in bytes.
-    """
+    """A bundle that was written; `runs` is the number of its runs, and `size` its size in bytes."""
 
     path: Path
     sha256: str
@@ -50,7 +45,8 @@ class BundleResult(Result):
     signed: bool
 
     def lines(self) -> Iterator[str]:
-        return bundled_text(self)
+        yield f"{self.path}: {pluralise(self.runs, 'run')}, {self.size / 2**20:.1f} MiB, SHA-256 {self.sha256}"
+        yield f"next: fa-registry verify {self.path}" + ("" if self.signed else "; to sign the bundle, add --sign KEY")
 
 
 def make_bundle(
@@ -79,13 +75,11 @@ def make_bundle(
 def verify_bundle(path: Path, measuring: RemeasureOptions = RemeasureOptions(), key: str = "") -> list[Verification]:
     """Check a bundle; no store and no internet connection is needed.
 
-    Args:
-        measuring: How to recompute the metrics.
-        key: Path of the public key of the expected signer. If empty, any signer is accepted.
+    If `key`, the path of the public key of the expected signer, is empty, any signer is accepted.
 
     Returns:
-        Three outcomes for the file, the newly rendered pages and the recomputed verdicts, then one outcome per run. The metrics
-            of a run are recomputed if the bundle contains the tensors of the run.
+        Three outcomes for the file, the newly rendered pages and the recomputed verdicts, then one outcome per run. The
+            metrics of a run are recomputed if the bundle contains the tensors of the run.
 
     Raises:
         IntegrityError: The file was changed after it was written, or its signature is invalid.
@@ -144,17 +138,15 @@ def _tracker(folder: Path) -> MemoryTracker:
 
 
 def _sealed(tracker: MemoryTracker, run: StoredRun, record: RunRecord, manifest: Manifest) -> Verification:
-    """Check that the report judges this run and that the files match their digests.
-
-    If the bundle omits files, the outcome is `trusted`.
-    """
+    """Check that the report judges this run, and check its files; `trusted` if files are omitted."""
     try:
         if run.run_id != record.run_id or run.tags.get(schema.TAG_SPEC) != record.spec.identity:
             raise IntegrityError(
                 f"expected run {record.run_id}, which the report judges, found run {run.run_id} in the bundle"
             )
         files = check_seal(tracker, run, record.digests)
-        included = {name: digest for name, digest in record.digests.items() if name in _names(manifest, run)}
+        folder = f"{RUNS}/{run.run_id}"
+        included = {name: digest for name, digest in record.digests.items() if f"{folder}/{name}" in manifest.files}
         files |= check_files(tracker, run.run_id, included)
     except RegistryError as error:
         return Verification(run.run_id, run.name, Integrity("mismatch", (str(error),)))
@@ -175,18 +167,13 @@ def _measured(file_outcome: Verification, reported: RunRecord, remeasured: Remea
     return replace(file_outcome, integrity=integrity)
 
 
-def _names(manifest: Manifest, run: StoredRun) -> set[str]:
-    start = f"{RUNS}/{run.run_id}/"
-    return {name.removeprefix(start) for name in manifest.files if name.startswith(start)}
-
-
 @dataclass(frozen=True, repr=False)
 class ImportResult(TableResult):
-    """Result of `import_into`.
+    """Result of `import_into`; two mappings from run id in the bundle to run id in the store.
 
     Attributes:
-        runs: Mapping from run id in the bundle to run id in the store, for runs that were imported now.
-        present: The same mapping for runs that were already in the store.
+        runs: Runs that were imported now.
+        present: Runs that were already in the store.
     """
 
     runs: dict[str, str]
@@ -205,9 +192,9 @@ class ImportResult(TableResult):
 
 
 def import_into(path: str, experiment: str = "", store: str = "", key: str = "") -> ImportResult:
-    """Import the missing runs of a bundle into a store; see `api.import_bundle`.
+    """Import the missing runs of a bundle into a store, without the audit; see `api.import_bundle`.
 
-    To continue an interrupted import, call the function again. The audit is not imported; audit the runs in the new store.
+    To continue an interrupted import, call the function again.
     """
     with process_ownership.temp_dir("fa_registry-bundle-") as folder:
         manifest, signature = unpack(Path(path), folder)
@@ -235,14 +222,8 @@ def import_into(path: str, experiment: str = "", store: str = "", key: str = "")
 
 
 def _present(tracker: Tracker, run: StoredRun) -> str:
-    """Return the id of a finished run in the store that equals `run`; "" if there is no such run.
-
-    Two runs are equal if they have the same specification and the same recorded files.
-    """
-    tags = {
-        schema.TAG_SPEC: run.tags.get(schema.TAG_SPEC, ""),
-        schema.TAG_ARTIFACTS: run.tags.get(schema.TAG_ARTIFACTS, ""),
-    }
+    """Return the id of a finished run in the store with the same specification and files, or ""."""
+    tags = {tag: run.tags.get(tag, "") for tag in (schema.TAG_SPEC, schema.TAG_ARTIFACTS)}
     return next((stored.run_id for stored in tracker.search(tags) if stored.state == "FINISHED"), "")
 
 
@@ -285,9 +266,3 @@ KEPT_TAGS = frozenset(
         *schema.REPEATED_TAGS,
     )
 )
-
-
-def bundled_text(bundle: BundleResult) -> Iterator[str]:
-    """Yield the lines that the bundle command prints."""
-    yield f"{bundle.path}: {pluralise(bundle.runs, 'run')}, {bundle.size / 2**20:.1f} MiB, SHA-256 {bundle.sha256}"
-    yield f"next: fa-registry verify {bundle.path}" + ("" if bundle.signed else "; to sign the bundle, add --sign KEY")

@@ -28,14 +28,11 @@ PAUSE = 1.0  # seconds between two queries for the runs of other workers
 REPORTED = 60.0  # seconds between two log lines that name the runs of other workers
 STOP_LOOKS = 30.0  # seconds between two queries for the tag that stops a study
 STOP = "yes"
-
 MISSES = 5  # if other workers trained this number of specifications in a row, one query reads all runs of the study
 
 
 class StudySnapshot:
-    """Copy of a study's runs in memory.
-
-    The copy avoids one store query per specification.
+    """Copy of a study's runs in memory, which avoids one store query per specification.
 
     Attributes:
         alone: True until this process finds a run of another worker in the study.
@@ -48,19 +45,13 @@ class StudySnapshot:
         self.alone = True
 
     def attempts(self, identity: str) -> list[StoredRun]:
-        """Return the runs of a specification, and remove these runs from the snapshot.
-
-        The returned runs contain no metrics and no parameters.
-        """
+        """Return the runs of a specification, without metrics and parameters, and forget these runs."""
         return self._attempts.pop(identity, [])
 
     def record_outcome(self, free: bool) -> None:
-        """Record whether this process could train a specification.
+        """Record whether no other worker trains or has trained a specification (`free`).
 
         If other workers trained the last MISSES specifications, the snapshot is read from the store again.
-
-        Args:
-            free: True if no other worker trains or has trained the specification.
         """
         self._missed, self.alone = (0, self.alone) if free else (self._missed + 1, False)
         if self._study and self._missed >= MISSES:
@@ -71,12 +62,9 @@ class StudySnapshot:
 
 
 class StopTagPoller:
-    """Stop function that also returns True if a user set TAG_STOP on a run of the study.
+    """Stop function: whether `stop` returns True, or a user set TAG_STOP on a run of the study.
 
     The store is queried at most once per STOP_LOOKS seconds.
-
-    Args:
-        stop: Another stop function, e.g. for signals. If `stop` returns True, this function returns True.
     """
 
     looked: ClassVar[dict[tuple[str, str], float]] = {}  # (store, study) → time of this process's last query
@@ -85,23 +73,15 @@ class StopTagPoller:
         self._tracker, self._study, self._stop = tracker.without_retry(), study, stop
         self._asked = False
 
-    def _is_due(self) -> bool:
-        last = self.looked.get((self._tracker.uri, self._study), -STOP_LOOKS)
-        return bool(self._study) and time.monotonic() - last >= STOP_LOOKS
-
-    def _text(self) -> str:
-        """Return the stop message, or "" if there is none or the server does not respond."""
-        try:
-            return stopped_by_tag(self._tracker, self._study)
-        except StoreRefusal as refusal:
-            if refusal.kind not in WAITED_FOR:
-                raise
-            return ""
-
     def __call__(self) -> bool:
-        if not self._asked and self._is_due():
-            self.looked[self._tracker.uri, self._study] = time.monotonic()
-            text = self._text()
+        key = self._tracker.uri, self._study
+        if not self._asked and self._study and time.monotonic() - self.looked.get(key, -STOP_LOOKS) >= STOP_LOOKS:
+            self.looked[key], text = time.monotonic(), ""
+            try:
+                text = stopped_by_tag(self._tracker, self._study)
+            except StoreRefusal as refusal:
+                if refusal.kind not in WAITED_FOR:  # otherwise the server does not respond now
+                    raise
             self._asked = bool(text)
             if text:
                 LOG.warning("%s", text)
@@ -120,18 +100,15 @@ def stopped_by_tag(tracker: Tracker, study: str) -> str:
 
 
 def finished_run(tracker: Tracker, spec: RunSpec, watch: MonitoredRules = UNWATCHED) -> StoredRun | None:
-    """Return the finished run of the specification, or None if the specification must be trained.
-
-    See `newest_finished`.
-    """
+    """Return the `newest_finished` run of the specification, or None if the specification must be trained."""
     return newest_finished(tracker.search({schema.TAG_SPEC: spec.identity}), spec, watch)
 
 
 def newest_finished(runs: Sequence[StoredRun], spec: RunSpec, watch: MonitoredRules = UNWATCHED) -> StoredRun | None:
-    """Return the newest finished run of a specification.
+    """Return the newest finished run of a specification, whose status is complete or diverged.
 
-    A run is finished if its status is complete or diverged. If no run is finished, return the newest run that the same stop rules
-    ended early, because these rules would also end a new run. If both are missing, return None.
+    If no run is finished, return the newest run that the same stop rules ended early, because these rules would also end a new
+    run. If both are missing, return None.
     """
     runs, wish = newest_first(runs), watch.of(spec.control).wish
     early = (schema.STOPPED_EARLY, wish)
@@ -166,12 +143,8 @@ def wait_for_others(
     """Wait until other processes finish the specifications, or until some specifications become free.
 
     A specification becomes free if the process that trains it ends without finishing the run, or sends no heartbeat for the
-    duration of its lease. The unfinished runs of a free specification are closed.
-
-    Args:
-        finished: Function that returns the finished run of a specification from all its runs, or None.
-        stop: Function that returns True if this process must stop.
-        waits: Whether to wait. If False, return the present state at once.
+    duration of its lease. The unfinished runs of a free specification are closed. If `waits` is False, the present state is
+    returned at once. The function `finished` selects the finished run among all runs of a specification.
 
     Returns:
         The finished runs by specification identity, the free specifications, and the leased specifications.
@@ -227,10 +200,7 @@ def _running_elsewhere(tracker: Tracker) -> list[StoredRun]:
 
 
 def observe_heartbeats(tracker: Tracker) -> HeartbeatMonitor:
-    """Wait for a heartbeat of each running run on another machine, and return the heartbeats.
-
-    The longest wait for a run is the duration of its lease.
-    """
+    """Wait for a heartbeat of each running run on another machine, at most as long as its lease."""
     heartbeats, has_logged = HeartbeatMonitor(), False
     while silent := [run for run in at_work_elsewhere(tracker, heartbeats) if not heartbeats.has_moved(run)]:
         if not has_logged:

@@ -17,7 +17,6 @@ from typing import Any
 from torch import Tensor
 
 from fa_registry import diagnostics
-from fa_registry.diagnostics.base import Diagnostic
 from fa_registry.errors import IntegrityError, Interrupted, RegistryError, pluralise
 from fa_registry.parallel import usable_cores
 from fa_registry.plugin_registry import IMPORTED
@@ -36,7 +35,7 @@ from fa_registry.records import (
 )
 from fa_registry.records.configurations import described_difference
 from fa_registry.studies import executors
-from fa_registry.studies.executors.base import EventSink, JobEvent, StopCheck
+from fa_registry.studies.executors.base import JobEvent
 from fa_registry.studies.executors.local import run_jobs, stop_on_signal
 from fa_registry.studies.worker_processes import supervise
 from fa_registry.tracking import schema
@@ -113,12 +112,9 @@ def remeasure_all(
     """Recompute the metrics of several runs, and return one result per run in the order of `runs`.
 
     An error in one run does not affect the other runs. Each run is recomputed with its recorded number of threads, so the
-    metrics do not depend on the number of processes. Runs with the same final weights as another run get a mismatch.
-
-    Args:
-        measuring: options, as `checked_measuring` returns them.
-        data_root: folder with the files of data sets.
-        opener: function that opens the tracker in a worker process. If None, the worker opens the store by its URI.
+    metrics do not depend on the number of processes. Runs with the same final weights as another run get a mismatch. A worker
+    process opens its tracker with `opener`, by default with the URI of the store. The options `measuring` come from
+    `checked_measuring`.
     """
     opener = opener or partial(open_tracker, tracker.uri, create=False)
     measuring = with_chosen(tracker, runs, measuring)
@@ -151,10 +147,7 @@ def with_chosen(tracker: Tracker, runs: Sequence[StoredRun], measuring: Remeasur
 
 
 def checked_measuring(measuring: RemeasureOptions, problems: list[str]) -> RemeasureOptions:
-    """Convert the numbers that the user typed, and return the options with these numbers.
-
-    All errors are appended to `problems`.
-    """
+    """Return the options with the numbers that the user typed; append all errors to `problems`."""
     numbers: dict[str, Any] = {}
     for name, parse in {
         "jobs": lambda typed: whole_number(typed, least=0, most=MOST_PROCESSES),
@@ -223,9 +216,7 @@ def _part(
         with stop_on_signal() as stop:  # this process handles Ctrl-C, which workers ignore
             return _run(tracker, runs, job, count, stop, run_all)
 
-    def here(run: StoredRun, stop: Callable[[], bool], report: Callable[[Any], None]) -> RemeasuredRun:
-        return remeasure_one(tracker, run, measuring, data_root)
-
+    here = partial(_gather_there, lambda: tracker, measuring, data_root)
     return _run(tracker, runs, here, 1, lambda: False, run_all)
 
 
@@ -239,30 +230,15 @@ def _on_a_cluster(
         check_reach(tracker.uri, capacity)
         limit = capacity.at_once or _default_processes(runs, measuring)
 
-        def run_all(
-            jobs: Sequence[Any],
-            job_function: Callable[..., RemeasuredRun],
-            processes: int,
-            stop: StopCheck,
-            report: EventSink,
-        ) -> None:
-            """Run the jobs with the executor that the user chose."""
-            executor.run(
-                jobs,
-                partial(_in_one_step, job_function),
-                dataclasses.replace(resources, at_once=processes),
-                stop,
-                report,
-            )
+        def run_all(jobs: Sequence[Any], task: Callable[..., RemeasuredRun], processes: int, *signals: Any) -> None:
+            executor.run(jobs, partial(_in_one_step, task), dataclasses.replace(resources, at_once=processes), *signals)
 
         return _run(tracker, runs, job, min(int(measuring.jobs) or limit, limit, len(runs)), stop, run_all)
 
 
-def _in_one_step(
-    job_function: Callable[..., RemeasuredRun], run: StoredRun, stop: StopCheck, report: Callable[[Any], None]
-) -> Generator[None, None, RemeasuredRun]:
-    """Convert the job function to a generator, because executors expect generators."""
-    return job_function(run, stop, report)
+def _in_one_step(task: Callable[..., RemeasuredRun], *arguments: Any) -> Generator[None, None, RemeasuredRun]:
+    """Convert the task to a generator, because executors expect generators."""
+    return task(*arguments)
     yield
 
 
@@ -293,29 +269,21 @@ def _with_third_party(
 
 
 def _third_party_there(
-    opener: Callable[[], Tracker],
-    measuring: RemeasureOptions,
-    data_root: Path | None,
-    run: StoredRun,
-    stop: Callable[[], bool],
-    report: Callable[[Any], None],
+    opener: Callable[[], Tracker], measuring: RemeasureOptions, data_root: Path | None, run: StoredRun, *_: Any
 ) -> Measurements:
     """Measure the third-party diagnostics of a run in a worker process."""
     tracker = opener()
     record = read_record(tracker, run)
-    with on_device(measuring.device), pinned_threads(int(record.measurements.conventions["threads"])):
-        return _remeasured(tracker, record, data_root, members=usable_members())
-
-
-def _remeasured(
-    tracker: Tracker, record: RunRecord, data_root: Path | None, members: Mapping[str, Diagnostic]
-) -> Measurements:
-    feedback = tracker.artifact(record.run_id, schema.FEEDBACK)
-    digests = {role: record.digests.get(name) for role, name in ROLES.items()}
-    setup = build_setup(record.spec, device_of(record.spec.device_class), data_root)
-    initial = _initial_weights(setup, _sealed(tracker, record, setup, feedback, RemeasureOptions()))
-    checkpoint, recorded = tracker.artifact(record.run_id, schema.FINAL), record.measurements.conventions
-    return remeasure(setup, checkpoint, feedback, digests, initial, recorded, members)
+    recorded, digests = (
+        record.measurements.conventions,
+        {role: record.digests.get(name) for role, name in ROLES.items()},
+    )
+    with on_device(measuring.device), pinned_threads(int(recorded["threads"])):
+        feedback = tracker.artifact(record.run_id, schema.FEEDBACK)
+        setup = build_setup(record.spec, device_of(record.spec.device_class), data_root)
+        initial = _initial_weights(setup, _sealed(tracker, record, setup, feedback, RemeasureOptions()))
+        checkpoint = tracker.artifact(record.run_id, schema.FINAL)
+        return remeasure(setup, checkpoint, feedback, digests, initial, recorded, usable_members())
 
 
 def remeasure_one(
@@ -338,17 +306,9 @@ def _broken(tracker: Tracker, run: StoredRun, error: str, failure: str) -> Remea
 
 
 def _gather_there(
-    opener: Callable[[], Tracker],
-    measuring: RemeasureOptions,
-    data_root: Path | None,
-    run: StoredRun,
-    stop: Callable[[], bool],
-    report: Callable[[Any], None],
+    opener: Callable[[], Tracker], measuring: RemeasureOptions, data_root: Path | None, run: StoredRun, *_: Any
 ) -> RemeasuredRun:
-    """Recompute one run in a worker process.
-
-    The worker opens the tracker itself, because a tracker cannot be pickled.
-    """
+    """Recompute one run in a worker, which opens the tracker itself, because a tracker cannot be pickled."""
     return remeasure_one(opener(), run, measuring, data_root)
 
 
@@ -381,10 +341,7 @@ def _run(
 
 
 def replay_remark(results: Sequence[RemeasuredRun]) -> Iterator[str]:
-    """Yield the report's remark on the number of replayed training steps.
-
-    If no step was replayed, nothing is yielded.
-    """
+    """Yield the report's remark on the number of replayed training steps, if any step was replayed."""
     replays = [outcome.redrawn for outcome in results if outcome.redrawn and outcome.redrawn.steps]
     if replays:
         steps, total = sum(replay.steps for replay in replays), sum(replay.of for replay in replays)
@@ -423,13 +380,9 @@ def remeasure_run(
 ) -> tuple[RunRecord, ReplayResult | None]:
     """Recompute a run's metrics, compare them with the logged metrics, and replay training steps.
 
-    If `measuring.trust_logged` is set, nothing is recomputed, and only the code and the digests of the files are checked.
-
-    Returns:
-        The record with the recomputed metrics, and the result of the replay or None if no step was replayed.
-
-    Raises:
-        IntegrityError: a file is missing or differs from its recorded digest.
+    If `measuring.trust_logged` is set, nothing is recomputed, and only the code and the digests of the files are checked. The
+    result contains the record with the recomputed metrics, and the result of the replay or None if no step was replayed. The
+    function raises IntegrityError if a file is missing or differs from its recorded digest.
     """
     logged = read_record(tracker, run)
     unchecked = dataclasses.replace(logged, integrity=dataclasses.replace(logged.integrity, checks=()))

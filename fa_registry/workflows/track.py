@@ -311,9 +311,12 @@ def track(
     checks.problems += _misfit(factory, network) if factory and network else []
     checks.finish()
     frozen = _frozen(network, control, batch[0])
-    spec = _spec(_inner(network), "bp" if frozen else method, dataset or _name(batch), seed, epochs, bool(frozen))
+    dataset = dataset or f"{OWN}-{tensors_digest(*batch)[:DIGITS]}"
+    spec = _spec(_inner(network), "bp" if frozen else method, dataset, seed, epochs, bool(frozen))
     story = _story(network, credit, frozen, {"factory": factory, "unwrapped from": ", ".join(wrappers)})
-    setup = UserRunSetup(spec, _inner(network), batch, _classes(batch[1], outputs), _tensors(feedback), story)
+    # for tokens, the classes are the model's vocabulary; otherwise they are counted from the labels, as in older releases
+    classes = outputs if batch[1].dim() == 2 and outputs else int(batch[1].max()) + 1
+    setup = UserRunSetup(spec, _inner(network), batch, classes, _tensors(feedback), story)
     rule = UserCreditRule("track", model, None if frozen else credit, fresh, DRAWS)
     tracker = open_tracker(store, experiment)
     keep = RetentionOptions(checkpoint_every, points=RetentionOptions().points if epochs else 0)
@@ -332,17 +335,8 @@ def _frozen(network: nn.Module, control: bool | Sequence[str], x: Tensor) -> tup
     return blocks_to_freeze(network, () if control is True else control, x=x)
 
 
-def _classes(y: Tensor, outputs: int | None) -> int:
-    # for tokens, the classes are the model's vocabulary; otherwise they are counted from the labels, as in older releases
-    return outputs if y.dim() == 2 and outputs else int(y.max()) + 1
-
-
 def _inner(network: nn.Module) -> nn.Module:
     return network.model if isinstance(network, AdaptedNetwork) else network
-
-
-def _name(batch: tuple[Tensor, Tensor]) -> str:
-    return f"{OWN}-{tensors_digest(*batch)[:DIGITS]}"
 
 
 def _spec(inner: nn.Module, method: str, dataset: str, seed: int, epochs: int, is_frozen: bool) -> RunSpec:

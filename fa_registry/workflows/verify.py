@@ -50,7 +50,6 @@ class Verification(Result):
     Attributes:
         run_id: id of the run, or an empty string if the result is not about a run.
         name: name of the run, or a description of the checked object.
-        integrity: outcome of the check, with details.
         files: name of each checked file → size in bytes.
     """
 
@@ -134,10 +133,7 @@ def _verified(tracker: Tracker, result: RemeasuredRun, checks: Sequence[Check]) 
 
 
 def judging_audits(tracker: Tracker, runs: Sequence[StoredRun]) -> dict[str, list[StoredRun]]:
-    """Return a mapping from audit id to the runs whose verdict tags this audit wrote.
-
-    If the audit of some runs is unknown, the id of their audit is an empty string.
-    """
+    """Return a mapping: audit id (empty if unknown) → the runs whose verdict tags this audit wrote."""
     # The tag `fa.report` names the audit that judged a run. An audit that could not judge the run replaced the verdict
     # but not this tag. Such an audit is the newest complete audit whose report lists the run as excluded.
     audits: dict[str, list[StoredRun]] = {}
@@ -219,8 +215,7 @@ def _left_on(tracker: Tracker, audit: StoredRun, notes: Notes, run: StoredRun, o
 def verify_report(path: Path, store: str = "") -> list[Verification]:
     """Compare an audit.json with the runs in the store, and judge the records of the audit.json again.
 
-    Returns:
-        One outcome for the report, one for its verdicts, and one per run.
+    The outcomes are one for the report, one for its verdicts, and one per run.
     """
     report = load_report(path)
     tracker = open_tracker(store, create=False)
