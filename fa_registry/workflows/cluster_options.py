@@ -25,29 +25,14 @@ ONE_MACHINE = (
 
 
 def asked_resources(executor: str, cluster: ClusterOptions, device: str, problems: list[str]) -> JobResources:
-    """Return the resources that each job requests; append errors to `problems`.
-
-    Args:
-        executor: Name of the executor; an empty string means `local`.
-        cluster: Address and resources, as the user typed them.
-    """
+    """Return the resources that each job requests, as the user typed them; append errors to `problems`."""
+    cpus = f"a whole number up to {MOST_CPUS}, or a fraction such as 0.5"
+    gpus = "a fraction of one GPU such as 0.125, or 1 for one GPU"
     resources = JobResources(
         device=device,
         address=str(cluster.address),
-        cpus=_number(
-            "cpus_per_run",
-            cluster.cpus_per_run or 1,
-            MOST_CPUS,
-            f"a whole number up to {MOST_CPUS}, or a fraction such as 0.5",
-            problems,
-        ),
-        gpus=_number(
-            "gpus_per_run",
-            cluster.gpus_per_run or 0,
-            1,
-            "a fraction of one GPU such as 0.125, or 1 for one GPU",
-            problems,
-        ),
+        cpus=_number("cpus_per_run", cluster.cpus_per_run or 1, MOST_CPUS, cpus, problems),
+        gpus=_number("gpus_per_run", cluster.gpus_per_run or 0, 1, gpus, problems),
         memory=_bytes(str(cluster.memory), problems),
     )
     try:
@@ -77,12 +62,9 @@ def _bytes(typed: str, problems: list[str]) -> int:
 
 
 def check_reach(store: str, capacity: Capacity) -> None:
-    """Raise StoreError if jobs on other machines cannot use the store safely.
+    """Raise StoreError if jobs on the executor's machines cannot use the store safely.
 
     A sqlite file is not safe. A store whose address contains a password is not safe either.
-
-    Args:
-        capacity: Machines on which the executor starts jobs.
     """
     if capacity.machines is None:
         return

@@ -23,15 +23,13 @@ from fa_registry.workflows.training import kept_text
 
 @dataclass(frozen=True)
 class SettingPlan:
-    """Runs of one setting of a study.
+    """Runs of one setting of a study; `runs` and `complete` include controls.
 
     Attributes:
-        setting: Name of the setting.
         labels: Names that the study gives to the setting.
         methods: Names of the methods. The suffix `+pen` marks runs with the residual penalty.
-        runs: Number of runs, including controls.
         controls: Mapping from the kind of a control to the number of its runs.
-        complete: Number of runs that need no training, including controls.
+        complete: Number of runs that need no training.
     """
 
     setting: str
@@ -47,7 +45,6 @@ class SettingPlan:
     complete: int
 
     def row(self) -> dict[str, str | int]:
-        """Return the cells of the plan's table."""
         return {
             "setting": self.setting,
             "called": ", ".join(self.labels),
@@ -62,13 +59,11 @@ class SettingPlan:
 
 @dataclass(frozen=True, repr=False)
 class Plan(TableResult):
-    """Runs of a study.
+    """Runs of a study; `runs` and `complete` include controls.
 
     Attributes:
         `twin`: Description of the study variant that the overrides define.
-        runs: Number of runs, including controls.
-        control_runs: Number of controls.
-        complete: Number of runs that need no training, including controls.
+        complete: Number of runs that need no training.
         jobs: Number of parallel processes.
         remarks: Explanations for the user.
     """

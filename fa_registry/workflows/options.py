@@ -30,12 +30,9 @@ MOST_THREADS = 1024
 
 
 def settings(pairs: Iterable[str]) -> dict[str, str | list[str]]:
-    """Return the values of the `--set name=value,…` options by name.
+    """Return the values of the `--set name=value,…` options by name, or raise InvalidFields.
 
     For an option such as `name=1,2`, the result contains the list of the values. A second `name=…` replaces the first `name=…`.
-
-    Raises:
-        InvalidFields: an option does not begin with NAME=VALUE, or a value is empty.
     """
     values: dict[str, list[str]] = {}
     problems = []
@@ -53,10 +50,9 @@ def settings(pairs: Iterable[str]) -> dict[str, str | list[str]]:
 
 
 def thresholds(pairs: Iterable[str]) -> dict[str, float]:
-    """Return the thresholds of the `--threshold RULE=NUMBER` options by rule code.
+    """Return the numbers of the `--threshold RULE=NUMBER` options by rule code.
 
-    Raises:
-        InvalidFields: an option is not of the form RULE=NUMBER, or a rule occurs twice.
+    The function raises InvalidFields if an option has another form, or if a rule occurs twice.
     """
     limits: dict[str, float] = {}
     problems = []
@@ -217,10 +213,8 @@ class StudyOverrides:
 class RunSelector:
     """Selection of runs: all runs of a study, all runs of an experiment, or single runs.
 
-    The file of the study is read only once, at the first access.
-
-    Attributes:
-        overrides: values that replace values of the study's file, see studies.study.load_study.
+    The file of the study is read only once, at the first access. The `overrides` replace values of this file, see
+    studies.study.load_study.
     """
 
     study: str = option(
@@ -255,24 +249,14 @@ class RunSelector:
 
     @cached_property
     def file(self) -> StudyFile:
-        """Content of the study's file, without the overrides.
-
-        Raises:
-            UnknownName: the study does not exist.
-            InvalidFields: the file is not valid TOML.
-        """
+        """Content of the study's file, without the overrides; UnknownName or InvalidFields if there is none."""
         from fa_registry.studies.study import read_study  # imports torch, which a report from a file does not need
 
         return read_study(self.study)
 
     @cached_property
     def as_asked(self) -> Study:
-        """Study with the overrides applied.
-
-        Raises:
-            UnknownName: the study does not exist.
-            InvalidFields: lists all invalid fields.
-        """
+        """Study with the overrides applied; UnknownName if it does not exist, InvalidFields if it is invalid."""
         return self.variant({})
 
     def variant(self, more: Mapping[str, Any]) -> Study:

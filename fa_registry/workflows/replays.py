@@ -29,19 +29,12 @@ ROWS = 5  # number of epochs of a completely replayed run whose measurements are
 
 
 def drawn_nonce() -> str:
-    """Return a random nonce: 64 bits as hexadecimal digits.
-
-    The nonce is random so that the author of a run cannot predict which runs an audit replays completely.
-    """
+    """Return 64 random bits as hexadecimal digits, so authors cannot predict which runs are replayed."""
     return secrets.token_hex(8)
 
 
 def asked_nonce(typed: str) -> str:
-    """Return the nonce that the user typed, or a random nonce if `typed` is empty.
-
-    Raises:
-        ValueError: `typed` is not a hexadecimal number of 1 to 64 digits.
-    """
+    """Return the typed nonce (1 to 64 hexadecimal digits, else ValueError), or a random nonce if empty."""
     if typed and not NONCE.fullmatch(typed):
         raise ValueError(
             f"expected 1 to 64 hexadecimal digits, e.g. the nonce of an earlier audit, found {typed[:80]!r}"
@@ -53,8 +46,8 @@ def chosen_runs(tracker: Tracker, runs: Sequence[StoredRun], measuring: Remeasur
     """Return the ids of the runs that the audit replays completely.
 
     With `replay="all"`, the audit replays all runs. With `replay="auto"`, the audit replays one run per group and all frozen
-    controls. Adopted runs and runs of user-supplied loops are never replayed. With any other value, or if `trust_logged` is set,
-    the result is empty.
+    controls. Adopted runs and runs of user-supplied loops are never replayed. With any other value, or if `trust_logged` is
+    set, the result is empty.
     """
     if measuring.trust_logged or measuring.replay not in (AUTO, ALL):
         return frozenset()
@@ -114,8 +107,7 @@ class SeriesComparison:
     def difference(self, epoch: int, measured: Measurements) -> str:
         """Return the differences between recomputed and logged metrics at one epoch; empty if there are none.
 
-        Args:
-            measured: recomputed metrics of the epoch, either all metrics or only the losses.
+        The recomputed metrics `measured` are all metrics or only the losses.
         """
         logged = self._logged.get(epoch, Measurements({}, {}))
         losses = {name: reading for name, reading in measured.scalars.items() if name in ONLY_IN_TRAINING}
@@ -134,11 +126,7 @@ class SeriesComparison:
 
 
 def logged_rows(rows: Iterable[SeriesRow]) -> Mapping[int, Measurements]:
-    """Return the logged metrics of a run by epoch.
-
-    Args:
-        rows: rows (epoch, metric, site, value, reason) of the run's series.
-    """
+    """Return the logged metrics of a run by epoch, from the rows of its series."""
     sites: dict[int, dict[str, dict[int, Reading]]] = {}
     scalars: dict[int, dict[str, Reading]] = {}
     for epoch, metric, site, value, reason in rows:
