@@ -53,15 +53,11 @@ class Manifest:
 def pack(
     folder: Path, out: Path, manifest_fields: Mapping[str, Any], sign: Callable[[bytes], bytes] | None = None
 ) -> Manifest:
-    """Pack all files below `folder` into one zip archive.
+    """Pack all files below `folder` into one zip archive at `out`, a path of `checked_target`.
 
     Equal files, manifest fields and signatures give equal bytes. An existing bundle at `out` is replaced only when the new
-    bundle is complete.
-
-    Args:
-        out: path of the bundle, as returned by `checked_target`.
-        manifest_fields: fields of the manifest except format, version, files and sizes.
-        sign: function that returns the signature of the manifest's bytes; see signing.
+    bundle is complete. The fields `manifest_fields` are those except format, version, files and sizes. The function `sign`
+    returns the signature of the manifest's bytes; see signing.
     """
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     files = {name: jsonio.file_digest(folder / name) for name in names}
@@ -78,9 +74,7 @@ def pack(
 
 
 def checked_target(out: Path) -> Path:
-    """Return the path at which a bundle is written.
-
-    The path is `out`. If `out` is a link, the path is the target of the link.
+    """Return the path at which a bundle is written: `out`, or the target of the link `out`.
 
     Raises:
         UsageError: the folder of `out` is missing or cannot be written to, or `out` exists and is not a bundle.
@@ -121,10 +115,7 @@ def manifest_bytes(manifest: Manifest) -> bytes:
 
 
 def unpack(path: Path, folder: Path) -> tuple[Manifest, bytes]:
-    """Check a bundle and unpack its files below `folder`.
-
-    Returns:
-        The manifest and its signature, which is empty if the bundle is not signed.
+    """Check a bundle, unpack it below `folder`, and return its manifest and signature ("" if unsigned).
 
     Raises:
         IntegrityError: `path` is not a bundle, or was changed after packing. Do not use the unpacked files in this case.
@@ -204,11 +195,7 @@ def _unfit(entry: zipfile.ZipInfo) -> str:
         return "is encrypted"
     if entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size:
         return "is a compressed file, but a bundle contains only uncompressed files"
-    return (
-        ""
-        if all(PART.fullmatch(part) for part in parts)
-        else "is a file name that some operating systems do not accept"
-    )
+    return "" if all(map(PART.fullmatch, parts)) else "is a file name that some operating systems do not accept"
 
 
 def _extracted(archive: zipfile.ZipFile, name: str, manifest: Manifest, folder: Path) -> bool:
@@ -229,14 +216,14 @@ def _extracted(archive: zipfile.ZipFile, name: str, manifest: Manifest, folder: 
     return remaining_bytes == 0 and digest.hexdigest() == manifest.files[name]
 
 
-def _bounded(archive: zipfile.ZipFile, path: Path, name: str, limit: int = RECORD) -> bytes:
+def _bounded(archive: zipfile.ZipFile, path: Path, name: str) -> bytes:
     try:
         with archive.open(name) as stream:
-            data = stream.read(limit + 1)
+            data = stream.read(RECORD + 1)
     except (zipfile.BadZipFile, EOFError, OSError, RuntimeError) as error:
         raise IntegrityError(f"{path.name}: {name} was changed after packing: {error}") from error
-    if len(data) > limit:
-        raise IntegrityError(f"{path.name}: {name} has more than {limit:,} bytes")
+    if len(data) > RECORD:
+        raise IntegrityError(f"{path.name}: {name} has more than {RECORD:,} bytes")
     return data
 
 
@@ -246,31 +233,27 @@ def _check_again(path: Path, folder: Path, manifest: Manifest, signature: bytes)
     with process_ownership.temp_dir("fa_registry-bundle-") as temp_folder:
         repacked = temp_folder / "again.zip"
         _write(folder, sorted(manifest.files), manifest_bytes(manifest), signature, repacked)
-        if _same(path, repacked):
+        byte_index = _first_difference(path, repacked)
+        if byte_index is None:
             return
         with zipfile.ZipFile(repacked) as archive:
             offsets = sorted((entry.header_offset, entry.filename) for entry in archive.infolist())
-        byte_index = _first_difference(path, repacked)
     name = next((name for offset, name in reversed(offsets) if offset <= byte_index), MANIFEST)
     raise IntegrityError(
         f"{path.name}: byte {byte_index:,} was changed after packing, in or directly after the file {name}"
     )
 
 
-def _same(left: Path, right: Path) -> bool:
-    return left.stat().st_size == right.stat().st_size and jsonio.file_digest(left) == jsonio.file_digest(right)
-
-
-def _first_difference(left: Path, right: Path) -> int:
+def _first_difference(left: Path, right: Path) -> int | None:
     offset = 0
     with left.open("rb") as left_stream, right.open("rb") as right_stream:
         while True:
             first, second = left_stream.read(2**20), right_stream.read(2**20)
-            if first != second or not first:
-                pairs = zip(first, second, strict=False)
-                return offset + next(
-                    (index for index, pair in enumerate(pairs) if pair[0] != pair[1]), min(len(first), len(second))
-                )
+            if first != second:
+                differing = (index for index, (a, b) in enumerate(zip(first, second, strict=False)) if a != b)
+                return offset + next(differing, min(len(first), len(second)))
+            if not first:
+                return None
             offset += len(first)
 
 

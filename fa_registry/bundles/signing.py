@@ -24,14 +24,7 @@ MAKE = "openssl genpkey -algorithm ed25519 -out key.pem; openssl pkey -in key.pe
 
 
 def signed(manifest: bytes, key: Path) -> bytes:
-    """Sign a manifest.
-
-    Args:
-        key: PEM file with an unencrypted private key.
-
-    Returns:
-        Public key and signature as JSON.
-    """
+    """Sign a manifest with a PEM file with an unencrypted private key; return key and signature as JSON."""
     private = _key(key, serialization.load_pem_private_key, Ed25519PrivateKey, "private", None)
     signature_fields = {"public_key": private.public_key().public_bytes(*RAW), "signature": private.sign(manifest)}
     return jsonio.pretty({name: base64.b64encode(value).decode() for name, value in signature_fields.items()}).encode()
@@ -40,12 +33,9 @@ def signed(manifest: bytes, key: Path) -> bytes:
 def signer(manifest: bytes, signature: bytes, key: Path | None) -> str:
     """Check the signature of a manifest and return a text that describes the signer.
 
-    Args:
-        signature: result of `signed`, or empty bytes if the bundle is not signed.
-        key: PEM file with the expected public key; None accepts any key.
-
-    Raises:
-        IntegrityError: the signature is invalid, was made with another key, or is missing although `key` is given.
+    The signature is that of `signed`, or empty. The PEM file `key` contains the expected public key; None accepts any key. The
+    function raises IntegrityError if the signature is invalid, was made with another key, or is missing although `key` is
+    given.
     """
     expected_key = _key(key, serialization.load_pem_public_key, Ed25519PublicKey, "public") if key else None
     if not signature:

@@ -37,19 +37,13 @@ class StudyVariant:
 
     @property
     def overrides(self) -> dict[str, Any]:
-        """Overrides that create this variant, as input of `load_study`.
-
-        The dict is empty if the variant has no differences from the study.
-        """
+        """Overrides that create this variant, as input of `load_study`; empty without differences."""
         data_override = {"data": self.data} if self.data else {}
         return data_override | ({"scale": self.scale} if self.scale != 1 else {})
 
     @property
     def description(self) -> str:
-        """Command-line options that create this variant.
-
-        The text is empty if the variant has no differences from the study. Example: `--replace-dataset digits --scale 0.02`.
-        """
+        """Command-line options that create this variant, e.g. `--replace-dataset digits --scale 0.02`."""
         return " ".join(f"--{OPTIONS[name]} {value}" for name, value in self.overrides.items())
 
     def dataset(self, name: str) -> str:
@@ -60,18 +54,12 @@ class StudyVariant:
         return f"{OF_A_SET}:{self.data}" if family == OF_A_SET else self.data
 
     def epochs(self, count: int) -> int:
-        """Return the scaled number of epochs.
-
-        The result is rounded (half up) and is at least 1 if `count` is positive.
-        """
+        """Return the scaled number of epochs, rounded (half up) and at least 1 if `count` is positive."""
         return max(1, math.floor(count * self.scale + 0.5)) if count > 0 and self.scale != 1 else count
 
 
 def parse_variant(overrides: Mapping[str, Any], problems: list[str]) -> StudyVariant:
-    """Return the study variant that the overrides `data` and `scale` describe.
-
-    Messages about invalid values are appended to `problems`.
-    """
+    """Return the variant of the overrides `data` and `scale`; append messages to `problems`."""
     data = overrides.get("data") or ""
     if data.partition(":")[0] in (*OWN_TASK, OF_A_SET):
         problems.append(f"data: expected the name of an image set, found {data!r}, which is a separate task")
