@@ -11,13 +11,13 @@ import click
 
 from fa_registry.cli.diff import diffed
 from fa_registry.cli.options import JSON, examples, takes
-from fa_registry.cli.tables import NO_BREAK, SHORT_ID, print_json, print_out, print_page, table
+from fa_registry.cli.tables import NO_BREAK, SHORT_ID, print_json, print_out, print_page, print_result, table
 from fa_registry.errors import IntegrityError, join_names, pluralise
 from fa_registry.workflows import api
 
 if TYPE_CHECKING:
     from fa_registry.protocol.grouping import Group
-    from fa_registry.records import AuditReport, Reproduction
+    from fa_registry.records import AuditReport, OtherRun, Reproduction
     from fa_registry.workflows.audit import AuditResult
     from fa_registry.workflows.verify import Verification
 
@@ -62,11 +62,8 @@ def verify(report_file: str, as_json: bool, **arguments: Any) -> None:
     if as_json:
         print_json(results)
     else:
-        rows = [
-            [result.run_id[:SHORT_ID], result.name, result.integrity.state, "; ".join(result.integrity.details)]
-            for result in results
-        ]
-        table(["run", "name", "outcome", "details"], rows, "")
+        rows = [list(result.row().values()) for result in results]
+        table(["run", "name", "outcome", "details"], [[row[0][:SHORT_ID], *row[1:]] for row in rows], "")
         print_out(_answer(results))
     sys.exit(0 if all(result.integrity.state == "verified" for result in results) else IntegrityError.exit_code)
 
@@ -97,10 +94,7 @@ def report(report_file: str, as_json: bool, **arguments: str) -> None:
     REPORT is an audit.json [reports/audit.json]. The same audit always gives the same bytes.
     """
     names = [str(page) for page in api.report(report_file, **arguments)]
-    if as_json:
-        print_json(names)
-    else:
-        print_out(*names)
+    print_result(names, as_json, *names)
 
 
 @click.command(short_help="Show the differences between two audits.")
@@ -127,26 +121,18 @@ def diff(audit_a: str, audit_b: str, as_json: bool) -> None:
 
 
 def audited(result: AuditResult, as_json: bool) -> None:
-    """Print the result of an audit.
+    """Print the result of an audit: one row per method and setting, reproduced values and excluded runs.
 
-    The output has one row per method and setting, then reproduced values and excluded runs. The last lines are the meaning of
-    the result in at most three sentences, and the address of the report.
+    The last lines are the meaning of the result in at most three sentences, and the address of the report.
     """
     from fa_registry.reporting.pages.index import COMPARED
     from fa_registry.reporting.summary import depth_summary, gamma_summary  # jinja2, which `--help` does not need
 
     report = result.report
     if as_json:
-        pages = [str(page) for page in result.pages]
-        print_json(
-            {
-                "exit_code": result.exit_code,
-                "audit_run_id": result.audit_run_id,
-                "pages": pages,
-                "page": result.page,
-                "report": report,
-            }
-        )
+        pages = list(map(str, result.pages))
+        fields = {"exit_code": result.exit_code, "audit_run_id": result.audit_run_id, "pages": pages}
+        print_json({**fields, "page": result.page, "report": report})
         return
     _judged(report)
     if report.reproduction:
@@ -155,19 +141,19 @@ def audited(result: AuditResult, as_json: bool) -> None:
         print_out(f"left out: {excluded.name}: {excluded.reason}")
     for run in report.choice.unaudited or () if report.choice else ():
         deleted_text = ", deleted in MLflow" if run.deleted else ""
-        print_out(
-            f"in the store but not audited: seed {run.spec.seed} of {run.spec.label}, {run.setting}: {run.status}{deleted_text}"
-        )
+        print_out(f"in the store but not audited: {_seed_text(run)}{deleted_text}")
     for run in report.choice.beside or () if report.choice else ():
-        print_out(
-            f"similar setting (numbers within 1 %): seed {run.spec.seed} of {run.spec.label}, {run.setting}: {run.status}"
-        )
+        print_out(f"similar setting (numbers within 1 %): {_seed_text(run)}")
     for remark in report.remarks:
         if not COMPARED.match(remark):  # statistics over all methods, which the report explains
             print_out(f"note: {remark}")
     print_page(result.page, result.store)
     print_out(*depth_summary(report), *filter(None, [gamma_summary(report)]))
     print_out(f"report: {Path(result.pages[0]).absolute().as_uri()}")
+
+
+def _seed_text(run: OtherRun) -> str:
+    return f"seed {run.spec.seed} of {run.spec.label}, {run.setting}: {run.status}"
 
 
 def _judged(report: AuditReport) -> None:
@@ -193,12 +179,8 @@ def _judged(report: AuditReport) -> None:
     header = ["method", "setting", *numbers, "seeds", "verdict", *editions, "control"]
     # a long label may break at a comma
     rows = [[label.replace(",", ", "), *cells] for label, *cells in _rows(report, printed)]
-    visible_columns = [index for index, name in enumerate(header) if settings or name != "setting"]
-    table(
-        [header[index] for index in visible_columns],
-        [[row[index] for index in visible_columns] for row in rows],
-        title_lines,
-    )
+    visible = [index for index, name in enumerate(header) if settings or name != "setting"]
+    table([header[index] for index in visible], [[row[index] for index in visible] for row in rows], title_lines)
     if len(printed) < len(all_groups):
         print_out(f"only the {len(printed)} worst of {len(all_groups)} rows are shown; the report has all rows")
     for text, labels in _proofs(printed):
@@ -256,9 +238,8 @@ def _rows(report: AuditReport, printed: Iterable[Group]) -> Iterator[list[str]]:
             counted(figure_estimate(group.runs, column, frozen, card_metrics), deviation=column.with_deviation)
             for column in columns
         )
-        other_verdicts = (
-            combine_verdicts(verdicts[run.record.run_id] for run in group.runs).label for verdicts in opinions
-        )
+        ids = [run.record.run_id for run in group.runs]
+        other_verdicts = (combine_verdicts(map(verdicts.__getitem__, ids)).label for verdicts in opinions)
         yield [
             group.runs[0].record.spec.label,
             group.setting,

@@ -17,11 +17,7 @@ RUN = ["run", "method", "seed", "setting"]
 
 
 def diffed(difference: AuditDiff, names: tuple[str, str], as_json: bool) -> None:
-    """Print the differences between two audits.
-
-    Args:
-        names: names of the two audits, as the user typed them.
-    """
+    """Print the differences between two audits, whose `names` the user typed."""
     if as_json:
         print_json(difference)
         return
@@ -66,13 +62,8 @@ def _rules(difference: AuditDiff) -> Iterator[list[str]]:
     for rule in difference.rules:
         required_a, required_b = "; ".join(rule.required_a) or NOTHING, "; ".join(rule.required_b) or NOTHING
         required = required_a if required_a == required_b else f"{required_a} → {required_b}"
-        yield [
-            f"{rule.rule} {rule.title}",
-            required,
-            _counts(rule.outcomes_a),
-            _counts(rule.outcomes_b),
-            str(len(rule.moved)),
-        ]
+        counts = map(_counts, (rule.outcomes_a, rule.outcomes_b))
+        yield [f"{rule.rule} {rule.title}", required, *counts, str(len(rule.moved))]
 
 
 def _counts(outcomes: Mapping[str, int]) -> str:

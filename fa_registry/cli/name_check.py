@@ -15,30 +15,20 @@ from fa_registry.errors import InvalidFields, RegistryError, UnknownName
 from fa_registry.option_table import OptionDeclaration, as_list
 from fa_registry.plugin_registry import Catalog
 from fa_registry.studies import study_files
+from fa_registry.workflows.plugin_list import CATALOGS
 
 NUMBER = re.compile(r"[0-9][0-9.,]*|True|False")  # also several numbers with commas, and flags
-SINGULAR = {
-    "methods": "method",
-    "architectures": "architecture",
-    "datasets": "data set",
-    "executors": "executor",
-}
-CARDS = ("methods", "architectures", "datasets", "diagnostics", "tasks")  # kinds with cards
+SINGULAR = {"methods": "method", "architectures": "architecture", "datasets": "data set", "executors": "executor"}
 
 
 def check_names(
     command: str, options: Iterable[OptionDeclaration], values: Mapping[str, Any], argument: str = ""
 ) -> None:
-    """Check the names in the values of options.
+    """Check the names in the values of options; raise InvalidFields with all unknown names.
 
     This function cannot check the values of some options. If the user has set such an option, the function checks nothing. The
-    command later reports all problems together.
-
-    Args:
-        argument: kind of the names in the argument `name` or `names` of the command; empty if these are not checked.
-
-    Raises:
-        InvalidFields: lists all names that are not known.
+    command later reports all problems together. The names in the command's argument `name` or `names` are of the kind
+    `argument`; if it is empty, these names are not checked.
     """
     names = (*values.get("names", ()), values.get("name")) if argument else ()
     if not all(_is_checked_here(option, values[option.name]) for option in options if option.name in values):
@@ -55,12 +45,8 @@ def check_names(
 
 
 def check_card(name: str, kind: str = "") -> None:
-    """Raise UnknownName if no plug-in with a card has this name.
-
-    Args:
-        kind: plug-in kind; empty for all kinds.
-    """
-    catalogs = [Catalog(each, each) for each in ((kind,) if kind in CARDS else () if kind else CARDS)]
+    """Raise UnknownName if no plug-in with a card has this name; if `kind` is empty, of any kind."""
+    catalogs = [Catalog(each, each) for each in ((kind,) if kind in CATALOGS else () if kind else CATALOGS)]
     base_name = name.partition(":")[0]
     if catalogs and not any(base_name in catalog.builtin_names() for catalog in catalogs):
         names = [known for catalog in catalogs for known in catalog.names()]
@@ -69,14 +55,10 @@ def check_card(name: str, kind: str = "") -> None:
 
 
 def _is_checked_here(option: OptionDeclaration, value: Any) -> bool:
-    """Return whether this module can check the value of an option, or need not check it.
-
-    The module checks names. It need not check numbers, flags and default values.
-    """
+    """Return whether the value is a name that this module checks, or a number, a flag or a default value."""
     is_default = value in ("", (), None, {}) or value == str(option.default)
-    return (
-        is_default or isinstance(option.completes, str) and bool(option.completes) or bool(NUMBER.fullmatch(str(value)))
-    )
+    is_name = isinstance(option.completes, str) and bool(option.completes)
+    return is_default or is_name or bool(NUMBER.fullmatch(str(value)))
 
 
 def _names(option: OptionDeclaration, value: Any) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ def takes(
         sources: functions of `workflows.api` or option groups, which declare the options.
         only: names of the options to add. By default, all options are added.
         without: names of options that are not added, because they exist only in Python.
-        argument: kind of the names in the argument `name` or `names`, see `name_check.check_names`.
+        argument: kind of the names in the argument `name` or `names`, see `check_names`.
     """
     options = merged(*(getattr(source, "options", None) or options_of(source, only) for source in sources))
 
@@ -64,18 +64,11 @@ def _click_option(option: OptionDeclaration) -> Callable[[Callable], Callable]:
 
 
 def examples(*lines: str) -> Callable:
-    """Return a decorator that appends a block of examples to a command's help.
-
-    Args:
-        lines: example commands without the leading `fa-registry`.
-    """
+    """Return a decorator that appends examples, without the leading `fa-registry`, to a command's help."""
 
     def add(function: Callable) -> Callable:
-        function.__doc__ = (
-            inspect.cleandoc(function.__doc__ or "")
-            + "\n\n\b\nExamples:\n"
-            + "\n".join(f"  fa-registry {line}" for line in lines)
-        )
+        text = "\n".join(f"  fa-registry {line}" for line in lines)
+        function.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\n\b\nExamples:\n{text}"
         return function
 
     return add

@@ -10,27 +10,15 @@ from click.shell_completion import CompletionItem
 from fa_registry.errors import PluginError
 from fa_registry.plugin_registry import Catalog
 from fa_registry.studies import study_files
+from fa_registry.workflows.plugin_list import FAMILIES as FAMILIES
 
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
-FAMILIES = (
-    "methods",
-    "architectures",
-    "datasets",
-    "diagnostics",
-    "tasks",
-    "analyses",
-    "editions",
-    "studies",
-    "templates",
-)
 
 
 def family(name: str, home: str = "") -> Complete:
-    """Return a function that completes the names of built-in and third-party plug-ins of a kind.
+    """Return a function that completes the names of all plug-ins of a kind, e.g. `methods`.
 
-    Args:
-        name: plug-in kind, e.g. `methods`.
-        home: package of the built-in plug-ins, if the package is not called `name`.
+    The built-in plug-ins are in the package `home`, or else in the package `name`.
     """
     return _offering(lambda: _members(name, home))
 
@@ -60,11 +48,9 @@ def several(complete: Complete) -> Complete:
 
 
 def completer(offered: str | tuple[str, ...], is_list: bool = False) -> Complete | None:
-    """Return the function that completes the values of an option.
+    """Return the function that completes the values of an option, or of a list with commas.
 
-    Args:
-        offered: value of `OptionDeclaration.completes`.
-        is_list: whether the value is several comma-separated names.
+    The argument `offered` is the value of `OptionDeclaration.completes`.
     """
     if not offered:
         return None
