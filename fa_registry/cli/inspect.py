@@ -16,8 +16,7 @@ import click
 
 from fa_registry.cli import shell_completion
 from fa_registry.cli.maintenance import state_text
-from fa_registry.cli.name_check import check_card
-from fa_registry.cli.options import JSON, examples, takes
+from fa_registry.cli.options import JSON, check_card, examples, takes
 from fa_registry.cli.tables import SHORT_ID, print_json, print_out, print_result, table, text
 from fa_registry.errors import IntegrityError, UsageError, pluralise
 from fa_registry.output_streams import has_reader
@@ -26,8 +25,7 @@ from fa_registry.workflows.plugin_list import CATALOGS
 
 if TYPE_CHECKING:
     from fa_registry.records import RunRecord
-    from fa_registry.workflows.inspect_runs import Listing
-    from fa_registry.workflows.run_status import RunStatus
+    from fa_registry.workflows.inspect_runs import Listing, RunStatus
 
 BOUNDS = {"least": "at least", "above": "more than", "choices": "one of"}  # kind of a bound → text before the bound
 STORE, DATA_ROOT = takes(StoreLocation, only="store"), takes(StoreLocation, only="data_root")
@@ -406,7 +404,7 @@ def watch(study: str, every: float, once: bool, limit: int, store: str, as_json:
 
     The exit code is 0, even if runs fail.
     """
-    from fa_registry.workflows.run_status import is_anybody_at_work, watcher
+    from fa_registry.workflows.inspect_runs import is_anybody_at_work, watcher
 
     poller = watcher(store, study, limit)
     previous_cells = None

@@ -16,9 +16,8 @@ from typing import Any, Literal, get_args
 from fa_registry import jsonio
 from fa_registry.errors import InvalidFields, unknown_name_text
 from fa_registry.records import RunSpec
-from fa_registry.studies.study_files import find
+from fa_registry.studies.study_files import StudyVariant, find, parse_variant
 from fa_registry.studies.study_files import names as names
-from fa_registry.studies.study_variants import StudyVariant, parse_variant
 from fa_registry.text_safety import name_problem
 from fa_registry.training.controls import depth, ladder
 from fa_registry.training.specs import NAMES, RECIPE_FIELDS, parse_spec

@@ -32,6 +32,7 @@ from fa_registry.tracking.base import Tracker
 from fa_registry.workflows.audit_publication import log_audit
 from fa_registry.workflows.conformance import with_conformance
 from fa_registry.workflows.editions import check_headlines, checked_terms
+from fa_registry.workflows.inspect_runs import logged_headline
 from fa_registry.workflows.options import (
     JudgingOptions,
     RemeasureOptions,
@@ -42,7 +43,6 @@ from fa_registry.workflows.options import (
 )
 from fa_registry.workflows.remeasure import checked_measuring, remeasure_all, replay_remark, report_replay, with_chosen
 from fa_registry.workflows.reports import LARGEST
-from fa_registry.workflows.run_status import logged_headline
 from fa_registry.workflows.selection import Selection, add_unaudited_runs, not_judged, previous_seed_sets, select_runs
 from fa_registry.workflows.stores import in_browser, mlflow_run_in_progress, open_tracker
 from fa_registry.workflows.third_party import packages_remark, third_party_cards

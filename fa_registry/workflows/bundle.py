@@ -10,9 +10,8 @@ from functools import partial
 from pathlib import Path
 
 from fa_registry import jsonio, process_ownership
-from fa_registry.bundles.archive import Manifest, checked_target, manifest_bytes, pack, unpack
+from fa_registry.bundles.archive import Manifest, checked_target, manifest_bytes, pack, signed, signer, unpack
 from fa_registry.bundles.contents import RUNS, collect_files, open_bundle
-from fa_registry.bundles.signing import signed, signer
 from fa_registry.errors import IntegrityError, InvalidFields, RegistryError, UsageError, pluralise
 from fa_registry.protocol.integrity import compare
 from fa_registry.records import AuditReport, Integrity, RunAudit, RunRecord

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 from fa_registry import process_ownership
 from fa_registry.errors import InvalidFields, UsageError
 from fa_registry.option_table import MISSING, nested, option
-from fa_registry.studies import study_variants
 from fa_registry.studies.executors import CATALOG
 from fa_registry.studies.executors.base import SILENCE, ClusterOptions
+from fa_registry.studies.study_files import RULE, SCALING
 from fa_registry.tracking.base import RetentionOptions
 
 if TYPE_CHECKING:
@@ -180,14 +180,14 @@ class StudyOverrides:
     seeds: tuple[Any, ...] = option((), "Seeds, instead of the seeds in the study.", is_list=True, metavar="S,S,…")
     data: str = option(
         "",
-        f"Replace the study's image data set: {study_variants.RULE}.",
+        f"Replace the study's image data set: {RULE}.",
         "--replace-dataset",
         metavar="NAME",
         completes="datasets",
     )
     scale: float | str = option(
         "",
-        f"Scale the study's number of epochs: {study_variants.SCALING}. Cannot be combined with --epochs.",
+        f"Scale the study's number of epochs: {SCALING}. Cannot be combined with --epochs.",
         metavar="F",
     )
     settings: Mapping[str, Any] = option(

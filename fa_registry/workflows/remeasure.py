@@ -59,8 +59,8 @@ from fa_registry.training.replay_from_seed import (
 from fa_registry.training.run_setup import RunSetup, build_setup
 from fa_registry.training.specs import whole_number
 from fa_registry.training.user_run_setup import OWN_LOOP
-from fa_registry.workflows.cluster_options import asked_resources, check_reach
 from fa_registry.workflows.conformance import code_check
+from fa_registry.workflows.coordination import asked_resources, check_reach
 from fa_registry.workflows.duplicate_weights import compared, final_weights, initial_weights
 from fa_registry.workflows.options import RemeasureOptions
 from fa_registry.workflows.progress import Progress

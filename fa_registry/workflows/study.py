@@ -34,10 +34,11 @@ from fa_registry.training.run_setup import unusable
 from fa_registry.training.spec_plugins import find_plugins
 from fa_registry.training.specs import run_name, setting_label, whole_number
 from fa_registry.workflows.cleanup import close_abandoned
-from fa_registry.workflows.cluster_options import asked_resources, check_reach
 from fa_registry.workflows.conformance import cached_conformance, code_changes, log_code_changes
 from fa_registry.workflows.coordination import (
     StopTagPoller,
+    asked_resources,
+    check_reach,
     ended_among,
     finished_but,
     newest_finished,

@@ -38,11 +38,12 @@ from fa_registry.training.specs import parse_spec, run_name, whole_number
 from fa_registry.training.trainer import Trainer
 from fa_registry.training.trainer_state import kept_bytes, kept_epochs
 from fa_registry.workflows.cleanup import close_abandoned, resume_folder
-from fa_registry.workflows.cluster_options import asked_resources, check_reach
 from fa_registry.workflows.conformance import cached_conformance, code_changes, log_code_changes
 from fa_registry.workflows.coordination import (
     StopTagPoller,
     StudySnapshot,
+    asked_resources,
+    check_reach,
     ended_among,
     finished_but,
     newest_finished,
