@@ -159,13 +159,9 @@ def check_records(tracker: Tracker, report: AuditReport) -> Integrity:
     checks = [lambda of=record: check_record(tracker, tracker.get(of.run_id), of) for record in records]
     outcomes = list(zip(records, map(outcome_of, checks), strict=True))
     for state in ("mismatch", "unverifiable"):
-        text = [
-            f"run {record.run_id}: {'; '.join(outcome.details)}"
-            for record, outcome in outcomes
-            if outcome.state == state
-        ]
-        if text:
-            return Integrity(state, _first(text))
+        found = [(record, outcome.details) for record, outcome in outcomes if outcome.state == state]
+        if found:
+            return Integrity(state, _first([f"run {record.run_id}: {'; '.join(details)}" for record, details in found]))
     return Integrity("verified", (f"the report's records of all {len(outcomes)} runs match the files of the runs",))
 
 
@@ -188,21 +184,15 @@ def rendered_again(tracker: Tracker, audit: StoredRun, report: AuditReport) -> I
 def check_pages(tracker: Tracker, audit: StoredRun, out: Path) -> Integrity:
     """Compare the audit's recorded pages byte by byte with the newly rendered pages in the folder `out`."""
     recorded = set(check_audit_pages(tracker, audit)) - {SEAL}
-    rendered = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
-    names = sorted(recorded | rendered) if recorded else sorted(rendered)
-    differing = [name for name in names if not _are_same_bytes(tracker, audit.run_id, name, out / name)]
+    rendered = {path.relative_to(out).as_posix(): path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    names = sorted(recorded | rendered.keys())
+    stored = {name: _text(tracker.artifact(audit.run_id, name)) for name in names}
+    differing = [name for name in names if stored[name] is None or stored[name] != rendered.get(name)]
     origin = "" if recorded else "an older release wrote the pages and recorded no digests; "
     if differing:
-        text = (
-            f"{len(differing)} of {len(names)} pages differ from newly rendered pages: {', '.join(differing[:SHOWN])}"
-        )
-        return _other_bytes(audit, f"{origin}{text}")
+        text = f"{len(differing)} of {len(names)} pages differ from newly rendered pages"
+        return _other_bytes(audit, f"{origin}{text}: {', '.join(differing[:SHOWN])}")
     return Integrity("verified", (f"{origin}all {len(names)} pages have the same bytes as newly rendered pages",))
-
-
-def _are_same_bytes(tracker: Tracker, run_id: str, name: str, rendered: Path) -> bool:
-    path = tracker.artifact(run_id, name)
-    return path is not None and rendered.is_file() and path.read_bytes() == rendered.read_bytes()
 
 
 def _other_bytes(audit: StoredRun, text: str) -> Integrity:

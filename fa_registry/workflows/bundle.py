@@ -59,12 +59,8 @@ def make_bundle(
     study = audit.tags.get(schema.TAG_STUDY, study)
     path = Path(out or f"{study}.fa.zip")
     target = checked_target(path)  # before the files are collected, which may take minutes
-    facts = {
-        "study": study,
-        "audit": audit.run_id,
-        "light": light,
-        "made_by": importlib.metadata.version("fa_registry"),
-    }
+    version = importlib.metadata.version("fa_registry")
+    facts = {"study": study, "audit": audit.run_id, "light": light, "made_by": version}
     with process_ownership.temp_dir("fa_registry-bundle-") as folder:
         collect_files(tracker, report, audit, light, licence, folder)
         pack(folder, target, facts, partial(signed, key=Path(sign)) if sign else None)
@@ -93,16 +89,13 @@ def verify_bundle(path: Path, measuring: RemeasureOptions = RemeasureOptions(), 
         tracker, audit, runs = open_bundle(folder)
         report = recorded_report(tracker, audit.run_id, f"fa-registry audit --study {manifest.study}")
         interim_analyses, _ = previous_seed_sets([judged.record for judged in report.runs], runs)
-        same_release = is_same_release(audit)
-        files_outcome = Integrity(
-            "verified", (f"{len(manifest.files)} files are unchanged since the bundle was written; {signer_text}",)
-        )
+        verdicts = outcome_of(lambda: check_verdicts(report, is_same_release(audit), interim_analyses))
+        text = f"{len(manifest.files)} files are unchanged since the bundle was written; {signer_text}"
+        files_outcome = Integrity("verified", (text,))
         return [
             Verification("", f"the bundle, {path.name}", files_outcome, dict(manifest.sizes)),
             Verification("", "the pages", outcome_of(lambda: _pages(tracker, audit, report))),
-            Verification(
-                "", "the verdicts", outcome_of(lambda: check_verdicts(report, same_release, interim_analyses))
-            ),
+            Verification("", "the verdicts", verdicts),
             *_runs(folder, runs, report.runs, manifest, measuring),
         ]
 
@@ -119,13 +112,9 @@ def _runs(
     tracker = _tracker(folder)
     pairs = list(zip(runs, judged, strict=True))
     file_outcomes = [_sealed(tracker, run, judged_run.record, manifest) for run, judged_run in pairs]
-    intact_runs = [
-        run for run, outcome in zip(runs, file_outcomes, strict=True) if outcome.integrity.state == "verified"
-    ]
-    remeasured = {
-        outcome.run.run_id: outcome
-        for outcome in remeasure_all(tracker, intact_runs, measuring, None, partial(_tracker, folder))
-    }
+    intact = [run for run, outcome in zip(runs, file_outcomes, strict=True) if outcome.integrity.state == "verified"]
+    outcomes = remeasure_all(tracker, intact, measuring, None, partial(_tracker, folder))
+    remeasured = {outcome.run.run_id: outcome for outcome in outcomes}
     return [
         _measured(outcome, judged_run.record, remeasured[run.run_id]) if run.run_id in remeasured else outcome
         for (run, judged_run), outcome in zip(pairs, file_outcomes, strict=True)
@@ -214,9 +203,8 @@ def import_into(path: str, experiment: str = "", store: str = "", key: str = "")
             if existing_id:
                 present[run.run_id] = existing_id
             else:
-                imported[run.run_id] = _put(
-                    tracker, source, run, {**origin, schema.TAG_IMPORTED_VERDICT: verdicts.get(run.run_id, "")}
-                )
+                origin[schema.TAG_IMPORTED_VERDICT] = verdicts.get(run.run_id, "")
+                imported[run.run_id] = _put(tracker, source, run, origin)
     return ImportResult(imported, present)
 
 
@@ -231,11 +219,8 @@ def _put(tracker: Tracker, source: MemoryTracker, run: StoredRun, origin: Mappin
     recorded = read_sealed({name: source.artifact(run.run_id, name) for name in NEEDED})
     check_seal(source, run, recorded.provenance["digests"])
     check_files(source, run.run_id, recorded.provenance["digests"])
-    tags = {
-        name: value
-        for name, value in run.tags.items()
-        if name in KEPT_TAGS or name.startswith(schema.first_fire_tag(""))
-    }
+    first_fire = schema.first_fire_tag("")
+    tags = {name: text for name, text in run.tags.items() if name in KEPT_TAGS or name.startswith(first_fire)}
     initial_tags = {
         **tags,
         schema.TAG_STATUS: "running",

@@ -28,11 +28,8 @@ OPTIONS = f"{schema.PARAM}method_options/"
 def shown_run(run_id: str, store: str = "") -> tuple[RunRecord, str]:
     """Return the record of an ended run, and the verdict that the store has for this run.
 
-    Args:
-        run_id: Id of the run, or the first characters of the id. The id that an imported run had in its bundle is also valid.
-
-    Raises:
-        RegistryError: The run failed or still runs; the error contains the recorded failure.
+    The id may be shortened, or be the id that an imported run had in its bundle. If the run failed or still runs, the function
+    raises a RegistryError with the recorded failure.
     """
     from fa_registry.tracking.reader import expand_run_id, failure_text, read_record  # imports pyarrow
 
@@ -70,13 +67,8 @@ class Listing:
 def listed_runs(store: str = "", study: str = "", method: str = "", status: str = "", limit: int = SHOWN) -> Listing:
     """Return the newest runs of a store, filtered by study, method label and status.
 
-    The values come from the tables of the store, which an audit does not trust. No file is read.
-
-    Args:
-        study: Name of the study, or path of its study.toml; if empty, all studies.
-        method: Label of the method; if empty, all methods.
-        status: Status of the runs; if empty, every status.
-        limit: Maximum number of runs; 0: no limit.
+    The values come from the tables of the store, which an audit does not trust. No file is read. The study is a name or a path,
+    and a limit of 0 means no limit.
     """
     study = study and name_in_store(study)
     filters = {schema.TAG_STUDY: study, schema.TAG_METHOD: method, schema.TAG_STATUS: status}
@@ -89,11 +81,7 @@ def listed_runs(store: str = "", study: str = "", method: str = "", status: str 
 
 
 def _why_none(tracker: Tracker, study: str, method: str, status: str) -> str:
-    """Return the reason why no run matches.
-
-    Raises:
-        UnknownName: The study, method or status occurs neither in the store nor in fa_registry.
-    """
+    """Return the reason why no run matches, or raise UnknownName if a given value occurs nowhere."""
     from fa_registry import methods  # imports torch, which a list of runs does not need
     from fa_registry.studies import study as studies
 
@@ -124,9 +112,7 @@ def _listed(run: StoredRun) -> dict[str, Any]:
         "name": run.name,
         "study": run.tags.get(schema.TAG_STUDY, ""),
         "method": run.tags.get(schema.TAG_METHOD, ""),
-        "options": {
-            name.removeprefix(OPTIONS): value for name, value in run.params.items() if name.startswith(OPTIONS)
-        },
+        "options": {name[len(OPTIONS) :]: value for name, value in run.params.items() if name.startswith(OPTIONS)},
         "setting": run.tags.get(schema.TAG_SETTING, ""),
         "seed": schema.seed_of(run.params),
         "status": run.tags.get(schema.TAG_STATUS, ""),
@@ -142,10 +128,7 @@ COUNTED = ("runs", "metrics", "latest_metrics", "params", "tags")
 
 
 def run_optimize(store: str = "") -> dict[str, Any]:
-    """Run ANALYZE on a sqlite store to make queries faster.
-
-    Returns:
-        The address of the store, and the number of rows of each large table.
+    """Run ANALYZE on a sqlite store to make queries faster; return the number of rows of each large table.
 
     Raises:
         UsageError: The store is not a sqlite database.
@@ -177,18 +160,19 @@ FIRST_FIRE = schema.first_fire_tag("")
 
 @dataclass(frozen=True)
 class RunStatus:
-    """State of one run according to the tags and metrics in the store.
+    """State of one run according to the tags and metrics in the store; None for unknown values.
 
     Attributes:
-        h_L, g_L, accuracy: last logged values; None if no value was logged.
+        h_L, g_L, accuracy: last logged values.
         headline: name of the main metric that the run logs, or `accuracy` if the run has not logged a main metric.
-        value: last logged value of the main metric; None if no value was logged.
-        epoch: last measured epoch, or None if no epoch was logged.
-        epochs: requested number of epochs, or None if unknown.
+        value: last logged value of the main metric.
+        epoch: last measured epoch.
+        epochs: requested number of epochs.
         fired: rule code → first epoch at which the rule fired.
-        rate: epochs per second, or None if unknown.
-        left: estimated remaining seconds, or None if unknown.
-        silent: seconds since this process last observed a new heartbeat; 0 at the first poll, and for a run that is not running.
+        rate: epochs per second.
+        left: estimated remaining seconds.
+        silent: seconds since this process last observed a new heartbeat; 0 at the first poll, and for a run that is not
+            running.
     """
 
     run_id: str
@@ -210,11 +194,9 @@ class RunStatus:
 
 @dataclass
 class StatusPoller:
-    """Reader of the newest runs in a store; each call of `poll` returns their present states.
+    """Reader of the newest runs (`most`) of a store or of a study, whose states `poll` returns.
 
     Attributes:
-        study: study whose runs are read, by name or by the path of its study.toml; an empty string for all runs.
-        most: maximum number of runs.
         clock: function that returns the time in seconds.
         signs: monitor of the runs' heartbeats.
     """
@@ -233,7 +215,8 @@ class StatusPoller:
         return sorted(map(self._row, runs), key=lambda row: row.status != "running")
 
     def _row(self, run: StoredRun) -> RunStatus:
-        epoch_match = EPOCH.fullmatch(run.tags.get(schema.TAG_EPOCH, ""))
+        tags = run.tags
+        epoch_match = EPOCH.fullmatch(tags.get(schema.TAG_EPOCH, ""))
         epoch = int(epoch_match[1]) if epoch_match else None
         epochs = int(epoch_match[2]) if epoch_match and epoch_match[2] != "?" else None
         headline = logged_headline(run).name
@@ -242,8 +225,8 @@ class StatusPoller:
         return RunStatus(
             run_id=run.run_id,
             name=run.name,
-            study=run.tags.get(schema.TAG_STUDY, ""),
-            status="running" if is_running else run.tags.get(schema.TAG_STATUS, run.state.lower()),
+            study=tags.get(schema.TAG_STUDY, ""),
+            status="running" if is_running else tags.get(schema.TAG_STATUS, run.state.lower()),
             epoch=epoch,
             epochs=epochs,
             h_L=run.metrics.get("h_L"),
@@ -251,21 +234,14 @@ class StatusPoller:
             accuracy=run.metrics.get(schema.SCALAR_METRICS[ACCURACY.name]),
             headline=headline,
             value=run.metrics.get(schema.SCALAR_METRICS[headline]),
-            fired={
-                tag.removeprefix(FIRST_FIRE): value
-                for tag, value in sorted(run.tags.items())
-                if tag.startswith(FIRST_FIRE)
-            },
+            fired={tag[len(FIRST_FIRE) :]: tags[tag] for tag in sorted(tags) if tag.startswith(FIRST_FIRE)},
             rate=rate,
             left=(epochs - epoch) / rate if rate and epochs is not None and epochs >= epoch else None,
             silent=self.signs.seconds_since_heartbeat(run) if is_running else 0.0,
         )
 
     def _rate(self, run: StoredRun, epoch: int) -> float | None:
-        """Return the epochs per second since the first poll, or None if unknown.
-
-        If no epoch has ended since the first poll, return the epochs per second since the run was started or resumed.
-        """
+        """Return the epochs per second since the first poll, or since the run was started or resumed."""
         first_epoch, start_time = self._seen.setdefault(run.run_id, (epoch, self.clock()))
         if epoch == first_epoch:
             resumed = run.tags.get(schema.TAG_RESUMED, "")
@@ -281,13 +257,7 @@ def logged_headline(run: StoredRun) -> Headline:
 
 
 def watcher(store: str = "", study: str = "", limit: int = 50) -> StatusPoller:
-    """Return a StatusPoller for a store.
-
-    Args:
-        store: MLflow tracking URI of an existing store.
-        study: study whose runs are read, or an empty string for all runs.
-        limit: maximum number of runs.
-    """
+    """Return a StatusPoller for an existing store, or for the runs of a study, by name or path."""
     return StatusPoller(open_tracker(store, create=False), study and name_in_store(study), limit)
 
 

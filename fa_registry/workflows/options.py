@@ -204,7 +204,7 @@ class StudyOverrides:
 
     @property
     def by_name(self) -> dict[str, Any]:
-        """The values by field name, as arguments of `studies.study.load_study`."""
+        """The values by field name, as arguments of `load_study`."""
         several = {name: list(value) for name, value in self.settings.items() if isinstance(value, (list, tuple))}
         return {**vars(self), "seeds": list(self.seeds), "settings": {**self.settings, **several}}
 

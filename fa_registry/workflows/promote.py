@@ -142,9 +142,8 @@ def _check_record(tracker: Tracker, audit_run_id: str, record: RunRecord) -> Non
 
 def _check_opinion(run: StoredRun, opinion: Opinion, report: AuditReport, index: int) -> None:
     """Raise IntegrityError if the report's thresholds or verdict are not those of the built-in edition."""
-    edition = load_edition(
-        opinion.edition.name, {code: float(threshold) for code, threshold in opinion.edition.overrides.items()}
-    )
+    overrides = {code: float(threshold) for code, threshold in opinion.edition.overrides.items()}
+    edition = load_edition(opinion.edition.name, overrides)
     limits = {rule.code: [condition.threshold for condition in rule.conditions] for rule in edition.rules}
     changed_thresholds = [
         f"{finding.rule} at {finding.threshold:g}"
@@ -398,13 +397,12 @@ def check_override(run: StoredRun, opinion: Opinion, reason: str | None, author:
     if reason is None:
         if verdict.outcome in NEEDS_REASON:
             edition = describe_edition(opinion.edition)
-            objections = [
-                finding for finding in opinion.findings if finding.gating and finding.outcome in SPEAKS_AGAINST
-            ]
+            gating = (finding for finding in opinion.findings if finding.gating)
+            objections = (f"\n  - {finding.sentence}" for finding in gating if finding.outcome in SPEAKS_AGAINST)
             raise PromotionRefused(
                 f"run {run.run_id} ({run.name}) has the verdict {verdict.label} by edition {edition} and is not promoted. "
                 'To promote the run nevertheless, give a reason, which is stored with the model: --override-reason "reason"'
-                + "".join(f"\n  - {finding.sentence}" for finding in objections)
+                + "".join(objections)
             )
         return None
     if verdict.outcome not in NEEDS_REASON:
@@ -489,11 +487,10 @@ def _head(card: ModelCard) -> Iterator[str]:
     control = f"**{markdown_text(card.control)} control** · " if card.control != "none" else ""
     edition = markdown_text(f"{describe_edition(deciding.edition)}, sha256 {deciding.edition.digest[:DIGEST]}")
     yield f"{control}**{label}** by edition {edition} · {markdown_text(card.method)} · {markdown_text(card.setting)}"
-    if other_verdicts := "; ".join(
-        f"{opinion.verdict.label} by {describe_edition(opinion.edition)}" for opinion in card.opinions[1:]
-    ):
+    other_verdicts = [f"{other.verdict.label} by {describe_edition(other.edition)}" for other in card.opinions[1:]]
+    if other_verdicts:
         yield ""
-        yield f"Other editions: {markdown_text(other_verdicts)}"
+        yield f"Other editions: {markdown_text('; '.join(other_verdicts))}"
 
 
 def _facts(card: ModelCard, name: str) -> Iterator[str]:

@@ -294,9 +294,8 @@ def remeasure_one(
         with on_device(measuring.device):
             return RemeasuredRun(run, *remeasure_run(tracker, run, measuring, data_root))
     except IntegrityError as error:
-        return RemeasuredRun(
-            run, exclusion=make_exclusion(tracker, run, f"{INTEGRITY_FAILURE}: {error}", kind="integrity")
-        )
+        exclusion = make_exclusion(tracker, run, f"{INTEGRITY_FAILURE}: {error}", kind="integrity")
+        return RemeasuredRun(run, exclusion=exclusion)
     except Exception as error:
         return _broken(tracker, run, f"{type(error).__name__}: {error}", traceback.format_exc())
 
@@ -357,9 +356,7 @@ def report_replay(measuring: RemeasureOptions, results: Sequence[RemeasuredRun])
     for outcome in results:
         if outcome.run.run_id in measuring.whole:
             checks = outcome.record.integrity.checks if outcome.record else ()
-            check = next(
-                (candidate for candidate in checks if candidate.subject == WHOLE), Check(WHOLE, "not possible")
-            )
+            check = next((one for one in checks if one.subject == WHOLE), Check(WHOLE, "not possible"))
             runs.append(ReplayedRun(outcome.run.run_id, check.outcome, check.detail))
     return Replay(measuring.nonce, str(measuring.replay), tuple(runs))
 
@@ -368,9 +365,8 @@ def _default_processes(runs: Sequence[StoredRun], measuring: RemeasureOptions = 
     """Return the fastest number of processes for these runs; 1 if a run needs a GPU."""
     if any(run.params.get(f"{schema.PARAM}device_class") == "cuda" for run in runs):
         return 1
-    epoch_params = [
-        run.params.get(f"{schema.PARAM}epochs", "") for run in runs if run.run_id in (measuring.whole or ())
-    ]
+    whole = measuring.whole or ()
+    epoch_params = [run.params.get(f"{schema.PARAM}epochs", "") for run in runs if run.run_id in whole]
     replayed = sum(int(epochs) for epochs in epoch_params if epochs.isdecimal() and len(epochs) < 9)
     return max(1, min(usable_cores(), (len(runs) + replayed // EPOCHS_A_RUN) // RUNS_A_PROCESS))
 
@@ -419,9 +415,8 @@ def _measured(
         with pinned_threads(int(record.measurements.conventions["threads"])):
             setup = build_setup(record.spec, device_of(record.spec.device_class), data_root)
             recorded_training = _sealed(tracker, record, setup, feedback, measuring)
-            replay = replay_training(
-                setup, recorded_training, measuring.replay, record.run_id in (measuring.whole or ())
-            )
+            is_whole = record.run_id in (measuring.whole or ())
+            replay = replay_training(setup, recorded_training, measuring.replay, is_whole)
             recorded = record.measurements.conventions
             initial, members = _initial_weights(setup, recorded_training), diagnostics.CATALOG.built_in()
             remeasured = remeasure(setup, checkpoint, feedback, digests, initial, recorded, members)
@@ -477,19 +472,8 @@ def _sealed(
         if name in record.digests and (path := tracker.artifact(record.run_id, name))
     }
     recorded = recorded_epochs(tracker, record, measuring, epochs_run)
-    return SealedTraining(
-        initial,
-        content,
-        feedback,
-        early_path,
-        step,
-        digests,
-        checkpoints,
-        epochs_run,
-        exact,
-        machine_difference,
-        recorded,
-    )
+    files = (initial, content, feedback, early_path, step, digests, checkpoints)
+    return SealedTraining(*files, epochs_run, exact, machine_difference, recorded)
 
 
 def _without_credits(record: RunRecord) -> RunRecord:
@@ -498,13 +482,10 @@ def _without_credits(record: RunRecord) -> RunRecord:
     cards = [diagnostic.card for diagnostic in diagnostics.CATALOG.members().values()]
     missing_names = {metric for card in cards for metric in card.needs_credit}
     measured = record.measurements
-    sites = {
-        name: tuple(missing_reading for _ in row) if name in missing_names else row
-        for name, row in measured.sites.items()
-    }
-    scalars = {
-        name: missing_reading if name in missing_names else reading for name, reading in measured.scalars.items()
-    }
-    measurements = dataclasses.replace(measured, sites=sites, scalars=scalars)
+    sites = {name: (missing_reading,) * len(row) for name, row in measured.sites.items() if name in missing_names}
+    scalars = dict.fromkeys(missing_names & measured.scalars.keys(), missing_reading)
+    measurements = dataclasses.replace(
+        measured, sites={**measured.sites, **sites}, scalars={**measured.scalars, **scalars}
+    )
     integrity = Integrity("unverifiable", ("the feedback file is missing",))
     return dataclasses.replace(record, measurements=measurements, integrity=integrity)

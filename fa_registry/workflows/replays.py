@@ -74,11 +74,8 @@ def recorded_epochs(
     is_full_replay = record.run_id in (measuring.whole or ())
     provenance = read_provenance(tracker.artifact(record.run_id, schema.PROVENANCE))
     order = lambda epoch: ranked(measuring.nonce, record.run_id, epoch)  # noqa: E731
-    rows = (
-        sorted(range(epochs_run + 1), key=order)[: epochs_run + 1 if measuring.replay == ALL else ROWS]
-        if is_full_replay
-        else []
-    )
+    count = 0 if not is_full_replay else epochs_run + 1 if measuring.replay == ALL else ROWS
+    rows = sorted(range(epochs_run + 1), key=order)[:count]
     headline = headline_of(record.measurements.scalars)
     states = {}
     for epoch in sorted(provenance.get(schema.KEPT_STATES, ()), key=order):
@@ -135,16 +132,11 @@ def logged_rows(rows: Iterable[SeriesRow]) -> Mapping[int, Measurements]:
             scalars.setdefault(epoch, {})[metric] = reading
         else:
             sites.setdefault(epoch, {}).setdefault(metric, {})[site] = reading
-    return {
-        epoch: Measurements(
-            {
-                name: tuple(site_values[site] for site in sorted(site_values))
-                for name, site_values in sites.get(epoch, {}).items()
-            },
-            scalars.get(epoch, {}),
-        )
-        for epoch in sites.keys() | scalars.keys()
+    ordered = {
+        epoch: {name: tuple(values[site] for site in sorted(values)) for name, values in metrics.items()}
+        for epoch, metrics in sites.items()
     }
+    return {epoch: Measurements(ordered.get(epoch, {}), scalars.get(epoch, {})) for epoch in sites | scalars}
 
 
 def _text(reading: Reading | None) -> str:

@@ -191,19 +191,11 @@ def _incomplete(report: AuditReport) -> Iterator[str]:
     for index, opinion in enumerate(report.opinions):
         judged_ids = [item.run_id for item in opinion.judgements]
         if judged_ids != ids:
-            position = next(
-                (
-                    number
-                    for number, (item, expected) in enumerate(zip(judged_ids, ids, strict=False))
-                    if item != expected
-                ),
-                None,
-            )
-            description = (
-                f"{len(judged_ids)} of {len(ids)} runs"
-                if position is None
-                else f"run {judged_ids[position]} where run {ids[position]} is expected"
-            )
+            description = f"{len(judged_ids)} of {len(ids)} runs"
+            for found, expected in zip(judged_ids, ids, strict=False):
+                if found != expected:
+                    description = f"run {found} where run {expected} is expected"
+                    break
             yield f"opinions[{index}].judgements: expected the runs of the report in the same order, found {description}"
 
 

@@ -105,10 +105,8 @@ def verify_runs(selector: RunSelector, measuring: RemeasureOptions, store: str =
     audits = judging_audits(tracker, runs)
     checks: dict[str, list[Check]] = {run.run_id: [] for run in runs}
     audit_results = [row for audit_id, judged in audits.items() for row in _audit(tracker, audit_id, judged, checks)]
-    verified = [
-        _verified(tracker, outcome, checks[outcome.run.run_id]) for outcome in remeasure_all(tracker, runs, checked)
-    ]
-    return [*verified, *audit_results]
+    remeasured = remeasure_all(tracker, runs, checked)
+    return [*(_verified(tracker, outcome, checks[outcome.run.run_id]) for outcome in remeasured), *audit_results]
 
 
 def _verified(tracker: Tracker, result: RemeasuredRun, checks: Sequence[Check]) -> Verification:
@@ -201,11 +199,8 @@ def _verdicts(tracker: Tracker, report: AuditReport, same_release: bool) -> Inte
 def _left_on(tracker: Tracker, audit: StoredRun, notes: Notes, run: StoredRun, out: Path | None) -> Iterator[Check]:
     """Check the verdict tags of a run, and compare its attached pages with the files in `out`."""
     differences = verdict_tag_differences(notes.sources.report, run)
-    yield Check(
-        TAGS,
-        "differs" if differences else "agrees",
-        "; ".join(differences) or f"the tags agree with audit {audit.run_id}",
-    )
+    text = "; ".join(differences) or f"the tags agree with audit {audit.run_id}"
+    yield Check(TAGS, "differs" if differences else "agrees", text)
     if out is not None:
         integrity = outcome_of(lambda: check_attached(tracker, audit, notes, run, out))
         outcome = {"verified": "agrees", "mismatch": "differs"}.get(integrity.state, "not possible")
@@ -227,21 +222,14 @@ def verify_report(path: Path, store: str = "") -> list[Verification]:
         text = f"no audit run of this store recorded a report with digest {digest}"
         recorded = Integrity("mismatch", (text,))
     verdicts = outcome_of(lambda: check_verdicts(report, bool(audit) and is_same_release(audit)))
-    integrity_by_run = {record.run_id: record.integrity for record in _same_weights(tracker, report)}
+    records = [run.record for run in report.runs]
+    pairs = zip(records, compared(tracker, records), strict=True)
+    # runs with the same final weights as another run have a mismatch
+    integrity_by_run = {marked.run_id: marked.integrity for record, marked in pairs if marked is not record}
     return [
         Verification("", f"the report itself, {path.name}", recorded),
         Verification("", f"the verdicts of {path.name}", verdicts),
         *(_still_stands(run.record, integrity_by_run, tracker) for run in report.runs),
-    ]
-
-
-def _same_weights(tracker: Tracker, report: AuditReport) -> list[RunRecord]:
-    """Return the records of runs with the same final weights as another run, each with a mismatch."""
-    records = [run.record for run in report.runs]
-    return [
-        marked_record
-        for record, marked_record in zip(records, compared(tracker, records), strict=True)
-        if marked_record is not record
     ]
 
 
