@@ -126,14 +126,11 @@ def crate(report: AuditReport, audit: StoredRun, licence: str, folder: Path) -> 
         "mentions": _ids([audit_action["@id"], *(action["@id"] for action in actions)]),
     }
     descriptor = {"@id": CRATE, "@type": "CreativeWork", "about": {"@id": "./"}, "conformsTo": {"@id": CRATE_SPEC}}
+    versions = [judged.record.provenance.get("versions", {}).get("fa_registry", "") for judged in report.runs]
+    version = ", ".join(sorted(set(filter(None, versions)))) or "unknown"
     entities = [
         {"@id": PROFILE, "@type": "CreativeWork", "name": "Process Run Crate", "version": "0.5"},
-        {
-            "@id": "#fa_registry",
-            "@type": "SoftwareApplication",
-            "name": "fa_registry",
-            "softwareVersion": _version(report),
-        },
+        {"@id": "#fa_registry", "@type": "SoftwareApplication", "name": "fa_registry", "softwareVersion": version},
     ]
     if licence:
         root["license"] = {"@id": f"https://spdx.org/licenses/{licence}"}
@@ -161,8 +158,3 @@ def _action(record: RunRecord, files: Sequence[str]) -> dict[str, Any]:
 
 def _ids(names: Sequence[str]) -> list[Mapping[str, str]]:
     return [{"@id": name} for name in names]
-
-
-def _version(report: AuditReport) -> str:
-    versions = [judged.record.provenance.get("versions", {}).get("fa_registry", "") for judged in report.runs]
-    return ", ".join(sorted(set(filter(None, versions)))) or "unknown"

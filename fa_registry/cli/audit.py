@@ -117,9 +117,6 @@ def diff(audit_a: str, audit_b: str, as_json: bool) -> None:
     sys.exit(0 if difference.same else 1)  # as diff(1)
 
 
-# Output.
-
-
 def audited(result: AuditResult, as_json: bool) -> None:
     """Print the result of an audit: one row per method and setting, reproduced values and excluded runs.
 

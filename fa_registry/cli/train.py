@@ -154,9 +154,6 @@ def run(name: str, as_json: bool, **arguments: Any) -> None:
     sys.exit(3 if audit.exit_code == 3 else code)
 
 
-# Output.
-
-
 def studied(result: StudyResult, as_json: bool, quiet: bool = False) -> int:
     """Print the result of training a study, or only the errors if `quiet` is set; return the exit code."""
     if as_json:

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -87,9 +88,8 @@ def run_adopt(weights: str, options: CheckpointOptions, location: StoreLocation 
     problems += [] if isinstance(strict, bool) else [f"strict: expected True or False, found {strict!r}"]
     limit = SLACK + MOST_COPIES * BYTES * weight_count(spec) if spec and not problems else MOST_BYTES
     tensors = _read("weights: ", lambda: read_foreign(Path(weights), limit), problems)
-    feedback_state = _read(
-        "feedback: ", lambda: _read_feedback(Path(feedback), method, seed, limit) if feedback else None, problems
-    )
+    load = partial(_read_feedback, Path(feedback), method, seed, limit) if feedback else lambda: None
+    feedback_state = _read("feedback: ", load, problems)
     frozen_value = _read("frozen_accuracy: ", lambda: _fraction(options.frozen_accuracy), problems)
     problems += _no_accuracy(spec) if spec and options.frozen_accuracy is not None else []
     if problems:
@@ -100,9 +100,8 @@ def run_adopt(weights: str, options: CheckpointOptions, location: StoreLocation 
     existing = None if options.force else finished_run(tracker, spec)
     if existing and not code_changes(tracker, existing, spec):
         _check_same(tracker, existing, feedback_digest, frozen_value)
-        return Adoption(
-            existing.run_id, existing.tags[schema.TAG_STATUS], adopted=False, judge=_judge(existing.run_id, strict)
-        )
+        status, judge = existing.tags[schema.TAG_STATUS], _judge(existing.run_id, strict)
+        return Adoption(existing.run_id, status, adopted=False, judge=judge)
     feedback_name = Path(feedback).name if feedback else ""
     origin = Origin(name or run_name(spec), Path(weights).name, spec.weights, feedback_name, feedback_digest)
     with on_device(options.device), pinned_threads(options.threads):
@@ -177,14 +176,11 @@ def _read_feedback(path: Path, method: str, seed: str, limit: int) -> Any:
             f"{path.name}: {card.name} in the same folder records SHA-256 {card_content['sha256']}, found {digest}. "
             f"{path.name} was changed after this record; use the original file"
         )
+    recorded = f"the {card.name} of this file records"
     if card_content.get("method") != method:
-        raise ValueError(
-            f"the {card.name} of this file records method {card_content.get('method')!r}, expected {method!r}"
-        )
+        raise ValueError(f"{recorded} method {card_content.get('method')!r}, expected {method!r}")
     if str(card_content.get("seed")) != seed.strip():
-        raise ValueError(
-            f"the {card.name} of this file records a run with seed {card_content.get('seed')}, expected {seed}"
-        )
+        raise ValueError(f"{recorded} a run with seed {card_content.get('seed')}, expected {seed}")
     return tensors
 
 

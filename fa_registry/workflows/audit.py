@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fa_registry import architectures, datasets, diagnostics, jsonio, methods
+from fa_registry import datasets, diagnostics, jsonio
 from fa_registry.errors import InvalidFields, PluginError, UnknownName
 from fa_registry.protocol.engine import judge_all, second_opinions
 from fa_registry.protocol.grouping import duplicate_remarks, groups
@@ -41,6 +41,7 @@ from fa_registry.workflows.options import (
     StoreLocation,
     checked_pages,
 )
+from fa_registry.workflows.plugin_list import catalog_of
 from fa_registry.workflows.remeasure import checked_measuring, remeasure_all, replay_remark, report_replay, with_chosen
 from fa_registry.workflows.reports import LARGEST
 from fa_registry.workflows.selection import Selection, add_unaudited_runs, not_judged, previous_seed_sets, select_runs
@@ -278,20 +279,14 @@ def cards(records: Sequence[RunRecord]) -> dict[str, dict[str, Any]]:
 
     Plug-ins that are not installed are omitted.
     """
-    used_plugins = {("methods", record.spec.method) for record in records}
-    used_plugins |= {("datasets", record.spec.dataset) for record in records}
-    used_plugins |= {("architectures", record.spec.architecture) for record in records}
-    used_plugins |= {("diagnostics", name) for name in diagnostics.CATALOG.built_in()}
-    getters = {
-        "methods": methods.CATALOG.get,
-        "datasets": datasets.get,
-        "architectures": architectures.CATALOG.get,
-        "diagnostics": diagnostics.CATALOG.get,
-    }
+    used_plugins = {("diagnostics", name) for name in diagnostics.CATALOG.built_in()}
+    for field in ("method", "dataset", "architecture"):
+        used_plugins |= {(f"{field}s", getattr(record.spec, field)) for record in records}
     installed_cards = {}
-    for plugin_kind, name in sorted(used_plugins):
+    for kind, name in sorted(used_plugins):
+        get = datasets.get if kind == "datasets" else catalog_of(kind).get
         with suppress(UnknownName, PluginError):  # metrics of a plug-in that is not installed can still be judged
-            installed_cards[f"{plugin_kind}/{name}"] = json.loads(jsonio.canonical(getters[plugin_kind](name).card))
+            installed_cards[f"{kind}/{name}"] = json.loads(jsonio.canonical(get(name).card))
     return dict(sorted({**third_party_cards(), **installed_cards}.items()))
 
 

@@ -205,11 +205,9 @@ def _other_bytes(audit: StoredRun, text: str) -> Integrity:
         return Integrity("mismatch", (text,))
     if rendered_by.endswith(OWN_TEMPLATES):
         return Integrity("unverifiable", (f"{text}; the pages can be rendered again only with the user's templates",))
-    origin = (
-        f"the pages were rendered by {rendered_by}; the installed release is {installed}"
-        if rendered_by
-        else "the renderer was not recorded"
-    )
+    origin = "the renderer was not recorded"
+    if rendered_by:
+        origin = f"the pages were rendered by {rendered_by}; the installed release is {installed}"
     return Integrity("unverifiable", (f"{text}; {origin}, and another release or machine can render other bytes",))
 
 

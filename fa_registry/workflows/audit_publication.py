@@ -63,9 +63,8 @@ def log_audit(
     status, state, run_id = "failed", "FAILED", adopted
     try:
         with deferred_interrupts():  # an interrupt before the id is known would leave a run that nothing can end
-            run_id = (
-                tracker.adopt(adopted, report.title, tags, {}) if adopted else tracker.create(report.title, tags, {})
-            )
+            created = (report.title, tags, {})
+            run_id = tracker.adopt(adopted, *created) if adopted else tracker.create(*created)
         with LeaseHolder(tracker, run_id, process_ownership.LEASE):  # its heartbeats show that this process is alive
             page = _report_all(tracker, report, folder, selection, run_id)
         status, state = "complete", "FINISHED"
@@ -113,10 +112,8 @@ def _tag_runs(
     for index, run in enumerate(report.runs):
         run_id = run.record.run_id
         form = tracker.link(run_id, schema.FORM) if run_id in notes.forms else ""
-        tags = {
-            **verdict_tags(report, index, stored_runs[run_id].tags),
-            **first_fire_tags(run, report, stored_runs[run_id].tags),
-        }
+        stored_tags = stored_runs[run_id].tags
+        tags = {**verdict_tags(report, index, stored_tags), **first_fire_tags(run, report, stored_tags)}
         note = notes.of_run(run, form, audit_link)
         pages = {**forms.get(run_id, {}), **_attach(tracker, [run_id], schema.SHORT_FORM, note)}
         tags |= {schema.TAG_NOTE: note, schema.TAG_REPORT: audit_id, **seal_pages(pages)}
@@ -126,7 +123,7 @@ def _tag_runs(
         points = [Point(key, schema.shown(value), last_epoch) for key, value in filter(None, [notes.margin(run)])]
         new_points = [point for point in points if point.value != stored_runs[run_id].metrics.get(point.key)]
         tracker.log(run_id, new_points, tags)
-        tracker.remove_tags(run_id, outdated_verdict_tags(tags, stored_runs[run_id].tags))
+        tracker.remove_tags(run_id, outdated_verdict_tags(tags, stored_tags))
 
 
 def _tag_excluded(tracker: Tracker, report: AuditReport, notes: Notes, audit_id: str) -> None:
@@ -189,9 +186,8 @@ def _tag_studies(tracker: Tracker, selection: Selection, tags: Mapping[str, str]
     for study in tracker.search({schema.TAG_KIND: "study", schema.TAG_STUDY: selection.study}):
         if study.run_id in parents:
             question = study.tags.get(schema.TAG_NOTE, "").rpartition(RULE)[2]
-            tracker.log(
-                study.run_id, tags={**tags, schema.TAG_NOTE: f"{tags[schema.TAG_NOTE].rstrip()}{RULE}{question}"}
-            )
+            note = f"{tags[schema.TAG_NOTE].rstrip()}{RULE}{question}"
+            tracker.log(study.run_id, tags={**tags, schema.TAG_NOTE: note})
 
 
 def verdict_tags(report: AuditReport, index: int, current_tags: Mapping[str, str]) -> dict[str, str]:
@@ -200,9 +196,8 @@ def verdict_tags(report: AuditReport, index: int, current_tags: Mapping[str, str
     `fa.verdict` is the verdict of the leading edition. There is one tag `fa.verdict.<edition>.<digest>` per edition.
     """
     leading_verdict = report.runs[index].verdict
-    tags = {
-        name: NO_DIGEST for name in current_tags if name.startswith(f"{schema.TAG_VERDICT}.") and not HAS_DIGEST(name)
-    }
+    verdict_names = (name for name in current_tags if name.startswith(f"{schema.TAG_VERDICT}."))
+    tags = {name: NO_DIGEST for name in verdict_names if not HAS_DIGEST(name)}
     tags |= {schema.verdict_tag(report.edition): leading_verdict.label}
     for opinion in report.opinions:
         tags[schema.verdict_tag(opinion.edition)] = opinion.judgements[index].verdict.label

@@ -69,20 +69,18 @@ def stale_items(
     runs = tracker.search({schema.TAG_STATUS: "running"}) + tracker.search({}, state="RUNNING") if tracker else []
     abandoned = [run for run in {run.run_id: run for run in runs}.values() if RunState(run).is_abandoned(heartbeats)]
     items = [StaleItem(RUNS, _named(run), partial(close, tracker, run)) for run in abandoned]
-    items += [
-        StaleItem(FOLDERS, str(path), partial(process_ownership.remove_quietly, path))
-        for path in process_ownership.abandoned_folders()
-    ]
-    paths = process_ownership.abandoned(pages, ".*") if pages else []
-    items += [StaleItem(PAGES, str(path), partial(process_ownership.remove_quietly, path)) for path in paths]
+    items += _removable(FOLDERS, process_ownership.abandoned_folders())
+    items += _removable(PAGES, process_ownership.abandoned(pages, ".*") if pages else [])
     if database and _is_half_written(database):
         items.append(StaleItem(JOURNAL, f"{database}-journal", partial(_roll_back, database)))
     items += [StaleItem(PROCESSES, str(pid), partial(_end, pid)) for pid in process_ownership.abandoned_processes()]
     states = resume_folder(registry)
     paths = [*process_ownership.abandoned(states, ".*"), *sorted(states.glob(f"*{process_ownership.DAMAGED}"))]
-    return items + [
-        StaleItem(STATE_FILES, str(path), partial(process_ownership.remove_quietly, path)) for path in paths
-    ]
+    return items + _removable(STATE_FILES, paths)
+
+
+def _removable(kind: str, paths: Iterable[Path]) -> list[StaleItem]:
+    return [StaleItem(kind, str(path), partial(process_ownership.remove_quietly, path)) for path in paths]
 
 
 def clear(tracker: Tracker, registry: Path) -> None:

@@ -231,11 +231,8 @@ def check_unambiguous(compared: Sequence[Operand]) -> None:
     setting.
     """
     settings_by_operand = [dict.fromkeys(map(_setting, operand.runs)) for operand in compared]
-    shared = [
-        setting
-        for setting in settings_by_operand[0]
-        if all(setting in operand_settings for operand_settings in settings_by_operand)
-    ]
+    first, *others = settings_by_operand
+    shared = [setting for setting in first if all(setting in other for other in others)]
     if len(shared) == 1 or all(len(settings) == 1 for settings in settings_by_operand):
         return
     listed_settings = shared or list(dict.fromkeys(setting for settings in settings_by_operand for setting in settings))

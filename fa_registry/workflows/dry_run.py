@@ -101,6 +101,7 @@ def plan_study(
     complete_ids, remarks = set(), []
     if not training.force:
         complete_ids, remarks = _complete(study, location.store, monitored_rules, training.keep_trained)
+    settings = study.settings.items()
     kept = kept_text(study.specs, training.keep.keep_states or study.keep_states)
     return Plan(
         study.name,
@@ -111,9 +112,7 @@ def plan_study(
         _methods(study.specs),
         sum(spec.control != "none" for spec in study.specs),
         len(complete_ids),
-        tuple(
-            _setting(specs, study.labels.get(identity, ()), complete_ids) for identity, specs in study.settings.items()
-        ),
+        tuple(_setting(specs, study.labels.get(identity, ()), complete_ids) for identity, specs in settings),
         resources.at_once or default_processes(study.specs),
         (*remarks, *filter(None, [kept])),
     )
@@ -123,8 +122,7 @@ def _complete(
     study: Study, store: str, monitored_rules: MonitoredRules, keep_trained: bool
 ) -> tuple[set[str], list[str]]:
     """Return the identities of the complete runs, and remarks for the user."""
-    uri = resolve_uri(store)
-    path = sqlite_path(uri)
+    path = sqlite_path(uri := resolve_uri(store))
     if path is not None and not path.exists():
         return set(), [f"Store {uri} does not exist yet, so no run is complete."]
     tracker = open_tracker(store, create=False)
@@ -136,9 +134,8 @@ def _complete(
             code_differences |= dict.fromkeys(changed)
         if run and (keep_trained or not changed):
             complete_ids.add(spec.identity)
-    return complete_ids, [
-        f"Some runs were trained by other code than the installed code: {line}." for line in code_differences
-    ]
+    text = "Some runs were trained by other code than the installed code"
+    return complete_ids, [f"{text}: {line}." for line in code_differences]
 
 
 def _setting(specs: Sequence[RunSpec], labels: tuple[str, ...], complete_ids: set[str]) -> SettingPlan:

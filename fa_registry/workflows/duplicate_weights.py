@@ -247,6 +247,5 @@ def _with_check(record: RunRecord, finding: Check) -> RunRecord:
     """Replace the passed check of the record's final weights by the failed check `finding`."""
     integrity = record.integrity
     remaining_checks = tuple(check for check in integrity.checks if check.subject != FINAL_WEIGHTS or _is_found(check))
-    return dataclasses.replace(
-        record, integrity=with_checks(dataclasses.replace(integrity, checks=remaining_checks), [finding])
-    )
+    integrity = with_checks(dataclasses.replace(integrity, checks=remaining_checks), [finding])
+    return dataclasses.replace(record, integrity=integrity)

@@ -264,10 +264,8 @@ def _candidates(runs: Sequence[_Trained]) -> list[tuple[_Trained, _Trained]]:
             first, second = order[:-step], order[step:]
             limit = 2 * LIMIT * np.minimum(scales[first], scales[second])
             is_near = (np.abs(samples[first] - samples[second]) <= limit[:, None]).mean(axis=1) >= ALIKE
-            pairs |= {
-                tuple(sorted(pair)): None
-                for pair in zip(first[is_near].tolist(), second[is_near].tolist(), strict=True)
-            }
+            near_pairs = zip(first[is_near].tolist(), second[is_near].tolist(), strict=True)
+            pairs |= dict.fromkeys(tuple(sorted(pair)) for pair in near_pairs)
     candidates = [(runs[first], runs[second]) for first, second in pairs]
     return [(run_a, run_b) for run_a, run_b in candidates if not may_be_near(run_a.record.spec, run_b.record.spec)]
 

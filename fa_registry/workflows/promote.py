@@ -91,12 +91,10 @@ def verdicts_by_edition(tracker: Tracker, run: StoredRun, edition: str) -> tuple
             message gives the command that audits the run.
         IntegrityError: the audit's report or the run differs from what was recorded.
     """
-    audit_run_id = run.tags.get(schema.TAG_REPORT, "")
+    audit_run_id, command = run.tags.get(schema.TAG_REPORT, ""), _audit(run, edition)
     if not audit_run_id:
-        raise UsageError(
-            f"run {run.run_id} ({run.name}) was never audited; audit the run first: {_audit(run, edition)}"
-        )
-    report = recorded_report(tracker, audit_run_id, _audit(run, edition))
+        raise UsageError(f"run {run.run_id} ({run.name}) was never audited; audit the run first: {command}")
+    report = recorded_report(tracker, audit_run_id, command)
     index = next((position for position, other in enumerate(report.runs) if other.record.run_id == run.run_id), None)
     if index is None:
         raise IntegrityError(
@@ -104,10 +102,8 @@ def verdicts_by_edition(tracker: Tracker, run: StoredRun, edition: str) -> tuple
         )
     setting = report.runs[index].record.spec.setting.identity
     if report.runs[index].record.digests != read_record(tracker, run).digests:
-        raise UsageError(
-            f"run {run.run_id}: the files of the run were changed after audit {audit_run_id}; "
-            f"audit the run again: {_audit(run, edition)}"
-        )
+        text = f"the files of the run were changed after audit {audit_run_id}"
+        raise UsageError(f"run {run.run_id}: {text}; audit the run again: {command}")
     opinions = [Opinion(report.edition, report.runs[index].verdict, report.runs[index].findings)]
     for other in report.opinions:
         judgement = other.judgements[index]
@@ -406,9 +402,8 @@ def check_override(run: StoredRun, opinion: Opinion, reason: str | None, author:
             )
         return None
     if verdict.outcome not in NEEDS_REASON:
-        raise UsageError(
-            f"run {run.run_id} ({run.name}) has the verdict {verdict.label}, which needs no reason; omit --override-reason"
-        )
+        text = f"has the verdict {verdict.label}, which needs no reason; omit --override-reason"
+        raise UsageError(f"run {run.run_id} ({run.name}) {text}")
     return PromotionOverride(reason.strip(), author or _user())
 
 

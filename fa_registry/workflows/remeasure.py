@@ -274,10 +274,8 @@ def _third_party_there(
     """Measure the third-party diagnostics of a run in a worker process."""
     tracker = opener()
     record = read_record(tracker, run)
-    recorded, digests = (
-        record.measurements.conventions,
-        {role: record.digests.get(name) for role, name in ROLES.items()},
-    )
+    recorded = record.measurements.conventions
+    digests = {role: record.digests.get(name) for role, name in ROLES.items()}
     with on_device(measuring.device), pinned_threads(int(recorded["threads"])):
         feedback = tracker.artifact(record.run_id, schema.FEEDBACK)
         setup = build_setup(record.spec, device_of(record.spec.device_class), data_root)
