@@ -87,9 +87,7 @@ NUMBER = re.compile(r"[0-9][0-9.,]*|True|False")  # also several numbers with co
 SINGULAR = {"methods": "method", "architectures": "architecture", "datasets": "data set", "executors": "executor"}
 
 
-def check_names(
-    command: str, options: Iterable[OptionDeclaration], values: Mapping[str, Any], argument: str = ""
-) -> None:
+def check_names(command: str, options: Iterable[OptionDeclaration], values: Mapping[str, Any], argument: str) -> None:
     """Check the names in the values of options; raise InvalidFields with all unknown names.
 
     This function cannot check the values of some options. If the user has set such an option, the function checks nothing. The
@@ -110,7 +108,7 @@ def check_names(
         raise InvalidFields(command, problems)
 
 
-def check_card(name: str, kind: str = "") -> None:
+def check_card(name: str, kind: str) -> None:
     """Raise UnknownName if no plug-in with a card has this name; if `kind` is empty, of any kind."""
     catalogs = [Catalog(each, each) for each in ((kind,) if kind in CATALOGS else () if kind else CATALOGS)]
     base_name = name.partition(":")[0]

@@ -47,7 +47,7 @@ def several(complete: Complete) -> Complete:
     return complete_last
 
 
-def completer(offered: str | tuple[str, ...], is_list: bool = False) -> Complete | None:
+def completer(offered: str | tuple[str, ...], is_list: bool) -> Complete | None:
     """Return the function that completes the values of an option, or of a list with commas.
 
     The argument `offered` is the value of `OptionDeclaration.completes`.

@@ -66,9 +66,7 @@ def _recorded_looks(report: AuditReport) -> dict[str, int]:
     return interim_analyses
 
 
-def check_verdicts(
-    report: AuditReport, same_release: bool = True, interims: Mapping[str, int] | None = None
-) -> Integrity:
+def check_verdicts(report: AuditReport, same_release: bool, interims: Mapping[str, int] | None = None) -> Integrity:
     """Judge the records again, as `judged_again`, and compare verdicts and findings with the report.
 
     If the installed code did not make the report (`same_release`), a difference is `unverifiable` instead of `mismatch`.

@@ -67,7 +67,7 @@ def make_bundle(
     return BundleResult(path, jsonio.file_digest(target), len(report.runs), target.stat().st_size, bool(sign))
 
 
-def verify_bundle(path: Path, measuring: RemeasureOptions = RemeasureOptions(), key: str = "") -> list[Verification]:
+def verify_bundle(path: Path, measuring: RemeasureOptions, key: str) -> list[Verification]:
     """Check a bundle; no store and no internet connection is needed.
 
     If `key`, the path of the public key of the expected signer, is empty, any signer is accepted.
@@ -179,7 +179,7 @@ class ImportResult(TableResult):
         ]
 
 
-def import_into(path: str, experiment: str = "", store: str = "", key: str = "") -> ImportResult:
+def import_into(path: str, experiment: str, store: str, key: str) -> ImportResult:
     """Import the missing runs of a bundle into a store, without the audit; see `api.import_bundle`.
 
     To continue an interrupted import, call the function again.

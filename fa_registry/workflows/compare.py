@@ -21,7 +21,6 @@ from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.run_state import RunState
 from fa_registry.workflows.audit import build_report, checked_judging, is_intact
 from fa_registry.workflows.options import (
-    LOGGED,
     JudgingOptions,
     RemeasureOptions,
     ReportOutput,
@@ -103,18 +102,18 @@ class CompareResult:
 
 def run_compare(
     texts: Sequence[str],
-    selector: RunSelector = RunSelector(),
-    setting: str = "",
-    judging: JudgingOptions = JudgingOptions(),
-    measuring: RemeasureOptions = LOGGED,
-    location: StoreLocation = StoreLocation(),
-    pages: ReportOutput = ReportOutput(),
+    selector: RunSelector,
+    setting: str,
+    judging: JudgingOptions,
+    measuring: RemeasureOptions,
+    location: StoreLocation,
+    pages: ReportOutput,
 ) -> CompareResult:
     """Judge methods or runs by one edition, without waivers, and write compare.html.
 
     Args:
         texts: The operands, that is, the method labels or run ids to compare.
-        selector: Runs among which the operands are searched. The default is the newest finished run of each specification.
+        selector: Runs among which the operands are searched. If empty, these are the newest finished runs of all specifications.
         setting: Part of the names of the settings to compare; required if `selector` is empty and the operands were trained
             in several settings.
 

@@ -41,7 +41,7 @@ def overview(name: str = "", root: Path | None = None) -> list[DataRow]:
     return [_summary(dataset, dataset_name, data_root(root)) for dataset_name, dataset in _chosen(name).items()]
 
 
-def places(name: str = "", root: Path | None = None) -> list[DataRow]:
+def places(name: str, root: Path | None = None) -> list[DataRow]:
     """Return one row per path at which the package searches for a file of a data set, as `overview`.
 
     A row has the data set's name, the kind of the path (e.g. `source` or `decoded`), the path, the file's MD5, and whether the

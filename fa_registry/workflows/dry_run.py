@@ -92,9 +92,9 @@ class Plan(TableResult):
 
 def plan_study(
     selector: RunSelector,
-    location: StoreLocation = StoreLocation(),
-    training: TrainingOptions = TrainingOptions(),
-    execution: ExecutorOptions = ExecutorOptions(),
+    location: StoreLocation,
+    training: TrainingOptions,
+    execution: ExecutorOptions,
 ) -> Plan:
     """Return the runs of a study, without training or writing anything."""
     study, resources, monitored_rules = checked_study(selector, training, execution)

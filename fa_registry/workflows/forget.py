@@ -47,7 +47,7 @@ class ForgettableRun(Result):
         yield f"to restore the run: {self.restore}"
 
 
-def forgettable(run_ids: Sequence[str], store: str = "") -> list[ForgettableRun]:
+def forgettable(run_ids: Sequence[str], store: str) -> list[ForgettableRun]:
     """Return a description of each run that `run_forget` would move to MLflow's bin, without moving it.
 
     Raises:
@@ -67,7 +67,7 @@ def forgettable(run_ids: Sequence[str], store: str = "") -> list[ForgettableRun]
     return [_described(tracker, run) for run in runs]
 
 
-def run_forget(run_ids: Sequence[str], store: str = "") -> list[ForgettableRun]:
+def run_forget(run_ids: Sequence[str], store: str) -> list[ForgettableRun]:
     """Move the runs to MLflow's bin and return their descriptions; see `forgettable`."""
     runs = forgettable(run_ids, store)
     tracker = MlflowTracker(store, make=False)

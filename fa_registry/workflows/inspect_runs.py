@@ -25,7 +25,7 @@ SHOWN = 50  # default number of runs in a list
 OPTIONS = f"{schema.PARAM}method_options/"
 
 
-def shown_run(run_id: str, store: str = "") -> tuple[RunRecord, str]:
+def shown_run(run_id: str, store: str) -> tuple[RunRecord, str]:
     """Return the record of an ended run, and the verdict that the store has for this run.
 
     The id may be shortened, or be the id that an imported run had in its bundle. If the run failed or still runs, the function
@@ -127,7 +127,7 @@ def _listed(run: StoredRun) -> dict[str, Any]:
 COUNTED = ("runs", "metrics", "latest_metrics", "params", "tags")
 
 
-def run_optimize(store: str = "") -> dict[str, Any]:
+def run_optimize(store: str) -> dict[str, Any]:
     """Run ANALYZE on a sqlite store to make queries faster; return the number of rows of each large table.
 
     Raises:
@@ -256,7 +256,7 @@ def logged_headline(run: StoredRun) -> Headline:
     return next(logged, ACCURACY)
 
 
-def watcher(store: str = "", study: str = "", limit: int = 50) -> StatusPoller:
+def watcher(store: str, study: str, limit: int) -> StatusPoller:
     """Return a StatusPoller for an existing store, or for the runs of a study, by name or path."""
     return StatusPoller(open_tracker(store, create=False), study and name_in_store(study), limit)
 

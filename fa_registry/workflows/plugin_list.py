@@ -130,7 +130,7 @@ def _line(card: Mapping[str, Any]) -> str:
     return card.get("rule") or card["line"]
 
 
-def card_of(name: str, family: str = "") -> dict[str, Any]:
+def card_of(name: str, family: str) -> dict[str, Any]:
     """Return the card of a plug-in as a dictionary, with the additional keys `family` and `file`.
 
     If `family` is empty, the first kind of CATALOGS that has a plug-in of this name is used. The function raises UnknownName if

@@ -105,7 +105,7 @@ class RemeasuredRun:
 def remeasure_all(
     tracker: Tracker,
     runs: Sequence[StoredRun],
-    measuring: RemeasureOptions = RemeasureOptions(),
+    measuring: RemeasureOptions,
     data_root: Path | None = None,
     opener: Callable[[], Tracker] | None = None,
 ) -> list[RemeasuredRun]:

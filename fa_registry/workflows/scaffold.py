@@ -45,7 +45,7 @@ class Skeleton:
     commands: tuple[str, ...]
 
 
-def new(kind: str, name: str, out: str = "") -> Skeleton:
+def new(kind: str, name: str, out: str) -> Skeleton:
     """Write the skeleton of a plug-in package or of a study into the new folder `out`/`name`.
 
     The `name` must be a valid Python package name. The function raises InvalidFields if kind (of KINDS) or name is invalid, or

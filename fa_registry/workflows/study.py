@@ -134,9 +134,9 @@ class StudyResult(TableResult):
 
 def run_study(
     selector: RunSelector,
-    location: StoreLocation = StoreLocation(),
-    training: TrainingOptions = TrainingOptions(),
-    execution: ExecutorOptions = ExecutorOptions(),
+    location: StoreLocation,
+    training: TrainingOptions,
+    execution: ExecutorOptions,
     joins: bool = False,
 ) -> StudyResult:
     """Train the specifications of a study that have no finished run and that no other worker is training.

@@ -370,9 +370,9 @@ class TrainResult(Result):
 
 def run_train(
     options: SpecOptions,
-    location: StoreLocation = StoreLocation(),
-    training: TrainingOptions = TrainingOptions(),
-    executor: str = "",
+    location: StoreLocation,
+    training: TrainingOptions,
+    executor: str,
 ) -> TrainResult:
     """Train one specification, unless the store has a finished run of this specification.
 

@@ -42,7 +42,7 @@ class PortTaken(RegistryError):
 
 
 @contextmanager
-def served_pages(store: str = "", study: str = "", port: int = 0) -> Iterator[tuple[str, subprocess.Popen | None]]:
+def served_pages(store: str, study: str = "", port: int = 0) -> Iterator[tuple[str, subprocess.Popen | None]]:
     """Context manager: serve MLflow's pages for a store, on this machine only.
 
     Yield the address of the page that compares the runs, and the server's process. If the store is itself a server, no other

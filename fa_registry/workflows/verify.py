@@ -73,7 +73,7 @@ BUNDLE = ".zip"  # suffix of a bundle; any other file is an audit.json
 
 
 def run_verify(
-    report_file: str, selector: RunSelector, measuring: RemeasureOptions, store: str = "", key: str = ""
+    report_file: str, selector: RunSelector, measuring: RemeasureOptions, store: str, key: str
 ) -> list[Verification]:
     """Verify a report, a bundle or selected runs; see `api.verify`."""
     sources = [*(["REPORT"] if report_file else []), *selector.ways]
@@ -207,7 +207,7 @@ def _left_on(tracker: Tracker, audit: StoredRun, notes: Notes, run: StoredRun, o
         yield Check(PAGES, outcome, "; ".join(integrity.details))
 
 
-def verify_report(path: Path, store: str = "") -> list[Verification]:
+def verify_report(path: Path, store: str) -> list[Verification]:
     """Compare an audit.json with the runs in the store, and judge the records of the audit.json again.
 
     The outcomes are one for the report, one for its verdicts, and one per run.
