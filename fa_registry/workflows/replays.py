@@ -10,7 +10,9 @@ import hashlib
 import re
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from fa_registry.errors import RegistryError
 from fa_registry.metrics import headline_of
@@ -76,6 +78,10 @@ def recorded_epochs(
     order = lambda epoch: ranked(measuring.nonce, record.run_id, epoch)  # noqa: E731
     count = 0 if not is_full_replay else epochs_run + 1 if measuring.replay == ALL else ROWS
     rows = sorted(range(epochs_run + 1), key=order)[:count]
+    row_differs = RecordedEpochs.row_differs
+    if is_full_replay:
+        logged = logged_rows(read_rows(tracker.artifact(record.run_id, schema.SERIES)))
+        row_differs = partial(_differences, logged, record.measurements.conventions)
     headline = headline_of(record.measurements.scalars)
     states = {}
     for epoch in sorted(provenance.get(schema.KEPT_STATES, ()), key=order):
@@ -86,7 +92,7 @@ def recorded_epochs(
     return RecordedEpochs(
         tuple(provenance.get(schema.EPOCH_CHAIN, ())),
         provenance.get("no_epoch_chain", RecordedEpochs.no_chain),
-        SeriesComparison(tracker, record).difference if is_full_replay else RecordedEpochs.row_differs,
+        row_differs,
         frozenset(rows),
         states,
         record.measurements.scalars.get(headline.name, Reading(None, "not measured")).value,
@@ -94,32 +100,26 @@ def recorded_epochs(
     )
 
 
-class SeriesComparison:
-    """Comparison of recomputed metrics with the metrics that the run logged at each epoch."""
+def _differences(
+    logged_by_epoch: Mapping[int, Measurements], conventions: Mapping[str, Any], epoch: int, measured: Measurements
+) -> str:
+    """Return the differences between recomputed and logged metrics at one epoch; empty if there are none.
 
-    def __init__(self, tracker: Tracker, record: RunRecord):
-        self._record = record
-        self._logged = logged_rows(read_rows(tracker.artifact(record.run_id, schema.SERIES)))
-
-    def difference(self, epoch: int, measured: Measurements) -> str:
-        """Return the differences between recomputed and logged metrics at one epoch; empty if there are none.
-
-        The recomputed metrics `measured` are all metrics or only the losses.
-        """
-        logged = self._logged.get(epoch, Measurements({}, {}))
-        losses = {name: reading for name, reading in measured.scalars.items() if name in ONLY_IN_TRAINING}
-        differences = [
-            f"{name}: logged {_text(logged.scalars.get(name))}, recomputed {_text(reading)}"
-            for name, reading in losses.items()
-            if logged.scalars.get(name) != reading
-        ]
-        if measured.sites:
-            missing = [name for name in schema.SITE_METRICS if name in measured.sites and name not in logged.sites]
-            differences += [f"{name}: not logged" for name in missing]
-            conventions = self._record.measurements.conventions
-            pair = (dataclasses.replace(measurements, conventions=conventions) for measurements in (logged, measured))
-            differences += difference_text(compare(*pair).differences)
-        return "; ".join(differences)
+    The recomputed metrics `measured` are all metrics or only the losses.
+    """
+    logged = logged_by_epoch.get(epoch, Measurements({}, {}))
+    losses = {name: reading for name, reading in measured.scalars.items() if name in ONLY_IN_TRAINING}
+    differences = [
+        f"{name}: logged {_text(logged.scalars.get(name))}, recomputed {_text(reading)}"
+        for name, reading in losses.items()
+        if logged.scalars.get(name) != reading
+    ]
+    if measured.sites:
+        missing = [name for name in schema.SITE_METRICS if name in measured.sites and name not in logged.sites]
+        differences += [f"{name}: not logged" for name in missing]
+        pair = (dataclasses.replace(measurements, conventions=conventions) for measurements in (logged, measured))
+        differences += difference_text(compare(*pair).differences)
+    return "; ".join(differences)
 
 
 def logged_rows(rows: Iterable[SeriesRow]) -> Mapping[int, Measurements]:

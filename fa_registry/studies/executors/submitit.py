@@ -149,24 +149,20 @@ def _work(folder: str, message: bytes) -> None:
 
     log_to(send)
     signal_numbers = [getattr(signal, name) for name in ENDING if hasattr(signal, name)]
+    is_found, next_look = False, 0.0
+
+    def must_stop() -> bool:
+        """Return whether a signal was received, or the stop file exists."""
+        nonlocal is_found, next_look
+        if not is_found and time.monotonic() >= next_look:
+            next_look = time.monotonic() + LOOKS
+            with suppress(OSError):  # the shared disk may not respond
+                is_found = (Path(folder) / "stop").exists()
+        return is_found or stop_requested()
+
     send(BEGINS)
     with message_file, stop_on_signal(signal_numbers) as stop_requested:
-        do_batch(message, _Asked(Path(folder) / "stop", stop_requested), send)
-
-
-class _Asked:
-    """Function that returns whether a batch must stop: a signal was received, or the stop file exists."""
-
-    def __init__(self, file: Path, stop_requested: StopCheck):
-        self._file, self._asked, self._next = file, stop_requested, 0.0
-        self._found = False
-
-    def __call__(self) -> bool:
-        if not self._found and time.monotonic() >= self._next:
-            self._next = time.monotonic() + LOOKS
-            with suppress(OSError):  # the shared disk may not respond
-                self._found = self._file.exists()
-        return self._found or self._asked()
+        do_batch(message, must_stop, send)
 
 
 PLUGIN = Submitit()
