@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fa_registry.cli import shell_completion
-from fa_registry.cli.maintenance import state_text
+from fa_registry.cli.maintenance import STORE, state_text
 from fa_registry.cli.options import JSON, check_card, examples, takes
 from fa_registry.cli.tables import SHORT_ID, print_json, print_out, print_result, table, text
 from fa_registry.errors import IntegrityError, UsageError, pluralise
@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from fa_registry.workflows.inspect_runs import Listing, RunStatus
 
 BOUNDS = {"least": "at least", "above": "more than", "choices": "one of"}  # kind of a bound → text before the bound
-STORE, DATA_ROOT = takes(StoreLocation, only="store"), takes(StoreLocation, only="data_root")
+DATA_ROOT = takes(StoreLocation, only="data_root")
+STUDY = functools.partial(
+    click.option, "--study", default="", metavar="NAME", shell_complete=shell_completion.studies()
+)
 QUIET = 30.0  # seconds; `watch` shows a heartbeat that is older
 KINDS = ("method", "architecture", "dataset", "diagnostic", "study")
 ACTIONS = ("list", "where", "fetch", "check")
@@ -79,13 +82,7 @@ def lint(paths: tuple[str, ...], as_json: bool, as_sarif: bool, select: str, ign
 @click.argument(
     "family", default="methods", shell_complete=shell_completion.choices(*shell_completion.FAMILIES, "runs")
 )
-@click.option(
-    "--study",
-    default="",
-    metavar="NAME",
-    help="For runs: list only runs of this study.",
-    shell_complete=shell_completion.studies(),
-)
+@STUDY(help="For runs: list only runs of this study.")
 @click.option(
     "--method",
     default="",
@@ -367,13 +364,7 @@ def new(kind: str, name: str, out: str, as_json: bool) -> None:
 
 
 @click.command(short_help="Watch the runs of a store, or of one study, while they train.")
-@click.option(
-    "--study",
-    default="",
-    metavar="NAME",
-    help="Show only runs of this study.",
-    shell_complete=shell_completion.studies(),
-)
+@STUDY(help="Show only runs of this study.")
 @click.option(
     "--every",
     default=5.0,

@@ -51,6 +51,7 @@ from fa_registry.workflows.third_party import packages_remark, third_party_cards
 if TYPE_CHECKING:
     import pandas as pd
 
+    from fa_registry.studies.study import StudyFile
     from fa_registry.workflows.remeasure import RemeasuredRun
 
 LOG = logging.getLogger(__name__)
@@ -177,15 +178,18 @@ def _waivers(file: str, problems: list[str]) -> tuple[Waiver, ...]:
         return ()
 
 
+def _study_file(selector: RunSelector) -> StudyFile | None:
+    try:
+        return selector.file if selector.study else None
+    except (UnknownName, InvalidFields):  # `checked_terms` reports this error
+        return None
+
+
 def study_waivers(selector: RunSelector) -> str:
     """Return the path of the study's waivers file; the path is empty if the study names no file."""
-    if not selector.study:
-        return ""
-    try:
-        file_name = selector.file.raw.get("waivers", "")
-        return str(selector.file.path.parent / file_name) if isinstance(file_name, str) and file_name else ""
-    except (UnknownName, InvalidFields):  # `checked_terms` reports this error
-        return ""
+    study_file = _study_file(selector)
+    name = study_file.raw.get("waivers", "") if study_file else ""
+    return str(study_file.path.parent / name) if isinstance(name, str) and name else ""
 
 
 def _warn_of_other_audit(out: Path, title: str) -> None:
@@ -292,14 +296,10 @@ def cards(records: Sequence[RunRecord]) -> dict[str, dict[str, Any]]:
 
 def study_reference(selector: RunSelector, problems: list[str]) -> Reference | None:
     """Return the reference values in the folder of study.toml, or None; append errors to `problems`."""
-    if not selector.study:
-        return None
+    study_file = _study_file(selector)
     try:
-        folder = selector.file.path.parent
-    except (UnknownName, InvalidFields):  # `checked_terms` reports this error
-        return None
-    try:
-        return load_reference(folder.resolve()) if (folder / FILE).is_file() else None
+        if study_file and study_file.path.with_name(FILE).is_file():
+            return load_reference(study_file.path.parent.resolve())
     except InvalidFields as error:
         problems += error.problems
-        return None
+    return None
