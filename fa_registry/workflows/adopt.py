@@ -58,6 +58,7 @@ class Adoption(Result):
     judge: str = ""
 
     def lines(self) -> Iterator[str]:
+        """Yield the lines that the command prints."""
         if self.adopted:
             yield f"run {self.run_id}: adopted, {self.status}"
             yield "  " + " · ".join(f"{name} {value:.4g}" for name, value in self.headline.items())

@@ -45,6 +45,7 @@ class SettingPlan:
     complete: int
 
     def row(self) -> dict[str, str | int]:
+        """Return the cells of the plan's table."""
         return {
             "setting": self.setting,
             "called": ", ".join(self.labels),

@@ -69,6 +69,7 @@ class Promotion(Result):
     despite: str = ""
 
     def lines(self) -> Iterator[str]:
+        """Yield the lines that the command prints."""
         outcome = "promoted" if self.promoted else "already promoted with this verdict"
         yield f"{self.reference}: run {self.run_id} {outcome}, {self.verdict} by edition {self.edition}"
         other_verdicts = [f"{label} by {name}" for name, label in self.verdicts.items() if name != self.edition]
