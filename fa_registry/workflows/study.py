@@ -163,9 +163,7 @@ def run_study(
     if text := kept_text(todo, keep.keep_states):
         LOG.info("study %s: %s", study.name, text)
     tracker.check_place()
-    if joins:  # many workers begin with different specifications
-        first = random.randrange(len(todo))
-        todo = todo[first:] + todo[:first]
+    first = random.randrange(len(todo)) if joins else 0  # workers begin with different specifications
     jobs = [
         TrainingJob(
             spec,
@@ -180,7 +178,7 @@ def run_study(
             known=ended_among(attempts.get(spec.identity, ())),
             yields=not force,
         )
-        for spec in todo
+        for spec in (*todo[first:], *todo[:first])
     ]
     _train(jobs, study, result, resources, execution.executor, tracker, launcher_run, joins)
     return _compared(tracker, result)
