@@ -61,7 +61,7 @@ class Manifest:
 
 def pack(
     folder: Path, out: Path, manifest_fields: Mapping[str, Any], sign: Callable[[bytes], bytes] | None = None
-) -> Manifest:
+) -> None:
     """Pack all files below `folder` into one zip archive at `out`, a path of `checked_target`.
 
     Equal files, manifest fields and signatures give equal bytes. An existing bundle at `out` is replaced only when the new
@@ -79,7 +79,6 @@ def pack(
         temporary.replace(out)
     finally:
         temporary.unlink(missing_ok=True)
-    return manifest
 
 
 def checked_target(out: Path) -> Path:
@@ -294,14 +293,14 @@ def signed(manifest: bytes, key: Path) -> bytes:
     return jsonio.pretty({name: base64.b64encode(value).decode() for name, value in signature_fields.items()}).encode()
 
 
-def signer(manifest: bytes, signature: bytes, key: Path | None) -> str:
+def signer(manifest: Manifest, signature: bytes, key: str) -> str:
     """Check the signature of a manifest and return a text that describes the signer.
 
-    The signature is that of `signed`, or empty. The PEM file `key` contains the expected public key; None accepts any key. The
-    function raises IntegrityError if the signature is invalid, was made with another key, or is missing although `key` is
-    given.
+    The signature is that of `signed`, or empty. If `key`, the path of the PEM file with the expected public key, is empty, any
+    key is accepted. The function raises IntegrityError if the signature is invalid, was made with another key, or is missing
+    although `key` is given.
     """
-    expected_key = _key(key, serialization.load_pem_public_key, Ed25519PublicKey, "public") if key else None
+    expected_key = _key(Path(key), serialization.load_pem_public_key, Ed25519PublicKey, "public") if key else None
     if not signature:
         if expected_key:
             raise IntegrityError("expected a signature by the given key, but the bundle is not signed")
@@ -309,7 +308,7 @@ def signer(manifest: bytes, signature: bytes, key: Path | None) -> str:
     try:
         signature_fields = json.loads(signature)
         public = Ed25519PublicKey.from_public_bytes(base64.b64decode(signature_fields["public_key"], validate=True))
-        public.verify(base64.b64decode(signature_fields["signature"], validate=True), manifest)
+        public.verify(base64.b64decode(signature_fields["signature"], validate=True), manifest_bytes(manifest))
     except (InvalidSignature, ValueError, KeyError, TypeError, RecursionError) as error:
         raise IntegrityError(
             "the signature does not match the bundle: the signature or the manifest was changed"

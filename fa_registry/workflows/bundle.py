@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from fa_registry import jsonio, process_ownership
-from fa_registry.bundles.archive import Manifest, checked_target, manifest_bytes, pack, signed, signer, unpack
+from fa_registry.bundles.archive import Manifest, checked_target, pack, signed, signer, unpack
 from fa_registry.bundles.contents import RUNS, collect_files, open_bundle
 from fa_registry.errors import IntegrityError, InvalidFields, RegistryError, UsageError, pluralise
 from fa_registry.protocol.integrity import compare
@@ -85,7 +85,7 @@ def verify_bundle(path: Path, measuring: RemeasureOptions, key: str) -> list[Ver
         raise InvalidFields("verify", problems)
     with process_ownership.temp_dir("fa_registry-bundle-") as folder:
         manifest, signature = unpack(path, folder)
-        signer_text = signer(manifest_bytes(manifest), signature, Path(key) if key else None)
+        signer_text = signer(manifest, signature, key)
         tracker, audit, runs = open_bundle(folder)
         report = recorded_report(tracker, audit.run_id, f"fa-registry audit --study {manifest.study}")
         interim_analyses, _ = previous_seed_sets([judged.record for judged in report.runs], runs)
@@ -186,7 +186,7 @@ def import_into(path: str, experiment: str, store: str, key: str) -> ImportResul
     """
     with process_ownership.temp_dir("fa_registry-bundle-") as folder:
         manifest, signature = unpack(Path(path), folder)
-        signer(manifest_bytes(manifest), signature, Path(key) if key else None)
+        signer(manifest, signature, key)
         if manifest.light:
             raise UsageError(
                 f"{path}: expected a bundle with weights, found a bundle that was written with --light; bundle the study again "

@@ -147,7 +147,7 @@ def training_steps(
             return TrainingResult(recorder.run_id, ELSEWHERE, 0, 0, {})
         try:
             with recorder.writer.claim:
-                return (yield from _train_run(job, recorder, StopTagPoller(tracker, job.study, stop)))
+                return (yield from _train_run(recorder, StopTagPoller(tracker, job.study, stop)))
         except (KeyboardInterrupt, GeneratorExit):
             recorder.writer.interrupt("interrupted")
             raise
@@ -211,9 +211,7 @@ class _Attempts:
         return self.seen
 
 
-def _train_run(
-    job: TrainingJob, recorder: _RunRecorder, stop: Callable[[], bool]
-) -> Generator[None, None, TrainingResult]:
+def _train_run(recorder: _RunRecorder, stop: Callable[[], bool]) -> Generator[None, None, TrainingResult]:
     """Train the run from the first epoch or from its resume file, and record the results."""
     trainer, run_id = Trainer(recorder.setup), recorder.writer.run_id
     try:
