@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fa_registry.cli import shell_completion
-from fa_registry.cli.options import JSON, examples, takes
+from fa_registry.cli.options import JSON, completer, examples, takes
 from fa_registry.cli.tables import print_json, print_out
 from fa_registry.cli.tables import table as print_table
 from fa_registry.option_table import build
@@ -31,7 +30,7 @@ def _named(function: Callable) -> Callable:
 
 
 @click.command(short_help="Answer one question about many judged runs.")
-@click.argument("name", metavar="NAME", shell_complete=shell_completion.family("analyses"))
+@click.argument("name", metavar="NAME", shell_complete=completer("analyses"))
 @takes(RunSelector, JudgingOptions, RecomputeOptions, AnalysisOutput, StoreLocation, only=OPTIONS, argument="analyses")
 @JSON
 @examples(

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fa_registry.cli import shell_completion
 from fa_registry.cli.maintenance import STORE, state_text
-from fa_registry.cli.options import JSON, check_card, examples, takes
+from fa_registry.cli.options import JSON, check_card, completer, examples, takes
 from fa_registry.cli.tables import SHORT_ID, print_json, print_out, print_result, table, text
 from fa_registry.errors import IntegrityError, UsageError, pluralise
 from fa_registry.output_streams import has_reader
 from fa_registry.workflows.options import StoreLocation
-from fa_registry.workflows.plugin_list import CATALOGS
+from fa_registry.workflows.plugin_list import CATALOGS, FAMILIES
 
 if TYPE_CHECKING:
     from fa_registry.records import RunRecord
@@ -29,9 +28,7 @@ if TYPE_CHECKING:
 
 BOUNDS = {"least": "at least", "above": "more than", "choices": "one of"}  # kind of a bound → text before the bound
 DATA_ROOT = takes(StoreLocation, only="data_root")
-STUDY = functools.partial(
-    click.option, "--study", default="", metavar="NAME", shell_complete=shell_completion.studies()
-)
+STUDY = functools.partial(click.option, "--study", default="", metavar="NAME", shell_complete=completer("studies"))
 QUIET = 30.0  # seconds; `watch` shows a heartbeat that is older
 KINDS = ("method", "architecture", "dataset", "diagnostic", "study")
 ACTIONS = ("list", "where", "fetch", "check")
@@ -79,16 +76,14 @@ def lint(paths: tuple[str, ...], as_json: bool, as_sarif: bool, select: str, ign
 
 
 @click.command("list", short_help="List the runs of a store, or methods, studies, editions, ….")
-@click.argument(
-    "family", default="methods", shell_complete=shell_completion.choices(*shell_completion.FAMILIES, "runs")
-)
+@click.argument("family", default="methods", shell_complete=completer((*FAMILIES, "runs")))
 @STUDY(help="For runs: list only runs of this study.")
 @click.option(
     "--method",
     default="",
     metavar="LABEL",
     help="For runs: list only runs of this method, e.g. `dfa` or `dfa+pen λ=0.01`.",
-    shell_complete=shell_completion.family("methods"),
+    shell_complete=completer("methods"),
 )
 @click.option(
     "--status", default="", help="For runs: complete, diverged, stopped_early, interrupted, failed or running."
@@ -189,12 +184,12 @@ def _age(age: datetime.timedelta) -> str:
 
 
 @click.command(short_help="Show the card of a method, a data set or another plug-in.")
-@click.argument("name", shell_complete=shell_completion.family("methods"))
+@click.argument("name", shell_complete=completer("methods"))
 @click.option(
     "--family",
     default="",
     help="Plug-in kind of NAME [all kinds are searched, methods first].",
-    shell_complete=shell_completion.choices(*CATALOGS),
+    shell_complete=completer(CATALOGS),
 )
 @JSON
 @examples("info dfa", "info gamma --family diagnostics --json")
@@ -289,7 +284,7 @@ class Action(click.Choice):
 
 @click.command()
 @click.argument("action", type=Action(ACTIONS))
-@click.argument("name", default="", shell_complete=shell_completion.family("datasets"))
+@click.argument("name", default="", shell_complete=completer("datasets"))
 @DATA_ROOT
 @JSON
 @examples(
@@ -345,7 +340,7 @@ def _placed(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 @click.command(short_help="Create the files of a new plug-in or study.")
-@click.argument("kind", metavar="KIND", shell_complete=shell_completion.choices(*KINDS))
+@click.argument("kind", metavar="KIND", shell_complete=completer(KINDS))
 @click.argument("name")
 @click.option("--out", default="", metavar="FOLDER", help="Parent folder of the new folder [the current folder].")
 @JSON

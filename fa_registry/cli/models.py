@@ -6,8 +6,7 @@ from typing import Any
 
 import click
 
-from fa_registry.cli import shell_completion
-from fa_registry.cli.options import JSON, examples, takes
+from fa_registry.cli.options import JSON, completer, examples, takes
 from fa_registry.cli.tables import print_result
 from fa_registry.errors import pluralise
 from fa_registry.option_table import build
@@ -51,7 +50,7 @@ def adopt(weights: str, as_json: bool, **arguments: Any) -> None:
     "--edition",
     default="",
     help="Edition whose verdict decides whether the run is promoted [the leading edition of the newest audit].",
-    shell_complete=shell_completion.editions(),
+    shell_complete=completer("editions"),
 )
 @click.option(
     "--override-reason",

@@ -1,7 +1,7 @@
-"""Click options from the table of options, and the check of the names that the user typed.
+"""Click options from the table of options, with the completion and the check of names.
 
-The import of PyTorch and MLflow takes seconds. With this check, a mistyped name is reported before this import. The command itself
-checks all names again.
+The import of PyTorch and MLflow takes seconds. With the check, a mistyped name is reported before this import. The command itself
+checks all names again. The completion does not need this import either.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from contextlib import suppress
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
-from fa_registry.cli.shell_completion import completer
-from fa_registry.errors import InvalidFields, RegistryError, UnknownName
+from fa_registry.errors import InvalidFields, PluginError, RegistryError, UnknownName
 from fa_registry.option_table import MISSING, OptionDeclaration, as_list, merged, options_of
 from fa_registry.plugin_registry import Catalog
 from fa_registry.studies import study_files
@@ -70,6 +70,41 @@ def _click_option(option: OptionDeclaration) -> Callable[[Callable], Callable]:
     if option.pairs:
         properties["callback"] = lambda context, parameter, texts: option.pairs(texts)
     return click.option(option.flag, option.name, **properties)
+
+
+Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+WITH_PATHS = ("studies", "study files", "editions")  # kinds of names whose place a path can take
+
+
+def completer(offered: str | tuple[str, ...], is_list: bool = False) -> Complete | None:
+    """Return the function that completes the value of an option, or the last value of a list with commas.
+
+    The argument `offered` is the value of `OptionDeclaration.completes`: a kind of names, or the names.
+    """
+    if not offered:
+        return None
+
+    def complete(context: click.Context, parameter: click.Parameter, typed: str) -> list[CompletionItem]:
+        previous, comma, last = typed.rpartition(",") if is_list else ("", "", typed)
+        names = offered if isinstance(offered, tuple) else _offered_names(offered)
+        items = [CompletionItem(f"{previous}{comma}{name}") for name in sorted(names) if name.startswith(last)]
+        return items if items or offered not in WITH_PATHS else [CompletionItem(typed, type="file")]
+
+    return complete
+
+
+def _offered_names(kind: str) -> Iterable[str]:
+    if kind == "editions":
+        from fa_registry.protocol.rules import shipped  # this import reads the editions
+
+        return shipped()
+    if kind in WITH_PATHS:
+        return study_files.names()
+    try:
+        names = Catalog(kind, kind, home="studies.executors" if kind == "executors" else "").names()
+    except PluginError:  # the command reports the broken package, but a completion cannot
+        return []
+    return [name.replace("_", "-") if kind == "analyses" else name for name in names]
 
 
 def examples(*lines: str) -> Callable:

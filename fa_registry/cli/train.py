@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fa_registry.cli import shell_completion
 from fa_registry.cli.audit import audited
-from fa_registry.cli.options import JSON, examples, takes
+from fa_registry.cli.options import JSON, completer, examples, takes
 from fa_registry.cli.tables import print_json, print_out, print_result, table
 from fa_registry.errors import pluralise
 from fa_registry.option_table import build
@@ -66,7 +65,7 @@ def train(as_json: bool, **arguments: Any) -> None:
 
 
 @click.command()
-@click.argument("name", default="digits", shell_complete=shell_completion.studies())
+@click.argument("name", default="digits", shell_complete=completer("studies"))
 @takes(api.study, argument="study files")
 @JSON
 @examples(
@@ -90,7 +89,7 @@ def study(name: str, as_json: bool, dry_run: bool, **arguments: Any) -> None:
 
 
 @click.command(short_help="Train those runs of a study that no other worker is training.")
-@click.argument("names", nargs=-1, required=True, metavar="STUDY…", shell_complete=shell_completion.studies())
+@click.argument("names", nargs=-1, required=True, metavar="STUDY…", shell_complete=completer("studies"))
 @takes(api.work, argument="study files")
 @JSON
 @examples(
@@ -108,7 +107,7 @@ def worker(names: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
 
 
 @click.command()
-@click.argument("name", default="digits", shell_complete=shell_completion.studies())
+@click.argument("name", default="digits", shell_complete=completer("studies"))
 @takes(
     ExecutorOptions,
     StudyOverrides,
