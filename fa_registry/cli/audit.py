@@ -279,7 +279,8 @@ def diffed(difference: AuditDiff, names: tuple[str, str], as_json: bool) -> None
         return
     _section("Audit", ["what", "A", "B"], [_change(entry) for entry in difference.report])
     _section("By rule", ["rule", "required", "runs in A", "runs in B", "moved"], list(_rules(difference)))
-    _section("Verdicts", [*RUN, "A", "B"], list(_verdicts(difference.runs)))
+    changed = [run for run in difference.runs if run.verdict_a != run.verdict_b]
+    _section("Verdicts", [*RUN, "A", "B"], [[*_who(run), run.verdict_a.label, run.verdict_b.label] for run in changed])
     _section("Findings that changed", [*RUN, "rule", "observed in A", "observed in B"], list(_findings(difference)))
     _section("Headline metrics", [*RUN, "metric", "A", "B"], list(_figures(difference.runs)))
     _section("Other fields of runs", ["what", "A", "B", "runs"], list(_others(difference.runs)))
@@ -325,12 +326,6 @@ def _who(run: RunChange) -> list[str]:
     """Return id, method, seed and setting of a run; if its ids in A and B differ, include both ids."""
     ids = dict.fromkeys((run.run_id_a[:SHORT_ID], run.run_id_b[:SHORT_ID]))
     return [" → ".join(ids), run.method, str(run.seed), run.setting]
-
-
-def _verdicts(runs: Sequence[RunChange]) -> Iterator[list[str]]:
-    for run in runs:
-        if run.verdict_a != run.verdict_b:
-            yield [*_who(run), run.verdict_a.label, run.verdict_b.label]
 
 
 def _findings(difference: AuditDiff) -> Iterator[list[str]]:
@@ -383,9 +378,8 @@ def _summary(difference: AuditDiff) -> str:
     verdicts = sum(run.verdict_a != run.verdict_b for run in difference.runs)
     decided = sum(finding.decided for run in difference.runs for finding in run.findings)
     figures = sum(len(run.figures) for run in difference.runs)
-    retrained = (
-        f", {difference.trained_again} of the common runs have another run id" if difference.trained_again else ""
-    )
+    count = difference.trained_again
+    retrained = f", {count} of the common runs have another run id" if count else ""
     return (
         f"different: {verdicts} verdicts, {decided} findings, {figures} metrics; {len(difference.runs)} of {difference.matched} "
         f"common runs changed{retrained}; {len(difference.only_a)} only in A, {len(difference.only_b)} only in B"

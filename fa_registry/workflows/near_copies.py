@@ -66,7 +66,7 @@ class _Trained:
 
 
 def near_copies(tracker: Tracker, records: Sequence[RunRecord]) -> dict[str, dict[str, str]]:
-    """Return the pairs of runs with almost equal weights: id → (id of the other run → which weights).
+    """Return the pairs of runs with almost equal weights: run id → id of the other run → description.
 
     Weights are compared relative to the initial weights that both runs have in common. If one run is an adopted run, or its
     initial weights cannot be computed on this machine, the initial weights of the other run are used.

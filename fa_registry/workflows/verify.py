@@ -236,11 +236,10 @@ def verify_report(path: Path, store: str) -> list[Verification]:
 def _still_stands(record: RunRecord, integrity_by_run: Mapping[str, Integrity], tracker: Tracker) -> Verification:
     """Check that the run in the store has the files, specification and metrics of the report's record."""
     files: dict[str, int] = {}
-    try:
+
+    def compare_run() -> Integrity:
         stored = tracker.get(record.run_id)
-        files = check_seal(tracker, stored, record.digests) | check_files(tracker, record.run_id, record.digests)
-        integrity = integrity_by_run.get(record.run_id) or check_record(tracker, stored, record)
-    except RegistryError as error:
-        state = "mismatch" if isinstance(error, IntegrityError) else "unverifiable"
-        integrity = Integrity(state, (str(error),))
-    return Verification(record.run_id, record.name, integrity, files)
+        files.update(check_seal(tracker, stored, record.digests) | check_files(tracker, record.run_id, record.digests))
+        return integrity_by_run.get(record.run_id) or check_record(tracker, stored, record)
+
+    return Verification(record.run_id, record.name, outcome_of(compare_run), files)
