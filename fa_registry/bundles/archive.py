@@ -1,12 +1,17 @@
-"""File format of a bundle: a zip archive whose bytes depend only on its files.
+"""File format of a bundle: a zip archive whose bytes depend only on its files, and its signature.
 
 Any change of the archive can therefore be detected. `unpack` does not trust the archive. First, `unpack` checks names, counts
 and sizes. Then `unpack` extracts the files, packs the extracted files again and compares the bytes of the two archives.
+
+The Ed25519 signature covers the manifest, which contains the SHA-256 of every file. A valid signature proves that the owner of the
+private key signed the manifest. The reader must learn from another source who owns the key.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import json
 import os
 import re
 import zipfile
@@ -16,9 +21,13 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
 from fa_registry import jsonio, process_ownership
 from fa_registry.errors import IntegrityError, InvalidFields, UsageError, join_names, shortened
-from fa_registry.safe_files import RECORD, UnreadableFile, open_zip, resolve_user_path
+from fa_registry.safe_files import RECORD, UnreadableFile, open_zip, read_file, resolve_user_path
 
 MANIFEST, SIGNATURE, CRATE = "manifest.json", "manifest.sig", "ro-crate-metadata.json"
 FORMAT, VERSION = "fa_registry bundle", 1
@@ -52,16 +61,12 @@ class Manifest:
 
 def pack(
     folder: Path, out: Path, manifest_fields: Mapping[str, Any], sign: Callable[[bytes], bytes] | None = None
-) -> Manifest:
-    """Pack all files below `folder` into one zip archive.
+) -> None:
+    """Pack all files below `folder` into one zip archive at `out`, a path of `checked_target`.
 
     Equal files, manifest fields and signatures give equal bytes. An existing bundle at `out` is replaced only when the new
-    bundle is complete.
-
-    Args:
-        out: path of the bundle, as returned by `checked_target`.
-        manifest_fields: fields of the manifest except format, version, files and sizes.
-        sign: function that returns the signature of the manifest's bytes; see signing.
+    bundle is complete. The fields `manifest_fields` are those except format, version, files and sizes. The function `sign`
+    returns the signature of the manifest's bytes; see `signed`.
     """
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     files = {name: jsonio.file_digest(folder / name) for name in names}
@@ -74,13 +79,10 @@ def pack(
         temporary.replace(out)
     finally:
         temporary.unlink(missing_ok=True)
-    return manifest
 
 
 def checked_target(out: Path) -> Path:
-    """Return the path at which a bundle is written.
-
-    The path is `out`. If `out` is a link, the path is the target of the link.
+    """Return the path at which a bundle is written: `out`, or the target of the link `out`.
 
     Raises:
         UsageError: the folder of `out` is missing or cannot be written to, or `out` exists and is not a bundle.
@@ -121,10 +123,7 @@ def manifest_bytes(manifest: Manifest) -> bytes:
 
 
 def unpack(path: Path, folder: Path) -> tuple[Manifest, bytes]:
-    """Check a bundle and unpack its files below `folder`.
-
-    Returns:
-        The manifest and its signature, which is empty if the bundle is not signed.
+    """Check a bundle, unpack it below `folder`, and return its manifest and signature ("" if unsigned).
 
     Raises:
         IntegrityError: `path` is not a bundle, or was changed after packing. Do not use the unpacked files in this case.
@@ -204,11 +203,7 @@ def _unfit(entry: zipfile.ZipInfo) -> str:
         return "is encrypted"
     if entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size:
         return "is a compressed file, but a bundle contains only uncompressed files"
-    return (
-        ""
-        if all(PART.fullmatch(part) for part in parts)
-        else "is a file name that some operating systems do not accept"
-    )
+    return "" if all(map(PART.fullmatch, parts)) else "is a file name that some operating systems do not accept"
 
 
 def _extracted(archive: zipfile.ZipFile, name: str, manifest: Manifest, folder: Path) -> bool:
@@ -229,14 +224,14 @@ def _extracted(archive: zipfile.ZipFile, name: str, manifest: Manifest, folder: 
     return remaining_bytes == 0 and digest.hexdigest() == manifest.files[name]
 
 
-def _bounded(archive: zipfile.ZipFile, path: Path, name: str, limit: int = RECORD) -> bytes:
+def _bounded(archive: zipfile.ZipFile, path: Path, name: str) -> bytes:
     try:
         with archive.open(name) as stream:
-            data = stream.read(limit + 1)
+            data = stream.read(RECORD + 1)
     except (zipfile.BadZipFile, EOFError, OSError, RuntimeError) as error:
         raise IntegrityError(f"{path.name}: {name} was changed after packing: {error}") from error
-    if len(data) > limit:
-        raise IntegrityError(f"{path.name}: {name} has more than {limit:,} bytes")
+    if len(data) > RECORD:
+        raise IntegrityError(f"{path.name}: {name} has more than {RECORD:,} bytes")
     return data
 
 
@@ -246,31 +241,27 @@ def _check_again(path: Path, folder: Path, manifest: Manifest, signature: bytes)
     with process_ownership.temp_dir("fa_registry-bundle-") as temp_folder:
         repacked = temp_folder / "again.zip"
         _write(folder, sorted(manifest.files), manifest_bytes(manifest), signature, repacked)
-        if _same(path, repacked):
+        byte_index = _first_difference(path, repacked)
+        if byte_index is None:
             return
         with zipfile.ZipFile(repacked) as archive:
             offsets = sorted((entry.header_offset, entry.filename) for entry in archive.infolist())
-        byte_index = _first_difference(path, repacked)
     name = next((name for offset, name in reversed(offsets) if offset <= byte_index), MANIFEST)
     raise IntegrityError(
         f"{path.name}: byte {byte_index:,} was changed after packing, in or directly after the file {name}"
     )
 
 
-def _same(left: Path, right: Path) -> bool:
-    return left.stat().st_size == right.stat().st_size and jsonio.file_digest(left) == jsonio.file_digest(right)
-
-
-def _first_difference(left: Path, right: Path) -> int:
+def _first_difference(left: Path, right: Path) -> int | None:
     offset = 0
     with left.open("rb") as left_stream, right.open("rb") as right_stream:
         while True:
             first, second = left_stream.read(2**20), right_stream.read(2**20)
-            if first != second or not first:
-                pairs = zip(first, second, strict=False)
-                return offset + next(
-                    (index for index, pair in enumerate(pairs) if pair[0] != pair[1]), min(len(first), len(second))
-                )
+            if first != second:
+                differing = (index for index, (a, b) in enumerate(zip(first, second, strict=False)) if a != b)
+                return offset + next(differing, min(len(first), len(second)))
+            if not first:
+                return None
             offset += len(first)
 
 
@@ -289,3 +280,65 @@ def _entry(name: str) -> zipfile.ZipInfo:
     entry = zipfile.ZipInfo(name, TIME)
     entry.create_system, entry.external_attr, entry.compress_type = 3, 0o100644 << 16, zipfile.ZIP_STORED
     return entry
+
+
+RAW = serialization.Encoding.Raw, serialization.PublicFormat.Raw
+MAKE = "openssl genpkey -algorithm ed25519 -out key.pem; openssl pkey -in key.pem -pubout -out key.pub"
+
+
+def signed(manifest: bytes, key: Path) -> bytes:
+    """Sign a manifest with a PEM file with an unencrypted private key; return key and signature as JSON."""
+    private = _key(key, serialization.load_pem_private_key, Ed25519PrivateKey, "private", None)
+    signature_fields = {"public_key": private.public_key().public_bytes(*RAW), "signature": private.sign(manifest)}
+    return jsonio.pretty({name: base64.b64encode(value).decode() for name, value in signature_fields.items()}).encode()
+
+
+def signer(manifest: Manifest, signature: bytes, key: str) -> str:
+    """Check the signature of a manifest and return a text that describes the signer.
+
+    The signature is that of `signed`, or empty. If `key`, the path of the PEM file with the expected public key, is empty, any
+    key is accepted. The function raises IntegrityError if the signature is invalid, was made with another key, or is missing
+    although `key` is given.
+    """
+    expected_key = _key(Path(key), serialization.load_pem_public_key, Ed25519PublicKey, "public") if key else None
+    if not signature:
+        if expected_key:
+            raise IntegrityError("expected a signature by the given key, but the bundle is not signed")
+        return "not signed"
+    try:
+        signature_fields = json.loads(signature)
+        public = Ed25519PublicKey.from_public_bytes(base64.b64decode(signature_fields["public_key"], validate=True))
+        public.verify(base64.b64decode(signature_fields["signature"], validate=True), manifest_bytes(manifest))
+    except (InvalidSignature, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise IntegrityError(
+            "the signature does not match the bundle: the signature or the manifest was changed"
+        ) from error
+    key_fingerprint = fingerprint(public)
+    if expected_key is None:
+        return f"signed by the key {key_fingerprint}, but the key was not checked; use --key PUBLIC to check the key"
+    if expected_key.public_bytes(*RAW) != public.public_bytes(*RAW):
+        raise IntegrityError(
+            f"the bundle is signed by the key {key_fingerprint}, expected the key {fingerprint(expected_key)}"
+        )
+    return f"signed by the key {key_fingerprint}, which is the expected key"
+
+
+def fingerprint(key: Ed25519PublicKey) -> str:
+    """Return the first 16 hexadecimal digits of the SHA-256 of a public key."""
+    return hashlib.sha256(key.public_bytes(*RAW)).hexdigest()[:16]
+
+
+def _key(path: Path, load, kind: type, role: str, *extra_arguments):
+    try:
+        key = load(read_file(resolve_user_path(path), 2**16), *extra_arguments)
+    except UnreadableFile as error:
+        raise UsageError(f"key {path}: {error.reason}; create a key pair with `{MAKE}`") from error
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise UsageError(
+            f"key {path}: expected a {role} Ed25519 key in PEM format without a password: {error}; create a key pair with `{MAKE}`"
+        ) from error
+    if not isinstance(key, kind):
+        raise UsageError(
+            f"key {path}: expected a {role} Ed25519 key, found {type(key).__name__}; create a key pair with `{MAKE}`"
+        )
+    return key

@@ -32,14 +32,9 @@ CRATE_SPEC = "https://w3id.org/ro/crate/1.1"
 def collect_files(
     tracker: Tracker, report: AuditReport, audit: StoredRun, light: bool, licence: str, folder: Path
 ) -> None:
-    """Copy the contents of a bundle into `folder`.
+    """Copy the contents of a bundle into `folder`; if it is `light`, without the files with tensors.
 
-    The files of the runs are first compared with their recorded digests.
-
-    Args:
-        audit: stored run of the audit itself, which contains its pages.
-        light: whether to leave out the files with tensors.
-        licence: SPDX identifier of the licence; empty if there is no licence.
+    The files of the runs are first compared with their recorded digests. `licence` is an SPDX identifier or empty.
     """
     runs = [tracker.get(judged.record.run_id) for judged in report.runs]
     for judged, run in zip(report.runs, runs, strict=True):
@@ -84,14 +79,9 @@ def _table(run: StoredRun) -> dict[str, Any]:
 
 
 def open_bundle(folder: Path) -> tuple[MemoryTracker, StoredRun, list[StoredRun]]:
-    """Open an unpacked bundle.
+    """Open an unpacked bundle: return its tracker, the stored run of the audit, and the judged runs.
 
-    Returns:
-        Three values: a tracker with the contents of the bundle, the stored run of the audit itself, and the list of stored runs
-        that the audit judged.
-
-    Raises:
-        IntegrityError: the tables are invalid.
+    The function raises IntegrityError if the tables are invalid.
     """
     try:
         audit, *runs = jsonio.decode(list[StoredRun], jsonio.read_json(folder / TABLES), TABLES)
@@ -136,23 +126,18 @@ def crate(report: AuditReport, audit: StoredRun, licence: str, folder: Path) -> 
         "mentions": _ids([audit_action["@id"], *(action["@id"] for action in actions)]),
     }
     descriptor = {"@id": CRATE, "@type": "CreativeWork", "about": {"@id": "./"}, "conformsTo": {"@id": CRATE_SPEC}}
+    versions = [judged.record.provenance.get("versions", {}).get("fa_registry", "") for judged in report.runs]
+    version = ", ".join(sorted(set(filter(None, versions)))) or "unknown"
     entities = [
         {"@id": PROFILE, "@type": "CreativeWork", "name": "Process Run Crate", "version": "0.5"},
-        {
-            "@id": "#fa_registry",
-            "@type": "SoftwareApplication",
-            "name": "fa_registry",
-            "softwareVersion": _version(report),
-        },
+        {"@id": "#fa_registry", "@type": "SoftwareApplication", "name": "fa_registry", "softwareVersion": version},
     ]
     if licence:
         root["license"] = {"@id": f"https://spdx.org/licenses/{licence}"}
         entities.append({"@id": f"https://spdx.org/licenses/{licence}", "@type": "CreativeWork", "name": licence})
     parts = [{"@id": name, "@type": "File", "name": name.rpartition("/")[2]} for name in files]
-    return {
-        "@context": f"{CRATE_SPEC}/context",
-        "@graph": [descriptor, root, *entities, audit_action, *actions, *parts],
-    }
+    graph = [descriptor, root, *entities, audit_action, *actions, *parts]
+    return {"@context": f"{CRATE_SPEC}/context", "@graph": graph}
 
 
 def _started(milliseconds: int) -> str:
@@ -173,8 +158,3 @@ def _action(record: RunRecord, files: Sequence[str]) -> dict[str, Any]:
 
 def _ids(names: Sequence[str]) -> list[Mapping[str, str]]:
     return [{"@id": name} for name in names]
-
-
-def _version(report: AuditReport) -> str:
-    versions = [judged.record.provenance.get("versions", {}).get("fa_registry", "") for judged in report.runs]
-    return ", ".join(sorted(set(filter(None, versions)))) or "unknown"

@@ -59,9 +59,8 @@ def _launched(context: click.Context) -> Iterator[None]:
             try:
                 trash_launcher_run(context.invoked_subcommand or "")
             except RegistryError as error:  # a failed clean-up does not change the command's exit code
-                logging.getLogger("fa_registry").warning(
-                    "the run that MLflow created could not be cleaned up: %s", error
-                )
+                text = "the run that MLflow created could not be cleaned up: %s"
+                logging.getLogger("fa_registry").warning(text, error)
 
 
 GROUPS = {
@@ -102,10 +101,7 @@ class RegistryGroup(click.Group):
     """
 
     def main(self, *arguments: Any, **named: Any) -> Any:
-        """Run the command line.
-
-        If the output pipe is closed, the command continues and its exit code is not affected.
-        """
+        """Run the command line; a closed output pipe does not affect the command or its exit code."""
         outlive_readers()
         return super().main(*arguments, **named)
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fa_registry.cli import shell_completion
-from fa_registry.cli.options import JSON, examples, takes
+from fa_registry.cli.options import JSON, completer, examples, takes
 from fa_registry.cli.tables import print_json, print_out
 from fa_registry.cli.tables import table as print_table
 from fa_registry.option_table import build
@@ -17,7 +16,7 @@ from fa_registry.plugin_registry import Catalog
 from fa_registry.workflows.options import AnalysisOutput, JudgingOptions, RecomputeOptions, RunSelector, StoreLocation
 
 if TYPE_CHECKING:
-    from fa_registry.analyses import Analysis, AnalysisCell, AnalysisColumn, AnalysisTable
+    from fa_registry.analyses import AnalysisCell, AnalysisColumn, AnalysisTable
     from fa_registry.workflows.analyse import AnalyseResult
 
 OPTIONS = "study run_ids experiment edition thresholds recompute jobs epochs seeds data scale settings device out data_root store"
@@ -31,7 +30,7 @@ def _named(function: Callable) -> Callable:
 
 
 @click.command(short_help="Answer one question about many judged runs.")
-@click.argument("name", metavar="NAME", shell_complete=shell_completion.family("analyses"))
+@click.argument("name", metavar="NAME", shell_complete=completer("analyses"))
 @takes(RunSelector, JudgingOptions, RecomputeOptions, AnalysisOutput, StoreLocation, only=OPTIONS, argument="analyses")
 @JSON
 @examples(
@@ -63,46 +62,35 @@ def analyse(name: str, as_json: bool, **arguments: Any) -> None:
 
 
 def analysed(result: AnalyseResult, as_json: bool, several: bool) -> None:
-    """Print the results of the command.
+    """Print the results of the command; as JSON, a list if the user requested `several` analyses."""
+    from fa_registry.protocol.builtin_editions import describe_edition
 
-    Args:
-        several: whether to print a JSON list, because the user requested all analyses.
-    """
     if as_json:
         print_json(result.analyses if several else result.analyses[0])
         return
     for analysis in result.analyses:
-        _print(analysis)
+        edition = describe_edition(analysis.edition)
+        print_out(f"{analysis.title}: {analysis.question}", f"{analysis.selection}, by edition {edition}")
+        notes: dict[str, int] = {}
+        for table in analysis.tables:
+            if not table.detail and table.rows:
+                columns, title = _shown(table)
+                rows = [[cell_text(row[column.name], column, notes) for column in columns] for row in table.rows]
+                print_table([column.name for column in columns], rows, title)
+        for reason, number in notes.items():
+            print_out(f"  ({number}) {reason}")
+        for remark in analysis.remarks:
+            print_out(f"note: {remark}")
+        print_out("")
     for excluded in result.analyses[0].excluded:
         print_out(f"not analysed: {excluded.name}: {excluded.reason}")
     print_out("written: " + ", ".join(str(path) for path in result.files if path.suffix in (".json", ".png")))
 
 
-def _print(analysis: Analysis) -> None:
-    from fa_registry.protocol.builtin_editions import describe_edition
-
-    edition = describe_edition(analysis.edition)
-    print_out(f"{analysis.title}: {analysis.question}", f"{analysis.selection}, by edition {edition}")
-    notes: dict[str, int] = {}
-    for table in analysis.tables:
-        if not table.detail and table.rows:
-            columns, title = _shown(table)
-            rows = [[cell_text(row[column.name], column, notes) for column in columns] for row in table.rows]
-            print_table([column.name for column in columns], rows, title)
-    for reason, number in notes.items():
-        print_out(f"  ({number}) {reason}")
-    for remark in analysis.remarks:
-        print_out(f"note: {remark}")
-    print_out("")
-
-
 def cell_text(cell: AnalysisCell, column: AnalysisColumn, notes: dict[str, int]) -> str:
     """Return the text of a table cell: a text, or a number with its interval.
 
-    A missing value is printed as `N/A (2)` if note 2 contains the reason.
-
-    Args:
-        notes: mapping reason → number of the note. New reasons are added.
+    A missing value is printed as `N/A (2)` if note 2 contains the reason; new reasons are added to `notes`.
     """
     if cell.reading is None:
         return cell.text

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fa_registry.cli.diff import diffed
 from fa_registry.cli.options import JSON, examples, takes
-from fa_registry.cli.tables import NO_BREAK, SHORT_ID, print_json, print_out, print_page, table
+from fa_registry.cli.tables import NO_BREAK, SHORT_ID, print_json, print_out, print_page, print_result, table
 from fa_registry.errors import IntegrityError, join_names, pluralise
 from fa_registry.workflows import api
 
 if TYPE_CHECKING:
     from fa_registry.protocol.grouping import Group
-    from fa_registry.records import AuditReport, Reproduction
+    from fa_registry.records import AuditReport, Finding, OtherRun, Reading, Reproduction
+    from fa_registry.reporting.diff import AuditDiff, Change, DiffSide, RunChange, RunName
     from fa_registry.workflows.audit import AuditResult
     from fa_registry.workflows.verify import Verification
 
@@ -62,11 +62,8 @@ def verify(report_file: str, as_json: bool, **arguments: Any) -> None:
     if as_json:
         print_json(results)
     else:
-        rows = [
-            [result.run_id[:SHORT_ID], result.name, result.integrity.state, "; ".join(result.integrity.details)]
-            for result in results
-        ]
-        table(["run", "name", "outcome", "details"], rows, "")
+        rows = [list(result.row().values()) for result in results]
+        table(["run", "name", "outcome", "details"], [[row[0][:SHORT_ID], *row[1:]] for row in rows], "")
         print_out(_answer(results))
     sys.exit(0 if all(result.integrity.state == "verified" for result in results) else IntegrityError.exit_code)
 
@@ -97,10 +94,7 @@ def report(report_file: str, as_json: bool, **arguments: str) -> None:
     REPORT is an audit.json [reports/audit.json]. The same audit always gives the same bytes.
     """
     names = [str(page) for page in api.report(report_file, **arguments)]
-    if as_json:
-        print_json(names)
-    else:
-        print_out(*names)
+    print_result(names, as_json, *names)
 
 
 @click.command(short_help="Show the differences between two audits.")
@@ -116,37 +110,26 @@ def diff(audit_a: str, audit_b: str, as_json: bool) -> None:
 
     Exit 0: no difference, 1: differences.
     """
-    from fa_registry.workflows.reports import exit_code, run_diff
+    from fa_registry.workflows.reports import run_diff
 
     difference = run_diff(audit_a, audit_b)
     diffed(difference, (audit_a, audit_b), as_json)
-    sys.exit(exit_code(difference))
-
-
-# Output.
+    sys.exit(0 if difference.same else 1)  # as diff(1)
 
 
 def audited(result: AuditResult, as_json: bool) -> None:
-    """Print the result of an audit.
+    """Print the result of an audit: one row per method and setting, reproduced values and excluded runs.
 
-    The output has one row per method and setting, then reproduced values and excluded runs. The last lines are the meaning of
-    the result in at most three sentences, and the address of the report.
+    The last lines are the meaning of the result in at most three sentences, and the address of the report.
     """
     from fa_registry.reporting.pages.index import COMPARED
     from fa_registry.reporting.summary import depth_summary, gamma_summary  # jinja2, which `--help` does not need
 
     report = result.report
     if as_json:
-        pages = [str(page) for page in result.pages]
-        print_json(
-            {
-                "exit_code": result.exit_code,
-                "audit_run_id": result.audit_run_id,
-                "pages": pages,
-                "page": result.page,
-                "report": report,
-            }
-        )
+        pages = list(map(str, result.pages))
+        fields = {"exit_code": result.exit_code, "audit_run_id": result.audit_run_id, "pages": pages}
+        print_json({**fields, "page": result.page, "report": report})
         return
     _judged(report)
     if report.reproduction:
@@ -155,19 +138,19 @@ def audited(result: AuditResult, as_json: bool) -> None:
         print_out(f"left out: {excluded.name}: {excluded.reason}")
     for run in report.choice.unaudited or () if report.choice else ():
         deleted_text = ", deleted in MLflow" if run.deleted else ""
-        print_out(
-            f"in the store but not audited: seed {run.spec.seed} of {run.spec.label}, {run.setting}: {run.status}{deleted_text}"
-        )
+        print_out(f"in the store but not audited: {_seed_text(run)}{deleted_text}")
     for run in report.choice.beside or () if report.choice else ():
-        print_out(
-            f"similar setting (numbers within 1 %): seed {run.spec.seed} of {run.spec.label}, {run.setting}: {run.status}"
-        )
+        print_out(f"similar setting (numbers within 1 %): {_seed_text(run)}")
     for remark in report.remarks:
         if not COMPARED.match(remark):  # statistics over all methods, which the report explains
             print_out(f"note: {remark}")
     print_page(result.page, result.store)
     print_out(*depth_summary(report), *filter(None, [gamma_summary(report)]))
     print_out(f"report: {Path(result.pages[0]).absolute().as_uri()}")
+
+
+def _seed_text(run: OtherRun) -> str:
+    return f"seed {run.spec.seed} of {run.spec.label}, {run.setting}: {run.status}"
 
 
 def _judged(report: AuditReport) -> None:
@@ -193,12 +176,8 @@ def _judged(report: AuditReport) -> None:
     header = ["method", "setting", *numbers, "seeds", "verdict", *editions, "control"]
     # a long label may break at a comma
     rows = [[label.replace(",", ", "), *cells] for label, *cells in _rows(report, printed)]
-    visible_columns = [index for index, name in enumerate(header) if settings or name != "setting"]
-    table(
-        [header[index] for index in visible_columns],
-        [[row[index] for index in visible_columns] for row in rows],
-        title_lines,
-    )
+    visible = [index for index, name in enumerate(header) if settings or name != "setting"]
+    table([header[index] for index in visible], [[row[index] for index in visible] for row in rows], title_lines)
     if len(printed) < len(all_groups):
         print_out(f"only the {len(printed)} worst of {len(all_groups)} rows are shown; the report has all rows")
     for text, labels in _proofs(printed):
@@ -256,9 +235,8 @@ def _rows(report: AuditReport, printed: Iterable[Group]) -> Iterator[list[str]]:
             counted(figure_estimate(group.runs, column, frozen, card_metrics), deviation=column.with_deviation)
             for column in columns
         )
-        other_verdicts = (
-            combine_verdicts(verdicts[run.record.run_id] for run in group.runs).label for verdicts in opinions
-        )
+        ids = [run.record.run_id for run in group.runs]
+        other_verdicts = (combine_verdicts(map(verdicts.__getitem__, ids)).label for verdicts in opinions)
         yield [
             group.runs[0].record.spec.label,
             group.setting,
@@ -283,6 +261,129 @@ def _reproduced(reproduction: Reproduction) -> None:
     if rows:
         table(["outcome", "method", "figure", "published", "measured", "why"], rows, "Reproduction")
     print_out(f"reproduction: {text}; the report contains every published value with its source")
+
+
+NOTHING, VARIOUS = "—", "not the same for all runs"
+RUN = ["run", "method", "seed", "setting"]
+
+
+def diffed(difference: AuditDiff, names: tuple[str, str], as_json: bool) -> None:
+    """Print the differences between two audits, whose `names` the user typed."""
+    if as_json:
+        print_json(difference)
+        return
+    for letter, name, side in zip("AB", names, (difference.a, difference.b), strict=True):
+        print_out(f"{letter}: {name}: {_text(side)}")
+    if difference.same:
+        print_out(_sameness(difference))
+        return
+    _section("Audit", ["what", "A", "B"], [_change(entry) for entry in difference.report])
+    _section("By rule", ["rule", "required", "runs in A", "runs in B", "moved"], list(_rules(difference)))
+    changed = [run for run in difference.runs if run.verdict_a != run.verdict_b]
+    _section("Verdicts", [*RUN, "A", "B"], [[*_who(run), run.verdict_a.label, run.verdict_b.label] for run in changed])
+    _section("Findings that changed", [*RUN, "rule", "observed in A", "observed in B"], list(_findings(difference)))
+    _section("Headline metrics", [*RUN, "metric", "A", "B"], list(_figures(difference.runs)))
+    _section("Other fields of runs", ["what", "A", "B", "runs"], list(_others(difference.runs)))
+    _section("Only in A", [*RUN, "verdict"], [_alone(entry) for entry in difference.only_a])
+    _section("Only in B", [*RUN, "verdict"], [_alone(entry) for entry in difference.only_b])
+    print_out(_summary(difference))
+
+
+def _text(side: DiffSide) -> str:
+    runs, digest = pluralise(side.runs, "run"), side.digest[:SHORT_ID]
+    return f"{side.title} ({side.selection}), {runs}, edition {side.edition}, digest {digest}"
+
+
+def _sameness(difference: AuditDiff) -> str:
+    if difference.a.digest == difference.b.digest:
+        return f"identical: {pluralise(difference.matched, 'run')}, every record the same"
+    retrained = f"{difference.trained_again} of these runs with another run id"
+    return f"the same: {pluralise(difference.matched, 'run')}, {retrained}; no finding or metric differs"
+
+
+def _section(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    if rows:
+        table(header, rows, title)
+
+
+def _change(change: Change) -> list[str]:
+    return [change.what, change.before or NOTHING, change.after or NOTHING]
+
+
+def _rules(difference: AuditDiff) -> Iterator[list[str]]:
+    for rule in difference.rules:
+        required_a, required_b = "; ".join(rule.required_a) or NOTHING, "; ".join(rule.required_b) or NOTHING
+        required = required_a if required_a == required_b else f"{required_a} → {required_b}"
+        counts = map(_counts, (rule.outcomes_a, rule.outcomes_b))
+        yield [f"{rule.rule} {rule.title}", required, *counts, str(len(rule.moved))]
+
+
+def _counts(outcomes: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items()) or NOTHING
+
+
+def _who(run: RunChange) -> list[str]:
+    """Return id, method, seed and setting of a run; if its ids in A and B differ, include both ids."""
+    ids = dict.fromkeys((run.run_id_a[:SHORT_ID], run.run_id_b[:SHORT_ID]))
+    return [" → ".join(ids), run.method, str(run.seed), run.setting]
+
+
+def _findings(difference: AuditDiff) -> Iterator[list[str]]:
+    """Yield the changed findings of rules that both editions have."""
+    one_sided = {rule.rule for rule in difference.rules if not (rule.required_a and rule.required_b)}
+    for run in difference.runs:
+        for finding in run.findings:
+            if finding.decided and finding.rule not in one_sided:
+                yield [*_who(run), finding.rule, _seen(finding.before), _seen(finding.after)]
+
+
+def _seen(finding: Finding | None) -> str:
+    if not finding:
+        return NOTHING
+    state = f" {finding.state}" if finding.state else ""
+    return f"{finding.outcome}{state}: {finding.quantity} {_number(finding.observed)}"
+
+
+def _number(reading: Reading) -> str:
+    """Return a number with all digits, because different values must be printed differently."""
+    return f"N/A ({reading.reason})" if reading.value is None else repr(reading.value)
+
+
+def _figures(runs: Sequence[RunChange]) -> Iterator[list[str]]:
+    from fa_registry.metrics import HEADLINES, table  # imports numpy, which --help does not need
+
+    shown = table("diff_command", HEADLINES.values())  # the output of --json contains all metrics
+    for run in runs:
+        for figure in run.figures:
+            if figure.name in shown:
+                yield [*_who(run), figure.name, _number(figure.before), _number(figure.after)]
+
+
+def _others(runs: Sequence[RunChange]) -> Iterator[list[str]]:
+    """Yield one row per changed field; if the change is not the same for all runs, the values are omitted."""
+    by_field: dict[str, list[Change]] = {}
+    for run in runs:
+        for change in run.changes:
+            by_field.setdefault(change.what, []).append(change)
+    for changes in by_field.values():
+        values = _change(changes[0])[1:] if len(set(changes)) == 1 else [VARIOUS, VARIOUS]
+        yield [changes[0].what, *values, str(len(changes))]
+
+
+def _alone(run: RunName) -> list[str]:
+    return [run.run_id[:SHORT_ID], run.method, str(run.seed), run.setting, run.verdict]
+
+
+def _summary(difference: AuditDiff) -> str:
+    verdicts = sum(run.verdict_a != run.verdict_b for run in difference.runs)
+    decided = sum(finding.decided for run in difference.runs for finding in run.findings)
+    figures = sum(len(run.figures) for run in difference.runs)
+    count = difference.trained_again
+    retrained = f", {count} of the common runs have another run id" if count else ""
+    return (
+        f"different: {verdicts} verdicts, {decided} findings, {figures} metrics; {len(difference.runs)} of {difference.matched} "
+        f"common runs changed{retrained}; {len(difference.only_a)} only in A, {len(difference.only_b)} only in B"
+    )
 
 
 COMMANDS = (audit, verify, report, diff)

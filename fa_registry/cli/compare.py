@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fa_registry.cli import shell_completion
-from fa_registry.cli.options import JSON, examples, takes
+from fa_registry.cli.options import JSON, completer, examples, takes
 from fa_registry.cli.tables import TerminalCell, print_json, print_out, print_page, table
 from fa_registry.workflows import api
 
@@ -23,7 +22,7 @@ EXACT = "(exact)"
 
 
 @click.command(short_help="Show methods or runs side by side, paired by seed.")
-@click.argument("operands", nargs=-1, metavar="RUN|METHOD…", shell_complete=shell_completion.family("methods"))
+@click.argument("operands", nargs=-1, metavar="RUN|METHOD…", shell_complete=completer("methods"))
 @takes(api.compare)
 @JSON
 @examples(

@@ -7,28 +7,28 @@ import functools
 import importlib.metadata
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fa_registry.cli import shell_completion
-from fa_registry.cli.maintenance import state_text
-from fa_registry.cli.name_check import check_card
-from fa_registry.cli.options import JSON, examples, takes
-from fa_registry.cli.tables import SHORT_ID, print_json, print_out, table, text
+from fa_registry.cli.maintenance import STORE, state_text
+from fa_registry.cli.options import JSON, check_card, completer, examples, takes
+from fa_registry.cli.tables import SHORT_ID, print_json, print_out, print_result, table, text
 from fa_registry.errors import IntegrityError, UsageError, pluralise
 from fa_registry.output_streams import has_reader
 from fa_registry.workflows.options import StoreLocation
+from fa_registry.workflows.plugin_list import CATALOGS, FAMILIES
 
 if TYPE_CHECKING:
     from fa_registry.records import RunRecord
-    from fa_registry.workflows.inspect_runs import Listing
-    from fa_registry.workflows.run_status import RunStatus
+    from fa_registry.workflows.inspect_runs import Listing, RunStatus
 
 BOUNDS = {"least": "at least", "above": "more than", "choices": "one of"}  # kind of a bound → text before the bound
-STORE, DATA_ROOT = takes(StoreLocation, only="store"), takes(StoreLocation, only="data_root")
+DATA_ROOT = takes(StoreLocation, only="data_root")
+STUDY = functools.partial(click.option, "--study", default="", metavar="NAME", shell_complete=completer("studies"))
 QUIET = 30.0  # seconds; `watch` shows a heartbeat that is older
 KINDS = ("method", "architecture", "dataset", "diagnostic", "study")
 ACTIONS = ("list", "where", "fetch", "check")
@@ -76,22 +76,14 @@ def lint(paths: tuple[str, ...], as_json: bool, as_sarif: bool, select: str, ign
 
 
 @click.command("list", short_help="List the runs of a store, or methods, studies, editions, ….")
-@click.argument(
-    "family", default="methods", shell_complete=shell_completion.choices(*shell_completion.FAMILIES, "runs")
-)
-@click.option(
-    "--study",
-    default="",
-    metavar="NAME",
-    help="For runs: list only runs of this study.",
-    shell_complete=shell_completion.studies(),
-)
+@click.argument("family", default="methods", shell_complete=completer((*FAMILIES, "runs")))
+@STUDY(help="For runs: list only runs of this study.")
 @click.option(
     "--method",
     default="",
     metavar="LABEL",
     help="For runs: list only runs of this method, e.g. `dfa` or `dfa+pen λ=0.01`.",
-    shell_complete=shell_completion.family("methods"),
+    shell_complete=completer("methods"),
 )
 @click.option(
     "--status", default="", help="For runs: complete, diverged, stopped_early, interrupted, failed or running."
@@ -192,12 +184,12 @@ def _age(age: datetime.timedelta) -> str:
 
 
 @click.command(short_help="Show the card of a method, a data set or another plug-in.")
-@click.argument("name", shell_complete=shell_completion.family("methods"))
+@click.argument("name", shell_complete=completer("methods"))
 @click.option(
     "--family",
     default="",
     help="Plug-in kind of NAME [all kinds are searched, methods first].",
-    shell_complete=shell_completion.choices("methods", "architectures", "datasets", "diagnostics", "tasks"),
+    shell_complete=completer(CATALOGS),
 )
 @JSON
 @examples("info dfa", "info gamma --family diagnostics --json")
@@ -226,13 +218,11 @@ def _value(value: Any) -> str:
     elif not any(" " in str(item) for item in value):
         return ", ".join(map(str, value))
     else:
-        lines = [f"{index}. {_item(item)}" for index, item in enumerate(value, start=1)]
+        fields = (
+            [field for field in item.values() if field] if isinstance(item, Mapping) else [item] for item in value
+        )
+        lines = [f"{index}. {'  '.join(map(str, listed))}" for index, listed in enumerate(fields, start=1)]
     return "".join(f"\n  {line}" for line in lines)
-
-
-def _item(item: Any) -> str:
-    """Return a list entry as text; for a record, only its non-empty fields."""
-    return "  ".join(str(field) for field in item.values() if field) if isinstance(item, Mapping) else str(item)
 
 
 def _option(option: Any) -> str:
@@ -270,44 +260,31 @@ def show(run_id: str, store: str, as_json: bool) -> None:
 
 def _run_answer(record: RunRecord, verdict: str) -> Iterator[str]:
     """Yield a line with the main metrics of a run, and a line with its verdict."""
-    from fa_registry.metrics import (
-        HEADLINE_GAMMA,
-        headline_of,
-        quantity_of,
-    )  # imports numpy, which --help does not need
+    from fa_registry.metrics import HEADLINE_GAMMA, headline_of, quantity_of  # imports numpy
 
     scalars = record.measurements.scalars
     names = [headline_of(scalars).name, "growth_max", "g_L", HEADLINE_GAMMA]
     yield " · ".join(f"{quantity_of(name).label} {text(scalars[name])}" for name in names if name in scalars)
-    yield (
-        f"verdict: {verdict}"
-        if verdict
-        else f"not judged yet: `fa-registry audit --run {record.run_id}` judges the run"
-    )
+    not_judged = f"not judged yet: `fa-registry audit --run {record.run_id}` judges the run"
+    yield f"verdict: {verdict}" if verdict else not_judged
 
 
 class Action(click.Choice):
-    """Parameter type: one of ACTIONS.
-
-    If the user types the name of a data set instead of an action, the error contains the right command.
-    """
+    """Parameter type: one of ACTIONS; if the user typed a data set instead, the error names a command."""
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> object:
         """Return the action, or raise a usage error."""
         from fa_registry import datasets
 
         if value not in ACTIONS and value in datasets.CATALOG.names():
-            self.fail(
-                f"{value!r} is a data set; give an action first, e.g. `fa-registry data check {value}` (or list, where, fetch)",
-                param,
-                ctx,
-            )
+            advice = f"give an action first, e.g. `fa-registry data check {value}` (or list, where, fetch)"
+            self.fail(f"{value!r} is a data set; {advice}", param, ctx)
         return super().convert(value, param, ctx)
 
 
 @click.command()
 @click.argument("action", type=Action(ACTIONS))
-@click.argument("name", default="", shell_complete=shell_completion.family("datasets"))
+@click.argument("name", default="", shell_complete=completer("datasets"))
 @DATA_ROOT
 @JSON
 @examples(
@@ -346,11 +323,8 @@ def data(action: str, name: str, data_root: str, as_json: bool) -> None:
     elif action == "where":
         _placed(rows)
     elif rows:
-        table(
-            ["name", "what", "", "found"],
-            [[row["name"], row["what"], state_text(row), row["found"]] for row in rows],
-            "",
-        )
+        cells = [[row["name"], row["what"], state_text(row), row["found"]] for row in rows]
+        table(["name", "what", "", "found"], cells, "")
     else:
         print_out("nothing to check: no data set has files here; `fa-registry data where` prints the expected paths")
     sys.exit(0 if all(row.get("ok", True) for row in rows) else IntegrityError.exit_code)
@@ -366,7 +340,7 @@ def _placed(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 @click.command(short_help="Create the files of a new plug-in or study.")
-@click.argument("kind", metavar="KIND", shell_complete=shell_completion.choices(*KINDS))
+@click.argument("kind", metavar="KIND", shell_complete=completer(KINDS))
 @click.argument("name")
 @click.option("--out", default="", metavar="FOLDER", help="Parent folder of the new folder [the current folder].")
 @JSON
@@ -379,24 +353,13 @@ def new(kind: str, name: str, out: str, as_json: bool) -> None:
     from fa_registry.workflows import scaffold
 
     skeleton = scaffold.new(kind, name, out)
-    if as_json:
-        print_json(
-            {"folder": str(skeleton.folder), "files": list(map(str, skeleton.files)), "commands": skeleton.commands}
-        )
-        return
-    print_out(
-        *(f"{path}: written" for path in skeleton.files), "next:", *(f"  {command}" for command in skeleton.commands)
-    )
+    fields = {"folder": str(skeleton.folder), "files": list(map(str, skeleton.files)), "commands": skeleton.commands}
+    lines = [*(f"{path}: written" for path in skeleton.files), "next:"]
+    print_result(fields, as_json, *lines, *(f"  {command}" for command in skeleton.commands))
 
 
 @click.command(short_help="Watch the runs of a store, or of one study, while they train.")
-@click.option(
-    "--study",
-    default="",
-    metavar="NAME",
-    help="Show only runs of this study.",
-    shell_complete=shell_completion.studies(),
-)
+@STUDY(help="Show only runs of this study.")
 @click.option(
     "--every",
     default=5.0,
@@ -427,7 +390,7 @@ def watch(study: str, every: float, once: bool, limit: int, store: str, as_json:
 
     The exit code is 0, even if runs fail.
     """
-    from fa_registry.workflows.run_status import is_anybody_at_work, watcher
+    from fa_registry.workflows.inspect_runs import is_anybody_at_work, watcher
 
     poller = watcher(store, study, limit)
     previous_cells = None
@@ -449,19 +412,14 @@ def _print_watched(cells: Sequence[Sequence[str]], rows: Sequence[RunStatus], st
     if not rows:
         print_out("no run yet" + (f" of study {study}" if study else ""))
         return
-    counts: dict[str, int] = {}
-    for row in rows:
-        counts[row.status] = counts.get(row.status, 0) + 1
-    statement = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in counts.items())
-    table(_watched_columns(rows), cells, f"study {study}: {statement}" if study else statement)
-
-
-def _watched_columns(rows: Sequence[RunStatus]) -> list[str]:
     from fa_registry.metrics import quantity_of  # imports numpy, which --help does not need
 
+    counts = Counter(row.status for row in rows)
+    statement = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in counts.items())
     norms = [quantity_of(name).symbol for name in ("h_L", "g_L")]
     headline = _headline_column(row.headline for row in rows)
-    return ["run", "name", "status", "epoch", *norms, headline, "fired", "epochs/s", "left"]
+    columns = ["run", "name", "status", "epoch", *norms, headline, "fired", "epochs/s", "left"]
+    table(columns, cells, f"study {study}: {statement}" if study else statement)
 
 
 def _watched_cells(row: RunStatus) -> list[str]:

@@ -118,19 +118,10 @@ def _print_forgettable(runs: Sequence[ForgettableRun]) -> None:
     columns = ["run", "what", "method", "setting", "seed", "status", "verdict", "size"]
     sizes = ["unknown" if run.size is None else f"{run.size / 2**20:.1f} MiB" for run in runs]
     rows = [
-        [
-            run.run_id[:SHORT_ID],
-            run.kind,
-            run.method,
-            run.setting,
-            run.seed,
-            run.status.replace("_", " "),
-            run.verdict,
-            size,
-        ]
-        for run, size in zip(runs, sizes, strict=True)
+        [run.run_id[:SHORT_ID], run.kind, run.method, run.setting, run.seed, run.status.replace("_", " "), run.verdict]
+        for run in runs
     ]
-    table(columns, rows, "")
+    table(columns, [[*row, size] for row, size in zip(rows, sizes, strict=True)], "")
 
 
 @click.command("optimize-store", short_help="Speed up queries of a large sqlite store.")

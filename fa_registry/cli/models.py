@@ -6,9 +6,8 @@ from typing import Any
 
 import click
 
-from fa_registry.cli import shell_completion
-from fa_registry.cli.options import JSON, examples, takes
-from fa_registry.cli.tables import print_json, print_out
+from fa_registry.cli.options import JSON, completer, examples, takes
+from fa_registry.cli.tables import print_result
 from fa_registry.errors import pluralise
 from fa_registry.option_table import build
 from fa_registry.workflows import api
@@ -41,10 +40,7 @@ def adopt(weights: str, as_json: bool, **arguments: Any) -> None:
     from fa_registry.workflows.adopt import run_adopt
 
     result = run_adopt(weights, build(CheckpointOptions, arguments), build(StoreLocation, arguments))
-    if as_json:
-        print_json(result)
-    else:
-        print_out(*result.lines())
+    print_result(result, as_json, *result.lines())
 
 
 @click.command(short_help="Register the weights of an audited run as a model version.")
@@ -54,7 +50,7 @@ def adopt(weights: str, as_json: bool, **arguments: Any) -> None:
     "--edition",
     default="",
     help="Edition whose verdict decides whether the run is promoted [the leading edition of the newest audit].",
-    shell_complete=shell_completion.editions(),
+    shell_complete=completer("editions"),
 )
 @click.option(
     "--override-reason",
@@ -93,10 +89,7 @@ def promote(as_json: bool, **arguments: Any) -> None:
 
     location = StoreLocation(arguments.pop("store"), data_root=arguments.pop("data_root"))
     result = run_promote(location=location, **arguments)
-    if as_json:
-        print_json(result)
-    else:
-        print_out(*result.lines())
+    print_result(result, as_json, *result.lines())
 
 
 @click.command(short_help="Write a study's audit and runs into one file that can be verified.")
@@ -110,21 +103,9 @@ def bundle(as_json: bool, **arguments: Any) -> None:
 
     `fa-registry verify FILE` checks the file without a store. The same store always gives the same bytes.
     """
-    from fa_registry.workflows.bundle import bundled_text
-
     result = api.bundle(**arguments)
-    if as_json:
-        print_json(
-            {
-                "path": str(result.path),
-                "sha256": result.sha256,
-                "runs": result.runs,
-                "bytes": result.size,
-                "signed": result.signed,
-            }
-        )
-    else:
-        print_out(*bundled_text(result))
+    fields = {"path": str(result.path), "sha256": result.sha256, "runs": result.runs, "bytes": result.size}
+    print_result({**fields, "signed": result.signed}, as_json, *result.lines())
 
 
 @click.command("import", short_help="Import the runs of a bundle into a store.")
@@ -138,10 +119,8 @@ def import_(path: str, as_json: bool, **arguments: Any) -> None:
     Runs that are already in the store are not imported again.
     """
     result = api.import_bundle(path, **arguments)
-    if as_json:
-        print_json(result)
-    else:
-        print_out(f"{pluralise(len(result.runs), 'run')} imported; already in the store: {len(result.present)}")
+    text = f"{pluralise(len(result.runs), 'run')} imported; already in the store: {len(result.present)}"
+    print_result(result, as_json, text)
 
 
 COMMANDS = (adopt, promote, bundle, import_)

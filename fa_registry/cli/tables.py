@@ -31,11 +31,7 @@ NO_BREAK = "\u00a0"  # a space at which `table` does not wrap
 
 
 def print_out(*lines: str, err: bool = False) -> None:
-    """Print lines on standard output; line breaks inside a line are escaped.
-
-    Args:
-        err: if true, print on standard error instead of standard output.
-    """
+    """Print lines on standard output or, with `err`, on standard error; breaks inside a line are escaped."""
     click.echo("\n".join(map(escape_to_one_line, lines)), err=err)
 
 
@@ -50,6 +46,11 @@ def print_json(value: Any) -> None:
     click.echo(json_without_password(json_text(jsonio.pretty(value))), nl=False)
 
 
+def print_result(value: Any, as_json: bool, *lines: str) -> None:
+    """Print a result as JSON or as lines."""
+    print_json(value) if as_json else print_out(*lines)
+
+
 def print_page(address: str, store: str) -> None:
     """Print the address of the MLflow page that compares the runs of a store, if the address is not empty."""
     from fa_registry.workflows.stores import page_lines  # the command has already imported this module
@@ -61,10 +62,9 @@ def print_page(address: str, store: str) -> None:
 def table(header: Sequence[TerminalCell], rows: Sequence[Sequence[TerminalCell]], title: str | Sequence[str]) -> None:
     """Print a table on standard output, fitted to the width of the terminal.
 
-    If standard output is not a terminal, the width is the value of the environment variable COLUMNS, or else UNKNOWN_WIDTH.
-
-    If the table is too wide, first the frame is omitted, then cells are wrapped between words. If even the longest words do
-    not fit, each row is printed as a list of its cells.
+    If standard output is not a terminal, the width is the value of the environment variable COLUMNS, or else UNKNOWN_WIDTH. If
+    the table is too wide, first the frame is omitted, then cells are wrapped between words. If even the longest words do not
+    fit, each row is printed as a list of its cells.
     """
     from rich.console import Console
 
@@ -73,12 +73,13 @@ def table(header: Sequence[TerminalCell], rows: Sequence[Sequence[TerminalCell]]
     console.width = (console.width if is_width_known else 0) or UNKNOWN_WIDTH
     header, rows = _shown(header), [_shown(row) for row in rows]
     columns = list(zip(header, *rows, strict=True))
-    description = [max(map(_longest_word, column)) for column in columns]
-    lines = [max(word, *map(_longest_line, column[1:]), 0) for word, column in zip(description, columns, strict=True)]
+    # a number and its unit count as one word
+    longest = [max(len(word) for cell in column for word in re.split("[ \n]+", cell)) for column in columns]
+    lines = [max(word, *map(_longest_line, column[1:]), 0) for word, column in zip(longest, columns, strict=True)]
     if title:
         print_out(*([title] if isinstance(title, str) else title))
     for narrowest, (frame, border_width) in product(
-        (lines, description), ((True, 3 * len(header) + 1), (False, 2 * len(header) - 2))
+        (lines, longest), ((True, 3 * len(header) + 1), (False, 2 * len(header) - 2))
     ):
         if sum(narrowest) + border_width <= console.width:
             widths = _widths(columns, narrowest, console.width - border_width)
@@ -92,11 +93,6 @@ def _shown(cells: Sequence[TerminalCell]) -> list[str]:
     return ["\n".join(map(escape_to_one_line, [cell] if isinstance(cell, str) else cell)) for cell in cells]
 
 
-def _longest_word(cell: str) -> int:
-    """Return the length of the longest word; a number and its unit count as one word."""
-    return max(map(len, re.split("[ \n]+", cell)))
-
-
 def _longest_line(cell: str) -> int:
     return max(map(len, cell.split("\n")))
 
@@ -105,10 +101,8 @@ def _widths(columns: Sequence[Sequence[str]], narrowest: Sequence[int], availabl
     """Return the widths of the columns, with the widest columns reduced until all fit into `available`."""
     widths = [min(available, max(map(_longest_line, column))) for column in columns]
     while sum(widths) > available:
-        widest = max(
-            (index for index in range(len(widths)) if widths[index] > narrowest[index]), key=widths.__getitem__
-        )
-        widths[widest] -= 1
+        reducible = (index for index in range(len(widths)) if widths[index] > narrowest[index])
+        widths[max(reducible, key=widths.__getitem__)] -= 1
     return widths
 
 

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fa_registry.cli import shell_completion
 from fa_registry.cli.audit import audited
-from fa_registry.cli.options import JSON, examples, takes
-from fa_registry.cli.tables import print_json, print_out, table
+from fa_registry.cli.options import JSON, completer, examples, takes
+from fa_registry.cli.tables import print_json, print_out, print_result, table
 from fa_registry.errors import pluralise
 from fa_registry.option_table import build
 from fa_registry.workflows import api
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from fa_registry.workflows.study import StudyResult
 
 RUN = "jobs epochs seeds data scale settings device edition editions stop_on force keep_trained out store experiment data_root"
+STUDY_FIELDS = "study present trained elsewhere left stopped_early failed stopped other_code page"  # in JSON
 # Keys of a plan in JSON that older releases filled with estimated times. Programs may still read these keys.
 NO_TIMES = {"seconds": None, "seconds_left": None}
 NO_PLAN_TIMES = {**NO_TIMES, "seconds_by_jobs": None, "seconds_left_by_jobs": None, "probed": False, "waiting": 0.0}
@@ -51,25 +51,21 @@ def train(as_json: bool, **arguments: Any) -> None:
     If the store has a finished run of the configuration, nothing is trained.
     """
     run = api.train(**arguments)
-    if as_json:
-        print_json(
-            {
-                "run_id": run.run_id,
-                "status": run.status,
-                "ended_by": run.ended_by,
-                "trained": run.result is not None,
-                "other_code": list(run.other_code),
-                "headline": run.result.headline if run.result else {},
-                "first_fire": run.result.fired if run.result else {},
-                "page": run.page,
-            }
-        )
-        return
-    print_out(*run.lines())
+    fields = {
+        "run_id": run.run_id,
+        "status": run.status,
+        "ended_by": run.ended_by,
+        "trained": run.result is not None,
+        "other_code": list(run.other_code),
+        "headline": run.result.headline if run.result else {},
+        "first_fire": run.result.fired if run.result else {},
+        "page": run.page,
+    }
+    print_result(fields, as_json, *run.lines())
 
 
 @click.command()
-@click.argument("name", default="digits", shell_complete=shell_completion.studies())
+@click.argument("name", default="digits", shell_complete=completer("studies"))
 @takes(api.study, argument="study files")
 @JSON
 @examples(
@@ -93,7 +89,7 @@ def study(name: str, as_json: bool, dry_run: bool, **arguments: Any) -> None:
 
 
 @click.command(short_help="Train those runs of a study that no other worker is training.")
-@click.argument("names", nargs=-1, required=True, metavar="STUDY…", shell_complete=shell_completion.studies())
+@click.argument("names", nargs=-1, required=True, metavar="STUDY…", shell_complete=completer("studies"))
 @takes(api.work, argument="study files")
 @JSON
 @examples(
@@ -111,7 +107,7 @@ def worker(names: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
 
 
 @click.command()
-@click.argument("name", default="digits", shell_complete=shell_completion.studies())
+@click.argument("name", default="digits", shell_complete=completer("studies"))
 @takes(
     ExecutorOptions,
     StudyOverrides,
@@ -157,25 +153,10 @@ def run(name: str, as_json: bool, **arguments: Any) -> None:
     sys.exit(3 if audit.exit_code == 3 else code)
 
 
-# Output.
-
-
 def studied(result: StudyResult, as_json: bool, quiet: bool = False) -> int:
     """Print the result of training a study, or only the errors if `quiet` is set; return the exit code."""
     if as_json:
-        names = (
-            "study",
-            "present",
-            "trained",
-            "elsewhere",
-            "left",
-            "stopped_early",
-            "failed",
-            "stopped",
-            "other_code",
-            "page",
-        )
-        print_json({name: getattr(result, name) for name in names})
+        print_json({name: getattr(result, name) for name in STUDY_FIELDS.split()})
         return result.exit_code
     if not quiet:
         print_out(*result.lines())

@@ -6,7 +6,7 @@ contains the Γ of the same rule with newly drawn feedback.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -130,17 +130,12 @@ def alignment(
     checks.batch(network, x, y, ("batch[0]", "batch[1]"), tokens=True)
     is_valid_count = isinstance(draws, int) and not isinstance(draws, bool) and draws >= 2
     checks.problems += [] if is_valid_count else [f"draws: expected a whole number of at least 2, found {draws!r}"]
-    checks.problems += [
-        f"{name}: expected a function" for name, rule in _rules(credit, fresh).items() if not callable(rule)
-    ]
+    rules = {"credit": credit} | ({} if fresh is None else {"fresh": fresh})
+    checks.problems += [f"{name}: expected a function" for name, rule in rules.items() if not callable(rule)]
     checks.finish()
     rule = UserCreditRule("alignment", model, credit, fresh, draws)
     measurements, reference = measured(network, x, y, rule, [CATALOG.get(name) for name in MEASURED])
     return Alignment(_names(network, measurements), measurements, draws if fresh else 0, reference.source)
-
-
-def _rules(credit: Any, fresh: Any) -> Mapping[str, Any]:
-    return {"credit": credit} | ({} if fresh is None else {"fresh": fresh})
 
 
 def _names(network: nn.Module, measurements: Measurements) -> tuple[str, ...]:

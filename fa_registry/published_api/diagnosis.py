@@ -139,25 +139,11 @@ class DiagnosisReport:
         """
         return self.flags.get("below_frozen")
 
-    @property
-    def residual_stream_exploded(self) -> bool | None:
-        """Published name of the property `residual_exploded`."""
-        return self.residual_exploded
-
-    @property
-    def bp_grad_at_floor(self) -> bool | None:
-        """Published name of the property `reference_at_floor`."""
-        return self.reference_at_floor
-
-    @property
-    def reference_drift_dominated(self) -> bool | None:
-        """Published name of the property `stability_high`."""
-        return self.stability_high
-
-    @property
-    def frozen_baseline_undercut(self) -> bool | None:
-        """Published name of the property `below_frozen`."""
-        return self.below_frozen
+    # published names of the properties above
+    residual_stream_exploded = residual_exploded
+    bp_grad_at_floor = reference_at_floor
+    reference_drift_dominated = stability_high
+    frozen_baseline_undercut = below_frozen
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain JSON values."""
@@ -244,18 +230,19 @@ def diagnose(
         verdict=_in_text(audit, rules),
         edition=rules.name,
         notes=notes,
-        remarks=(*_remarks(batches, stability, measurements, audit), *skip_remarks),
-        thresholds=_thresholds(rules),
+        remarks=(
+            *_of_batches(batches, stability),
+            *_of_sites(measurements),
+            *_of_findings(audit, stability),
+            *skip_remarks,
+        ),
+        thresholds={flag: rule.threshold for rule in rules.rules for flag, *_ in _flag_of(rule.quantity)},
         flags=_flags(audit),
     )
 
 
 def _flag_of(*quantities: str) -> Iterator[tuple[str, tuple[str, ...], str]]:
     return (flag for flag in FLAGS if set(flag[1]) & set(quantities))
-
-
-def _thresholds(edition: Edition) -> dict[str, float]:
-    return {flag: rule.threshold for rule in edition.rules for flag, *_ in _flag_of(rule.quantity)}
 
 
 def _flags(audit: RunAudit) -> dict[str, bool | None]:
@@ -281,10 +268,7 @@ def _in_text(audit: RunAudit, edition: Edition) -> str:
 def _checked(
     model: nn.Module, eval_batches: Iterable[tuple[Tensor, Tensor]], headline: float | None, frozen: float | None
 ) -> tuple[Checks, nn.Module | None, list[Batch]]:
-    """Validate the arguments of `diagnose`.
-
-    The caller must call `finish` on the returned Checks, which raises an error if an argument is wrong.
-    """
+    """Validate the arguments of `diagnose`; the caller must call `finish` on the returned Checks."""
     checks = Checks("diagnose")
     checks.fractions(headline_acc=headline, frozen_baseline_acc=frozen)
     network, indexed_batches = checks.network(model), checks.batches(eval_batches)
@@ -295,10 +279,7 @@ def _checked(
 
 
 def _applicable(edition: Edition, frozen: float | None) -> tuple[Edition, list[str]]:
-    """Return the edition without the rules that need a missing frozen accuracy.
-
-    The second value is a list with one remark per removed rule.
-    """
+    """Return the edition without the rules that need a missing frozen accuracy, and a remark per rule."""
     if frozen is not None:
         return edition, []
     skipped_rules = [rule for rule in edition.rules if rule.reference and rule.without_reference == "skipped"]
@@ -325,12 +306,6 @@ def _plain(value: float | None) -> float | None:
 
 def _values(measurements: Measurements, name: str) -> tuple[float | None, ...]:
     return tuple(reading.value for reading in measurements.sites[name])
-
-
-def _remarks(
-    batches: Sequence[Batch], stability: Reading, measurements: Measurements, audit: RunAudit
-) -> tuple[str, ...]:
-    return (*_of_batches(batches, stability), *_of_sites(measurements), *_of_findings(audit, stability))
 
 
 def _of_batches(batches: Sequence[Batch], stability: Reading) -> list[str]:

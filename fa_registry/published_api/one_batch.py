@@ -29,31 +29,16 @@ PUBLISHED = ("g_norm", "h_norm")
 def observed(network: nn.Module, x: Tensor, y: Tensor, subject: str, double: bool = True) -> Observation:
     """Run the network on one batch and return states, gradients and output error.
 
-    Args:
-        network: network with observable sites.
-        x: input, (N, …).
-        y: labels, (N,).
-        subject: name of the public function, for error messages.
-        double: whether a second pass in float64 is made.
-
-    Raises:
-        InvalidFields: the loss has no gradient with respect to some state.
+    The input x is (N, …) and the labels y are (N,). If `double` is True, a second pass in float64 is made. The function raises
+    InvalidFields for `subject` if the loss has no gradient with respect to some state.
     """
     return observed_look(network, x, y, subject, double).observation(None)
 
 
 def checked(network: nn.Module, x: Tensor, y: Tensor, subject: str) -> tuple[Observation, str]:
-    """Observe one batch and check the reference gradient.
+    """Observe one batch, as `observed`, and check the reference gradient.
 
-    Args:
-        network: network with observable sites.
-        x: input, (N, …).
-        y: labels, (N,).
-        subject: name of the public function, for error messages.
-
-    Returns:
-        The observation, and the reason why the backward pass does not compute the gradient. The reason is an empty string if
-        the check found no error.
+    The second value is the reason why the backward pass does not compute the gradient; empty if the check found no error.
     """
     forward_backward = observed_look(network, x, y, subject)
     forward_backward, check = reference.checked(network, x, y, forward_backward)
@@ -68,14 +53,10 @@ def _lower_median(norms: SiteBySample) -> SiteBySample:
 
 
 def measured(observation: Observation, scalars: Mapping[str, Reading], objection: str = "") -> Measurements:
-    """Return the metrics of one batch.
+    """Return the metrics of one batch and the further metrics `scalars`.
 
-    As in the published code, g_norm_mean_ce is the norm of the gradient of the mean loss over this batch.
-
-    Args:
-        observation: result of `observed` or `checked`.
-        scalars: further metrics that are added to the result.
-        objection: the reason that `checked` returned. If it is not empty, metrics that use the gradient have no value.
+    As in the published code, g_norm_mean_ce is the norm of the gradient of the mean loss over this batch. If `objection`, the
+    reason of `checked`, is not empty, metrics that use the gradient have no value.
     """
     # input of the norm diagnostics, in which the lower median over the samples replaces the norms of the samples
     median = SimpleNamespace(
@@ -103,10 +84,7 @@ def _withdrawn(reading: Reading, objection: str) -> Reading:
 
 
 def accuracy_of(network: nn.Module, x: Tensor, y: Tensor) -> float:
-    """Return the fraction of a batch that the network classifies correctly.
-
-    The network runs in eval mode.
-    """
+    """Return the fraction of a batch that the network classifies correctly in eval mode."""
     with torch.no_grad(), eval_mode(network):
         is_correct = network(x.clone()).argmax(dim=1) == y  # a copy, because a model may write into its input
     return is_correct.double().mean().item()
@@ -117,11 +95,7 @@ def accuracy(value: float | None) -> Reading:
 
 
 def judged(measurements: Measurements, frozen_accuracy: float | None, edition: Edition) -> RunAudit:
-    """Judge measurements that do not belong to a run.
-
-    Args:
-        frozen_accuracy: accuracy of the frozen baseline as a fraction; None if it is unknown.
-    """
+    """Judge measurements that do not belong to a run; `frozen_accuracy` is a fraction or None."""
     frozen = None
     if frozen_accuracy is not None:
         frozen = _record(Measurements({}, {ACCURACY.name: accuracy(frozen_accuracy)}), "frozen")

@@ -14,25 +14,14 @@ COMPARED = ("python", "torch", "mlflow")  # a newer MLflow would migrate the dat
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of this package, Python, torch and MLflow on this machine.
-
-    The version of this package includes a digest of its source.
-    """
+    """Return the versions of this package (with a digest of its source), Python, torch and MLflow here."""
     installed = provenance.versions()
     package_version = f"{installed.get('fa_registry', '')} (source {source_digest('fa_registry')[:8]})"
     return {"fa_registry": package_version, **{name: installed.get(name, "not installed") for name in COMPARED}}
 
 
 def unequal(local_versions: Mapping[str, str], remote_versions: Mapping[str, str], host: str) -> str:
-    """Return a message about versions that differ between two machines.
-
-    Return an empty string if all versions are equal.
-
-    Args:
-        local_versions: versions on this machine.
-        remote_versions: versions on the other machine.
-        host: name of the other machine.
-    """
+    """Return a message about versions on `host` that differ from the local versions; "" if there are none."""
     names = [name for name in local_versions if local_versions[name] != remote_versions.get(name)]
     if not names:
         return ""

@@ -43,11 +43,7 @@ class RemoteProcess(ABC):
 
     @abstractmethod
     def reported(self) -> list[Message]:
-        """Return the new messages of the process.
-
-        Raises:
-            ProcessLost: the process has ended and has no more messages.
-        """
+        """Return the new messages; raise ProcessLost if the process has ended and has no more messages."""
 
     @abstractmethod
     def ask_to_stop(self) -> None:
@@ -55,31 +51,11 @@ class RemoteProcess(ABC):
 
     @abstractmethod
     def leave(self, more: bool) -> None:
-        """Release the process after all its jobs have ended.
-
-        Args:
-            more: whether another batch waits that can use the process. If not, end the process.
-        """
+        """Release the process after all its jobs have ended; end it unless `more` batches wait for it."""
 
     @abstractmethod
     def end(self) -> None:
         """End the process immediately."""
-
-
-def run_in_batches(
-    jobs: Sequence[Any],
-    work: JobFunction,
-    resources: JobResources,
-    stop: StopCheck,
-    report: EventSink,
-    start_process: Callable[[bytes], RemoteProcess],
-) -> None:
-    """Run jobs in batches, as described in Executor.run.
-
-    Args:
-        start_process: function that starts a process, which then calls `do_batch` with the given bytes.
-    """
-    _Batches(jobs, work, resources, stop, report, start_process).run()
 
 
 @dataclasses.dataclass
@@ -98,8 +74,11 @@ class _Batch:
     asked: bool = False
 
 
-class _Batches:
-    """Scheduler that starts batches and reports exactly one end for each job."""
+class BatchScheduler:
+    """Scheduler that runs jobs in batches, as described in Executor.run, and reports one end per job.
+
+    The function `start_process` starts a process, which then calls `do_batch` with the given bytes.
+    """
 
     def __init__(
         self,
@@ -148,10 +127,7 @@ class _Batches:
                 batch.placed.ask_to_stop()
 
     def _begin(self) -> None:
-        """Start a batch that contains at most an equal share of the waiting jobs.
-
-        Without this limit, the first batch could take jobs for which another GPU is free.
-        """
+        """Start a batch with at most an equal share of the waiting jobs, because other GPUs may be free."""
         share = math.ceil(len(self._waiting) / (self._processes - len(self._batches)))
         size = min(share, self._resources.in_turns, self._resources.at_once, len(self._waiting))
         jobs = dict(self._waiting.popleft() for _ in range(size))
@@ -197,9 +173,8 @@ class _Batches:
             return
         if event.kind in ENDS:
             job = batch.open.pop(event.index)
-            if (
-                event.kind == "stopped" and not self._stop()
-            ):  # stopped by the cluster at the time limit, or because other users need the machine
+            # stopped by the cluster at the time limit, or because other users need the machine
+            if event.kind == "stopped" and not self._stop():
                 self._count_death(event.index, job, f"was stopped by its machine ({event.value})", begun=True)
                 return
         self._tell(event)
@@ -231,13 +206,9 @@ class _Batches:
 
 
 def do_batch(message: bytes, stop: StopCheck, send: Callable[[Message], None]) -> None:
-    """Run the jobs of a batch in turns and send their events.
+    """Run the jobs of a batch, pickled by the scheduler, in turns, and send their events.
 
     The process of the batch calls this function after it has sent the message BEGINS.
-
-    Args:
-        message: pickled batch from the scheduler.
-        send: function that sends a message to the scheduler.
     """
     expected_versions, threads, indices, packed_jobs = pickle.loads(message)
     if text := unequal(expected_versions, versions(), platform.node()):

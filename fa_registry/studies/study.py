@@ -16,9 +16,8 @@ from typing import Any, Literal, get_args
 from fa_registry import jsonio
 from fa_registry.errors import InvalidFields, unknown_name_text
 from fa_registry.records import RunSpec
-from fa_registry.studies.study_files import find
+from fa_registry.studies.study_files import StudyVariant, find, parse_variant
 from fa_registry.studies.study_files import names as names
-from fa_registry.studies.study_variants import StudyVariant, parse_variant
 from fa_registry.text_safety import name_problem
 from fa_registry.training.controls import depth, ladder
 from fa_registry.training.specs import NAMES, RECIPE_FIELDS, parse_spec
@@ -99,19 +98,19 @@ class StudyTable:
 
 
 def wrong_fields(raw: Mapping[str, Any]) -> list[str]:
-    """Return a message for each wrong key of a study.toml.
+    """Return a message for each key of a study.toml that is unknown, missing or of a wrong type.
 
-    A key is wrong if it is unknown, missing or of a wrong type. `parse_spec` checks the values later.
+    `parse_spec` checks the values later.
     """
     empty = [name for name in ("name", "title", "edition", "grid") if raw.get(name) in ("", [])]
     stated = {name: value for name, value in raw.items() if name not in empty}
     problem = name_problem(raw["name"]) if isinstance(stated.get("name"), str) else ""
     count = raw.get("keep_states", 0)
-    count_problems = (
-        [f"keep_states: expected a whole number from 0, found {count}"] if type(count) is int and count < 0 else []
-    )
-    name_problems = [f"name: {problem}"] if problem else []
-    return [*jsonio.try_decode(StudyTable, stated)[1], *_outside_recipe(raw), *name_problems, *count_problems]
+    problems = [*jsonio.try_decode(StudyTable, stated)[1], *_outside_recipe(raw)]
+    problems += [f"name: {problem}"] if problem else []
+    if type(count) is int and count < 0:
+        problems.append(f"keep_states: expected a whole number from 0, found {count}")
+    return problems
 
 
 def _outside_recipe(raw: Mapping[str, Any]) -> list[str]:
@@ -126,10 +125,7 @@ def _outside_recipe(raw: Mapping[str, Any]) -> list[str]:
 
 
 def grids(raw: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the valid [[grid]] tables of a study.toml, without unknown keys.
-
-    `wrong_fields` reports invalid tables.
-    """
+    """Yield the valid [[grid]] tables of a study.toml, without unknown keys; see `wrong_fields`."""
     fields = [field.name for field in dataclasses.fields(Grid)]
     for grid in raw["grid"] if isinstance(raw.get("grid"), list) else ():
         if isinstance(grid, Mapping):
@@ -140,10 +136,7 @@ def grids(raw: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def table(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return the known entries of the table `recipe` or `controls`.
-
-    Return an empty dict if the table is missing or if the value is not a table.
-    """
+    """Return the known entries of the table `recipe` or `controls`; empty if there is no such table."""
     entries = raw[name] if isinstance(raw.get(name), Mapping) else {}
     return {key: value for key, value in entries.items() if key in TABLES[name]}
 
@@ -168,12 +161,9 @@ class GridCell:
 
 
 def cells(raw: Mapping[str, Any], overrides: Mapping[str, Any], variant: StudyVariant) -> Iterator[GridCell]:
-    """Yield all combinations of values of all valid grids.
+    """Yield all combinations of values of all valid grids of a study.toml.
 
-    Args:
-        raw: contents of a study.toml. `wrong_fields` reports invalid grids.
-        overrides: values that replace those of the file.
-        variant: study variant whose data set and epochs are applied.
+    The `overrides` replace values of the file; then the data set and epochs of the `variant` are applied.
     """
     recipe = dict(table(raw, "recipe"))
     if not isinstance(raw.get("recipe", {}), Mapping):
@@ -198,10 +188,7 @@ def cells(raw: Mapping[str, Any], overrides: Mapping[str, Any], variant: StudyVa
 
 
 def _apply_settings(settings: Mapping[str, Any], fields: dict[str, Any], axes: dict[str, Any]) -> None:
-    """Replace values of recipe and penalty by those in `settings`.
-
-    If a value in `settings` is a list, the study uses each value in the list.
-    """
+    """Replace values of recipe and penalty by those in `settings`; the study uses each value of a list."""
     for name, value in settings.items():
         if name == "penalty":
             axes[name] = value if isinstance(value, list) else [value]
@@ -228,9 +215,9 @@ def _wrong_settings(settings: Mapping[str, Any], raw: Mapping[str, Any]) -> list
 
 
 def _swept(cell: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield pairs (cell, label), one for each combination of the values in lists.
+    """Yield pairs (cell, label), one for each combination of the values in lists of options and recipe.
 
-    The lists are those in the options and in the recipe. Example of a label: `d_hidden=16, batch_size=64`.
+    Example of a label: `d_hidden=16, batch_size=64`.
     """
     lists = dict(_lists(cell, grid))
     for values in product(*lists.values()):
@@ -245,10 +232,7 @@ def _swept(cell: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[tuple[d
 
 
 def _lists(cell: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], list]]:
-    """Yield ((table, field), values) for every list in options and recipe.
-
-    The order is that of the tables in the grid.
-    """
+    """Yield ((table, field), values) for every list in options and recipe, in the grid's order of tables."""
     for table_name in dict.fromkeys((*grid, "recipe", *FIXED)):
         if table_name == "recipe":
             lists = ((name, value) for name, value in cell.items() if isinstance(value, list))
@@ -280,12 +264,9 @@ def _of_variant(fields: dict[str, Any], variant: StudyVariant) -> dict[str, Any]
 
 
 def controls_of(spec: RunSpec, controls: tuple[str, ...]) -> Iterator[RunSpec]:
-    """Yield the specifications of the controls that belong to a trained specification.
+    """Yield the specifications of the controls (frozen, shallow, ladder) of a trained specification.
 
     The ladder controls train the same method. All other controls train backpropagation without a penalty.
-
-    Args:
-        controls: names of the controls: frozen, shallow, ladder.
     """
     for control in controls:
         if control == "ladder":
@@ -296,10 +277,7 @@ def controls_of(spec: RunSpec, controls: tuple[str, ...]) -> Iterator[RunSpec]:
 
 
 def _depths(spec: RunSpec) -> Iterator[RunSpec]:
-    """Yield the controls ladder_0 to ladder_{L−1} of a specification.
-
-    The control ladder_0 trains no block, so it has no penalty.
-    """
+    """Yield the controls ladder_0 to ladder_{L−1}; ladder_0 trains no block, so it has no penalty."""
     if "num_blocks" not in spec.architecture_options:
         problem = f"controls.ladder: expected an architecture with the option num_blocks, found {spec.architecture!r}"
         raise InvalidFields("study", [problem])
@@ -331,10 +309,7 @@ class Study:
 
     @property
     def settings(self) -> dict[str, list[RunSpec]]:
-        """Mapping from the identity of a setting to its specifications.
-
-        The specifications of controls are included.
-        """
+        """Mapping from the identity of a setting to its specifications, including controls."""
         specs_of: dict[str, list[RunSpec]] = {}
         for spec in self.specs:
             specs_of.setdefault(spec.setting.identity, []).append(spec)
@@ -350,37 +325,22 @@ class StudyFile:
 
 
 def load_study(name: str, overrides: Mapping[str, Any] | None = None) -> Study:
-    """Read a study.toml and expand it to specifications; see `expanded`.
-
-    Raises:
-        UnknownName: no such study exists.
-        InvalidFields: the file is invalid.
-    """
+    """Read a study.toml and expand it to specifications; the errors are those of the two functions."""
     return expanded(read_study(name), overrides or {})
 
 
 def read_study(name: str) -> StudyFile:
-    """Read the study.toml of a study without expanding it.
-
-    Raises:
-        UnknownName: no such study exists.
-        InvalidFields: the file is not valid TOML.
-    """
+    """Read the study.toml of a study; UnknownName if there is none, InvalidFields if it is no TOML."""
     path = find(name)
     return StudyFile(path, jsonio.read_toml(path, f"study {path}")[0])
 
 
 def expanded(file: StudyFile, overrides: Mapping[str, Any]) -> Study:
-    """Expand the contents of a study.toml to specifications.
+    """Expand the contents of a study.toml to specifications, or raise InvalidFields with all problems.
 
-    Args:
-        file: path and contents of the study.toml.
-        overrides: `epochs`, `seeds`, `device` and `settings` replace values of the file. If a value in `settings` is a
-            list, the study uses each value in the list. `data` and `scale` create a study variant, see study_variants.RULE and
-            study_variants.SCALING.
-
-    Raises:
-        InvalidFields: the file or the overrides are invalid. The message lists all problems.
+    The overrides `epochs`, `seeds`, `device` and `settings` replace values of the file. If a value in `settings` is a list, the
+    study uses each value in the list. `data` and `scale` create a study variant, see study_variants.RULE and
+    study_variants.SCALING.
     """
     raw, problems = file.raw, wrong_fields(file.raw)
     nonempty_overrides = {key: value for key, value in overrides.items() if value}
@@ -388,8 +348,9 @@ def expanded(file: StudyFile, overrides: Mapping[str, Any]) -> Study:
     problems += _wrong_settings(overrides.get("settings") or {}, raw)
     trained: list[tuple[RunSpec, GridCell]] = []
     remaining_runs = MOST_RUNS
-    for number, grid_cells in _by_grid(raw, nonempty_overrides, variant):
-        grid_cells = list(islice(grid_cells, remaining_runs + 1))
+    for number, grid in enumerate(grids(raw)):
+        every_cell = cells({**raw, "grid": [grid]}, nonempty_overrides, variant)
+        grid_cells = list(islice(every_cell, remaining_runs + 1))
         if not grid_cells:
             problems.append(f"grid[{number}]: expands to no runs; every list needs at least one entry")
         remaining_runs -= len(grid_cells)
@@ -415,19 +376,9 @@ def expanded(file: StudyFile, overrides: Mapping[str, Any]) -> Study:
     )
 
 
-def _by_grid(
-    raw: Mapping[str, Any], overrides: Mapping[str, Any], variant: StudyVariant
-) -> Iterator[tuple[int, Iterator[GridCell]]]:
-    for number, grid in enumerate(grids(raw)):
-        yield number, cells({**raw, "grid": [grid]}, overrides, variant)
-
-
 def _specs(trained: list[tuple[RunSpec, GridCell]]) -> tuple[RunSpec, ...]:
-    controls = list(
-        islice(
-            (control_spec for spec, cell in trained for control_spec in controls_of(spec, cell.controls)), MOST_RUNS + 1
-        )
-    )
+    every_control = (control for spec, cell in trained for control in controls_of(spec, cell.controls))
+    controls = list(islice(every_control, MOST_RUNS + 1))
     if len(controls) > MOST_RUNS:
         raise InvalidFields("study", [f"controls: expand to too many runs; the maximum per study is {MOST_RUNS:,}"])
     by_identity = {spec.identity: spec for spec in [*(spec for spec, _ in trained), *controls]}

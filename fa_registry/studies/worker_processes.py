@@ -59,16 +59,11 @@ LONGEST_FOLDER = 70  # bytes; the temporary folder contains the server's socket,
 def supervise(
     jobs: Sequence[Any], task: Task, processes: int, stop: StopCheck, report: EventSink, silence: float = 0.0
 ) -> None:
-    """Call `task(job, stop, report)` for every job in worker processes.
+    """Call `task(job, stop, report)` for every job in worker processes, at most `processes` at a time.
 
-    Args:
-        jobs: data of each job, picklable.
-        task: function that runs one job, picklable.
-        processes: maximum number of simultaneous worker processes.
-        stop: function that returns whether a stop was requested. After a request, jobs end at their next safe point.
-        report: function that receives every event in this process. If the function raises an exception, all workers are ended,
-            and the exception is raised.
-        silence: seconds without a message after which the process of a job is ended; 0 means never.
+    All jobs and `task` are picklable. After a stop request, jobs end at their next safe point. If `report`, which receives
+    every event in this process, raises an exception, all workers are ended, and the exception is raised. The process of a job
+    that sends no message for `silence` seconds is ended; 0 means never.
     """
     supervisor = _Supervisor(processes, stop, report, silence)
     for index, job in enumerate(jobs):
@@ -80,16 +75,9 @@ def supervise(
 
 
 def run_in_subprocess(call: Callable[[], Any], seconds: float = 0.0) -> JobEvent:
-    """Call a function in a separate process and return an event with its result.
+    """Call a picklable function in a separate process and return an event: done or failed.
 
-    Use this for code that may end its process.
-
-    Args:
-        call: picklable function without arguments.
-        seconds: time limit; 0 means no limit.
-
-    Returns:
-        An event of the kind done or failed.
+    Use this for code that may end its process. The limit of 0 seconds means no limit.
     """
     events: list[JobEvent] = []
     supervise([call], _called, 1, lambda: False, events.append, seconds)
@@ -198,13 +186,10 @@ def _text(code: int | None) -> str:
 
 
 class Worker:
-    """Process that runs one job after another.
+    """Process that runs one job after another; `message` is the first job, pickled.
 
-    While the worker runs a job, it receives only stop requests. The worker shares no lock with other processes, because a killed
-    process never releases its lock.
-
-    Args:
-        message: the first job, pickled.
+    While the worker runs a job, it receives only stop requests. The worker shares no lock with other processes, because a
+    killed process never releases its lock.
     """
 
     def __init__(self, message: bytes):
@@ -232,10 +217,7 @@ class Worker:
 
     @property
     def exceeds_timeout(self) -> bool:
-        """Whether the worker was requested to exit and has no job.
-
-        The caller ends such a worker if it is still running after GRACE_SECONDS.
-        """
+        """Whether the worker was requested to exit and has no job, so it may run only GRACE_SECONDS longer."""
         return self._asked and not self.job
 
     @property
@@ -293,21 +275,12 @@ class Worker:
             self._hung_up = True
 
     def interrupt(self) -> None:
-        """Raise KeyboardInterrupt in the worker's job.
-
-        The exception has no effect while the job runs third-party native code.
-        """
+        """Raise KeyboardInterrupt in the worker's job; no effect while it runs third-party native code."""
         if hasattr(signal, "SIGUSR1"):
             self._signal(signal.SIGUSR1)
 
     def end(self, seconds: float | None = None) -> None:
-        """Wait until the process exits; kill it after a time limit.
-
-        Then remove its temporary files.
-
-        Args:
-            seconds: time limit; None means 10 seconds.
-        """
+        """Wait until the process exits; kill it after a time limit [10 s]. Then remove its temporary files."""
         seconds = GRACE_SECONDS if seconds is None else seconds
         deadline = time.monotonic() + seconds
         try:
@@ -346,8 +319,8 @@ def send_end(send: Callable[[Message], None], end: JobEvent) -> None:
 def unpacked(message: Message) -> JobEvent | None:
     """Return the event that a message contains.
 
-    If this process cannot unpickle the value of the event, return an event that reports the job as failed. If the message is a log
-    line, log it and return None.
+    If this process cannot unpickle the value of the event, the event reports the job as failed. A log line is logged, and the
+    result is None.
     """
     index, kind, value, exit_code = message
     try:
@@ -402,16 +375,13 @@ def _ensure_forkserver(context: BaseContext) -> None:
     if context.get_start_method() != "forkserver":
         return
     imported = [name for name in sys.modules if _is_preloaded(name)]
-    context.set_forkserver_preload(
-        [*imported, *(name for name, trigger in IMPORTED_LATE.items() if trigger in sys.modules)]
-    )
-    (
-        Path(util.get_temp_dir()) / f"{process_ownership.PREFIX}server{process_ownership.owner_suffix()}"
-    ).touch()  # marks the owner, since the server's folder remains after a kill
+    imported += [name for name, trigger in IMPORTED_LATE.items() if trigger in sys.modules]
+    context.set_forkserver_preload(imported)
+    mark = f"{process_ownership.PREFIX}server{process_ownership.owner_suffix()}"
+    (Path(util.get_temp_dir()) / mark).touch()  # names the owner, since the server's folder remains after a kill
     path = os.pathsep.join(str(entry) or os.getcwd() for entry in sys.path)
-    with _variables(
-        PYTHONPATH=path, PYTHONSAFEPATH="1", **{process_ownership.VARIABLE: process_ownership.process_tag()}
-    ):
+    owner = {process_ownership.VARIABLE: process_ownership.process_tag()}
+    with _variables(PYTHONPATH=path, PYTHONSAFEPATH="1", **owner):
         forkserver.ensure_running()
 
 
@@ -420,11 +390,8 @@ def _is_preloaded(module: str) -> bool:
 
     Adapters are left out, because the import of an adapter's framework may raise an exception, which would end the server.
     """
-    return (
-        module.startswith("fa_registry.")
-        and not module.startswith("fa_registry.adapters.")
-        and not module.endswith("__main__")
-    )
+    is_left_out = module.startswith("fa_registry.adapters.") or module.endswith("__main__")
+    return module.startswith("fa_registry.") and not is_left_out
 
 
 @contextmanager
@@ -443,10 +410,7 @@ def _variables(**changes: str) -> Iterator[None]:
 
 @contextmanager
 def _main_hidden(unless: bool) -> Iterator[None]:
-    """Prevent new processes from importing the main script; do nothing if `unless` is True.
-
-    The script may lack the guard `if __name__ == "__main__"`.
-    """
+    """Prevent new processes from importing the main script, which may lack `if __name__ == "__main__"`."""
     main = sys.modules["__main__"]
     if not unless:
         sys.modules["__main__"] = ModuleType("__main__")

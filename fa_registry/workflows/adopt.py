@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,6 @@ class Adoption(Result):
     """Result of `run_adopt`.
 
     Attributes:
-        status: `complete` or `diverged`.
         adopted: True if this call logged the run, False if the store already contained it.
         headline: The main metrics by name; empty if the store already contained the run.
         absent: Reason why the alignment Γ was not measured; empty if Γ was measured.
@@ -72,22 +72,25 @@ class Adoption(Result):
 def run_adopt(weights: str, options: CheckpointOptions, location: StoreLocation = StoreLocation()) -> Adoption:
     """Measure a checkpoint and log it as one run, without judging the run.
 
-    Raises:
-        InvalidFields: Arguments are invalid; the error lists all of them.
-        UsageError: The store contains the run with another feedback file or another frozen accuracy.
+    The function raises InvalidFields with all invalid arguments. It raises UsageError if the store contains the run with
+    another feedback file or another frozen accuracy.
     """
     name, feedback, strict = options.name, options.feedback, options.strict
     problems: list[str] = []
     method, seed = (str(typed) for typed in (options.method, options.seed))
     spec = _read("", lambda: parse_spec(options.fields), problems)
-    problems += [*_never_adopted(spec), *unusable(spec)] if spec else []
+    if spec and spec.control != "none":
+        problems.append(
+            f"control: expected 'none', found {spec.control!r}; a control cannot be adopted, but --frozen-accuracy "
+            "records the accuracy of a frozen control"
+        )
+    problems += unusable(spec) if spec else []
     problems += [f"name: {name_problem(name)}"] if name and name_problem(name) else []
     problems += [] if isinstance(strict, bool) else [f"strict: expected True or False, found {strict!r}"]
-    limit = _most_bytes(spec) if spec and not problems else MOST_BYTES
+    limit = SLACK + MOST_COPIES * BYTES * weight_count(spec) if spec and not problems else MOST_BYTES
     tensors = _read("weights: ", lambda: read_foreign(Path(weights), limit), problems)
-    feedback_state = _read(
-        "feedback: ", lambda: _read_feedback(Path(feedback), method, seed, limit) if feedback else None, problems
-    )
+    load = partial(_read_feedback, Path(feedback), method, seed, limit) if feedback else lambda: None
+    feedback_state = _read("feedback: ", load, problems)
     frozen_value = _read("frozen_accuracy: ", lambda: _fraction(options.frozen_accuracy), problems)
     problems += _no_accuracy(spec) if spec and options.frozen_accuracy is not None else []
     if problems:
@@ -98,9 +101,8 @@ def run_adopt(weights: str, options: CheckpointOptions, location: StoreLocation 
     existing = None if options.force else finished_run(tracker, spec)
     if existing and not code_changes(tracker, existing, spec):
         _check_same(tracker, existing, feedback_digest, frozen_value)
-        return Adoption(
-            existing.run_id, existing.tags[schema.TAG_STATUS], adopted=False, judge=_judge(existing.run_id, strict)
-        )
+        status, judge = existing.tags[schema.TAG_STATUS], _judge(existing.run_id, strict)
+        return Adoption(existing.run_id, status, adopted=False, judge=judge)
     feedback_name = Path(feedback).name if feedback else ""
     origin = Origin(name or run_name(spec), Path(weights).name, spec.weights, feedback_name, feedback_digest)
     with on_device(options.device), pinned_threads(options.threads):
@@ -148,16 +150,6 @@ def _with_frozen(measured: Measurements, frozen_accuracy: float | None) -> Measu
     return dataclasses.replace(measured, scalars=dict(sorted(scalars.items())))
 
 
-def _never_adopted(spec: RunSpec) -> list[str]:
-    problems = []
-    if spec.control != "none":
-        problems.append(
-            f"control: expected 'none', found {spec.control!r}; a control cannot be adopted, but --frozen-accuracy "
-            "records the accuracy of a frozen control"
-        )
-    return problems
-
-
 def _no_accuracy(spec: RunSpec) -> list[str]:
     """Return the problem if the main metric of the data set's task is not the accuracy."""
     task = find_plugins(spec).task
@@ -168,11 +160,6 @@ def _no_accuracy(spec: RunSpec) -> list[str]:
         f"frozen_accuracy: expected no frozen accuracy, because the main metric of {spec.dataset} is the {symbol_of(headline)}; "
         "train the control with `fa-registry train --control frozen`"
     ]
-
-
-def _most_bytes(spec: RunSpec) -> int:
-    """Return the maximum size of a checkpoint with optimiser state, in bytes."""
-    return SLACK + MOST_COPIES * BYTES * weight_count(spec)
 
 
 def _read_feedback(path: Path, method: str, seed: str, limit: int) -> Any:
@@ -190,14 +177,11 @@ def _read_feedback(path: Path, method: str, seed: str, limit: int) -> Any:
             f"{path.name}: {card.name} in the same folder records SHA-256 {card_content['sha256']}, found {digest}. "
             f"{path.name} was changed after this record; use the original file"
         )
+    recorded = f"the {card.name} of this file records"
     if card_content.get("method") != method:
-        raise ValueError(
-            f"the {card.name} of this file records method {card_content.get('method')!r}, expected {method!r}"
-        )
+        raise ValueError(f"{recorded} method {card_content.get('method')!r}, expected {method!r}")
     if str(card_content.get("seed")) != seed.strip():
-        raise ValueError(
-            f"the {card.name} of this file records a run with seed {card_content.get('seed')}, expected {seed}"
-        )
+        raise ValueError(f"{recorded} a run with seed {card_content.get('seed')}, expected {seed}")
     return tensors
 
 

@@ -39,7 +39,6 @@ class AnalyseResult(TableResult):
     """Result of `run_analyse`.
 
     Attributes:
-        analyses: The result of each analysis.
         files: Paths of the written files; the JSON file of each analysis comes first.
         exit_code: 0 if all runs passed their integrity checks, otherwise 3.
     """
@@ -70,17 +69,10 @@ def run_analyse(
     location: StoreLocation = StoreLocation(),
     pages: ReportOutput = ReportOutput("reports/analyses"),
 ) -> AnalyseResult:
-    """Judge runs by one edition, apply analyses, and write JSON, CSV and PNG files.
+    """Judge runs by one edition, apply the analysis `name` or `all`, and write JSON, CSV and PNG files.
 
-    Waivers do not apply, because an analysis uses the unmodified findings.
-
-    Args:
-        name: Name of one analysis, or `all`.
-        judging: The edition and its thresholds.
-        measuring: Whether and how to recompute metrics. By default, the logged metrics are used.
-
-    Raises:
-        InvalidFields: Arguments are invalid; the error lists all of them.
+    Waivers do not apply, because an analysis uses the unmodified findings. By default, the logged metrics are used. The
+    function raises InvalidFields with all invalid arguments.
     """
     problems: list[str] = []
     requested = name.replace("_", "-")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fa_registry import architectures, datasets, diagnostics, jsonio, methods
+from fa_registry import datasets, diagnostics, jsonio
 from fa_registry.errors import InvalidFields, PluginError, UnknownName
 from fa_registry.protocol.engine import judge_all, second_opinions
 from fa_registry.protocol.grouping import compared_methods, duplicate_remarks, groups
@@ -31,6 +31,7 @@ from fa_registry.tracking.base import Tracker
 from fa_registry.workflows.audit_publication import log_audit
 from fa_registry.workflows.conformance import with_conformance
 from fa_registry.workflows.editions import check_headlines, checked_terms
+from fa_registry.workflows.inspect_runs import logged_headline
 from fa_registry.workflows.options import (
     JudgingOptions,
     RemeasureOptions,
@@ -39,9 +40,9 @@ from fa_registry.workflows.options import (
     StoreLocation,
     checked_pages,
 )
+from fa_registry.workflows.plugin_list import catalog_of
 from fa_registry.workflows.remeasure import checked_measuring, remeasure_all, replay_remark, report_replay, with_chosen
 from fa_registry.workflows.reports import LARGEST
-from fa_registry.workflows.run_status import logged_headline
 from fa_registry.workflows.selection import Selection, add_unaudited_runs, not_judged, previous_seed_sets, select_runs
 from fa_registry.workflows.stores import in_browser, mlflow_run_in_progress, open_tracker
 from fa_registry.workflows.third_party import packages_remark, third_party_cards
@@ -49,6 +50,7 @@ from fa_registry.workflows.third_party import packages_remark, third_party_cards
 if TYPE_CHECKING:
     import pandas as pd
 
+    from fa_registry.studies.study import StudyFile
     from fa_registry.workflows.remeasure import RemeasuredRun
 
 LOG = logging.getLogger(__name__)
@@ -101,17 +103,12 @@ def run_audit(
     adopt: bool = True,
     early_is_incomplete: bool = True,
 ) -> AuditResult:
-    """Audit the chosen runs, write the pages, and log the audit as one MLflow run.
-
-    The audit's run is logged in the experiment of the audited runs.
+    """Audit the chosen runs, write the pages, and log the audit as a run in the runs' experiment.
 
     Args:
-        judging: Editions, thresholds and waivers.
-        measuring: Whether and how to recompute the metrics.
-        pages: Folder of the pages, and user templates.
         adopt: Whether to log the audit to the run that `mlflow run` started. Use False if the study already uses that run.
-        early_is_incomplete: Whether the audit is incomplete if a rule of --stop-on ended a run early. Use False if the caller
-            passed --stop-on.
+        early_is_incomplete: Whether the audit is incomplete if a rule of --stop-on ended a run early. Use False if the
+            caller passed --stop-on.
     """
     editions, measuring, waivers, reference = checked_audit(selector, judging, measuring, pages)
     tracker = open_tracker(location.store, create=False, write=True)
@@ -141,12 +138,9 @@ def run_audit(
 def checked_audit(
     selector: RunSelector, judging: JudgingOptions, measuring: RemeasureOptions, pages: ReportOutput
 ) -> tuple[tuple[Edition, ...], RemeasureOptions, tuple[Waiver, ...], Reference | None]:
-    """Return the editions, measuring options, waivers and published reference values.
+    """Return the editions (the leading one first), measuring options, waivers and reference values.
 
-    The leading edition is the first edition.
-
-    Raises:
-        InvalidFields: Arguments are invalid; the error lists all of them.
+    The function raises InvalidFields with all invalid arguments.
     """
     problems: list[str] = []
     editions, measuring = checked_judging(selector, judging, measuring, pages, problems)
@@ -164,10 +158,7 @@ def checked_judging(
     pages: ReportOutput,
     problems: list[str],
 ) -> tuple[tuple[Edition, ...], RemeasureOptions]:
-    """Return the editions and the measuring options.
-
-    The first edition is the leading edition. All errors in the arguments are appended to `problems`.
-    """
+    """Return the editions (the leading one first) and the measuring options; append errors to `problems`."""
     checked_pages(pages, problems)
     editions = checked_terms(selector, judging, problems)
     return editions, checked_measuring(measuring, problems)
@@ -186,15 +177,18 @@ def _waivers(file: str, problems: list[str]) -> tuple[Waiver, ...]:
         return ()
 
 
+def _study_file(selector: RunSelector) -> StudyFile | None:
+    try:
+        return selector.file if selector.study else None
+    except (UnknownName, InvalidFields):  # `checked_terms` reports this error
+        return None
+
+
 def study_waivers(selector: RunSelector) -> str:
     """Return the path of the study's waivers file; the path is empty if the study names no file."""
-    if not selector.study:
-        return ""
-    try:
-        file_name = selector.file.raw.get("waivers", "")
-        return str(selector.file.path.parent / file_name) if isinstance(file_name, str) and file_name else ""
-    except (UnknownName, InvalidFields):  # `checked_terms` reports this error
-        return ""
+    study_file = _study_file(selector)
+    name = study_file.raw.get("waivers", "") if study_file else ""
+    return str(study_file.path.parent / name) if isinstance(name, str) and name else ""
 
 
 def _warn_of_other_audit(out: Path, title: str) -> None:
@@ -203,9 +197,8 @@ def _warn_of_other_audit(out: Path, title: str) -> None:
         found = re.search("<title>(.*?)</title>", stream.read(START).decode(errors="replace"))
         if found and html.unescape(found[1]) != title:
             other = escape_to_one_line(html.unescape(found[1]))
-            LOG.warning(
-                "%s contained: %s. Its index is replaced; its forms stay. --out writes to another folder", out, other
-            )
+            text = "%s contained: %s. Its index is replaced; its forms stay. --out writes to another folder"
+            LOG.warning(text, out, other)
 
 
 def build_report(
@@ -216,10 +209,9 @@ def build_report(
     data_root: Path | None,
     waivers: tuple[Waiver, ...] = (),
 ) -> AuditReport:
-    """Measure the selected runs and return their report. The arguments are described in `make_report`.
+    """Measure the selected runs and return their report; the arguments are described in `make_report`.
 
-    Raises:
-        UsageError: An edition judges a main metric that is not the main metric of the runs.
+    The function raises UsageError if an edition judges a main metric that is not the main metric of the runs.
     """
     check_headlines(editions, tuple(dict.fromkeys(map(logged_headline, selection.runs))))
     measuring = with_chosen(tracker, selection.runs, measuring)
@@ -234,11 +226,9 @@ def make_report(
     measuring: RemeasureOptions,
     waivers: tuple[Waiver, ...] = (),
 ) -> AuditReport:
-    """Judge all runs that pass their integrity checks. The store is neither read nor written.
+    """Judge all runs that pass their integrity checks, by `editions`, the leading edition first.
 
-    Args:
-        editions: The editions, the leading edition first.
-        measuring: Whether and how the metrics were recomputed.
+    The store is neither read nor written. `measuring` states how the metrics were recomputed.
     """
     records, gaps = [], []
     for run in remeasured:
@@ -288,40 +278,27 @@ def _expired(waivers: Sequence[Waiver]) -> Iterator[str]:
 
 
 def cards(records: Sequence[RunRecord]) -> dict[str, dict[str, Any]]:
-    """Return the cards of all diagnostics and of the plug-ins that the records use.
+    """Return the cards of all diagnostics and of the plug-ins that the records use, by e.g. `methods/dfa`.
 
-    Each key is `<plug-in kind>/<name>`, for example `methods/dfa`. Plug-ins that are not installed are omitted.
+    Plug-ins that are not installed are omitted.
     """
-    used_plugins = {("methods", record.spec.method) for record in records}
-    used_plugins |= {("datasets", record.spec.dataset) for record in records}
-    used_plugins |= {("architectures", record.spec.architecture) for record in records}
-    used_plugins |= {("diagnostics", name) for name in diagnostics.CATALOG.built_in()}
-    getters = {
-        "methods": methods.CATALOG.get,
-        "datasets": datasets.get,
-        "architectures": architectures.CATALOG.get,
-        "diagnostics": diagnostics.CATALOG.get,
-    }
+    used_plugins = {("diagnostics", name) for name in diagnostics.CATALOG.built_in()}
+    for field in ("method", "dataset", "architecture"):
+        used_plugins |= {(f"{field}s", getattr(record.spec, field)) for record in records}
     installed_cards = {}
-    for plugin_kind, name in sorted(used_plugins):
+    for kind, name in sorted(used_plugins):
+        get = datasets.get if kind == "datasets" else catalog_of(kind).get
         with suppress(UnknownName, PluginError):  # metrics of a plug-in that is not installed can still be judged
-            installed_cards[f"{plugin_kind}/{name}"] = json.loads(jsonio.canonical(getters[plugin_kind](name).card))
+            installed_cards[f"{kind}/{name}"] = json.loads(jsonio.canonical(get(name).card))
     return dict(sorted({**third_party_cards(), **installed_cards}.items()))
 
 
 def study_reference(selector: RunSelector, problems: list[str]) -> Reference | None:
-    """Return the published reference values of a study, or None if the study has none.
-
-    The values are read from the folder of study.toml. Errors are appended to `problems`.
-    """
-    if not selector.study:
-        return None
+    """Return the reference values in the folder of study.toml, or None; append errors to `problems`."""
+    study_file = _study_file(selector)
     try:
-        folder = selector.file.path.parent
-    except (UnknownName, InvalidFields):  # `checked_terms` reports this error
-        return None
-    try:
-        return load_reference(folder.resolve()) if (folder / FILE).is_file() else None
+        if study_file and study_file.path.with_name(FILE).is_file():
+            return load_reference(study_file.path.parent.resolve())
     except InvalidFields as error:
         problems += error.problems
-        return None
+    return None

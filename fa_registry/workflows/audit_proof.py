@@ -34,10 +34,7 @@ RECORDED = ("spec", "status", "digests", "feedback", "provenance", "trajectory")
 
 
 def outcome_of(check: Callable[[], Integrity]) -> Integrity:
-    """Return the outcome of `check`; convert errors to outcomes.
-
-    An IntegrityError becomes `mismatch`; any other RegistryError becomes `unverifiable`.
-    """
+    """Return the outcome of `check`: for an IntegrityError `mismatch`, for other errors `unverifiable`."""
     try:
         return check()
     except RegistryError as error:
@@ -53,10 +50,9 @@ def judged_again(
     The overridden thresholds of `reference` and the waivers of the report apply.
 
     Args:
-        reference: Name and overridden thresholds of the edition.
-        interims: Mapping from the `seeds_key` of a group to the number of the group's interim analysis. The number is 1 for the
-            first audit, and increases if the seeds of the group changed between two audits. By default, the numbers in the
-            report's findings are used.
+        interims: Mapping from the `seeds_key` of a group to the number of the group's interim analysis. The number is 1 for
+            the first audit, and increases if the seeds of the group changed between two audits. By default, the numbers in
+            the report's findings are used.
     """
     edition = load_edition(reference.name, {code: float(limit) for code, limit in reference.overrides.items()})
     return judge_all([run.record for run in report.runs], edition, report.waivers, interims or _recorded_looks(report))
@@ -70,18 +66,14 @@ def _recorded_looks(report: AuditReport) -> dict[str, int]:
     return interim_analyses
 
 
-def check_verdicts(
-    report: AuditReport, same_release: bool = True, interims: Mapping[str, int] | None = None
-) -> Integrity:
-    """Judge the records again and compare verdicts and findings with the report.
+def check_verdicts(report: AuditReport, same_release: bool, interims: Mapping[str, int] | None = None) -> Integrity:
+    """Judge the records again, as `judged_again`, and compare verdicts and findings with the report.
 
-    Args:
-        same_release: Whether the installed code made the report. If False, the outcome of a difference is `unverifiable` instead
-            of `mismatch`.
-        interims: Number of the interim analysis of each group, as in `judged_again`.
+    If the installed code did not make the report (`same_release`), a difference is `unverifiable` instead of `mismatch`.
     """
     differences, reworded, unchecked, names = [], [], [], []
-    for reference, judged in _opinions(report):
+    other_opinions = [(opinion.edition, opinion.judgements) for opinion in report.opinions]
+    for reference, judged in [(report.edition, report.runs), *other_opinions]:
         if provenance_of(reference) != SHIPPED:
             unchecked.append(
                 f"edition {reference.name} with digest {reference.digest[:8]} is not built into the installed release, "
@@ -107,12 +99,6 @@ def check_verdicts(
     return Integrity("verified", (f"judging again by edition {', '.join(names)} {text}",))
 
 
-def _opinions(report: AuditReport) -> Iterator[tuple[EditionReference, Sequence[RunAudit | Judgement]]]:
-    yield report.edition, report.runs
-    for opinion in report.opinions:
-        yield opinion.edition, opinion.judgements
-
-
 def _decisive(judged: RunAudit | Judgement) -> tuple[object, ...]:
     return judged.verdict, tuple(map(_decides, judged.findings))
 
@@ -130,11 +116,14 @@ def _first(lines: Sequence[str]) -> tuple[str, ...]:
 def check_record(tracker: Tracker, run: StoredRun, reported: RunRecord) -> Integrity:
     """Compare a record of a report with the files of its run.
 
-    Raises:
-        IntegrityError: A file of the run is missing or was changed.
+    The function raises IntegrityError if a file of the run is missing or was changed.
     """
     recorded = read_record(tracker, run)
-    differing = [name for name in RECORDED if not _is_same(recorded, reported, name)]
+    differing = [
+        name
+        for name in RECORDED
+        if jsonio.digest_of(getattr(recorded, name)) != jsonio.digest_of(getattr(reported, name))
+    ]
     same_metrics = {name: recorded.by_site.get(name) for name in reported.by_site}  # older reports have fewer of them
     differing += ["by_site"] if jsonio.digest_of(same_metrics) != jsonio.digest_of(reported.by_site) else []
     if reported.setting != recorded.provenance.get("setting", reported.setting):
@@ -157,34 +146,21 @@ def check_record(tracker: Tracker, run: StoredRun, reported: RunRecord) -> Integ
     )
 
 
-def _is_same(recorded: RunRecord, reported: RunRecord, name: str) -> bool:
-    return jsonio.digest_of(getattr(recorded, name)) == jsonio.digest_of(getattr(reported, name))
-
-
 def _metrics(record: RunRecord) -> set[str]:
     measured = record.measurements
     return {name for metrics in (measured.sites, measured.scalars) for name in metrics} - set(ONLY_IN_TRAINING)
 
 
 def check_records(tracker: Tracker, report: AuditReport) -> Integrity:
-    """Compare every record of the report with the files of its run.
-
-    If a record differs, the outcome is `mismatch`.
-    """
-    outcomes = [(run.record, outcome_of(lambda run=run: _of_run(tracker, run.record))) for run in report.runs]
+    """Compare every record of the report with the files of its run, and return the worst outcome."""
+    records = [run.record for run in report.runs]
+    checks = [lambda of=record: check_record(tracker, tracker.get(of.run_id), of) for record in records]
+    outcomes = list(zip(records, map(outcome_of, checks), strict=True))
     for state in ("mismatch", "unverifiable"):
-        text = [
-            f"run {record.run_id}: {'; '.join(outcome.details)}"
-            for record, outcome in outcomes
-            if outcome.state == state
-        ]
-        if text:
-            return Integrity(state, _first(text))
+        found = [(record, outcome.details) for record, outcome in outcomes if outcome.state == state]
+        if found:
+            return Integrity(state, _first([f"run {record.run_id}: {'; '.join(details)}" for record, details in found]))
     return Integrity("verified", (f"the report's records of all {len(outcomes)} runs match the files of the runs",))
-
-
-def _of_run(tracker: Tracker, record: RunRecord) -> Integrity:
-    return check_record(tracker, tracker.get(record.run_id), record)
 
 
 def is_same_release(audit: StoredRun) -> bool:
@@ -194,10 +170,7 @@ def is_same_release(audit: StoredRun) -> bool:
 
 @contextmanager
 def rendered_again(tracker: Tracker, audit: StoredRun, report: AuditReport) -> Iterator[Path]:
-    """Render the pages of the report into a temporary folder, and yield the folder.
-
-    Text that users wrote into reporting forms is kept.
-    """
+    """Yield a temporary folder with newly rendered pages; text that users wrote into forms is kept."""
     with process_ownership.temp_dir("fa_registry-pages-") as out:
         for name in filter(FORM.fullmatch, check_audit_pages(tracker, audit)):
             (out / name).parent.mkdir(exist_ok=True)
@@ -207,27 +180,17 @@ def rendered_again(tracker: Tracker, audit: StoredRun, report: AuditReport) -> I
 
 
 def check_pages(tracker: Tracker, audit: StoredRun, out: Path) -> Integrity:
-    """Compare the audit's recorded pages byte by byte with newly rendered pages.
-
-    Args:
-        out: Folder with the newly rendered pages.
-    """
+    """Compare the audit's recorded pages byte by byte with the newly rendered pages in the folder `out`."""
     recorded = set(check_audit_pages(tracker, audit)) - {SEAL}
-    rendered = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
-    names = sorted(recorded | rendered) if recorded else sorted(rendered)
-    differing = [name for name in names if not _are_same_bytes(tracker, audit.run_id, name, out / name)]
+    rendered = {path.relative_to(out).as_posix(): path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    names = sorted(recorded | rendered.keys())
+    stored = {name: _text(tracker.artifact(audit.run_id, name)) for name in names}
+    differing = [name for name in names if stored[name] is None or stored[name] != rendered.get(name)]
     origin = "" if recorded else "an older release wrote the pages and recorded no digests; "
     if differing:
-        text = (
-            f"{len(differing)} of {len(names)} pages differ from newly rendered pages: {', '.join(differing[:SHOWN])}"
-        )
-        return _other_bytes(audit, f"{origin}{text}")
+        text = f"{len(differing)} of {len(names)} pages differ from newly rendered pages"
+        return _other_bytes(audit, f"{origin}{text}: {', '.join(differing[:SHOWN])}")
     return Integrity("verified", (f"{origin}all {len(names)} pages have the same bytes as newly rendered pages",))
-
-
-def _are_same_bytes(tracker: Tracker, run_id: str, name: str, rendered: Path) -> bool:
-    path = tracker.artifact(run_id, name)
-    return path is not None and rendered.is_file() and path.read_bytes() == rendered.read_bytes()
 
 
 def _other_bytes(audit: StoredRun, text: str) -> Integrity:
@@ -240,21 +203,14 @@ def _other_bytes(audit: StoredRun, text: str) -> Integrity:
         return Integrity("mismatch", (text,))
     if rendered_by.endswith(OWN_TEMPLATES):
         return Integrity("unverifiable", (f"{text}; the pages can be rendered again only with the user's templates",))
-    origin = (
-        f"the pages were rendered by {rendered_by}; the installed release is {installed}"
-        if rendered_by
-        else "the renderer was not recorded"
-    )
+    origin = "the renderer was not recorded"
+    if rendered_by:
+        origin = f"the pages were rendered by {rendered_by}; the installed release is {installed}"
     return Integrity("unverifiable", (f"{text}; {origin}, and another release or machine can render other bytes",))
 
 
 def check_attached(tracker: Tracker, audit: StoredRun, notes: Notes, run: StoredRun, out: Path) -> Integrity:
-    """Compare newly rendered pages with the pages that the audit attached to a run.
-
-    Args:
-        notes: The notes of the audit's report.
-        out: Folder with the newly rendered pages of the audit.
-    """
+    """Compare newly rendered pages in the folder `out` with the pages that the audit attached to a run."""
     expected = _attached_pages(tracker, audit, notes, run, out)
     stored_pages = {name: tracker.artifact(run.run_id, name) for name in schema.ADDED_BY_AUDITS}
     differing = [name for name, path in stored_pages.items() if _text(path) != expected.get(name)]
@@ -294,10 +250,7 @@ def verdict_tag_differences(report: AuditReport, run: StoredRun) -> list[str]:
 
 
 def expected_verdict_tags(report: AuditReport, run: StoredRun) -> dict[str, str]:
-    """Return the tags `fa.verdict…` that the audit set on the run.
-
-    The mapping is empty if the run is not in the report.
-    """
+    """Return the tags `fa.verdict…` that the audit set on the run; empty if the run is not in the report."""
     for index, judged in enumerate(report.runs):
         if judged.record.run_id == run.run_id:
             return verdict_tags(report, index, {})

@@ -63,9 +63,8 @@ def log_audit(
     status, state, run_id = "failed", "FAILED", adopted
     try:
         with deferred_interrupts():  # an interrupt before the id is known would leave a run that nothing can end
-            run_id = (
-                tracker.adopt(adopted, report.title, tags, {}) if adopted else tracker.create(report.title, tags, {})
-            )
+            created = (report.title, tags, {})
+            run_id = tracker.adopt(adopted, *created) if adopted else tracker.create(*created)
         with LeaseHolder(tracker, run_id, process_ownership.LEASE):  # its heartbeats show that this process is alive
             page = _report_all(tracker, report, folder, selection, run_id)
         status, state = "complete", "FINISHED"
@@ -81,11 +80,10 @@ def log_audit(
 
 
 def _report_all(tracker: Tracker, report: AuditReport, folder: Path, selection: Selection, run_id: str) -> str:
-    """Log the results to the audit's run, the audited runs and the study.
-
-    Return the address of the MLflow page.
-    """
-    tracker.log(run_id, tags=_upload(tracker, run_id, folder))
+    """Log the results to all runs that the audit concerns; return the address of the MLflow page."""
+    page_tags = seal_folder(folder)
+    tracker.upload(run_id, folder)
+    tracker.log(run_id, tags=page_tags)
     notes = Notes(report)
     forms = _attach_forms(tracker, notes, folder)
     _tag_runs(tracker, report, notes, run_id, selection, forms)
@@ -97,12 +95,6 @@ def _report_all(tracker: Tracker, report: AuditReport, folder: Path, selection: 
     _tag_excluded(tracker, report, notes, run_id)
     _tag_studies(tracker, selection, {schema.TAG_NOTE: note, schema.TAG_REPORT: run_id})
     return page
-
-
-def _upload(tracker: Tracker, run_id: str, folder: Path) -> dict[str, str]:
-    tag = seal_folder(folder)
-    tracker.upload(run_id, folder)
-    return tag
 
 
 def _tag_runs(
@@ -120,19 +112,18 @@ def _tag_runs(
     for index, run in enumerate(report.runs):
         run_id = run.record.run_id
         form = tracker.link(run_id, schema.FORM) if run_id in notes.forms else ""
-        tags = {
-            **verdict_tags(report, index, stored_runs[run_id].tags),
-            **first_fire_tags(run, report, stored_runs[run_id].tags),
-        }
+        stored_tags = stored_runs[run_id].tags
+        tags = {**verdict_tags(report, index, stored_tags), **first_fire_tags(run, report, stored_tags)}
         note = notes.of_run(run, form, audit_link)
         pages = {**forms.get(run_id, {}), **_attach(tracker, [run_id], schema.SHORT_FORM, note)}
         tags |= {schema.TAG_NOTE: note, schema.TAG_REPORT: audit_id, **seal_pages(pages)}
         tags |= {schema.TAG_LOOKS: interim_tags[run_id]} if run_id in interim_tags else {}
         # an earlier audit usually logged the same margin, and logging a metric takes as long as logging all tags
-        points = [Point(key, schema.shown(value), _last_epoch(run)) for key, value in filter(None, [notes.margin(run)])]
+        last_epoch = max((len(line) for line in run.record.trajectory.values()), default=1) - 1
+        points = [Point(key, schema.shown(value), last_epoch) for key, value in filter(None, [notes.margin(run)])]
         new_points = [point for point in points if point.value != stored_runs[run_id].metrics.get(point.key)]
         tracker.log(run_id, new_points, tags)
-        tracker.remove_tags(run_id, outdated_verdict_tags(tags, stored_runs[run_id].tags))
+        tracker.remove_tags(run_id, outdated_verdict_tags(tags, stored_tags))
 
 
 def _tag_excluded(tracker: Tracker, report: AuditReport, notes: Notes, audit_id: str) -> None:
@@ -160,15 +151,8 @@ def _is_there(tracker: Tracker, run_id: str, path: str) -> bool:
         return True
 
 
-def _last_epoch(run: RunAudit) -> int:
-    return max((len(line) for line in run.record.trajectory.values()), default=1) - 1
-
-
 def _attach_forms(tracker: Tracker, notes: Notes, folder: Path) -> dict[str, dict[str, str]]:
-    """Attach to each run a copy of its group's reporting form (docs/decisions/0026).
-
-    Return a mapping: run id → (file name → digest of the file).
-    """
+    """Attach to each run a copy of its group's form (decision 0026): run id → (file name → digest)."""
     attached: dict[str, dict[str, str]] = {}
     for group, link in notes.sources.forms:
         page = inline_assets((folder / link.href).read_text(encoding="utf-8"))
@@ -202,9 +186,8 @@ def _tag_studies(tracker: Tracker, selection: Selection, tags: Mapping[str, str]
     for study in tracker.search({schema.TAG_KIND: "study", schema.TAG_STUDY: selection.study}):
         if study.run_id in parents:
             question = study.tags.get(schema.TAG_NOTE, "").rpartition(RULE)[2]
-            tracker.log(
-                study.run_id, tags={**tags, schema.TAG_NOTE: f"{tags[schema.TAG_NOTE].rstrip()}{RULE}{question}"}
-            )
+            note = f"{tags[schema.TAG_NOTE].rstrip()}{RULE}{question}"
+            tracker.log(study.run_id, tags={**tags, schema.TAG_NOTE: note})
 
 
 def verdict_tags(report: AuditReport, index: int, current_tags: Mapping[str, str]) -> dict[str, str]:
@@ -213,9 +196,8 @@ def verdict_tags(report: AuditReport, index: int, current_tags: Mapping[str, str
     `fa.verdict` is the verdict of the leading edition. There is one tag `fa.verdict.<edition>.<digest>` per edition.
     """
     leading_verdict = report.runs[index].verdict
-    tags = {
-        name: NO_DIGEST for name in current_tags if name.startswith(f"{schema.TAG_VERDICT}.") and not HAS_DIGEST(name)
-    }
+    verdict_names = (name for name in current_tags if name.startswith(f"{schema.TAG_VERDICT}."))
+    tags = {name: NO_DIGEST for name in verdict_names if not HAS_DIGEST(name)}
     tags |= {schema.verdict_tag(report.edition): leading_verdict.label}
     for opinion in report.opinions:
         tags[schema.verdict_tag(opinion.edition)] = opinion.judgements[index].verdict.label
@@ -223,13 +205,10 @@ def verdict_tags(report: AuditReport, index: int, current_tags: Mapping[str, str
 
 
 def outdated_verdict_tags(tags: Mapping[str, str], current_tags: Mapping[str, str]) -> list[str]:
-    """Return the names of a run's outdated verdict tags.
+    """Return the names of a run's outdated verdict tags, which the new tags `tags` do not replace.
 
-    The verdict tag of an edition with changed thresholds is outdated if an earlier audit set this tag, and if `tags` contains the
-    verdict of the same edition with the original thresholds.
-
-    Args:
-        tags: New tags of the run.
+    The verdict tag of an edition with changed thresholds is outdated if an earlier audit set this tag, and if `tags` contains
+    the verdict of the same edition with the original thresholds.
     """
     # for an edition with changed thresholds, the name of the tag ends with .modified
     prefixes = tuple(f"{name}." for name in tags if name.startswith(schema.TAG_VERDICT) and HAS_DIGEST(name))
@@ -239,8 +218,8 @@ def outdated_verdict_tags(tags: Mapping[str, str], current_tags: Mapping[str, st
 def verdict_text(verdict: Verdict, edition: EditionReference) -> str:
     """Return the label of a verdict, for example `PASS` or `PASS (mine 1a2b3c4d)`.
 
-    The part in parentheses is added if the edition is not built-in or has changed thresholds. `mine` means the user's edition, and
-    `1a2b3c4d` is the start of the edition's digest.
+    The part in parentheses is added if the edition is not built-in or has changed thresholds. `mine` means the user's edition,
+    and `1a2b3c4d` is the start of the edition's digest.
     """
     mark = verdict_mark(edition)
     return f"{verdict.label} ({mark})" if mark else verdict.label

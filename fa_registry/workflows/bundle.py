@@ -10,9 +10,8 @@ from functools import partial
 from pathlib import Path
 
 from fa_registry import jsonio, process_ownership
-from fa_registry.bundles.archive import Manifest, checked_target, manifest_bytes, pack, unpack
+from fa_registry.bundles.archive import Manifest, checked_target, pack, signed, signer, unpack
 from fa_registry.bundles.contents import RUNS, collect_files, open_bundle
-from fa_registry.bundles.signing import signed, signer
 from fa_registry.errors import IntegrityError, InvalidFields, RegistryError, UsageError, pluralise
 from fa_registry.protocol.integrity import compare
 from fa_registry.records import AuditReport, Integrity, RunAudit, RunRecord
@@ -36,12 +35,7 @@ LICENCE = re.compile(r"[A-Za-z0-9.\-]{1,64}")  # an SPDX identifier
 
 @dataclass(frozen=True, repr=False)
 class BundleResult(Result):
-    """A bundle that was written.
-
-    Attributes:
-        runs: Number of runs.
-        size: Size in bytes.
-    """
+    """A bundle that was written; `runs` is the number of its runs, and `size` its size in bytes."""
 
     path: Path
     sha256: str
@@ -50,7 +44,8 @@ class BundleResult(Result):
     signed: bool
 
     def lines(self) -> Iterator[str]:
-        return bundled_text(self)
+        yield f"{self.path}: {pluralise(self.runs, 'run')}, {self.size / 2**20:.1f} MiB, SHA-256 {self.sha256}"
+        yield f"next: fa-registry verify {self.path}" + ("" if self.signed else "; to sign the bundle, add --sign KEY")
 
 
 def make_bundle(
@@ -64,28 +59,22 @@ def make_bundle(
     study = audit.tags.get(schema.TAG_STUDY, study)
     path = Path(out or f"{study}.fa.zip")
     target = checked_target(path)  # before the files are collected, which may take minutes
-    facts = {
-        "study": study,
-        "audit": audit.run_id,
-        "light": light,
-        "made_by": importlib.metadata.version("fa_registry"),
-    }
+    version = importlib.metadata.version("fa_registry")
+    facts = {"study": study, "audit": audit.run_id, "light": light, "made_by": version}
     with process_ownership.temp_dir("fa_registry-bundle-") as folder:
         collect_files(tracker, report, audit, light, licence, folder)
         pack(folder, target, facts, partial(signed, key=Path(sign)) if sign else None)
     return BundleResult(path, jsonio.file_digest(target), len(report.runs), target.stat().st_size, bool(sign))
 
 
-def verify_bundle(path: Path, measuring: RemeasureOptions = RemeasureOptions(), key: str = "") -> list[Verification]:
+def verify_bundle(path: Path, measuring: RemeasureOptions, key: str) -> list[Verification]:
     """Check a bundle; no store and no internet connection is needed.
 
-    Args:
-        measuring: How to recompute the metrics.
-        key: Path of the public key of the expected signer. If empty, any signer is accepted.
+    If `key`, the path of the public key of the expected signer, is empty, any signer is accepted.
 
     Returns:
-        Three outcomes for the file, the newly rendered pages and the recomputed verdicts, then one outcome per run. The metrics
-            of a run are recomputed if the bundle contains the tensors of the run.
+        Three outcomes for the file, the newly rendered pages and the recomputed verdicts, then one outcome per run. The
+            metrics of a run are recomputed if the bundle contains the tensors of the run.
 
     Raises:
         IntegrityError: The file was changed after it was written, or its signature is invalid.
@@ -96,20 +85,17 @@ def verify_bundle(path: Path, measuring: RemeasureOptions = RemeasureOptions(), 
         raise InvalidFields("verify", problems)
     with process_ownership.temp_dir("fa_registry-bundle-") as folder:
         manifest, signature = unpack(path, folder)
-        signer_text = signer(manifest_bytes(manifest), signature, Path(key) if key else None)
+        signer_text = signer(manifest, signature, key)
         tracker, audit, runs = open_bundle(folder)
         report = recorded_report(tracker, audit.run_id, f"fa-registry audit --study {manifest.study}")
         interim_analyses, _ = previous_seed_sets([judged.record for judged in report.runs], runs)
-        same_release = is_same_release(audit)
-        files_outcome = Integrity(
-            "verified", (f"{len(manifest.files)} files are unchanged since the bundle was written; {signer_text}",)
-        )
+        verdicts = outcome_of(lambda: check_verdicts(report, is_same_release(audit), interim_analyses))
+        text = f"{len(manifest.files)} files are unchanged since the bundle was written; {signer_text}"
+        files_outcome = Integrity("verified", (text,))
         return [
             Verification("", f"the bundle, {path.name}", files_outcome, dict(manifest.sizes)),
             Verification("", "the pages", outcome_of(lambda: _pages(tracker, audit, report))),
-            Verification(
-                "", "the verdicts", outcome_of(lambda: check_verdicts(report, same_release, interim_analyses))
-            ),
+            Verification("", "the verdicts", verdicts),
             *_runs(folder, runs, report.runs, manifest, measuring),
         ]
 
@@ -126,13 +112,9 @@ def _runs(
     tracker = _tracker(folder)
     pairs = list(zip(runs, judged, strict=True))
     file_outcomes = [_sealed(tracker, run, judged_run.record, manifest) for run, judged_run in pairs]
-    intact_runs = [
-        run for run, outcome in zip(runs, file_outcomes, strict=True) if outcome.integrity.state == "verified"
-    ]
-    remeasured = {
-        outcome.run.run_id: outcome
-        for outcome in remeasure_all(tracker, intact_runs, measuring, None, partial(_tracker, folder))
-    }
+    intact = [run for run, outcome in zip(runs, file_outcomes, strict=True) if outcome.integrity.state == "verified"]
+    outcomes = remeasure_all(tracker, intact, measuring, None, partial(_tracker, folder))
+    remeasured = {outcome.run.run_id: outcome for outcome in outcomes}
     return [
         _measured(outcome, judged_run.record, remeasured[run.run_id]) if run.run_id in remeasured else outcome
         for (run, judged_run), outcome in zip(pairs, file_outcomes, strict=True)
@@ -144,17 +126,15 @@ def _tracker(folder: Path) -> MemoryTracker:
 
 
 def _sealed(tracker: MemoryTracker, run: StoredRun, record: RunRecord, manifest: Manifest) -> Verification:
-    """Check that the report judges this run and that the files match their digests.
-
-    If the bundle omits files, the outcome is `trusted`.
-    """
+    """Check that the report judges this run, and check its files; `trusted` if files are omitted."""
     try:
         if run.run_id != record.run_id or run.tags.get(schema.TAG_SPEC) != record.spec.identity:
             raise IntegrityError(
                 f"expected run {record.run_id}, which the report judges, found run {run.run_id} in the bundle"
             )
         files = check_seal(tracker, run, record.digests)
-        included = {name: digest for name, digest in record.digests.items() if name in _names(manifest, run)}
+        folder = f"{RUNS}/{run.run_id}"
+        included = {name: digest for name, digest in record.digests.items() if f"{folder}/{name}" in manifest.files}
         files |= check_files(tracker, run.run_id, included)
     except RegistryError as error:
         return Verification(run.run_id, run.name, Integrity("mismatch", (str(error),)))
@@ -175,18 +155,13 @@ def _measured(file_outcome: Verification, reported: RunRecord, remeasured: Remea
     return replace(file_outcome, integrity=integrity)
 
 
-def _names(manifest: Manifest, run: StoredRun) -> set[str]:
-    start = f"{RUNS}/{run.run_id}/"
-    return {name.removeprefix(start) for name in manifest.files if name.startswith(start)}
-
-
 @dataclass(frozen=True, repr=False)
 class ImportResult(TableResult):
-    """Result of `import_into`.
+    """Result of `import_into`; two mappings from run id in the bundle to run id in the store.
 
     Attributes:
-        runs: Mapping from run id in the bundle to run id in the store, for runs that were imported now.
-        present: The same mapping for runs that were already in the store.
+        runs: Runs that were imported now.
+        present: Runs that were already in the store.
     """
 
     runs: dict[str, str]
@@ -204,14 +179,14 @@ class ImportResult(TableResult):
         ]
 
 
-def import_into(path: str, experiment: str = "", store: str = "", key: str = "") -> ImportResult:
-    """Import the missing runs of a bundle into a store; see `api.import_bundle`.
+def import_into(path: str, experiment: str, store: str, key: str) -> ImportResult:
+    """Import the missing runs of a bundle into a store, without the audit; see `api.import_bundle`.
 
-    To continue an interrupted import, call the function again. The audit is not imported; audit the runs in the new store.
+    To continue an interrupted import, call the function again.
     """
     with process_ownership.temp_dir("fa_registry-bundle-") as folder:
         manifest, signature = unpack(Path(path), folder)
-        signer(manifest_bytes(manifest), signature, Path(key) if key else None)
+        signer(manifest, signature, key)
         if manifest.light:
             raise UsageError(
                 f"{path}: expected a bundle with weights, found a bundle that was written with --light; bundle the study again "
@@ -228,21 +203,14 @@ def import_into(path: str, experiment: str = "", store: str = "", key: str = "")
             if existing_id:
                 present[run.run_id] = existing_id
             else:
-                imported[run.run_id] = _put(
-                    tracker, source, run, {**origin, schema.TAG_IMPORTED_VERDICT: verdicts.get(run.run_id, "")}
-                )
+                origin[schema.TAG_IMPORTED_VERDICT] = verdicts.get(run.run_id, "")
+                imported[run.run_id] = _put(tracker, source, run, origin)
     return ImportResult(imported, present)
 
 
 def _present(tracker: Tracker, run: StoredRun) -> str:
-    """Return the id of a finished run in the store that equals `run`; "" if there is no such run.
-
-    Two runs are equal if they have the same specification and the same recorded files.
-    """
-    tags = {
-        schema.TAG_SPEC: run.tags.get(schema.TAG_SPEC, ""),
-        schema.TAG_ARTIFACTS: run.tags.get(schema.TAG_ARTIFACTS, ""),
-    }
+    """Return the id of a finished run in the store with the same specification and files, or ""."""
+    tags = {tag: run.tags.get(tag, "") for tag in (schema.TAG_SPEC, schema.TAG_ARTIFACTS)}
     return next((stored.run_id for stored in tracker.search(tags) if stored.state == "FINISHED"), "")
 
 
@@ -251,11 +219,8 @@ def _put(tracker: Tracker, source: MemoryTracker, run: StoredRun, origin: Mappin
     recorded = read_sealed({name: source.artifact(run.run_id, name) for name in NEEDED})
     check_seal(source, run, recorded.provenance["digests"])
     check_files(source, run.run_id, recorded.provenance["digests"])
-    tags = {
-        name: value
-        for name, value in run.tags.items()
-        if name in KEPT_TAGS or name.startswith(schema.first_fire_tag(""))
-    }
+    first_fire = schema.first_fire_tag("")
+    tags = {name: text for name, text in run.tags.items() if name in KEPT_TAGS or name.startswith(first_fire)}
     initial_tags = {
         **tags,
         schema.TAG_STATUS: "running",
@@ -285,9 +250,3 @@ KEPT_TAGS = frozenset(
         *schema.REPEATED_TAGS,
     )
 )
-
-
-def bundled_text(bundle: BundleResult) -> Iterator[str]:
-    """Yield the lines that the bundle command prints."""
-    yield f"{bundle.path}: {pluralise(bundle.runs, 'run')}, {bundle.size / 2**20:.1f} MiB, SHA-256 {bundle.sha256}"
-    yield f"next: fa-registry verify {bundle.path}" + ("" if bundle.signed else "; to sign the bundle, add --sign KEY")

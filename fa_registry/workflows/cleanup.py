@@ -30,7 +30,6 @@ class StaleItem:
 
     Attributes:
         kind: One of KINDS; the label in the output of `doctor`.
-        what: Name of the item, e.g. its path.
         mend: Function that removes or closes the item.
     """
 
@@ -45,11 +44,7 @@ KINDS = (RUNS, FOLDERS, PAGES, JOURNAL, PROCESSES, STATE_FILES)
 
 
 def resume_folder(registry: Path) -> Path:
-    """Return the folder of the resume files of stopped runs.
-
-    Args:
-        registry: Folder that `stores.registry_folder` returned.
-    """
+    """Return the folder of the resume files of stopped runs, in the folder `stores.registry_folder`."""
     return registry / "resume"
 
 
@@ -62,38 +57,34 @@ def stale_items(
 ) -> list[StaleItem]:
     """Return all stale items that can be removed.
 
+    If `heartbeats` is None, every run on another machine counts as alive.
+
     Args:
         tracker: The store, or None if the store cannot be opened.
         registry: Folder that `stores.registry_folder` returned.
         database: Path of a sqlite database to check for the journal of a killed process.
         pages: Folder to check for half-written pages.
-        heartbeats: Observed heartbeats of runs on other machines. If None, every run on another machine counts as alive.
     """
     heartbeats = heartbeats or HeartbeatMonitor()
     runs = tracker.search({schema.TAG_STATUS: "running"}) + tracker.search({}, state="RUNNING") if tracker else []
     abandoned = [run for run in {run.run_id: run for run in runs}.values() if RunState(run).is_abandoned(heartbeats)]
     items = [StaleItem(RUNS, _named(run), partial(close, tracker, run)) for run in abandoned]
-    items += [
-        StaleItem(FOLDERS, str(path), partial(process_ownership.remove_quietly, path))
-        for path in process_ownership.abandoned_folders()
-    ]
-    paths = process_ownership.abandoned(pages, ".*") if pages else []
-    items += [StaleItem(PAGES, str(path), partial(process_ownership.remove_quietly, path)) for path in paths]
+    items += _removable(FOLDERS, process_ownership.abandoned_folders())
+    items += _removable(PAGES, process_ownership.abandoned(pages, ".*") if pages else [])
     if database and _is_half_written(database):
         items.append(StaleItem(JOURNAL, f"{database}-journal", partial(_roll_back, database)))
     items += [StaleItem(PROCESSES, str(pid), partial(_end, pid)) for pid in process_ownership.abandoned_processes()]
     states = resume_folder(registry)
     paths = [*process_ownership.abandoned(states, ".*"), *sorted(states.glob(f"*{process_ownership.DAMAGED}"))]
-    return items + [
-        StaleItem(STATE_FILES, str(path), partial(process_ownership.remove_quietly, path)) for path in paths
-    ]
+    return items + _removable(STATE_FILES, paths)
+
+
+def _removable(kind: str, paths: Iterable[Path]) -> list[StaleItem]:
+    return [StaleItem(kind, str(path), partial(process_ownership.remove_quietly, path)) for path in paths]
 
 
 def clear(tracker: Tracker, registry: Path) -> None:
-    """Remove all stale items except damaged files.
-
-    Damaged files are kept because `doctor` must first show them to the user.
-    """
+    """Remove all stale items except damaged files, which `doctor` must first show to the user."""
     for item in stale_items(tracker, registry):
         if not item.what.endswith(process_ownership.DAMAGED):
             item.mend()
@@ -104,9 +95,7 @@ def close_abandoned(
 ) -> None:
     """Close each given run that is marked as running although its process has ended.
 
-    Args:
-        heartbeats: Observed heartbeats of runs on other machines. If None, every run on another machine counts as alive.
-        as_status: New status of a closed run that had no final status.
+    If `heartbeats` is None, every run on another machine counts as alive. A closed run without a final status gets `as_status`.
     """
     heartbeats = heartbeats or HeartbeatMonitor()
     for run in runs:
@@ -115,10 +104,9 @@ def close_abandoned(
 
 
 def close(tracker: Tracker, run: StoredRun, as_status: str = "failed") -> None:
-    """Close a run whose process has ended.
+    """Close a run whose process has ended; without a final status, it gets `as_status`.
 
-    Args:
-        as_status: New status of a run without a final status. A run that a person stopped gets `interrupted` instead.
+    A run that a person stopped gets `interrupted` instead.
     """
     state = RunState(run)
     if state.status not in schema.ENDED_STATUSES:

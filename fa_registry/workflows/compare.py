@@ -21,7 +21,6 @@ from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.run_state import RunState
 from fa_registry.workflows.audit import build_report, checked_judging, is_intact
 from fa_registry.workflows.options import (
-    LOGGED,
     JudgingOptions,
     RemeasureOptions,
     ReportOutput,
@@ -35,22 +34,17 @@ if TYPE_CHECKING:
     import pandas as pd
 
 WHOLE_STORE = "the newest run of every specification in the store"
-
-
 # At least four characters, because the method names `dfa` and `fa` are hexadecimal numbers too.
 RUN_ID = re.compile(r"[0-9a-f]{4,32}")
 
 
 @dataclass(frozen=True)
 class Operand:
-    """One method or one run to compare.
-
-    The user gives a method by its label and a run by the first characters of its id.
+    """One method, given by its label, or one run, given by the first characters of its id, to compare.
 
     Attributes:
         text: The operand, as the user typed it.
         label: Label of the method without options, as in the tag of its runs.
-        is_run: Whether the operand is a run; if not, it is a method.
         runs: All runs of the method, or only the given run.
     """
 
@@ -66,10 +60,8 @@ class CompareResult:
 
     Attributes:
         context: Content of the page.
-        page: Path of the page.
         exit_code: 0 if all runs passed their integrity checks, otherwise 3.
         in_mlflow: Address of the MLflow page that compares one run per operand, or an empty string if the store has no pages.
-        store: Address of the store.
     """
 
     context: CompareContext
@@ -110,23 +102,20 @@ class CompareResult:
 
 def run_compare(
     texts: Sequence[str],
-    selector: RunSelector = RunSelector(),
-    setting: str = "",
-    judging: JudgingOptions = JudgingOptions(),
-    measuring: RemeasureOptions = LOGGED,
-    location: StoreLocation = StoreLocation(),
-    pages: ReportOutput = ReportOutput(),
+    selector: RunSelector,
+    setting: str,
+    judging: JudgingOptions,
+    measuring: RemeasureOptions,
+    location: StoreLocation,
+    pages: ReportOutput,
 ) -> CompareResult:
     """Judge methods or runs by one edition, without waivers, and write compare.html.
 
     Args:
         texts: The operands, that is, the method labels or run ids to compare.
-        selector: Runs among which the operands are searched. The default is the newest finished run of each specification.
-        setting: Part of the names of the settings to compare; required if `selector` is empty and the operands were trained in
-            several settings.
-        judging: The edition and its thresholds.
-        measuring: Whether and how to recompute metrics. By default, the logged metrics are used.
-        pages: Folder of the page, and user templates.
+        selector: Runs among which the operands are searched. If empty, these are the newest finished runs of all specifications.
+        setting: Part of the names of the settings to compare; required if `selector` is empty and the operands were trained
+            in several settings.
 
     Raises:
         InvalidFields: Arguments are invalid; the error lists all of them.
@@ -161,8 +150,7 @@ def run_compare(
 def parse_operands(texts: Sequence[str], pool: Sequence[StoredRun]) -> list[Operand]:
     """Return the methods or runs that the user typed, each with its runs from `pool`.
 
-    Raises:
-        InvalidFields: Operands are unknown, ambiguous or overlapping; the error lists all of them.
+    The function raises InvalidFields with all unknown, ambiguous or overlapping operands.
     """
     problems: list[str] = []
     operands = [operand for text in texts if (operand := _operand(text, pool, problems))]
@@ -227,10 +215,7 @@ FROZEN = "frozen"
 
 
 def needed(compared: Sequence[Operand], pool: Sequence[StoredRun]) -> list[StoredRun]:
-    """Return the runs that are needed to judge the compared methods or runs.
-
-    These are the runs of the operands, the other seeds of the same methods, and the frozen controls in the same settings.
-    """
+    """Return the runs of the operands, other seeds of the same methods, and their frozen controls."""
     # other seeds are needed because a rule may use the mean over seeds
     labels_and_settings = {
         (label, _setting(run)) for operand in compared for run in operand.runs for label in (operand.label, FROZEN)
@@ -239,17 +224,14 @@ def needed(compared: Sequence[Operand], pool: Sequence[StoredRun]) -> list[Store
 
 
 def check_unambiguous(compared: Sequence[Operand]) -> None:
-    """Raise UsageError if the methods or runs to compare do not determine the settings.
+    """Raise UsageError with the possible settings if the operands do not determine the settings.
 
-    The settings are determined if exactly one setting contains all operands, or if each operand was trained in only one setting.
-    The error lists the possible settings.
+    The settings are determined if exactly one setting contains all operands, or if each operand was trained in only one
+    setting.
     """
     settings_by_operand = [dict.fromkeys(map(_setting, operand.runs)) for operand in compared]
-    shared = [
-        setting
-        for setting in settings_by_operand[0]
-        if all(setting in operand_settings for operand_settings in settings_by_operand)
-    ]
+    first, *others = settings_by_operand
+    shared = [setting for setting in first if all(setting in other for other in others)]
     if len(shared) == 1 or all(len(settings) == 1 for settings in settings_by_operand):
         return
     listed_settings = shared or list(dict.fromkeys(setting for settings in settings_by_operand for setting in settings))
@@ -262,11 +244,7 @@ def check_unambiguous(compared: Sequence[Operand]) -> None:
 
 
 def filter_by_setting(pool: Sequence[StoredRun], text: str) -> list[StoredRun]:
-    """Return the runs in settings whose name contains `text`.
-
-    Raises:
-        UsageError: No run matches.
-    """
+    """Return the runs in settings whose name contains `text`; raise UsageError if there are none."""
     matches = [run for run in pool if text in _setting(run)]
     if not matches:
         raise UsageError(f"compare: {unknown_name_text('setting', text, {_setting(run) for run in pool})}")
@@ -276,11 +254,8 @@ def filter_by_setting(pool: Sequence[StoredRun], text: str) -> list[StoredRun]:
 def comparison_columns(report: AuditReport, compared: Sequence[Operand]) -> list[Group]:
     """Return the groups of judged runs to compare, in the order of the operands.
 
-    An operand that is a single run gives a group that contains only this run.
-
-    Raises:
-        InvalidFields: No run of an operand could be judged.
-        IntegrityError: No run of an operand could be judged because a file was changed.
+    The group of a single run contains only this run. If no run of an operand could be judged, the function raises
+    InvalidFields, or IntegrityError if a file was changed.
     """
     judged = groups(report)
     gaps = {excluded.run_id: excluded for excluded in report.excluded}
@@ -290,7 +265,9 @@ def comparison_columns(report: AuditReport, compared: Sequence[Operand]) -> list
         columns += operand_columns
         if not operand_columns:
             gap = gaps.get(operand.runs[0].run_id)
-            problems.append(f"{operand.text}: {gap.reason if gap else _options_known(operand, judged)}")
+            variants = [group_label(group) for group in judged if group.method == operand.label]
+            reason = gap.reason if gap else unknown_name_text("variant", operand.text, variants)
+            problems.append(f"{operand.text}: {reason}")
             is_changed |= bool(gap) and gap.kind == "integrity"
     if is_changed:
         raise IntegrityError("\n".join(problems))
@@ -319,11 +296,6 @@ def _columns(operand: Operand, judged: Sequence[Group]) -> list[Group]:
 def _alone(group: Group, run: RunAudit) -> Group:
     method = f"{group.method} s{run.record.spec.seed} {run.record.run_id[:SHOWN]}"
     return dataclasses.replace(group, method=method, runs=(run,), verdict=run.verdict, duplicates=())
-
-
-def _options_known(operand: Operand, judged: Sequence[Group]) -> str:
-    labels = [group_label(group) for group in judged if group.method == operand.label]
-    return unknown_name_text("variant", operand.text, labels)
 
 
 def _setting(run: StoredRun) -> str:

@@ -32,10 +32,10 @@ CHECK_SECONDS = 3_600.0  # limit of the checks, which take far less time on one 
 
 
 def cached_conformance(spec: RunSpec, store: str) -> dict[str, Any]:
-    """Return the conformance outcome that training records for a method, as JSON.
+    """Return the conformance outcome that training records for a method, as JSON; empty if built-in.
 
-    The outcome is computed once for each version of the source code and stored in a folder next to the store. For a built-in
-    method, the returned mapping is empty. A method that fails its checks is trained nevertheless, and the failures are logged.
+    The outcome is computed once for each version of the source code and stored in a folder next to the store. A method that
+    fails its checks is trained nevertheless, and the failures are logged.
     """
     if methods.CATALOG.location(spec.method).is_builtin:
         return {}
@@ -112,16 +112,11 @@ def _key(spec: RunSpec) -> dict[str, Any]:
 
 @cache  # an audit of a hundred runs checks each version of the code once
 def _tested(key: str) -> Conformance:
-    """Check every property of the method on the architecture of the run.
+    """Check every property of the method on the architecture of the run; `key` is a result of `_key`.
 
     Other architectures are omitted, because the check of all architectures would take minutes.
-
-    Args:
-        key: Result of `_key` as JSON.
     """
-    from fa_registry.testing.small_networks import (
-        cannot_build,  # the suite is loaded only for a third-party method
-    )
+    from fa_registry.testing.small_networks import cannot_build  # loaded only for a third-party method
     from fa_registry.testing.suite import check_method
 
     key_fields = json.loads(key)
@@ -150,16 +145,14 @@ def _read(path: Path) -> Conformance | None:
 
 
 # Checks of the code that trained a run, before the run counts as complete and before an audit uses any metric of the run.
-
-
 SUBJECT = "code"
 
 
 def code_changes(tracker: Tracker, run: StoredRun, spec: RunSpec) -> tuple[str, ...]:
     """Return the differences between the code that trained a run and the installed code.
 
-    If there are no differences, the tuple is empty. If a tag of the run identifies the code, no file is opened. The tag only
-    decides whether a run is trained again; an audit reads the recorded files.
+    If a tag of the run identifies the code, no file is opened. The tag only decides whether a run is trained again; an audit
+    reads the recorded files.
     """
     today = fingerprint(spec)
     tag = run.tags.get(schema.TAG_CODE)
@@ -175,10 +168,7 @@ def code_changes(tracker: Tracker, run: StoredRun, spec: RunSpec) -> tuple[str, 
 
 
 def sealed_code(provenance: Mapping[str, Any]) -> Code | None:
-    """Return the description of the code that trained a run, from its provenance.json.
-
-    Return None if the run was trained by an older release that recorded no code.
-    """
+    """Return the description of the code that trained a run; None if an older release recorded no code."""
     code = provenance.get("code")
     if not isinstance(code, Mapping):
         return None
@@ -186,14 +176,7 @@ def sealed_code(provenance: Mapping[str, Any]) -> Code | None:
 
 
 def log_code_changes(changed: Mapping[str, Sequence[str]], is_kept: bool) -> None:
-    """Log which runs were trained by other code than the installed code.
-
-    The log also contains the changes of the code, and states whether the runs are kept.
-
-    Args:
-        changed: Mapping from run name to the changes of the code. If empty, nothing is logged.
-        is_kept: Whether the runs are kept; if not, they are trained again.
-    """
+    """Log the runs that other code trained (name → changes of the code), and whether they are kept."""
     if not changed:
         return
     has_many = len(changed) > 1
@@ -217,7 +200,9 @@ def code_check(record: RunRecord) -> Check:
     try:
         differences = fingerprint_changes(recorded_code, fingerprint(record.spec))
     except (UnknownName, PluginError) as error:
-        return Check(SUBJECT, "not possible", f"{str(error).splitlines()[0]}{_wanted(recorded_code)}")
+        entries = {describe(entry) for entry in (recorded_code or {}).values() if "digest" in entry}
+        wanted = f"; the run was trained with {', '.join(sorted(entries))}" if entries else ""
+        return Check(SUBJECT, "not possible", f"{str(error).splitlines()[0]}{wanted}")
     if differences:
         action = "adopted and measured" if record.spec.weights else "trained"
         return Check(
@@ -227,8 +212,3 @@ def code_check(record: RunRecord) -> Check:
         text = "an older release recorded no code; its plug-ins count as version 1, which is the installed version"
         return Check(SUBJECT, "agrees", text)
     return Check(SUBJECT, "agrees", "method, architecture, data set and diagnostics are the same as in training")
-
-
-def _wanted(recorded_code: Code | None) -> str:
-    entries = {describe(entry) for entry in (recorded_code or {}).values() if "digest" in entry}
-    return f"; the run was trained with {', '.join(sorted(entries))}" if entries else ""

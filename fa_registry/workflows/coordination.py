@@ -1,17 +1,23 @@
-"""Coordination of workers that train the same study, and the tag with which a user stops a study."""
+"""Coordination of workers of one study: their resources, their store, and the tag that stops a study."""
 
 from __future__ import annotations
 
 import logging
+import math
 import platform
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
+from urllib.parse import parse_qs, urlsplit
 
 from fa_registry import process_ownership
-from fa_registry.errors import Interrupted, StoreError
+from fa_registry.errors import Interrupted, StoreError, UnknownName
 from fa_registry.records import RunSpec
+from fa_registry.studies import executors
+from fa_registry.studies.executors.base import Capacity, ClusterOptions, JobResources
+from fa_registry.text_safety import escape_control
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker, newest_first
 from fa_registry.tracking.lease import lease_owner
@@ -20,22 +26,89 @@ from fa_registry.tracking.run_state import HeartbeatMonitor, RunState
 from fa_registry.tracking.store import sqlite_path
 from fa_registry.tracking.store_errors import WAITED_FOR, StoreRefusal
 from fa_registry.workflows.cleanup import close_abandoned
-from fa_registry.workflows.cluster_options import ONE_MACHINE
 from fa_registry.workflows.rule_monitor import UNWATCHED, MonitoredRules
+
+MOST_CPUS = 1024
+SIZE = re.compile(r"(\d{1,6}(?:\.\d{1,3})?) ?([KMGT]i?B)")
+UNITS = {
+    f"{letter}{end}": base**power for power, letter in enumerate("KMGT", 1) for end, base in (("B", 1000), ("iB", 1024))
+}
+ONE_MACHINE = (
+    "A sqlite file is only for one machine: two machines that write to the file damage it. On all machines, use --store with "
+    "the address of one MLflow server or one PostgreSQL database (docs/many-machines.md)"
+)
+
+
+def asked_resources(executor: str, cluster: ClusterOptions, device: str, problems: list[str]) -> JobResources:
+    """Return the resources that each job requests, as the user typed them; append errors to `problems`."""
+    cpus = f"a whole number up to {MOST_CPUS}, or a fraction such as 0.5"
+    gpus = "a fraction of one GPU such as 0.125, or 1 for one GPU"
+    resources = JobResources(
+        device=device,
+        address=str(cluster.address),
+        cpus=_number("cpus_per_run", cluster.cpus_per_run or 1, MOST_CPUS, cpus, problems),
+        gpus=_number("gpus_per_run", cluster.gpus_per_run or 0, 1, gpus, problems),
+        memory=_bytes(str(cluster.memory), problems),
+    )
+    try:
+        problems += executors.CATALOG.get(executor or "local").problems(resources)
+    except UnknownName as error:
+        problems.append(f"executor: {error}")
+    return resources
+
+
+def _number(name: str, typed: str | float, limit: float, expected: str, problems: list[str]) -> float:
+    try:
+        number = float(typed)
+    except ValueError:
+        number = math.nan
+    if (0 < number <= limit and (number <= 1 or number == int(number))) or typed == 0:
+        return number
+    problems.append(f"{name}: expected {expected}; found {typed!r}")
+    return 0
+
+
+def _bytes(typed: str, problems: list[str]) -> int:
+    """Return the number of bytes, or 0 if `typed` is empty or invalid."""
+    size = SIZE.fullmatch(typed)
+    if typed and not size:
+        problems.append(f"memory: expected a number with a unit, such as 4GiB or 500MB; found {typed!r}")
+    return int(float(size[1]) * UNITS[size[2]]) if size else 0
+
+
+def check_reach(store: str, capacity: Capacity) -> None:
+    """Raise StoreError if jobs on the executor's machines cannot use the store safely.
+
+    A sqlite file is not safe. A store whose address contains a password is not safe either.
+    """
+    if capacity.machines is None:
+        return
+    other_machines = sorted(capacity.machines - {platform.node()})
+    if other_machines and sqlite_path(store):
+        raise StoreError(
+            f"store {store}: the executor starts jobs on other machines ({', '.join(other_machines[:3])}). {ONE_MACHINE}"
+        )
+    address = urlsplit(store)
+    if address.password or "password" in parse_qs(address.query):
+        displayed = escape_control(store).partition("?")[0]
+        raise StoreError(
+            f"store {displayed}: the address contains a password. Every job would contain this address, and other users could read "
+            "the password on disks and web pages. Remove the password from the address and set these variables on every machine: "
+            "PGPASSFILE or PGPASSWORD for PostgreSQL, MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD for an MLflow server "
+            "(docs/many-machines.md)"
+        )
+
 
 LOG = logging.getLogger(__name__)
 PAUSE = 1.0  # seconds between two queries for the runs of other workers
 REPORTED = 60.0  # seconds between two log lines that name the runs of other workers
 STOP_LOOKS = 30.0  # seconds between two queries for the tag that stops a study
 STOP = "yes"
-
 MISSES = 5  # if other workers trained this number of specifications in a row, one query reads all runs of the study
 
 
 class StudySnapshot:
-    """Copy of a study's runs in memory.
-
-    The copy avoids one store query per specification.
+    """Copy of a study's runs in memory, which avoids one store query per specification.
 
     Attributes:
         alone: True until this process finds a run of another worker in the study.
@@ -48,19 +121,13 @@ class StudySnapshot:
         self.alone = True
 
     def attempts(self, identity: str) -> list[StoredRun]:
-        """Return the runs of a specification, and remove these runs from the snapshot.
-
-        The returned runs contain no metrics and no parameters.
-        """
+        """Return the runs of a specification, without metrics and parameters, and forget these runs."""
         return self._attempts.pop(identity, [])
 
     def record_outcome(self, free: bool) -> None:
-        """Record whether this process could train a specification.
+        """Record whether no other worker trains or has trained a specification (`free`).
 
         If other workers trained the last MISSES specifications, the snapshot is read from the store again.
-
-        Args:
-            free: True if no other worker trains or has trained the specification.
         """
         self._missed, self.alone = (0, self.alone) if free else (self._missed + 1, False)
         if self._study and self._missed >= MISSES:
@@ -71,12 +138,9 @@ class StudySnapshot:
 
 
 class StopTagPoller:
-    """Stop function that also returns True if a user set TAG_STOP on a run of the study.
+    """Stop function: whether `stop` returns True, or a user set TAG_STOP on a run of the study.
 
     The store is queried at most once per STOP_LOOKS seconds.
-
-    Args:
-        stop: Another stop function, e.g. for signals. If `stop` returns True, this function returns True.
     """
 
     looked: ClassVar[dict[tuple[str, str], float]] = {}  # (store, study) → time of this process's last query
@@ -85,23 +149,15 @@ class StopTagPoller:
         self._tracker, self._study, self._stop = tracker.without_retry(), study, stop
         self._asked = False
 
-    def _is_due(self) -> bool:
-        last = self.looked.get((self._tracker.uri, self._study), -STOP_LOOKS)
-        return bool(self._study) and time.monotonic() - last >= STOP_LOOKS
-
-    def _text(self) -> str:
-        """Return the stop message, or "" if there is none or the server does not respond."""
-        try:
-            return stopped_by_tag(self._tracker, self._study)
-        except StoreRefusal as refusal:
-            if refusal.kind not in WAITED_FOR:
-                raise
-            return ""
-
     def __call__(self) -> bool:
-        if not self._asked and self._is_due():
-            self.looked[self._tracker.uri, self._study] = time.monotonic()
-            text = self._text()
+        key = self._tracker.uri, self._study
+        if not self._asked and self._study and time.monotonic() - self.looked.get(key, -STOP_LOOKS) >= STOP_LOOKS:
+            self.looked[key], text = time.monotonic(), ""
+            try:
+                text = stopped_by_tag(self._tracker, self._study)
+            except StoreRefusal as refusal:
+                if refusal.kind not in WAITED_FOR:  # otherwise the server does not respond now
+                    raise
             self._asked = bool(text)
             if text:
                 LOG.warning("%s", text)
@@ -120,18 +176,15 @@ def stopped_by_tag(tracker: Tracker, study: str) -> str:
 
 
 def finished_run(tracker: Tracker, spec: RunSpec, watch: MonitoredRules = UNWATCHED) -> StoredRun | None:
-    """Return the finished run of the specification, or None if the specification must be trained.
-
-    See `newest_finished`.
-    """
+    """Return the `newest_finished` run of the specification, or None if the specification must be trained."""
     return newest_finished(tracker.search({schema.TAG_SPEC: spec.identity}), spec, watch)
 
 
 def newest_finished(runs: Sequence[StoredRun], spec: RunSpec, watch: MonitoredRules = UNWATCHED) -> StoredRun | None:
-    """Return the newest finished run of a specification.
+    """Return the newest finished run of a specification, whose status is complete or diverged.
 
-    A run is finished if its status is complete or diverged. If no run is finished, return the newest run that the same stop rules
-    ended early, because these rules would also end a new run. If both are missing, return None.
+    If no run is finished, return the newest run that the same stop rules ended early, because these rules would also end a new
+    run. If both are missing, return None.
     """
     runs, wish = newest_first(runs), watch.of(spec.control).wish
     early = (schema.STOPPED_EARLY, wish)
@@ -166,12 +219,8 @@ def wait_for_others(
     """Wait until other processes finish the specifications, or until some specifications become free.
 
     A specification becomes free if the process that trains it ends without finishing the run, or sends no heartbeat for the
-    duration of its lease. The unfinished runs of a free specification are closed.
-
-    Args:
-        finished: Function that returns the finished run of a specification from all its runs, or None.
-        stop: Function that returns True if this process must stop.
-        waits: Whether to wait. If False, return the present state at once.
+    duration of its lease. The unfinished runs of a free specification are closed. If `waits` is False, the present state is
+    returned at once. The function `finished` selects the finished run among all runs of a specification.
 
     Returns:
         The finished runs by specification identity, the free specifications, and the leased specifications.
@@ -227,10 +276,7 @@ def _running_elsewhere(tracker: Tracker) -> list[StoredRun]:
 
 
 def observe_heartbeats(tracker: Tracker) -> HeartbeatMonitor:
-    """Wait for a heartbeat of each running run on another machine, and return the heartbeats.
-
-    The longest wait for a run is the duration of its lease.
-    """
+    """Wait for a heartbeat of each running run on another machine, at most as long as its lease."""
     heartbeats, has_logged = HeartbeatMonitor(), False
     while silent := [run for run in at_work_elsewhere(tracker, heartbeats) if not heartbeats.has_moved(run)]:
         if not has_logged:

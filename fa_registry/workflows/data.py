@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,27 +33,19 @@ FORMS = ("source", "or unpacked", "or installed")  # labels of the paths that `c
 
 
 def overview(name: str = "", root: Path | None = None) -> list[DataRow]:
-    """Return one row per data set.
+    """Return one row per data set, or only the row of `name`.
 
     A row contains the name and a one-line description of the data set, the number of files, the number of missing files, and
-    whether the files are decoded.
-
-    Args:
-        name: Name of one data set. If empty, all data sets are chosen.
-        root: Folder of the files. The default is $FA_REGISTRY_DATA, else `data`.
+    whether the files are decoded. The default folder `root` is $FA_REGISTRY_DATA, else `data`.
     """
     return [_summary(dataset, dataset_name, data_root(root)) for dataset_name, dataset in _chosen(name).items()]
 
 
-def places(name: str = "", root: Path | None = None) -> list[DataRow]:
-    """Return one row per path at which the package searches for a file of a data set.
+def places(name: str, root: Path | None = None) -> list[DataRow]:
+    """Return one row per path at which the package searches for a file of a data set, as `overview`.
 
     A row has the data set's name, the kind of the path (e.g. `source` or `decoded`), the path, the file's MD5, and whether the
     file exists.
-
-    Args:
-        name: Name of one data set. If empty, all data sets are chosen.
-        root: Folder of the files. The default is $FA_REGISTRY_DATA, else `data`.
     """
     folder = data_root(root)
     rows = []
@@ -61,11 +54,8 @@ def places(name: str = "", root: Path | None = None) -> list[DataRow]:
             for kind, (path, md5) in zip(FORMS, candidates(folder, source, dataset.package), strict=False):
                 rows.append(_place(dataset_name, kind, path, md5))
         if dataset.format.packed:
-            rows.append(
-                _place(
-                    dataset_name, "or archive, then fetch", folder / dataset.format.packed, dataset.format.packed_md5
-                )
-            )
+            path, md5 = folder / dataset.format.packed, dataset.format.packed_md5
+            rows.append(_place(dataset_name, "or archive, then fetch", path, md5))
         rows.append(_place(dataset_name, "decoded", cache_path(folder, dataset.card.name), ""))
     return rows
 
@@ -73,8 +63,7 @@ def places(name: str = "", root: Path | None = None) -> list[DataRow]:
 def make_ready(needed: Iterable[Dataset], root: Path | None) -> None:
     """Decode the files of these data sets before several processes read the data sets.
 
-    Raises:
-        IntegrityError: Files are missing or were changed; the error lists all of them.
+    The function raises IntegrityError with all missing or changed files.
     """
     problems = []
     sources = {dataset.card.name: _source(dataset) for dataset in needed}
@@ -89,14 +78,9 @@ def make_ready(needed: Iterable[Dataset], root: Path | None) -> None:
 
 
 def fetch(name: str, root: Path | None = None, report: Report = lambda line: None) -> list[DataRow]:
-    """Download the missing files of a data set, decode the files and check them.
+    """Download the missing files of a data set, decode the files, and return the rows of `check`.
 
-    Args:
-        root: Folder of the files. The default is $FA_REGISTRY_DATA, else `data`.
-        report: Function that receives progress messages.
-
-    Returns:
-        The rows of `check`.
+    The function `report` receives progress messages. The default folder `root` is $FA_REGISTRY_DATA, else `data`.
 
     Raises:
         IntegrityError: The download failed. The error lists every missing file with its MD5 and its path.
@@ -126,15 +110,10 @@ def _make(folder: Path) -> None:
 
 
 def check(name: str = "", root: Path | None = None, report: Report = lambda line: None) -> list[DataRow]:
-    """Check the files of one data set, or of all data sets that need files.
+    """Check the files of one data set, or of all data sets that need files, with the arguments of `fetch`.
 
-    Args:
-        name: Name of one data set. If empty, all data sets are chosen.
-        root: Folder of the files. The default is $FA_REGISTRY_DATA, else `data`.
-        report: Function that receives progress messages.
-
-    Returns:
-        One row per check: name of the data set, checked item (`what`), whether the check passed (`ok`), and result (`found`).
+    There is one row per check: name of the data set, checked item (`what`), whether the check passed (`ok`), and result
+    (`found`).
     """
     selected = _chosen(name)
     if name and not _with_files(name):
@@ -152,19 +131,14 @@ def check(name: str = "", root: Path | None = None, report: Report = lambda line
             if all(row["ok"] for row in checked) or cache_path(folder, dataset.card.name).is_file():
                 images = _attempt(dataset_name, "images", lambda dataset=dataset: _counted(dataset.raw(folder, report)))
             else:
-                images = _row(
-                    dataset_name, "images", False, f"not decoded; {mend(dataset.card, folder, dataset.package)}"
-                )
+                advice = mend(dataset.card, folder, dataset.package)
+                images = _row(dataset_name, "images", False, f"not decoded; {advice}")
             rows += [*checked, images]
     return rows
 
 
 def state(row: DataRow) -> str:
-    """Return a text that describes whether the files of a data set are ready.
-
-    Args:
-        row: One row of `overview`.
-    """
+    """Return a text that describes whether the files of a row of `overview` are ready."""
     if not row["files"]:
         return "needs no files"
     if row["decoded"]:
@@ -173,10 +147,9 @@ def state(row: DataRow) -> str:
 
 
 def _chosen(name: str) -> dict[str, Dataset]:
-    """Return a mapping from name to data set.
+    """Return a mapping from name to data set: the data set `name`, or all data sets if `name` is empty.
 
-    The mapping contains the data set `name`, or all data sets if `name` is empty. If `name` is a data set with random targets, the
-    value is the original data set.
+    If `name` is a data set with random targets, the value is the original data set.
     """
     if not name:
         return datasets.CATALOG.members()
@@ -218,18 +191,15 @@ def _download(dataset: ImageFiles, root: Path, report: Report) -> None:
     if problems:
         packed = dataset.format.packed
         archive_text = f", or {packed} (MD5 {dataset.format.packed_md5}) into {root}" if packed else ""
-        raise IntegrityError(
-            refusal(
-                card,
-                problems,
-                f"{failure}\ndownload these files manually to the paths above{archive_text}, then repeat the command",
-            )
-        )
+        advice = f"download these files manually to the paths above{archive_text}, then repeat the command"
+        raise IntegrityError(refusal(card, problems, f"{failure}\n{advice}"))
 
 
 def _files_checked(name: str, dataset: ImageFiles, root: Path) -> list[DataRow]:
     """Return one row per source file; a missing file passes if its data are cached."""
-    decoded = _is_cached(dataset, root)
+    path, decoded = cache_path(root, dataset.card.name), False
+    with suppress(IntegrityError):
+        decoded = path.is_file() and bool(read_cache(path, dataset.card))
     intact, problems = inspected(root, dataset.card, dataset.package)
     rows = []
     for source in dataset.card.files:
@@ -241,14 +211,6 @@ def _files_checked(name: str, dataset: ImageFiles, root: Path) -> list[DataRow]:
             path, _, fault = problems[source].partition(": ")
             rows.append(_row(name, path, False, fault))
     return rows
-
-
-def _is_cached(dataset: ImageFiles, root: Path) -> bool:
-    path = cache_path(root, dataset.card.name)
-    try:
-        return path.is_file() and bool(read_cache(path, dataset.card))
-    except IntegrityError:
-        return False
 
 
 def _counted(data: Splits | RawImages) -> str:

@@ -49,16 +49,17 @@ def examine(
 
     A row has the fields `check` (name), `ok` (whether the check passed), `state` (short text) and `found` (details). State
     `missing` means that files of a data set are missing; the check passes nevertheless. A check of stale items passes too,
-    because the next command that writes to the store removes these items.
+    because the next command that writes to the store removes these items. With `repair`, stale items are removed, and the state
+    of their row is `repaired`.
 
     Args:
-        repair: Whether to remove stale items; the state of their row is then `repaired`.
         pages: Folder to check for half-written pages.
         lost_hosts: Names of other machines that no longer exist. Runs of these machines that never sent a heartbeat are closed.
 
     Raises:
         UsageError: `lost_hosts` was given without `repair`.
-        UnknownName: No run of a machine in `lost_hosts` can be closed: the machine is unknown, or all of its runs sent heartbeats.
+        UnknownName: No run of a machine in `lost_hosts` can be closed: the machine is unknown, or all of its runs sent
+            heartbeats.
     """
     if lost_hosts and not repair:
         raise UsageError("--gone requires --repair, because --gone closes the runs of a machine that no longer exists")
@@ -101,26 +102,15 @@ def _left_behind(store: str, repair: bool, pages: Path, lost_hosts: Sequence[str
         yield {"check": kind, "ok": True, "state": state, "found": f"{', '.join(names) or 'none left behind'}{advice}"}
     remote_runs = at_work_elsewhere(tracker, heartbeats) if tracker else []
     if remote_runs:
-        hosts = ", ".join(sorted({RunState(run).host for run in remote_runs}))
-        advice = (
-            ""
-            if repair
-            else "; `fa-registry doctor --repair` waits for heartbeats and closes the runs that send no heartbeat"
-        )
-        yield {
-            "check": "runs on other machines",
-            "ok": True,
-            "state": "ok",
-            "found": f"{len(remote_runs)} running on {hosts}{advice}",
-        }
+        found = f"{len(remote_runs)} running on {', '.join(sorted({RunState(run).host for run in remote_runs}))}"
+        if not repair:
+            found += "; `fa-registry doctor --repair` waits for heartbeats and closes the runs that send no heartbeat"
+        yield {"check": "runs on other machines", "ok": True, "state": "ok", "found": found}
     yield from _unknown(tracker, lost_hosts) if tracker else ()
 
 
 def _unknown(tracker: Tracker, lost_hosts: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield one row per other machine with runs that never sent a heartbeat.
-
-    The runs of machines in `lost_hosts` are closed.
-    """
+    """Yield one row per other machine with runs that never sent a heartbeat; close those of `lost_hosts`."""
     by_host: dict[str, list[StoredRun]] = {}
     for run in without_heartbeat(tracker):
         by_host.setdefault(RunState(run).host, []).append(run)
@@ -134,12 +124,10 @@ def _unknown(tracker: Tracker, lost_hosts: Sequence[str]) -> Iterator[dict[str, 
             for run in runs:
                 close(tracker, run)
         else:
-            state, advice = (
-                "unknown",
-                (
-                    "; these runs have no heartbeat, so only you know whether the machine still exists. If the machine is gone, "
-                    f"`fa-registry doctor --repair --gone {shlex.quote(host)}` closes the runs"
-                ),
+            state = "unknown"
+            advice = (
+                "; these runs have no heartbeat, so only you know whether the machine still exists. If the machine is gone, "
+                f"`fa-registry doctor --repair --gone {shlex.quote(host)}` closes the runs"
             )
         yield {"check": f"runs at work on {host}", "ok": True, "state": state, "found": f"{names}{advice}"}
 
@@ -170,10 +158,7 @@ def _database(store: str) -> str | dict[str, Any]:
 
 
 def _files(store: str, repair: bool) -> dict[str, Any]:
-    """Check whether the runs' files exist at the addresses in the database.
-
-    If `repair` is True and the files were moved, correct the addresses.
-    """
+    """Check whether the runs' files exist at the addresses in the database; `repair` corrects addresses."""
     try:
         database = sqlite_path(resolve_uri(store))
         if database is None or _is_missing(store):
@@ -199,10 +184,7 @@ def _files(store: str, repair: bool) -> dict[str, Any]:
 
 
 def _configuration() -> str:
-    """Describe the configuration of numerical computations on this machine.
-
-    Audits expect bitwise equal results only from runs with the same configuration.
-    """
+    """Describe the configuration on this machine; audits expect bitwise equal results only from the same."""
     settings = configuration()
     threads = torch.get_num_threads()
     return f"{settings['instruction_set']}; {settings['math_library']}; fingerprint {settings['fingerprint']} at {threads} threads"
@@ -302,9 +284,8 @@ def _load(name: str) -> str:
     if not dataset.card.sha256:
         return "synthetic: the data are generated at each use"
     splits = dataset.load(torch.device("cpu"))
-    return (
-        f"{len(splits.train_labels)} training and {len(splits.test_labels)} test samples, digest {splits.digest[:12]}"
-    )
+    counts = f"{len(splits.train_labels)} training and {len(splits.test_labels)} test samples"
+    return f"{counts}, digest {splits.digest[:12]}"
 
 
 def _check(name: str, check: Callable[[], str | dict[str, Any]]) -> dict[str, Any]:

@@ -23,15 +23,13 @@ from fa_registry.workflows.training import kept_text
 
 @dataclass(frozen=True)
 class SettingPlan:
-    """Runs of one setting of a study.
+    """Runs of one setting of a study; `runs` and `complete` include controls.
 
     Attributes:
-        setting: Name of the setting.
         labels: Names that the study gives to the setting.
         methods: Names of the methods. The suffix `+pen` marks runs with the residual penalty.
-        runs: Number of runs, including controls.
         controls: Mapping from the kind of a control to the number of its runs.
-        complete: Number of runs that need no training, including controls.
+        complete: Number of runs that need no training.
     """
 
     setting: str
@@ -62,13 +60,11 @@ class SettingPlan:
 
 @dataclass(frozen=True, repr=False)
 class Plan(TableResult):
-    """Runs of a study.
+    """Runs of a study; `runs` and `complete` include controls.
 
     Attributes:
         `twin`: Description of the study variant that the overrides define.
-        runs: Number of runs, including controls.
-        control_runs: Number of controls.
-        complete: Number of runs that need no training, including controls.
+        complete: Number of runs that need no training.
         jobs: Number of parallel processes.
         remarks: Explanations for the user.
     """
@@ -97,15 +93,16 @@ class Plan(TableResult):
 
 def plan_study(
     selector: RunSelector,
-    location: StoreLocation = StoreLocation(),
-    training: TrainingOptions = TrainingOptions(),
-    execution: ExecutorOptions = ExecutorOptions(),
+    location: StoreLocation,
+    training: TrainingOptions,
+    execution: ExecutorOptions,
 ) -> Plan:
     """Return the runs of a study, without training or writing anything."""
     study, resources, monitored_rules = checked_study(selector, training, execution)
     complete_ids, remarks = set(), []
     if not training.force:
         complete_ids, remarks = _complete(study, location.store, monitored_rules, training.keep_trained)
+    settings = study.settings.items()
     kept = kept_text(study.specs, training.keep.keep_states or study.keep_states)
     return Plan(
         study.name,
@@ -116,9 +113,7 @@ def plan_study(
         _methods(study.specs),
         sum(spec.control != "none" for spec in study.specs),
         len(complete_ids),
-        tuple(
-            _setting(specs, study.labels.get(identity, ()), complete_ids) for identity, specs in study.settings.items()
-        ),
+        tuple(_setting(specs, study.labels.get(identity, ()), complete_ids) for identity, specs in settings),
         resources.at_once or default_processes(study.specs),
         (*remarks, *filter(None, [kept])),
     )
@@ -128,8 +123,7 @@ def _complete(
     study: Study, store: str, monitored_rules: MonitoredRules, keep_trained: bool
 ) -> tuple[set[str], list[str]]:
     """Return the identities of the complete runs, and remarks for the user."""
-    uri = resolve_uri(store)
-    path = sqlite_path(uri)
+    path = sqlite_path(uri := resolve_uri(store))
     if path is not None and not path.exists():
         return set(), [f"Store {uri} does not exist yet, so no run is complete."]
     tracker = open_tracker(store, create=False)
@@ -141,9 +135,8 @@ def _complete(
             code_differences |= dict.fromkeys(changed)
         if run and (keep_trained or not changed):
             complete_ids.add(spec.identity)
-    return complete_ids, [
-        f"Some runs were trained by other code than the installed code: {line}." for line in code_differences
-    ]
+    text = "Some runs were trained by other code than the installed code"
+    return complete_ids, [f"{text}: {line}." for line in code_differences]
 
 
 def _setting(specs: Sequence[RunSpec], labels: tuple[str, ...], complete_ids: set[str]) -> SettingPlan:

@@ -42,25 +42,20 @@ def final_weights(tracker: Tracker, record: RunRecord) -> Check:
         return Check(FINAL_WEIGHTS, "differs", str(error))
     recorded_digest = record.provenance.get("final_weights", stored_digest)
     if stored_digest != recorded_digest:
-        detail = (
-            f"{schema.FINAL}: expected weights with digest {recorded_digest or 'none'}, found {stored_digest or 'none'}"
-        )
-        return Check(FINAL_WEIGHTS, "differs", detail)
+        expected = f"expected weights with digest {recorded_digest or 'none'}"
+        return Check(FINAL_WEIGHTS, "differs", f"{schema.FINAL}: {expected}, found {stored_digest or 'none'}")
     if not stored_digest:
         return Check(FINAL_WEIGHTS, "not possible", NOT_COMPARABLE)
-    return Check(
-        FINAL_WEIGHTS,
-        "agrees",
-        "the checkpoint has the recorded weights, and no other specification has the same weights",
-    )
+    text = "the checkpoint has the recorded weights, and no other specification has the same weights"
+    return Check(FINAL_WEIGHTS, "agrees", text)
 
 
 def initial_weights(tracker: Tracker, record: RunRecord) -> Iterator[Check]:
     """Yield a failed check if the file does not contain the recorded initial weights.
 
     The digest of the weights is recorded in provenance.json. The digest of the file is not enough: the owner of the store can
-    record the digest of another run's file, or add a file that the run never recorded. Another module,
-    `training.replay_from_seed`, checks whether the seed gives the recorded weights.
+    record the digest of another run's file, or add a file that the run never recorded. The module `training.replay_from_seed`
+    checks whether the seed gives the recorded weights.
     """
     recorded = record.provenance.get("initial_weights", "")
     path = tracker.artifact(record.run_id, schema.INITIAL) if recorded else None
@@ -98,10 +93,7 @@ def compared(tracker: Tracker, records: Sequence[RunRecord]) -> list[RunRecord]:
 
 
 def _with_near(record: RunRecord, similar_runs: Mapping[str, str], records_by_id: Mapping[str, RunRecord]) -> RunRecord:
-    """Add a failed check that names the runs with almost the same weights.
-
-    A record that already has a failed check of the final weights is not changed.
-    """
+    """Add a failed check that names the runs with almost the same weights, unless one failed before."""
     if not similar_runs or any(_is_found(check) for check in record.integrity.checks):
         return record
     reported = [
@@ -140,10 +132,7 @@ def may_share_weights(first: RunSpec, second: RunSpec) -> bool:
 
 
 def effective(spec: RunSpec) -> RunSpec:
-    """Return the specification without the fields that have no effect on its weights.
-
-    Each such field gets a fixed value; see `may_share_weights`.
-    """
+    """Return the specification with a fixed value in each field without effect; see `may_share_weights`."""
     recipe, blocks = spec.recipe, spec.architecture_options.get("num_blocks")
     control, options = spec.control, _options(spec)
     if control == "shallow" or blocks == 0:
@@ -151,20 +140,18 @@ def effective(spec: RunSpec) -> RunSpec:
     else:
         control = effective_control(spec)
     if _is_untrained(spec):
-        return RunSpec("", spec.architecture, "", spec.seed, 0, {}, options, Recipe(), 0.0, _drawn(control))
+        drawn = "shallow" if control == "shallow" else "none"
+        return RunSpec("", spec.architecture, "", spec.seed, 0, {}, options, Recipe(), 0.0, drawn)
     if recipe.optimizer == "adamw" and recipe.weight_decay * recipe.learning_rate < LOST:
         recipe = dataclasses.replace(recipe, weight_decay=0.0)
     if spec.epochs == 1:
         recipe = dataclasses.replace(recipe, schedule="")
     if _end_to_end(spec):
         recipe = dataclasses.replace(recipe, credit_norm="")
-    penalty = (
-        0.0 if spec.penalty < LOST or control in ("shallow", "frozen") else spec.penalty
-    )  # no block is trained, so the penalty has no effect
-    effective_spec = dataclasses.replace(
-        spec, control=control, architecture_options=options, recipe=recipe, penalty=penalty
-    )
-    return dataclasses.replace(effective_spec, weights="")
+    # if no block is trained, the penalty has no effect
+    penalty = 0.0 if spec.penalty < LOST or control in ("shallow", "frozen") else spec.penalty
+    fields = {"architecture_options": options, "recipe": recipe, "penalty": penalty, "weights": ""}
+    return dataclasses.replace(spec, control=control, **fields)
 
 
 def _is_untrained(spec: RunSpec) -> bool:
@@ -197,10 +184,6 @@ def _options(spec: RunSpec) -> Mapping[str, Scalar]:
 
 def _without(options: Mapping[str, Scalar], *names: str) -> dict[str, Scalar]:
     return {name: value for name, value in options.items() if name not in names}
-
-
-def _drawn(control: str) -> str:
-    return "shallow" if control == "shallow" else "none"
 
 
 def _rule(spec: RunSpec) -> tuple[object, ...]:
@@ -236,25 +219,13 @@ def _elsewhere(tracker: Tracker, by_digest: Mapping[str, Sequence[RunRecord]]) -
             if run.run_id in selected_ids:
                 continue
             with contextlib.suppress(RegistryError):  # an unreadable run outside the selection is no evidence
-                variant = _sealed_with(tracker, run.run_id, digest, by_digest[digest][0])
-                elsewhere.setdefault(digest, []).extend(
-                    [dataclasses.replace(variant, name=run.name)] if variant else []
-                )
+                spec, provenance = (tracker.artifact(run.run_id, name) for name in (schema.SPEC, schema.PROVENANCE))
+                if spec and provenance and read_provenance(provenance).get("final_weights") == digest:
+                    # all other fields of the record come from a selected run
+                    fields = {"run_id": run.run_id, "spec": read_spec(spec), "name": run.name}
+                    variant = dataclasses.replace(by_digest[digest][0], **fields)
+                    elsewhere.setdefault(digest, []).append(variant)
     return elsewhere
-
-
-def _sealed_with(tracker: Tracker, run_id: str, digest: str, template: RunRecord) -> RunRecord | None:
-    """Return a record of the run if its files recorded these weights, otherwise None.
-
-    Only the id and the specification of the record are those of the run; all other fields come from `template`.
-    """
-    try:
-        spec, provenance = (tracker.artifact(run_id, name) for name in (schema.SPEC, schema.PROVENANCE))
-        if spec is None or provenance is None or read_provenance(provenance).get("final_weights") != digest:
-            return None
-        return dataclasses.replace(template, run_id=run_id, spec=read_spec(spec))
-    except IntegrityError:  # the audit of that run reports what is wrong with its files
-        return None
 
 
 def _with_finding(record: RunRecord, candidates: Iterable[RunRecord]) -> RunRecord:
@@ -265,26 +236,16 @@ def _with_finding(record: RunRecord, candidates: Iterable[RunRecord]) -> RunReco
     ]
     if not duplicates:
         return record
-    text = ", ".join(_named(duplicates))
-    finding = Check(
-        FINAL_WEIGHTS,
-        "differs",
-        f"the weights are bitwise equal to those of {text}, but two different specifications cannot give equal weights",
-    )
-    return _with_check(record, finding)
+    named = [f"run {variant.run_id} ({variant.name})" for variant in duplicates[:SHOWN]]
+    named += [f"{len(duplicates) - SHOWN} more runs"] if len(duplicates) > SHOWN else []
+    text = f"the weights are bitwise equal to those of {', '.join(named)}"
+    detail = f"{text}, but two different specifications cannot give equal weights"
+    return _with_check(record, Check(FINAL_WEIGHTS, "differs", detail))
 
 
 def _with_check(record: RunRecord, finding: Check) -> RunRecord:
     """Replace the passed check of the record's final weights by the failed check `finding`."""
     integrity = record.integrity
     remaining_checks = tuple(check for check in integrity.checks if check.subject != FINAL_WEIGHTS or _is_found(check))
-    return dataclasses.replace(
-        record, integrity=with_checks(dataclasses.replace(integrity, checks=remaining_checks), [finding])
-    )
-
-
-def _named(variants: Sequence[RunRecord]) -> Iterator[str]:
-    for variant in variants[:SHOWN]:
-        yield f"run {variant.run_id} ({variant.name})"
-    if len(variants) > SHOWN:
-        yield f"{len(variants) - SHOWN} more runs"
+    integrity = with_checks(dataclasses.replace(integrity, checks=remaining_checks), [finding])
+    return dataclasses.replace(record, integrity=integrity)

@@ -26,12 +26,9 @@ def study_edition(study: str) -> str:
 
 
 def load_or_name(name: str, problems: list[str], thresholds: Mapping[str, float] | None = None) -> Edition | None:
-    """Load an edition and change its thresholds; on an error, return None.
+    """Load an edition, by name or path, and change the thresholds of its rules.
 
-    Args:
-        name: Name of the edition or path of its file.
-        problems: List to which errors in the edition or the thresholds are appended.
-        thresholds: Mapping from the code of a rule to its new threshold.
+    On an error, append a message to `problems` and return None.
     """
     prefix = f"edition {name}: "
     try:
@@ -48,16 +45,10 @@ def load_or_name(name: str, problems: list[str], thresholds: Mapping[str, float]
 def chosen_editions(
     edition_of_study: str, edition: str, editions: Sequence[str], thresholds: Mapping[str, float], problems: list[str]
 ) -> tuple[Edition, ...]:
-    """Return the editions that judge the runs, with the leading edition first.
+    """Return the editions that judge the runs; the first, the leading edition, determines the verdicts.
 
-    The leading edition determines the verdicts.
-
-    Args:
-        edition_of_study: The study's edition, which is the leading edition if `editions` contains it or if the user gave no
-            edition.
-        edition: The only edition. Empty if `editions` is given or if the user gave no edition.
-        editions: Several editions, instead of `edition`.
-        thresholds: Mapping from the code of a rule to its new threshold in the leading edition.
+    The study's edition is the leading edition if `editions` contains it or if the user gave no edition. The user gives either
+    `edition` or `editions`. The new `thresholds` of rules apply to the leading edition.
     """
     if edition and editions:
         problems.append(f"editions: expected --edition or --editions, found both ({edition}; {', '.join(editions)})")
@@ -86,10 +77,7 @@ def check_headlines(editions: Sequence[Edition], headlines: Sequence[Headline]) 
 
 
 def headline_problem(edition: Edition, headlines: Sequence[Headline]) -> str:
-    """Return an error message if an edition judges a main metric that is not in `headlines`.
-
-    The message is empty if there is no error.
-    """
+    """Return an error if an edition judges a main metric that is not in `headlines`; otherwise ""."""
     judged = headline_of_edition(edition)
     if judged is None or judged in headlines or not headlines:
         return ""
@@ -108,10 +96,7 @@ def _leading_first(edition_of_study: str, names: Sequence[str]) -> list[str]:
 
 
 def leading_edition(selector: RunSelector, judging: JudgingOptions) -> str:
-    """Return the name of the leading edition, as the user typed it.
-
-    If the user gave no edition, the name is empty, and the study's edition is the leading edition.
-    """
+    """Return the leading edition as the user typed it; empty if it is the study's edition."""
     return _leading_first(selector.as_asked.edition, judging.editions)[0] if judging.editions else judging.edition
 
 

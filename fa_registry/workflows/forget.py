@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from fa_registry.errors import InvalidFields, RegistryError, UsageError
@@ -39,7 +40,6 @@ class ForgettableRun(Result):
     restore: str
 
     def row(self) -> dict[str, str]:
-        """Return the cells of the table of moved runs."""
         return {"run": self.run_id, "name": self.name, "status": self.status, "restore": self.restore}
 
     def lines(self) -> Iterator[str]:
@@ -47,13 +47,8 @@ class ForgettableRun(Result):
         yield f"to restore the run: {self.restore}"
 
 
-def forgettable(run_ids: Sequence[str], store: str = "") -> list[ForgettableRun]:
-    """Return a description of each run that `run_forget` would move to MLflow's bin.
-
-    No run is moved.
-
-    Args:
-        run_ids: Run ids, or the first characters of run ids.
+def forgettable(run_ids: Sequence[str], store: str) -> list[ForgettableRun]:
+    """Return a description of each run that `run_forget` would move to MLflow's bin, without moving it.
 
     Raises:
         InvalidFields: Some runs must be kept; the error lists all of them with the reasons.
@@ -72,7 +67,7 @@ def forgettable(run_ids: Sequence[str], store: str = "") -> list[ForgettableRun]
     return [_described(tracker, run) for run in runs]
 
 
-def run_forget(run_ids: Sequence[str], store: str = "") -> list[ForgettableRun]:
+def run_forget(run_ids: Sequence[str], store: str) -> list[ForgettableRun]:
     """Move the runs to MLflow's bin and return their descriptions; see `forgettable`."""
     runs = forgettable(run_ids, store)
     tracker = MlflowTracker(store, make=False)
@@ -105,7 +100,9 @@ def _reasons_to_stay(tracker: Tracker, models: ModelRegistry, run: StoredRun) ->
 
 
 def _described(tracker: MlflowTracker, run: StoredRun) -> ForgettableRun:
-    tags = run.tags
+    tags, size = run.tags, None
+    with suppress(RegistryError, OSError):  # a run whose files are missing can still be forgotten
+        size = tracker.size(run.run_id)
     return ForgettableRun(
         run.run_id,
         run.name,
@@ -115,13 +112,6 @@ def _described(tracker: MlflowTracker, run: StoredRun) -> ForgettableRun:
         run.params.get(f"{schema.PARAM}seed", ""),
         tags.get(schema.TAG_STATUS, ""),
         tags.get(schema.TAG_VERDICT, ""),
-        _size(tracker, run.run_id),
+        size,
         f"MLFLOW_TRACKING_URI={shlex.quote(tracker.uri)} mlflow runs restore --run-id {run.run_id}",
     )
-
-
-def _size(tracker: Tracker, run_id: str) -> int | None:
-    try:
-        return tracker.size(run_id)
-    except (RegistryError, OSError):  # a run whose files are missing can still be forgotten
-        return None

@@ -1,36 +1,35 @@
-"""The commands show, list runs and optimize-store."""
+"""The commands show, list runs, watch and optimize-store."""
 
 from __future__ import annotations
 
 import contextlib
 import datetime
+import re
 import sqlite3
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from fa_registry.errors import RegistryError, StoreError, UnknownName, UsageError
-from fa_registry.metrics import ACCURACY
+from fa_registry.metrics import ACCURACY, HEADLINES, Headline
 from fa_registry.records import RunRecord
 from fa_registry.studies.study_files import name_in_store
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
-from fa_registry.tracking.run_state import RunState
+from fa_registry.tracking.run_state import HeartbeatMonitor, RunState
 from fa_registry.tracking.store import sqlite_path
-from fa_registry.workflows.run_status import logged_headline
 from fa_registry.workflows.stores import open_tracker
 
 SHOWN = 50  # default number of runs in a list
 OPTIONS = f"{schema.PARAM}method_options/"
 
 
-def shown_run(run_id: str, store: str = "") -> tuple[RunRecord, str]:
+def shown_run(run_id: str, store: str) -> tuple[RunRecord, str]:
     """Return the record of an ended run, and the verdict that the store has for this run.
 
-    Args:
-        run_id: Id of the run, or the first characters of the id. The id that an imported run had in its bundle is also valid.
-
-    Raises:
-        RegistryError: The run failed or still runs; the error contains the recorded failure.
+    The id may be shortened, or be the id that an imported run had in its bundle. If the run failed or still runs, the function
+    raises a RegistryError with the recorded failure.
     """
     from fa_registry.tracking.reader import expand_run_id, failure_text, read_record  # imports pyarrow
 
@@ -68,13 +67,8 @@ class Listing:
 def listed_runs(store: str = "", study: str = "", method: str = "", status: str = "", limit: int = SHOWN) -> Listing:
     """Return the newest runs of a store, filtered by study, method label and status.
 
-    The values come from the tables of the store, which an audit does not trust. No file is read.
-
-    Args:
-        study: Name of the study, or path of its study.toml; if empty, all studies.
-        method: Label of the method; if empty, all methods.
-        status: Status of the runs; if empty, every status.
-        limit: Maximum number of runs; 0: no limit.
+    The values come from the tables of the store, which an audit does not trust. No file is read. The study is a name or a path,
+    and a limit of 0 means no limit.
     """
     study = study and name_in_store(study)
     filters = {schema.TAG_STUDY: study, schema.TAG_METHOD: method, schema.TAG_STATUS: status}
@@ -87,11 +81,7 @@ def listed_runs(store: str = "", study: str = "", method: str = "", status: str 
 
 
 def _why_none(tracker: Tracker, study: str, method: str, status: str) -> str:
-    """Return the reason why no run matches.
-
-    Raises:
-        UnknownName: The study, method or status occurs neither in the store nor in fa_registry.
-    """
+    """Return the reason why no run matches, or raise UnknownName if a given value occurs nowhere."""
     from fa_registry import methods  # imports torch, which a list of runs does not need
     from fa_registry.studies import study as studies
 
@@ -102,11 +92,11 @@ def _why_none(tracker: Tracker, study: str, method: str, status: str) -> str:
         "status": (schema.TAG_STATUS, status, ("running", *schema.ENDED_STATUSES)),
     }
     missing = []
-    for field, (tag, name, built_in) in filters.items():
+    for kind, (tag, name, built_in) in filters.items():
         stored_names = {run.tags[tag] for run in runs if run.tags.get(tag)}
         if name and name not in {*stored_names, *built_in}:
-            raise UnknownName(field, name, built_in if field == "status" else stored_names or built_in)
-        missing += [f"of {field} {name}"] if name and name not in stored_names else []
+            raise UnknownName(kind, name, built_in if kind == "status" else stored_names or built_in)
+        missing += [f"of {kind} {name}"] if name and name not in stored_names else []
     if not runs:
         return "the store has no runs yet; `fa-registry study` and `fa-registry train` create runs"
     if missing:
@@ -122,9 +112,7 @@ def _listed(run: StoredRun) -> dict[str, Any]:
         "name": run.name,
         "study": run.tags.get(schema.TAG_STUDY, ""),
         "method": run.tags.get(schema.TAG_METHOD, ""),
-        "options": {
-            name.removeprefix(OPTIONS): value for name, value in run.params.items() if name.startswith(OPTIONS)
-        },
+        "options": {name[len(OPTIONS) :]: value for name, value in run.params.items() if name.startswith(OPTIONS)},
         "setting": run.tags.get(schema.TAG_SETTING, ""),
         "seed": schema.seed_of(run.params),
         "status": run.tags.get(schema.TAG_STATUS, ""),
@@ -139,11 +127,8 @@ def _listed(run: StoredRun) -> dict[str, Any]:
 COUNTED = ("runs", "metrics", "latest_metrics", "params", "tags")
 
 
-def run_optimize(store: str = "") -> dict[str, Any]:
-    """Run ANALYZE on a sqlite store to make queries faster.
-
-    Returns:
-        The address of the store, and the number of rows of each large table.
+def run_optimize(store: str) -> dict[str, Any]:
+    """Run ANALYZE on a sqlite store to make queries faster; return the number of rows of each large table.
 
     Raises:
         UsageError: The store is not a sqlite database.
@@ -166,3 +151,115 @@ def run_optimize(store: str = "") -> dict[str, Any]:
             f"store {uri}: cannot be analysed now: {error}; check whether a study is writing to the store"
         ) from error
     return {"store": uri, "rows": rows}
+
+
+EPOCH = re.compile(r"(\d{1,6}) of (\d{1,6}|\?)")
+DIGITS = re.compile(r"[0-9]{1,6}")
+FIRST_FIRE = schema.first_fire_tag("")
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """State of one run according to the tags and metrics in the store; None for unknown values.
+
+    Attributes:
+        h_L, g_L, accuracy: last logged values.
+        headline: name of the main metric that the run logs, or `accuracy` if the run has not logged a main metric.
+        value: last logged value of the main metric.
+        epoch: last measured epoch.
+        epochs: requested number of epochs.
+        fired: rule code → first epoch at which the rule fired.
+        rate: epochs per second.
+        left: estimated remaining seconds.
+        silent: seconds since this process last observed a new heartbeat; 0 at the first poll, and for a run that is not
+            running.
+    """
+
+    run_id: str
+    name: str
+    study: str
+    status: str
+    epoch: int | None
+    epochs: int | None
+    h_L: float | None
+    g_L: float | None
+    accuracy: float | None
+    headline: str
+    value: float | None
+    fired: dict[str, str]
+    rate: float | None
+    left: float | None
+    silent: float
+
+
+@dataclass
+class StatusPoller:
+    """Reader of the newest runs (`most`) of a store or of a study, whose states `poll` returns.
+
+    Attributes:
+        clock: function that returns the time in seconds.
+        signs: monitor of the runs' heartbeats.
+    """
+
+    tracker: Tracker
+    study: str = ""
+    most: int = 50
+    clock: Callable[[], float] = time.time
+    signs: HeartbeatMonitor = field(default_factory=HeartbeatMonitor)
+    _seen: dict[str, tuple[int, float]] = field(default_factory=dict)
+
+    def poll(self) -> list[RunStatus]:
+        """Return the states of the runs, running runs first, and newer runs before older runs."""
+        tags = {schema.TAG_KIND: "run"} | ({schema.TAG_STUDY: self.study} if self.study else {})
+        runs = self.tracker.search(tags, most=self.most)
+        return sorted(map(self._row, runs), key=lambda row: row.status != "running")
+
+    def _row(self, run: StoredRun) -> RunStatus:
+        tags = run.tags
+        epoch_match = EPOCH.fullmatch(tags.get(schema.TAG_EPOCH, ""))
+        epoch = int(epoch_match[1]) if epoch_match else None
+        epochs = int(epoch_match[2]) if epoch_match and epoch_match[2] != "?" else None
+        headline = logged_headline(run).name
+        is_running = RunState(run).is_running
+        rate = self._rate(run, epoch) if is_running and epoch is not None else None
+        return RunStatus(
+            run_id=run.run_id,
+            name=run.name,
+            study=tags.get(schema.TAG_STUDY, ""),
+            status="running" if is_running else tags.get(schema.TAG_STATUS, run.state.lower()),
+            epoch=epoch,
+            epochs=epochs,
+            h_L=run.metrics.get("h_L"),
+            g_L=run.metrics.get("g_L"),
+            accuracy=run.metrics.get(schema.SCALAR_METRICS[ACCURACY.name]),
+            headline=headline,
+            value=run.metrics.get(schema.SCALAR_METRICS[headline]),
+            fired={tag[len(FIRST_FIRE) :]: tags[tag] for tag in sorted(tags) if tag.startswith(FIRST_FIRE)},
+            rate=rate,
+            left=(epochs - epoch) / rate if rate and epochs is not None and epochs >= epoch else None,
+            silent=self.signs.seconds_since_heartbeat(run) if is_running else 0.0,
+        )
+
+    def _rate(self, run: StoredRun, epoch: int) -> float | None:
+        """Return the epochs per second since the first poll, or since the run was started or resumed."""
+        first_epoch, start_time = self._seen.setdefault(run.run_id, (epoch, self.clock()))
+        if epoch == first_epoch:
+            resumed = run.tags.get(schema.TAG_RESUMED, "")
+            first_epoch, start_time = int(resumed) if DIGITS.fullmatch(resumed) else 0, run.started / 1000
+        elapsed = self.clock() - start_time
+        return (epoch - first_epoch) / elapsed if elapsed > 0 and epoch > first_epoch else None
+
+
+def logged_headline(run: StoredRun) -> Headline:
+    """Return the main metric that a run has logged, or ACCURACY if the run has logged no main metric."""
+    logged = (item for item in HEADLINES.values() if schema.SCALAR_METRICS[item.name] in run.metrics)
+    return next(logged, ACCURACY)
+
+
+def watcher(store: str, study: str, limit: int) -> StatusPoller:
+    """Return a StatusPoller for an existing store, or for the runs of a study, by name or path."""
+    return StatusPoller(open_tracker(store, create=False), study and name_in_store(study), limit)
+
+
+def is_anybody_at_work(rows: Sequence[RunStatus]) -> bool:
+    return any(row.status == "running" for row in rows)

@@ -66,13 +66,10 @@ class _Trained:
 
 
 def near_copies(tracker: Tracker, records: Sequence[RunRecord]) -> dict[str, dict[str, str]]:
-    """Return the pairs of runs with almost equal weights, and describe each pair.
+    """Return the pairs of runs with almost equal weights: run id → id of the other run → description.
 
     Weights are compared relative to the initial weights that both runs have in common. If one run is an adopted run, or its
     initial weights cannot be computed on this machine, the initial weights of the other run are used.
-
-    Returns:
-        Mapping from the id of each run of a pair to a mapping: id of the other run → text that describes which weights are equal.
     """
     ordered = sorted(records, key=lambda record: (record.spec.architecture, record.spec.seed, record.run_id))
     runs = [run for record in ordered if (run := _trained(tracker, record))]
@@ -155,10 +152,7 @@ def trained_names(final: Mapping[str, Tensor], initial: Mapping[str, Tensor]) ->
 
 
 def _has_moved(final: Tensor, initial: Tensor) -> bool:
-    """Return whether the direction of a tensor changed.
-
-    The length is ignored, because weight decay alone changes only the length.
-    """
+    """Return whether the direction of a tensor changed; weight decay alone changes only the length."""
     final, initial = final.double(), initial.double()
     shrunk = initial * (final @ initial / (initial @ initial))
     return bool((final - shrunk).norm() > MOVED * final.norm())
@@ -167,15 +161,12 @@ def _has_moved(final: Tensor, initial: Tensor) -> bool:
 def distance(first: Mapping[str, Tensor], second: Mapping[str, Tensor], initial: Mapping[str, Tensor]) -> float:
     """Return the largest distance over all tensors that both runs trained.
 
-    The distance of a tensor is median |a − b| / median |a − a₀|, where a and b are the final weights of the two runs and a₀
-    are the initial weights.
+    The distance of a tensor is median |a − b| / median |a − a₀|, where a and b are the final weights of the two runs and a₀ are
+    the initial weights.
 
     If the median |a − a₀| is less than SHORT times the median |a₀|, the distance is multiplied by the quotient of these two
-    numbers, which is larger than 1. Without this factor, two methods with an equal first step would be too close shortly after this
-    step. The distance is infinite if the tensors that both runs trained have fewer than SAMPLED entries in total.
-
-    Args:
-        first, second, initial: final weights of two runs and their initial weights, by tensor name.
+    numbers, which is larger than 1. Without this factor, two methods with an equal first step would be too close shortly after
+    this step. The distance is infinite if the tensors that both runs trained have fewer than SAMPLED entries in total.
     """
     names = [name for name in trained_names(first, initial) if name in trained_names(second, initial)]
     if sum(first[name].numel() for name in names) < SAMPLED:
@@ -190,9 +181,6 @@ def _apart(first: Tensor, second: Tensor, initial: Tensor) -> float:
     return difference / movement * max(1.0, SHORT * size / movement) if movement else float("inf")
 
 
-# Which pairs of runs are compared.
-
-
 def may_be_near(first: RunSpec, second: RunSpec) -> bool:
     """Return whether two honest runs of these specifications may have almost equal weights.
 
@@ -202,9 +190,7 @@ def may_be_near(first: RunSpec, second: RunSpec) -> bool:
     - method, seed, control, architecture and data set are equal, so only numerical options differ; or
     - the seed and the number of trained blocks are equal, and every trained part of both runs gets the exact gradient.
     """
-    if first.weights and second.weights:
-        return True
-    if _kin(first) == _kin(second):
+    if (first.weights and second.weights) or _kin(first) == _kin(second):
         return True
     blocks = _exact_blocks(first) if first.seed == second.seed else None
     return blocks is not None and blocks == _exact_blocks(second)
@@ -265,8 +251,7 @@ def _near(tracker: Tracker, runs: Sequence[_Trained]) -> Iterator[tuple[_Trained
 def _candidates(runs: Sequence[_Trained]) -> list[tuple[_Trained, _Trained]]:
     """Return the pairs of runs with close samples.
 
-    The runs are sorted by one sampled weight, and only neighbours in this order are compared. The sorting is repeated for KEYS
-    sampled weights.
+    The runs are sorted by one of KEYS sampled weights at a time, and only neighbours in this order are compared.
     """
     if len(runs) < 2:
         return []
@@ -279,10 +264,8 @@ def _candidates(runs: Sequence[_Trained]) -> list[tuple[_Trained, _Trained]]:
             first, second = order[:-step], order[step:]
             limit = 2 * LIMIT * np.minimum(scales[first], scales[second])
             is_near = (np.abs(samples[first] - samples[second]) <= limit[:, None]).mean(axis=1) >= ALIKE
-            pairs |= {
-                tuple(sorted(pair)): None
-                for pair in zip(first[is_near].tolist(), second[is_near].tolist(), strict=True)
-            }
+            near_pairs = zip(first[is_near].tolist(), second[is_near].tolist(), strict=True)
+            pairs |= dict.fromkeys(tuple(sorted(pair)) for pair in near_pairs)
     candidates = [(runs[first], runs[second]) for first, second in pairs]
     return [(run_a, run_b) for run_a, run_b in candidates if not may_be_near(run_a.record.spec, run_b.record.spec)]
 

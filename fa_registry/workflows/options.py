@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 from fa_registry import process_ownership
 from fa_registry.errors import InvalidFields, UsageError
 from fa_registry.option_table import MISSING, nested, option
-from fa_registry.studies import study_variants
 from fa_registry.studies.executors import CATALOG
 from fa_registry.studies.executors.base import SILENCE, ClusterOptions
+from fa_registry.studies.study_files import RULE, SCALING
 from fa_registry.tracking.base import RetentionOptions
 
 if TYPE_CHECKING:
@@ -30,12 +30,9 @@ MOST_THREADS = 1024
 
 
 def settings(pairs: Iterable[str]) -> dict[str, str | list[str]]:
-    """Return the values of the `--set name=value,…` options by name.
+    """Return the values of the `--set name=value,…` options by name, or raise InvalidFields.
 
     For an option such as `name=1,2`, the result contains the list of the values. A second `name=…` replaces the first `name=…`.
-
-    Raises:
-        InvalidFields: an option does not begin with NAME=VALUE, or a value is empty.
     """
     values: dict[str, list[str]] = {}
     problems = []
@@ -53,10 +50,9 @@ def settings(pairs: Iterable[str]) -> dict[str, str | list[str]]:
 
 
 def thresholds(pairs: Iterable[str]) -> dict[str, float]:
-    """Return the thresholds of the `--threshold RULE=NUMBER` options by rule code.
+    """Return the numbers of the `--threshold RULE=NUMBER` options by rule code.
 
-    Raises:
-        InvalidFields: an option is not of the form RULE=NUMBER, or a rule occurs twice.
+    The function raises InvalidFields if an option has another form, or if a rule occurs twice.
     """
     limits: dict[str, float] = {}
     problems = []
@@ -184,14 +180,14 @@ class StudyOverrides:
     seeds: tuple[Any, ...] = option((), "Seeds, instead of the seeds in the study.", is_list=True, metavar="S,S,…")
     data: str = option(
         "",
-        f"Replace the study's image data set: {study_variants.RULE}.",
+        f"Replace the study's image data set: {RULE}.",
         "--replace-dataset",
         metavar="NAME",
         completes="datasets",
     )
     scale: float | str = option(
         "",
-        f"Scale the study's number of epochs: {study_variants.SCALING}. Cannot be combined with --epochs.",
+        f"Scale the study's number of epochs: {SCALING}. Cannot be combined with --epochs.",
         metavar="F",
     )
     settings: Mapping[str, Any] = option(
@@ -208,7 +204,7 @@ class StudyOverrides:
 
     @property
     def by_name(self) -> dict[str, Any]:
-        """The values by field name, as arguments of `studies.study.load_study`."""
+        """The values by field name, as arguments of `load_study`."""
         several = {name: list(value) for name, value in self.settings.items() if isinstance(value, (list, tuple))}
         return {**vars(self), "seeds": list(self.seeds), "settings": {**self.settings, **several}}
 
@@ -217,10 +213,8 @@ class StudyOverrides:
 class RunSelector:
     """Selection of runs: all runs of a study, all runs of an experiment, or single runs.
 
-    The file of the study is read only once, at the first access.
-
-    Attributes:
-        overrides: values that replace values of the study's file, see studies.study.load_study.
+    The file of the study is read only once, at the first access. The `overrides` replace values of this file, see
+    studies.study.load_study.
     """
 
     study: str = option(
@@ -255,24 +249,14 @@ class RunSelector:
 
     @cached_property
     def file(self) -> StudyFile:
-        """Content of the study's file, without the overrides.
-
-        Raises:
-            UnknownName: the study does not exist.
-            InvalidFields: the file is not valid TOML.
-        """
+        """Content of the study's file, without the overrides; UnknownName or InvalidFields if there is none."""
         from fa_registry.studies.study import read_study  # imports torch, which a report from a file does not need
 
         return read_study(self.study)
 
     @cached_property
     def as_asked(self) -> Study:
-        """Study with the overrides applied.
-
-        Raises:
-            UnknownName: the study does not exist.
-            InvalidFields: lists all invalid fields.
-        """
+        """Study with the overrides applied; UnknownName if it does not exist, InvalidFields if it is invalid."""
         return self.variant({})
 
     def variant(self, more: Mapping[str, Any]) -> Study:

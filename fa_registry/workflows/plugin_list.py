@@ -30,12 +30,9 @@ def catalog_of(family: str) -> Catalog:
 
 
 def check_plugin_imports(*families: str) -> None:
-    """Import each third-party plug-in in a separate process, and disable a plug-in whose import fails.
+    """Import each third-party plug-in of the kinds `families` (of PLUGGED) in a separate process.
 
-    An import that takes longer than IMPORT_SECONDS also counts as failed.
-
-    Args:
-        families: plug-in kinds to check, names in PLUGGED.
+    A plug-in whose import fails, or takes longer than IMPORT_SECONDS, is disabled.
     """
     third_party = [(family, name) for family in families for name in catalog_of(family).third_party()]
 
@@ -73,10 +70,10 @@ def all_cards() -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def recorded_cards(family: str) -> Mapping[str, dict[str, Any]]:
-    """Return the cards of the built-in plug-ins of a kind from cards.json.
+    """Return the cards of a kind's built-in plug-ins from cards.json, without the slow import of torch.
 
-    This function imports no plug-in, because the import of torch takes a second.
-    The result is empty if third-party plug-ins of this kind are installed, or if a source file differs from its recorded digest.
+    The result is empty if third-party plug-ins of this kind are installed, or if a source file differs from its recorded
+    digest.
     """
     if importlib.metadata.entry_points(group=f"fa_registry.{family}"):
         return {}
@@ -87,15 +84,9 @@ def recorded_cards(family: str) -> Mapping[str, dict[str, Any]]:
 
 
 def members(family: str) -> list[dict[str, str]]:
-    """Return the name, one-line description and file of each plug-in of a kind.
+    """Return the name, one-line description and file of each member of a kind, one of FAMILIES.
 
-    Editions, studies and templates can be listed in the same way.
-
-    Args:
-        family: one of FAMILIES.
-
-    Raises:
-        UnknownName: `family` is not one of FAMILIES.
+    The function raises UnknownName if `family` is not one of FAMILIES.
     """
     if family not in FAMILIES:
         raise UnknownName("family", family, (*FAMILIES, "runs"))  # the command `list` also lists runs
@@ -129,12 +120,9 @@ def _members(family: str) -> Iterator[tuple[str, str, str | Path]]:
         catalog = catalog_of(family)
         for name, member in catalog.members().items():
             # the command `analyse` expects `-` in the names of analyses
-            typed, line = (
-                (name.replace("_", "-"), member.question)
-                if family == "analyses"
-                else (name, _line(jsonio.encode(member.card)))
-            )
-            yield typed, line, catalog.location(name).file
+            is_analysis = family == "analyses"
+            line = member.question if is_analysis else _line(jsonio.encode(member.card))
+            yield name.replace("_", "-") if is_analysis else name, line, catalog.location(name).file
         yield from ((fault.name, f"cannot be used: {fault.why}", fault.file) for fault in catalog.faults())
 
 
@@ -142,15 +130,11 @@ def _line(card: Mapping[str, Any]) -> str:
     return card.get("rule") or card["line"]
 
 
-def card_of(name: str, family: str = "") -> dict[str, Any]:
+def card_of(name: str, family: str) -> dict[str, Any]:
     """Return the card of a plug-in as a dictionary, with the additional keys `family` and `file`.
 
-    Args:
-        name: name of the plug-in.
-        family: plug-in kind, one of CATALOGS. If empty, the first kind that has a plug-in of this name is used.
-
-    Raises:
-        UnknownName: the kind or the plug-in does not exist.
+    If `family` is empty, the first kind of CATALOGS that has a plug-in of this name is used. The function raises UnknownName if
+    the kind or the plug-in does not exist.
     """
     if family and family not in CATALOGS:
         raise UnknownName("family", family, CATALOGS)

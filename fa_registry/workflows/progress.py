@@ -22,8 +22,6 @@ from fa_registry.text_safety import escape_to_one_line
 from fa_registry.workflows.rule_monitor import fired_text
 
 LOG = logging.getLogger(__name__)
-
-
 SECONDS_APART = 60.0  # without a terminal, if the last line is older, a line is logged at the next epoch
 
 
@@ -37,10 +35,9 @@ def duration(seconds: float | None) -> str:
 
 
 class TimeLeft:
-    """Estimator of the remaining time of many jobs.
+    """Estimator of the remaining time of many jobs, from the epochs trained since the start.
 
-    The estimate uses the number of epochs trained since the start. A job that has not begun is assumed to have the mean
-    number of epochs of the other jobs.
+    A job that has not begun is assumed to have the mean number of epochs of the other jobs.
     """
 
     def __init__(self, jobs: int):
@@ -60,8 +57,7 @@ class TimeLeft:
     def seconds(self, elapsed: float) -> float | None:
         """Return the estimated remaining seconds, or None before the first epoch has ended.
 
-        Args:
-            elapsed: seconds since the start of the jobs.
+        The argument `elapsed` is the number of seconds since the start of the jobs.
         """
         epochs_by_job = {index: epochs - first for index, (first, _, epochs) in self._epochs.items()}
         mean = sum(epochs_by_job.values()) / len(epochs_by_job) if epochs_by_job else 1
@@ -80,10 +76,7 @@ def joined(*parts: str) -> str:
 class Progress:
     """Context manager that shows the progress of an executor's jobs.
 
-    Args:
-        title: text that is logged at the start.
-        names: one name per job.
-        text: function that converts the result of a job to text.
+    The `title` is logged at the start. The function `text` converts the result of a job to text.
     """
 
     def __init__(self, title: str, names: Sequence[str], text: Callable[[Any], str]):

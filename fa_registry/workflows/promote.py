@@ -49,9 +49,7 @@ class Promotion(Result):
     """Result of `run_promote`.
 
     Attributes:
-        name, version: registered model and its version.
         reference: model reference for `load_model`.
-        run_id: id of the promoted run.
         verdict, edition: the verdict that decided the promotion, and the edition of this verdict.
         promoted: False if the same version existed before.
         verdicts: mapping from the description of each edition of the audit to its verdict.
@@ -84,25 +82,20 @@ class Promotion(Result):
         yield f'to load the model: fa_registry.load_model("{self.reference}")'
 
 
-# The newest audit's verdict on one run, read from the audit's own report and checked against its recorded digest.
-
-
 def verdicts_by_edition(tracker: Tracker, run: StoredRun, edition: str) -> tuple[str, tuple[Opinion, ...]]:
     """Return the id of the newest audit of `run`, and the verdict of each edition of this audit.
 
-    The verdict of `edition` comes first. If `edition` is empty, the verdict of the audit's leading edition comes first.
+    The verdict of `edition` comes first, or else the verdict of the audit's leading edition.
 
     Raises:
         UsageError: the run was never audited, was audited only by other editions, or its files changed after the audit. The
             message gives the command that audits the run.
         IntegrityError: the audit's report or the run differs from what was recorded.
     """
-    audit_run_id = run.tags.get(schema.TAG_REPORT, "")
+    audit_run_id, command = run.tags.get(schema.TAG_REPORT, ""), _audit(run, edition)
     if not audit_run_id:
-        raise UsageError(
-            f"run {run.run_id} ({run.name}) was never audited; audit the run first: {_audit(run, edition)}"
-        )
-    report = recorded_report(tracker, audit_run_id, _audit(run, edition))
+        raise UsageError(f"run {run.run_id} ({run.name}) was never audited; audit the run first: {command}")
+    report = recorded_report(tracker, audit_run_id, command)
     index = next((position for position, other in enumerate(report.runs) if other.record.run_id == run.run_id), None)
     if index is None:
         raise IntegrityError(
@@ -110,10 +103,8 @@ def verdicts_by_edition(tracker: Tracker, run: StoredRun, edition: str) -> tuple
         )
     setting = report.runs[index].record.spec.setting.identity
     if report.runs[index].record.digests != read_record(tracker, run).digests:
-        raise UsageError(
-            f"run {run.run_id}: the files of the run were changed after audit {audit_run_id}; "
-            f"audit the run again: {_audit(run, edition)}"
-        )
+        text = f"the files of the run were changed after audit {audit_run_id}"
+        raise UsageError(f"run {run.run_id}: {text}; audit the run again: {command}")
     opinions = [Opinion(report.edition, report.runs[index].verdict, report.runs[index].findings)]
     for other in report.opinions:
         judgement = other.judgements[index]
@@ -125,9 +116,8 @@ def verdicts_by_edition(tracker: Tracker, run: StoredRun, edition: str) -> tuple
     for opinion in opinions:
         if provenance_of(opinion.edition) == SHIPPED:
             _check_opinion(run, opinion, report, index)
-    return audit_run_id, tuple(
-        sorted(opinions, key=lambda opinion: opinion.edition != deciding)
-    )  # the other opinions keep their order
+    # the other opinions keep their order
+    return audit_run_id, tuple(sorted(opinions, key=lambda opinion: opinion.edition != deciding))
 
 
 def _audit(run: StoredRun, edition: str) -> str:
@@ -148,13 +138,9 @@ def _check_record(tracker: Tracker, audit_run_id: str, record: RunRecord) -> Non
 
 
 def _check_opinion(run: StoredRun, opinion: Opinion, report: AuditReport, index: int) -> None:
-    """Raise IntegrityError if the report's verdict differs from the verdict of the built-in edition.
-
-    The thresholds in the report must be those of the edition. Judging the report's metrics again must give the same verdict.
-    """
-    edition = load_edition(
-        opinion.edition.name, {code: float(threshold) for code, threshold in opinion.edition.overrides.items()}
-    )
+    """Raise IntegrityError if the report's thresholds or verdict are not those of the built-in edition."""
+    overrides = {code: float(threshold) for code, threshold in opinion.edition.overrides.items()}
+    edition = load_edition(opinion.edition.name, overrides)
     limits = {rule.code: [condition.threshold for condition in rule.conditions] for rule in edition.rules}
     changed_thresholds = [
         f"{finding.rule} at {finding.threshold:g}"
@@ -207,23 +193,20 @@ def run_promote(
 ) -> Promotion:
     """Register a run's final weights as a model version, with card, feedback and specification.
 
-    Before anything is written, all metrics of the run are recomputed as in `verify`. If a metric or a file differs from what was
-    recorded, nothing is written.
+    Before anything is written, all metrics of the run are recomputed as in `verify`. If a metric or a file differs from what
+    was recorded, nothing is written.
 
     Args:
-        run: run id, or the first characters of it.
         name: name of the registered model. If empty, the name is made from method and setting.
         edition: edition whose verdict decides whether the run may be promoted. If empty, the leading edition of the newest
             audit decides.
         despite: reason to promote a run whose verdict is FAIL or INCOMPLETE.
         author: person who gives the reason `despite`. If empty, the user's login name is used.
-        location: the store, and the folder of data sets.
 
     Raises:
         InvalidFields: lists all invalid arguments.
         UsageError: the run is not finished, was not audited, or needs a reason `despite`.
         IntegrityError: a file or a metric differs from what was recorded.
-        StoreError: the store cannot be used.
     """
     check_text(name, despite)
     tracker = open_tracker(location.store, create=False, write=True)
@@ -237,16 +220,13 @@ def run_promote(
     name = name or model_name(record.spec, record.setting)
     registry, key = ModelRegistry(tracker.uri), promotion_key(card)
     versions = registry.versions(name)
-    existing_version = next(
-        (registered for registered in versions if registered.tags.get(models.TAG_PROMOTION) == key), None
-    )
+    existing_version = next((other for other in versions if other.tags.get(models.TAG_PROMOTION) == key), None)
     version = existing_version or _register(tracker, registry, record, card, name)
     # an existing version does not get the alias of the verdict again, because a newer version may have the alias now
     main_alias = verdict_alias(deciding, bool(record.spec.weights))
     origin_aliases = [ADOPTED] if record.spec.weights else []
-    is_alias_taken = existing_version and any(
-        main_alias in registered.aliases for registered in versions
-    )  # after a killed promotion, no version has the alias
+    # after a killed promotion, no version has the alias
+    is_alias_taken = existing_version and any(main_alias in other.aliases for other in versions)
     new_aliases = () if is_alias_taken else tuple(dict.fromkeys([main_alias, *origin_aliases]))
     for alias in new_aliases:
         registry.set_alias(version, alias)
@@ -294,7 +274,7 @@ def _register(
 ) -> RegisteredVersion:
     """Upload the version's files to the run, and register them as a model version.
 
-    The files are uploaded to the run because an MLflow server accepts only versions whose files are artifacts of a run.
+    An MLflow server accepts only versions whose files are artifacts of a run.
     """
     with process_ownership.temp_dir("fa_registry-promote-") as upload:
         folder = upload / FOLDER / "card"
@@ -349,9 +329,8 @@ def _tags(card: ModelCard, spec: RunSpec) -> dict[str, str]:
 # Checks before anything is written: whether a run may be promoted, and under which name.
 
 
-NAME = re.compile(
-    r"[A-Za-z0-9][\w.+=() -]{0,199}", re.ASCII
-)  # MLflow refuses / and :, and MLflow's queries cannot escape a quote
+# MLflow refuses / and :, and MLflow's queries cannot escape a quote
+NAME = re.compile(r"[A-Za-z0-9][\w.+=() -]{0,199}", re.ASCII)
 ADOPTED = "adopted"  # the alias of a run that was trained elsewhere
 NEEDS_REASON = ("fail", "incomplete")  # missing evidence is never a pass
 SPEAKS_AGAINST = ("fail", "error", "not_applicable")
@@ -386,13 +365,10 @@ def check_finished(run: StoredRun) -> None:
 
 
 def verified(tracker: Tracker, run: StoredRun, data_root: Path | None = None) -> RunRecord:
-    """Return the run's record with recomputed metrics.
+    """Return the run's record with recomputed metrics; raise IntegrityError if a file or a metric differs.
 
     If this machine cannot recompute metrics, for example because it has no GPU, the recorded metrics are accepted. The model
     card then states `unverifiable`.
-
-    Raises:
-        IntegrityError: a file or a metric differs from what was recorded.
     """
     measured, _ = remeasure_run(tracker, run, data_root=data_root)
     (record,) = compared(tracker, [measured])
@@ -408,10 +384,7 @@ def verified(tracker: Tracker, run: StoredRun, data_root: Path | None = None) ->
 def check_override(run: StoredRun, opinion: Opinion, reason: str | None, author: str) -> PromotionOverride | None:
     """Return the reason and author for promoting a failed run, or None if no reason is necessary.
 
-    Args:
-        opinion: the verdict that decides whether the run may be promoted.
-        reason: the reason that the user gave; None if the user gave no reason.
-        author: author of the reason. If empty, the user's login name is used.
+    If `author` is empty, the user's login name is used. The `opinion` contains the deciding verdict.
 
     Raises:
         PromotionRefused: a reason is necessary but missing.
@@ -421,30 +394,25 @@ def check_override(run: StoredRun, opinion: Opinion, reason: str | None, author:
     if reason is None:
         if verdict.outcome in NEEDS_REASON:
             edition = describe_edition(opinion.edition)
-            objections = [
-                finding for finding in opinion.findings if finding.gating and finding.outcome in SPEAKS_AGAINST
-            ]
+            gating = (finding for finding in opinion.findings if finding.gating)
+            objections = (f"\n  - {finding.sentence}" for finding in gating if finding.outcome in SPEAKS_AGAINST)
             raise PromotionRefused(
                 f"run {run.run_id} ({run.name}) has the verdict {verdict.label} by edition {edition} and is not promoted. "
                 'To promote the run nevertheless, give a reason, which is stored with the model: --override-reason "reason"'
-                + "".join(f"\n  - {finding.sentence}" for finding in objections)
+                + "".join(objections)
             )
         return None
     if verdict.outcome not in NEEDS_REASON:
-        raise UsageError(
-            f"run {run.run_id} ({run.name}) has the verdict {verdict.label}, which needs no reason; omit --override-reason"
-        )
+        text = f"has the verdict {verdict.label}, which needs no reason; omit --override-reason"
+        raise UsageError(f"run {run.run_id} ({run.name}) {text}")
     return PromotionOverride(reason.strip(), author or _user())
 
 
 def verdict_alias(deciding: Opinion, adopted: bool = False) -> str:
-    """Return the alias for a verdict, e.g. `pass`.
+    """Return the alias for the deciding verdict, e.g. `pass`.
 
-    If the edition is not built in, the alias also contains the edition's name and digest, e.g. `pass-lenient-1a2b3c4d`.
-
-    Args:
-        deciding: the verdict that decides whether the run may be promoted.
-        adopted: whether the run is an adopted run. If True, the alias begins with `adopted`, unless the promotion needs a reason.
+    If the edition is not built in, the alias also contains the edition's name and digest, e.g. `pass-lenient-1a2b3c4d`. The
+    alias of an adopted run begins with `adopted`, unless the promotion needs a reason.
     """
     outcome, edition = deciding.verdict.outcome, deciding.edition
     outcome = ADOPTED if adopted and outcome not in NEEDS_REASON else outcome
@@ -455,9 +423,9 @@ def verdict_alias(deciding: Opinion, adopted: bool = False) -> str:
 
 
 def model_name(spec: RunSpec, setting: str) -> str:
-    """Return a model name that consists of the labels of method and setting.
+    """Return a model name of the labels of method and setting, valid in MLflow and in a shell.
 
-    The name is valid in MLflow and in a shell, e.g. `dfa-pen-0.01--resmlp-256x4-digits-30-epochs`.
+    Example: `dfa-pen-0.01--resmlp-256x4-digits-30-epochs`.
     """
     return f"{_slug(spec.method_label)}--{_slug(setting)}"[:200].rstrip("-.")
 
@@ -492,10 +460,7 @@ PROVENANCE = (
 
 
 def model_card_text(card: ModelCard, name: str) -> str:
-    """Return the model card of a version of the registered model `name`, in Markdown.
-
-    If a failed run was promoted, the reason is at the beginning of the card.
-    """
+    """Return the card of the model `name` in Markdown; the reason to promote a failed run comes first."""
     lines = [*_head(card), "", *_facts(card, name)]
     for opinion in card.opinions:
         lines += ["", *_opinion(opinion)]
@@ -518,11 +483,10 @@ def _head(card: ModelCard) -> Iterator[str]:
     control = f"**{markdown_text(card.control)} control** · " if card.control != "none" else ""
     edition = markdown_text(f"{describe_edition(deciding.edition)}, sha256 {deciding.edition.digest[:DIGEST]}")
     yield f"{control}**{label}** by edition {edition} · {markdown_text(card.method)} · {markdown_text(card.setting)}"
-    if other_verdicts := "; ".join(
-        f"{opinion.verdict.label} by {describe_edition(opinion.edition)}" for opinion in card.opinions[1:]
-    ):
+    other_verdicts = [f"{other.verdict.label} by {describe_edition(other.edition)}" for other in card.opinions[1:]]
+    if other_verdicts:
         yield ""
-        yield f"Other editions: {markdown_text(other_verdicts)}"
+        yield f"Other editions: {markdown_text('; '.join(other_verdicts))}"
 
 
 def _facts(card: ModelCard, name: str) -> Iterator[str]:

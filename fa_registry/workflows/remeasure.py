@@ -17,7 +17,6 @@ from typing import Any
 from torch import Tensor
 
 from fa_registry import diagnostics
-from fa_registry.diagnostics.base import Diagnostic
 from fa_registry.errors import IntegrityError, Interrupted, RegistryError, pluralise
 from fa_registry.parallel import usable_cores
 from fa_registry.plugin_registry import IMPORTED
@@ -36,7 +35,7 @@ from fa_registry.records import (
 )
 from fa_registry.records.configurations import described_difference
 from fa_registry.studies import executors
-from fa_registry.studies.executors.base import EventSink, JobEvent, StopCheck
+from fa_registry.studies.executors.base import JobEvent
 from fa_registry.studies.executors.local import run_jobs, stop_on_signal
 from fa_registry.studies.worker_processes import supervise
 from fa_registry.tracking import schema
@@ -60,8 +59,8 @@ from fa_registry.training.replay_from_seed import (
 from fa_registry.training.run_setup import RunSetup, build_setup
 from fa_registry.training.specs import whole_number
 from fa_registry.training.user_run_setup import OWN_LOOP
-from fa_registry.workflows.cluster_options import asked_resources, check_reach
 from fa_registry.workflows.conformance import code_check
+from fa_registry.workflows.coordination import asked_resources, check_reach
 from fa_registry.workflows.duplicate_weights import compared, final_weights, initial_weights
 from fa_registry.workflows.options import RemeasureOptions
 from fa_registry.workflows.progress import Progress
@@ -106,19 +105,16 @@ class RemeasuredRun:
 def remeasure_all(
     tracker: Tracker,
     runs: Sequence[StoredRun],
-    measuring: RemeasureOptions = RemeasureOptions(),
+    measuring: RemeasureOptions,
     data_root: Path | None = None,
     opener: Callable[[], Tracker] | None = None,
 ) -> list[RemeasuredRun]:
     """Recompute the metrics of several runs, and return one result per run in the order of `runs`.
 
     An error in one run does not affect the other runs. Each run is recomputed with its recorded number of threads, so the
-    metrics do not depend on the number of processes. Runs with the same final weights as another run get a mismatch.
-
-    Args:
-        measuring: options, as `checked_measuring` returns them.
-        data_root: folder with the files of data sets.
-        opener: function that opens the tracker in a worker process. If None, the worker opens the store by its URI.
+    metrics do not depend on the number of processes. Runs with the same final weights as another run get a mismatch. A worker
+    process opens its tracker with `opener`, by default with the URI of the store. The options `measuring` come from
+    `checked_measuring`.
     """
     opener = opener or partial(open_tracker, tracker.uri, create=False)
     measuring = with_chosen(tracker, runs, measuring)
@@ -151,10 +147,7 @@ def with_chosen(tracker: Tracker, runs: Sequence[StoredRun], measuring: Remeasur
 
 
 def checked_measuring(measuring: RemeasureOptions, problems: list[str]) -> RemeasureOptions:
-    """Convert the numbers that the user typed, and return the options with these numbers.
-
-    All errors are appended to `problems`.
-    """
+    """Return the options with the numbers that the user typed; append all errors to `problems`."""
     numbers: dict[str, Any] = {}
     for name, parse in {
         "jobs": lambda typed: whole_number(typed, least=0, most=MOST_PROCESSES),
@@ -223,9 +216,7 @@ def _part(
         with stop_on_signal() as stop:  # this process handles Ctrl-C, which workers ignore
             return _run(tracker, runs, job, count, stop, run_all)
 
-    def here(run: StoredRun, stop: Callable[[], bool], report: Callable[[Any], None]) -> RemeasuredRun:
-        return remeasure_one(tracker, run, measuring, data_root)
-
+    here = partial(_gather_there, lambda: tracker, measuring, data_root)
     return _run(tracker, runs, here, 1, lambda: False, run_all)
 
 
@@ -239,30 +230,15 @@ def _on_a_cluster(
         check_reach(tracker.uri, capacity)
         limit = capacity.at_once or _default_processes(runs, measuring)
 
-        def run_all(
-            jobs: Sequence[Any],
-            job_function: Callable[..., RemeasuredRun],
-            processes: int,
-            stop: StopCheck,
-            report: EventSink,
-        ) -> None:
-            """Run the jobs with the executor that the user chose."""
-            executor.run(
-                jobs,
-                partial(_in_one_step, job_function),
-                dataclasses.replace(resources, at_once=processes),
-                stop,
-                report,
-            )
+        def run_all(jobs: Sequence[Any], task: Callable[..., RemeasuredRun], processes: int, *signals: Any) -> None:
+            executor.run(jobs, partial(_in_one_step, task), dataclasses.replace(resources, at_once=processes), *signals)
 
         return _run(tracker, runs, job, min(int(measuring.jobs) or limit, limit, len(runs)), stop, run_all)
 
 
-def _in_one_step(
-    job_function: Callable[..., RemeasuredRun], run: StoredRun, stop: StopCheck, report: Callable[[Any], None]
-) -> Generator[None, None, RemeasuredRun]:
-    """Convert the job function to a generator, because executors expect generators."""
-    return job_function(run, stop, report)
+def _in_one_step(task: Callable[..., RemeasuredRun], *arguments: Any) -> Generator[None, None, RemeasuredRun]:
+    """Convert the task to a generator, because executors expect generators."""
+    return task(*arguments)
     yield
 
 
@@ -293,29 +269,19 @@ def _with_third_party(
 
 
 def _third_party_there(
-    opener: Callable[[], Tracker],
-    measuring: RemeasureOptions,
-    data_root: Path | None,
-    run: StoredRun,
-    stop: Callable[[], bool],
-    report: Callable[[Any], None],
+    opener: Callable[[], Tracker], measuring: RemeasureOptions, data_root: Path | None, run: StoredRun, *_: Any
 ) -> Measurements:
     """Measure the third-party diagnostics of a run in a worker process."""
     tracker = opener()
     record = read_record(tracker, run)
-    with on_device(measuring.device), pinned_threads(int(record.measurements.conventions["threads"])):
-        return _remeasured(tracker, record, data_root, members=usable_members())
-
-
-def _remeasured(
-    tracker: Tracker, record: RunRecord, data_root: Path | None, members: Mapping[str, Diagnostic]
-) -> Measurements:
-    feedback = tracker.artifact(record.run_id, schema.FEEDBACK)
+    recorded = record.measurements.conventions
     digests = {role: record.digests.get(name) for role, name in ROLES.items()}
-    setup = build_setup(record.spec, device_of(record.spec.device_class), data_root)
-    initial = _initial_weights(setup, _sealed(tracker, record, setup, feedback, RemeasureOptions()))
-    checkpoint, recorded = tracker.artifact(record.run_id, schema.FINAL), record.measurements.conventions
-    return remeasure(setup, checkpoint, feedback, digests, initial, recorded, members)
+    with on_device(measuring.device), pinned_threads(int(recorded["threads"])):
+        feedback = tracker.artifact(record.run_id, schema.FEEDBACK)
+        setup = build_setup(record.spec, device_of(record.spec.device_class), data_root)
+        initial = _initial_weights(setup, _sealed(tracker, record, setup, feedback, RemeasureOptions()))
+        checkpoint = tracker.artifact(record.run_id, schema.FINAL)
+        return remeasure(setup, checkpoint, feedback, digests, initial, recorded, usable_members())
 
 
 def remeasure_one(
@@ -326,9 +292,8 @@ def remeasure_one(
         with on_device(measuring.device):
             return RemeasuredRun(run, *remeasure_run(tracker, run, measuring, data_root))
     except IntegrityError as error:
-        return RemeasuredRun(
-            run, exclusion=make_exclusion(tracker, run, f"{INTEGRITY_FAILURE}: {error}", kind="integrity")
-        )
+        exclusion = make_exclusion(tracker, run, f"{INTEGRITY_FAILURE}: {error}", kind="integrity")
+        return RemeasuredRun(run, exclusion=exclusion)
     except Exception as error:
         return _broken(tracker, run, f"{type(error).__name__}: {error}", traceback.format_exc())
 
@@ -338,17 +303,9 @@ def _broken(tracker: Tracker, run: StoredRun, error: str, failure: str) -> Remea
 
 
 def _gather_there(
-    opener: Callable[[], Tracker],
-    measuring: RemeasureOptions,
-    data_root: Path | None,
-    run: StoredRun,
-    stop: Callable[[], bool],
-    report: Callable[[Any], None],
+    opener: Callable[[], Tracker], measuring: RemeasureOptions, data_root: Path | None, run: StoredRun, *_: Any
 ) -> RemeasuredRun:
-    """Recompute one run in a worker process.
-
-    The worker opens the tracker itself, because a tracker cannot be pickled.
-    """
+    """Recompute one run in a worker, which opens the tracker itself, because a tracker cannot be pickled."""
     return remeasure_one(opener(), run, measuring, data_root)
 
 
@@ -381,10 +338,7 @@ def _run(
 
 
 def replay_remark(results: Sequence[RemeasuredRun]) -> Iterator[str]:
-    """Yield the report's remark on the number of replayed training steps.
-
-    If no step was replayed, nothing is yielded.
-    """
+    """Yield the report's remark on the number of replayed training steps, if any step was replayed."""
     replays = [outcome.redrawn for outcome in results if outcome.redrawn and outcome.redrawn.steps]
     if replays:
         steps, total = sum(replay.steps for replay in replays), sum(replay.of for replay in replays)
@@ -400,9 +354,7 @@ def report_replay(measuring: RemeasureOptions, results: Sequence[RemeasuredRun])
     for outcome in results:
         if outcome.run.run_id in measuring.whole:
             checks = outcome.record.integrity.checks if outcome.record else ()
-            check = next(
-                (candidate for candidate in checks if candidate.subject == WHOLE), Check(WHOLE, "not possible")
-            )
+            check = next((one for one in checks if one.subject == WHOLE), Check(WHOLE, "not possible"))
             runs.append(ReplayedRun(outcome.run.run_id, check.outcome, check.detail))
     return Replay(measuring.nonce, str(measuring.replay), tuple(runs))
 
@@ -411,9 +363,8 @@ def _default_processes(runs: Sequence[StoredRun], measuring: RemeasureOptions = 
     """Return the fastest number of processes for these runs; 1 if a run needs a GPU."""
     if any(run.params.get(f"{schema.PARAM}device_class") == "cuda" for run in runs):
         return 1
-    epoch_params = [
-        run.params.get(f"{schema.PARAM}epochs", "") for run in runs if run.run_id in (measuring.whole or ())
-    ]
+    whole = measuring.whole or ()
+    epoch_params = [run.params.get(f"{schema.PARAM}epochs", "") for run in runs if run.run_id in whole]
     replayed = sum(int(epochs) for epochs in epoch_params if epochs.isdecimal() and len(epochs) < 9)
     return max(1, min(usable_cores(), (len(runs) + replayed // EPOCHS_A_RUN) // RUNS_A_PROCESS))
 
@@ -423,13 +374,9 @@ def remeasure_run(
 ) -> tuple[RunRecord, ReplayResult | None]:
     """Recompute a run's metrics, compare them with the logged metrics, and replay training steps.
 
-    If `measuring.trust_logged` is set, nothing is recomputed, and only the code and the digests of the files are checked.
-
-    Returns:
-        The record with the recomputed metrics, and the result of the replay or None if no step was replayed.
-
-    Raises:
-        IntegrityError: a file is missing or differs from its recorded digest.
+    If `measuring.trust_logged` is set, nothing is recomputed, and only the code and the digests of the files are checked. The
+    result contains the record with the recomputed metrics, and the result of the replay or None if no step was replayed. The
+    function raises IntegrityError if a file is missing or differs from its recorded digest.
     """
     logged = read_record(tracker, run)
     unchecked = dataclasses.replace(logged, integrity=dataclasses.replace(logged.integrity, checks=()))
@@ -466,9 +413,8 @@ def _measured(
         with pinned_threads(int(record.measurements.conventions["threads"])):
             setup = build_setup(record.spec, device_of(record.spec.device_class), data_root)
             recorded_training = _sealed(tracker, record, setup, feedback, measuring)
-            replay = replay_training(
-                setup, recorded_training, measuring.replay, record.run_id in (measuring.whole or ())
-            )
+            is_whole = record.run_id in (measuring.whole or ())
+            replay = replay_training(setup, recorded_training, measuring.replay, is_whole)
             recorded = record.measurements.conventions
             initial, members = _initial_weights(setup, recorded_training), diagnostics.CATALOG.built_in()
             remeasured = remeasure(setup, checkpoint, feedback, digests, initial, recorded, members)
@@ -524,19 +470,8 @@ def _sealed(
         if name in record.digests and (path := tracker.artifact(record.run_id, name))
     }
     recorded = recorded_epochs(tracker, record, measuring, epochs_run)
-    return SealedTraining(
-        initial,
-        content,
-        feedback,
-        early_path,
-        step,
-        digests,
-        checkpoints,
-        epochs_run,
-        exact,
-        machine_difference,
-        recorded,
-    )
+    files = (initial, content, feedback, early_path, step, digests, checkpoints)
+    return SealedTraining(*files, epochs_run, exact, machine_difference, recorded)
 
 
 def _without_credits(record: RunRecord) -> RunRecord:
@@ -545,13 +480,10 @@ def _without_credits(record: RunRecord) -> RunRecord:
     cards = [diagnostic.card for diagnostic in diagnostics.CATALOG.members().values()]
     missing_names = {metric for card in cards for metric in card.needs_credit}
     measured = record.measurements
-    sites = {
-        name: tuple(missing_reading for _ in row) if name in missing_names else row
-        for name, row in measured.sites.items()
-    }
-    scalars = {
-        name: missing_reading if name in missing_names else reading for name, reading in measured.scalars.items()
-    }
-    measurements = dataclasses.replace(measured, sites=sites, scalars=scalars)
+    sites = {name: (missing_reading,) * len(row) for name, row in measured.sites.items() if name in missing_names}
+    scalars = dict.fromkeys(missing_names & measured.scalars.keys(), missing_reading)
+    measurements = dataclasses.replace(
+        measured, sites={**measured.sites, **sites}, scalars={**measured.scalars, **scalars}
+    )
     integrity = Integrity("unverifiable", ("the feedback file is missing",))
     return dataclasses.replace(record, measurements=measurements, integrity=integrity)

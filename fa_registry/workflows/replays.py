@@ -10,7 +10,9 @@ import hashlib
 import re
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from fa_registry.errors import RegistryError
 from fa_registry.metrics import headline_of
@@ -29,19 +31,12 @@ ROWS = 5  # number of epochs of a completely replayed run whose measurements are
 
 
 def drawn_nonce() -> str:
-    """Return a random nonce: 64 bits as hexadecimal digits.
-
-    The nonce is random so that the author of a run cannot predict which runs an audit replays completely.
-    """
+    """Return 64 random bits as hexadecimal digits, so authors cannot predict which runs are replayed."""
     return secrets.token_hex(8)
 
 
 def asked_nonce(typed: str) -> str:
-    """Return the nonce that the user typed, or a random nonce if `typed` is empty.
-
-    Raises:
-        ValueError: `typed` is not a hexadecimal number of 1 to 64 digits.
-    """
+    """Return the typed nonce (1 to 64 hexadecimal digits, else ValueError), or a random nonce if empty."""
     if typed and not NONCE.fullmatch(typed):
         raise ValueError(
             f"expected 1 to 64 hexadecimal digits, e.g. the nonce of an earlier audit, found {typed[:80]!r}"
@@ -53,8 +48,8 @@ def chosen_runs(tracker: Tracker, runs: Sequence[StoredRun], measuring: Remeasur
     """Return the ids of the runs that the audit replays completely.
 
     With `replay="all"`, the audit replays all runs. With `replay="auto"`, the audit replays one run per group and all frozen
-    controls. Adopted runs and runs of user-supplied loops are never replayed. With any other value, or if `trust_logged` is set,
-    the result is empty.
+    controls. Adopted runs and runs of user-supplied loops are never replayed. With any other value, or if `trust_logged` is
+    set, the result is empty.
     """
     if measuring.trust_logged or measuring.replay not in (AUTO, ALL):
         return frozenset()
@@ -81,11 +76,12 @@ def recorded_epochs(
     is_full_replay = record.run_id in (measuring.whole or ())
     provenance = read_provenance(tracker.artifact(record.run_id, schema.PROVENANCE))
     order = lambda epoch: ranked(measuring.nonce, record.run_id, epoch)  # noqa: E731
-    rows = (
-        sorted(range(epochs_run + 1), key=order)[: epochs_run + 1 if measuring.replay == ALL else ROWS]
-        if is_full_replay
-        else []
-    )
+    count = 0 if not is_full_replay else epochs_run + 1 if measuring.replay == ALL else ROWS
+    rows = sorted(range(epochs_run + 1), key=order)[:count]
+    row_differs = RecordedEpochs.row_differs
+    if is_full_replay:
+        logged = logged_rows(read_rows(tracker.artifact(record.run_id, schema.SERIES)))
+        row_differs = partial(_differences, logged, record.measurements.conventions)
     headline = headline_of(record.measurements.scalars)
     states = {}
     for epoch in sorted(provenance.get(schema.KEPT_STATES, ()), key=order):
@@ -96,7 +92,7 @@ def recorded_epochs(
     return RecordedEpochs(
         tuple(provenance.get(schema.EPOCH_CHAIN, ())),
         provenance.get("no_epoch_chain", RecordedEpochs.no_chain),
-        SeriesComparison(tracker, record).difference if is_full_replay else RecordedEpochs.row_differs,
+        row_differs,
         frozenset(rows),
         states,
         record.measurements.scalars.get(headline.name, Reading(None, "not measured")).value,
@@ -104,41 +100,30 @@ def recorded_epochs(
     )
 
 
-class SeriesComparison:
-    """Comparison of recomputed metrics with the metrics that the run logged at each epoch."""
+def _differences(
+    logged_by_epoch: Mapping[int, Measurements], conventions: Mapping[str, Any], epoch: int, measured: Measurements
+) -> str:
+    """Return the differences between recomputed and logged metrics at one epoch; empty if there are none.
 
-    def __init__(self, tracker: Tracker, record: RunRecord):
-        self._record = record
-        self._logged = logged_rows(read_rows(tracker.artifact(record.run_id, schema.SERIES)))
-
-    def difference(self, epoch: int, measured: Measurements) -> str:
-        """Return the differences between recomputed and logged metrics at one epoch; empty if there are none.
-
-        Args:
-            measured: recomputed metrics of the epoch, either all metrics or only the losses.
-        """
-        logged = self._logged.get(epoch, Measurements({}, {}))
-        losses = {name: reading for name, reading in measured.scalars.items() if name in ONLY_IN_TRAINING}
-        differences = [
-            f"{name}: logged {_text(logged.scalars.get(name))}, recomputed {_text(reading)}"
-            for name, reading in losses.items()
-            if logged.scalars.get(name) != reading
-        ]
-        if measured.sites:
-            missing = [name for name in schema.SITE_METRICS if name in measured.sites and name not in logged.sites]
-            differences += [f"{name}: not logged" for name in missing]
-            conventions = self._record.measurements.conventions
-            pair = (dataclasses.replace(measurements, conventions=conventions) for measurements in (logged, measured))
-            differences += difference_text(compare(*pair).differences)
-        return "; ".join(differences)
+    The recomputed metrics `measured` are all metrics or only the losses.
+    """
+    logged = logged_by_epoch.get(epoch, Measurements({}, {}))
+    losses = {name: reading for name, reading in measured.scalars.items() if name in ONLY_IN_TRAINING}
+    differences = [
+        f"{name}: logged {_text(logged.scalars.get(name))}, recomputed {_text(reading)}"
+        for name, reading in losses.items()
+        if logged.scalars.get(name) != reading
+    ]
+    if measured.sites:
+        missing = [name for name in schema.SITE_METRICS if name in measured.sites and name not in logged.sites]
+        differences += [f"{name}: not logged" for name in missing]
+        pair = (dataclasses.replace(measurements, conventions=conventions) for measurements in (logged, measured))
+        differences += difference_text(compare(*pair).differences)
+    return "; ".join(differences)
 
 
 def logged_rows(rows: Iterable[SeriesRow]) -> Mapping[int, Measurements]:
-    """Return the logged metrics of a run by epoch.
-
-    Args:
-        rows: rows (epoch, metric, site, value, reason) of the run's series.
-    """
+    """Return the logged metrics of a run by epoch, from the rows of its series."""
     sites: dict[int, dict[str, dict[int, Reading]]] = {}
     scalars: dict[int, dict[str, Reading]] = {}
     for epoch, metric, site, value, reason in rows:
@@ -147,16 +132,11 @@ def logged_rows(rows: Iterable[SeriesRow]) -> Mapping[int, Measurements]:
             scalars.setdefault(epoch, {})[metric] = reading
         else:
             sites.setdefault(epoch, {}).setdefault(metric, {})[site] = reading
-    return {
-        epoch: Measurements(
-            {
-                name: tuple(site_values[site] for site in sorted(site_values))
-                for name, site_values in sites.get(epoch, {}).items()
-            },
-            scalars.get(epoch, {}),
-        )
-        for epoch in sites.keys() | scalars.keys()
+    ordered = {
+        epoch: {name: tuple(values[site] for site in sorted(values)) for name, values in metrics.items()}
+        for epoch, metrics in sites.items()
     }
+    return {epoch: Measurements(ordered.get(epoch, {}), scalars.get(epoch, {})) for epoch in sites | scalars}
 
 
 def _text(reading: Reading | None) -> str:

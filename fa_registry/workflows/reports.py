@@ -30,9 +30,7 @@ LARGEST = 2**30  # maximum size of a report in bytes; a report of 10,000 runs ha
 def run_report(file: str, study: str, pages: ReportOutput, store: str = "") -> list[Path]:
     """Render the pages of an audit report, and return the paths of the pages; see `api.report`.
 
-    Args:
-        file: path of an audit.json. If `file` and `study` are empty, `reports/audit.json` is read.
-        study: study whose newest audit in the store is rendered.
+    If `file` and `study` are empty, `reports/audit.json` is read.
     """
     if file and study:
         raise UsageError("expected either REPORT or --study, found both")
@@ -40,23 +38,21 @@ def run_report(file: str, study: str, pages: ReportOutput, store: str = "") -> l
     checked_pages(pages, problems)
     if problems:
         raise InvalidFields("report", problems)
-    report = _newest(store, study) if study else load_report(existing(file or USUAL))
+    if study:
+        from fa_registry.workflows.stores import open_tracker  # slow, because it imports MLflow
+
+        report = newest_report(open_tracker(store, create=False), study)[1]
+    else:
+        report = load_report(existing(file or USUAL))
     from fa_registry.reporting.render import render_report  # imports matplotlib and pandas, which `diff` does not need
 
     return render_report(report, Path(pages.out), pages.own_templates)
 
 
-def _newest(store: str, study: str) -> AuditReport:
-    from fa_registry.workflows.stores import open_tracker  # slow, because it imports MLflow
-
-    return newest_report(open_tracker(store, create=False), study)[1]
-
-
 def newest_report(tracker: Tracker, study: str) -> tuple[StoredRun, AuditReport]:
     """Return the MLflow run of the newest complete audit of a study, and the report of this audit.
 
-    Args:
-        study: name of the study, or path of its study.toml or of its folder.
+    The study is given by its name, or by the path of its study.toml or of its folder.
 
     Raises:
         UsageError: the store has no complete audit of the study.
@@ -109,11 +105,7 @@ def audits_of(tracker: Tracker, study: str) -> list[StoredRun]:
 
 
 def numbered(audits: Sequence[StoredRun]) -> dict[str, str]:
-    """Return the tag that contains the number of the next audit.
-
-    Args:
-        audits: earlier audits, newest first.
-    """
+    """Return the tag that contains the number of the next audit, after `audits`, newest first."""
     return {schema.TAG_AUDIT_NUMBER: str(1 + max(map(_number, audits[:1]), default=0))}
 
 
@@ -125,12 +117,7 @@ def _number(audit: StoredRun) -> int:
 def recorded_report(tracker: Tracker, audit_run_id: str, command: str) -> AuditReport:
     """Return the report of an audit run after comparing the report with its recorded digest.
 
-    Args:
-        audit_run_id: id of the MLflow run of the audit.
-        command: command that repeats the audit, for the error message.
-
-    Raises:
-        IntegrityError: the report is missing or was changed.
+    If the report is missing or was changed, the function raises IntegrityError with the command that repeats the audit.
     """
     audit = tracker.get(audit_run_id)
     path = tracker.artifact(audit_run_id, REPORT)
@@ -157,9 +144,7 @@ def existing(file: str, kinds: str = REPORT) -> Path:
     if os.path.isfile(os.path.join(file, REPORT)):
         raise UsageError(f"{file}: expected a file, found a folder; name the file {Path(file) / REPORT}")
     if os.path.lexists(file):
-        raise UsageError(
-            f"{file}: expected an {kinds}, found no file but a folder or a device; name another"
-        )
+        raise UsageError(f"{file}: expected an {kinds}, found no file but a folder or a device; name another")
     if file.endswith(".zip"):
         raise UsageError(f"{file}: no such file; `fa-registry bundle --study NAME` writes a bundle")
     raise UsageError(
@@ -182,9 +167,12 @@ def load_report(path: Path) -> AuditReport:
         raise InvalidFields(subject, [f"file: {error.reason}"]) from error
     schema_version = raw.get("schema") if isinstance(raw, Mapping) else None
     if isinstance(schema_version, int) and schema_version != SCHEMA:
-        raise UsageError(
-            f"{subject}: expected schema {SCHEMA}, found {schema_version}; {_other_schema(schema_version)}"
+        advice = (
+            "an older release wrote the report; audit the runs again, or read the report with the older release"
+            if schema_version < SCHEMA
+            else "a newer release wrote the report; update fa_registry"
         )
+        raise UsageError(f"{subject}: expected schema {SCHEMA}, found {schema_version}; {advice}")
     report = jsonio.decode(AuditReport, raw, subject)
     problems = list(_incomplete(report))
     if schema_version != SCHEMA:
@@ -195,10 +183,7 @@ def load_report(path: Path) -> AuditReport:
 
 
 def _incomplete(report: AuditReport) -> Iterator[str]:
-    """Yield one error per duplicate run, and one error per edition with wrong runs.
-
-    Each edition must have judged the runs of the report, in the same order.
-    """
+    """Yield an error per duplicate run, and per edition that did not judge the same runs in this order."""
     ids = [run.record.run_id for run in report.runs]
     for run_id, count in sorted(Counter(ids).items()):
         if count > 1:
@@ -206,49 +191,21 @@ def _incomplete(report: AuditReport) -> Iterator[str]:
     for index, opinion in enumerate(report.opinions):
         judged_ids = [item.run_id for item in opinion.judgements]
         if judged_ids != ids:
-            position = next(
-                (
-                    number
-                    for number, (item, expected) in enumerate(zip(judged_ids, ids, strict=False))
-                    if item != expected
-                ),
-                None,
-            )
-            description = (
-                f"{len(judged_ids)} of {len(ids)} runs"
-                if position is None
-                else f"run {judged_ids[position]} where run {ids[position]} is expected"
-            )
+            description = f"{len(judged_ids)} of {len(ids)} runs"
+            for found, expected in zip(judged_ids, ids, strict=False):
+                if found != expected:
+                    description = f"run {found} where run {expected} is expected"
+                    break
             yield f"opinions[{index}].judgements: expected the runs of the report in the same order, found {description}"
 
 
-def _other_schema(version: int) -> str:
-    if version < SCHEMA:
-        return "an older release wrote the report; audit the runs again, or read the report with the older release"
-    return "a newer release wrote the report; update fa_registry"
-
-
-DIFFERENT = 1  # as the exit code of diff(1)
-
-
 def run_diff(a: str, b: str) -> AuditDiff:
-    """Compare two audits and return the differences.
-
-    Args:
-        a, b: path of an audit.json, or of the folder that contains it.
-
-    Raises:
-        InvalidFields: a file is missing or is not an audit report.
-    """
+    """Compare two audits (audit.json or its folder); raise InvalidFields if a file is no audit report."""
     problems: list[str] = []
     reports = [_report(name, field, problems) for name, field in ((a, "AUDIT_A"), (b, "AUDIT_B"))]
     if problems:
         raise InvalidFields("diff", problems)
     return audit_diff(*reports)
-
-
-def exit_code(diff: AuditDiff) -> int:
-    return 0 if diff.same else DIFFERENT
 
 
 def _report(name: str, field: str, problems: list[str]) -> AuditReport | None:

@@ -20,7 +20,7 @@ Item = TypeVar("Item")
 class Result(abc.ABC):
     """Base class of results that consist of a few lines.
 
-    If a subclass is a dataclass, the dataclass must be declared with `repr=False`.
+    A subclass that is a dataclass must be declared with `repr=False`.
     """
 
     @abc.abstractmethod

@@ -51,9 +51,8 @@ UNWATCHED = MonitoredRules()
 def checked_watch(edition: str, stop_on: str, problems: list[str]) -> MonitoredRules:
     """Return the rules to check during training, and append errors to `problems`.
 
-    Args:
-        edition: name or path of an edition. If empty, the default edition is used.
-        stop_on: comma-separated codes of the rules that end a run, e.g. `D1,D2`.
+    If `edition`, a name or path, is empty, the default edition is used. `stop_on` contains the comma-separated codes of the
+    rules that end a run, e.g. `D1,D2`.
     """
     loaded = load_or_name(edition or DEFAULT_EDITION, problems)
     if loaded is None:
@@ -83,9 +82,7 @@ def is_watchable(rule: Rule) -> bool:
 class Monitor:
     """Object that checks rules during one run and sets a tag for each rule that fires.
 
-    Args:
-        report: function that sets tags on the run.
-        rows: metrics of the epochs before an interruption, if the run is resumed.
+    The `rows` contain the metrics of the epochs before an interruption, if the run is resumed.
 
     Attributes:
         fired: rule code → first epoch at which the rule fired.
@@ -127,9 +124,5 @@ class Monitor:
 
 
 def fired_text(fired: Mapping[str, int]) -> str:
-    """Return a text such as `D1 fired at epoch 8, D2 fired at epoch 12`.
-
-    Args:
-        fired: rule code → first epoch at which the rule fired.
-    """
+    """Return a text such as `D1 fired at epoch 8, D2 fired at epoch 12`."""
     return ", ".join(f"{code} fired at epoch {epoch}" for code, epoch in fired.items())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import keyword
 import re
 import shlex
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,29 +38,18 @@ NEXT = {
 
 @dataclass(frozen=True)
 class Skeleton:
-    """Result of the command `new`.
-
-    Attributes:
-        folder: the new folder.
-        files: paths of the written files.
-        commands: commands that the user can run next.
-    """
+    """Result of the command `new`, with `commands` that the user can run next."""
 
     folder: Path
     files: tuple[Path, ...]
     commands: tuple[str, ...]
 
 
-def new(kind: str, name: str, out: str = "") -> Skeleton:
+def new(kind: str, name: str, out: str) -> Skeleton:
     """Write the skeleton of a plug-in package or of a study into the new folder `out`/`name`.
 
-    Args:
-        kind: one of KINDS.
-        name: name of the plug-in or study, a valid Python package name.
-        out: parent folder. If empty, the current folder is used.
-
-    Raises:
-        InvalidFields: kind or name is invalid, or the folder exists or cannot be created.
+    The `name` must be a valid Python package name. The function raises InvalidFields if kind (of KINDS) or name is invalid, or
+    if the folder exists or cannot be created.
     """
     folder = Path(out or ".") / name
     problems = [] if kind in KINDS else [f"kind: {unknown_name_text('kind', kind, KINDS)}"]
@@ -74,7 +62,14 @@ def new(kind: str, name: str, out: str = "") -> Skeleton:
         problems.append(f"out: {error}")
     if problems:
         raise InvalidFields("new", problems)
-    texts = _study() if kind == "study" else _package(kind, name)
+    sources = {
+        "pyproject.toml": "pyproject.toml",
+        f"{name}/{kind}.py": f"{kind}.py",
+        f"tests/test_{name}.py": f"tests/{kind}.py",
+    }
+    sources = {"study.toml": "study.toml"} if kind == "study" else sources
+    texts = {path: (FOLDER / source).read_text(encoding="utf-8") for path, source in sources.items()}
+    texts |= {} if kind == "study" else {f"{name}/__init__.py": ""}
     for path, text in texts.items():
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -90,20 +85,6 @@ def _unfit(kind: str, name: str) -> list[str]:
         ]
     existing_names = study.names() if kind == "study" else FAMILIES[kind][1].names() if kind in FAMILIES else ()
     return [f"name: a {kind} {name} already exists; choose another name"] if name in existing_names else []
-
-
-def _study() -> Mapping[str, str]:
-    return {"study.toml": (FOLDER / "study.toml").read_text(encoding="utf-8")}
-
-
-def _package(kind: str, name: str) -> Mapping[str, str]:
-    sources = {
-        "pyproject.toml": "pyproject.toml",
-        f"{name}/{kind}.py": f"{kind}.py",
-        f"tests/test_{name}.py": f"tests/{kind}.py",
-    }
-    texts = {path: (FOLDER / source).read_text(encoding="utf-8") for path, source in sources.items()}
-    return {**texts, f"{name}/__init__.py": ""}
 
 
 def _named(text: str, kind: str, name: str) -> str:

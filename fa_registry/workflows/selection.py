@@ -96,7 +96,9 @@ def _by_study(tracker: Tracker, selector: RunSelector) -> Selection:
         if finished:
             newest.append(finished[0])
             superseded += len(finished) - 1
-            excluded += [half_written(tracker, run, spec) for run in attempts if is_hidden(run)]
+            # the author may have edited the status tag of a run with recorded digests to exclude the run from an audit
+            hidden = (run for run in attempts if schema.TAG_ARTIFACTS in run.tags and not RunState(run).has_results)
+            excluded += [half_written(tracker, run, spec) for run in hidden]
         else:
             excluded.append(half_written(tracker, attempts[0], spec) if attempts else never_trained(spec))
     other_count = sum(len(runs) for runs in by_identity.values())
@@ -138,9 +140,9 @@ def _text(study: Study, requested: Mapping[str, str]) -> str:
 def _as_trained(tracker: Tracker, selector: RunSelector) -> tuple[Study, list[str]]:
     """Return the study whose runs are selected, and remarks.
 
-    The function usually returns the requested study. Exception: no run of the requested study is finished, a study variant was
-    trained, and the user requested no variant, no number of epochs and no other settings. The function then returns the variant
-    that was trained last.
+    This is usually the requested study. Exception: no run of the requested study is finished, a study variant was trained, and
+    the user requested no variant, no number of epochs and no other settings. The variant that was trained last is then
+    returned.
     """
     study = selector.as_asked
     is_changed = study.twin.description or selector.overrides.get("epochs") or selector.overrides.get("settings")
@@ -174,8 +176,6 @@ def _sorted_out(tracker: Tracker, runs: Sequence[StoredRun], text: str) -> Selec
 
 
 # Runs that cannot be judged, with their method and seed, because the method's form must list them.
-
-
 ENDED_EARLY = "ended early"
 INTEGRITY_FAILURE = "integrity failure"
 
@@ -183,18 +183,14 @@ INTEGRITY_FAILURE = "integrity failure"
 def make_exclusion(
     tracker: Tracker, run: StoredRun, reason: str, failure: str = "", spec: RunSpec | None = None, kind: str = "broken"
 ) -> Exclusion:
-    """Return the exclusion of a stored run that cannot be judged.
+    """Return the exclusion of a stored run that cannot be judged, e.g. with the traceback `failure`.
 
-    Args:
-        failure: traceback of the error, if there is one.
-        spec: specification of the run. If None, the specification is read from the run's spec.json.
-        kind: one of records.EXCLUSION_KINDS.
+    If `spec` is None, the specification is read from the run's spec.json. `kind` is one of records.EXCLUSION_KINDS.
     """
     tags = run.tags
     labels = tags.get(schema.TAG_METHOD, ""), tags.get(schema.TAG_SETTING, "")
-    reason, failure = map(
-        without_password, (reason, failure)
-    )  # an error may contain the store's address with its password, and other people read the pages
+    # an error may contain the store's address with its password, and other people read the pages
+    reason, failure = map(without_password, (reason, failure))
     return Exclusion(run.run_id, run.name, reason, failure, *labels, spec or own_spec(tracker, run), kind)
 
 
@@ -213,8 +209,7 @@ def not_judged(record: RunRecord) -> Exclusion | None:
 def ended_early(record: RunRecord, stopped_on: str = "") -> str:
     """Return a text that explains why a run ended before its last epoch.
 
-    Args:
-        stopped_on: value of the run's tag TAG_STOPPED_ON, used if the provenance contains no reason.
+    If the provenance contains no reason, the reason comes from `stopped_on`, the value of the run's tag TAG_STOPPED_ON.
     """
     rules, _, epoch = (record.provenance.get("ended_by") or stopped_on).partition(" at epoch ")
     if not rules:
@@ -236,8 +231,8 @@ def never_trained(spec: RunSpec) -> Exclusion:
 def half_written(tracker: Tracker, run: StoredRun, spec: RunSpec | None = None) -> Exclusion:
     """Return the exclusion of a run whose status tag is not one of the finished statuses.
 
-    If the run has recorded files, the reason comes from these files, because the author could have edited the tag to exclude the
-    run. If the run failed, the exclusion contains its traceback.
+    If the run has recorded files, the reason comes from these files, because the author could have edited the tag to exclude
+    the run. The exclusion of a failed run contains its traceback.
     """
     status = run.tags.get(schema.TAG_STATUS, "not set")
     if schema.TAG_ARTIFACTS in run.tags:  # set together with the status when the digests are recorded
@@ -255,19 +250,11 @@ def half_written(tracker: Tracker, run: StoredRun, spec: RunSpec | None = None) 
     return make_exclusion(tracker, run, reason, failure, spec, "half-written")
 
 
-def is_hidden(run: StoredRun) -> bool:
-    """Return whether a run has recorded digests although its status tag states that the run did not end.
-
-    The author may have edited the status tag of such a run to exclude the run from an audit.
-    """
-    return schema.TAG_ARTIFACTS in run.tags and not RunState(run).has_results
-
-
 def own_spec(tracker: Tracker, run: StoredRun) -> RunSpec | None:
     """Return the specification in the run's spec.json.
 
-    The result is None if the file is missing or unreadable, or if the run's tag names another specification. In these cases, the
-    audit uses only the tags of the run, and another check reports the error.
+    The result is None if the file is missing or unreadable, or if the run's tag names another specification. Then the audit
+    uses only the tags of the run, and another check reports the error.
     """
     spec = _read(tracker, run, schema.SPEC, RunSpec)
     return spec if spec and spec.identity == run.tags.get(schema.TAG_SPEC) else None
@@ -279,8 +266,6 @@ def own_spec(tracker: Tracker, run: StoredRun) -> RunSpec | None:
 # although the page states 2.5 %. Therefore an audit writes to a tag of each run which sets of seeds have been judged. The next
 # audit reads this tag without a further query. A set that was judged before keeps its number, because auditing the same seeds
 # again is no new analysis. A single seed has no interval, so its audit is no interim analysis.
-
-
 MOST_LOOKS = 200  # number of sets in a tag: one set has 13 characters, and MLflow allows 5,000 characters
 
 
@@ -289,12 +274,9 @@ def previous_seed_sets(
 ) -> tuple[dict[str, int], dict[str, str]]:
     """Return the number of this interim analysis for each group of runs, and new tags.
 
-    A group contains the runs of one method in one setting, which differ only in the seed (see grouping.seeds_key). Each
-    audit of another set of seeds is an interim analysis. Controls and groups with a single seed are omitted.
-
-    Args:
-        records: runs that this audit judges.
-        stored: the same runs with their tags. Earlier audits recorded the judged sets of seeds in these tags.
+    A group contains the judged runs of one method in one setting, which differ only in the seed (see grouping.seeds_key). Each
+    audit of another set of seeds is an interim analysis. Controls and groups with a single seed are omitted. Earlier audits
+    recorded the judged sets of seeds in the tags of the `stored` runs.
 
     Returns:
         Two mappings: key of the group → number of this interim analysis, and run id → new value of the tag TAG_LOOKS.
@@ -334,8 +316,6 @@ def _name(seeds: Iterable[int]) -> str:
 # An author can choose favourable seeds with the selection of the audit: a study file, an experiment or run ids. Therefore the
 # whole store is searched, including deleted runs. The parameters or spec.json of a run determine its group, because tags are
 # easy to edit. There are one or two queries per setting, not one per run (docs/decisions/0034).
-
-
 COMPARED = ("architecture", "dataset", "epochs")  # parameters that all runs of a setting share
 FREE = ("cfg/seed", "cfg/weights")  # parameters in which the runs of one group differ
 Candidate = tuple[StoredRun, RunSpec | None]  # a run that may have a judged setting, and the content of its spec.json
@@ -345,10 +325,7 @@ def add_unaudited_runs(tracker: Tracker, report: AuditReport, judged: Sequence[S
     """Return the report with a list of runs in the store that the audit did not judge.
 
     The list contains all runs of the judged groups, and runs whose settings differ from a judged setting by at most 1 % in some
-    numbers.
-
-    Args:
-        judged: the runs that were selected for the audit.
+    numbers. The runs `judged` were selected for the audit.
     """
     choice = report.choice or SelectionSummary("")
     listed_ids = {run.record.run_id for run in report.runs} | {excluded.run_id for excluded in report.excluded}
@@ -368,18 +345,15 @@ def _neighbour(tracker: Tracker, report: AuditReport, candidates: Sequence[Candi
     settings = NearSettings(run.record.spec for run in report.runs)
     neighbours = []
     for run in report.runs:
-        if settings.near(run.record.spec):
-            neighbours.append(
-                _other(run.record.run_id, run.record.spec, f"{run.record.status}, judged in this report", True)
-            )
+        run_id, spec = run.record.run_id, run.record.spec
+        if settings.near(spec):
+            status = f"{run.record.status}, judged in this report"
+            neighbours.append(OtherRun(run_id, spec, setting_label(spec), status, True))
     for run, spec in candidates:
         if spec and settings.near(spec):
-            neighbours.append(replace(_other(run.run_id, spec, *_ended(tracker, run, spec)), deleted=run.deleted))
+            ended = _ended(tracker, run, spec)
+            neighbours.append(OtherRun(run.run_id, spec, setting_label(spec), *ended, run.deleted))
     yield from sorted(neighbours, key=lambda other: (other.spec.label, other.spec.seeds, other.spec.seed, other.run_id))
-
-
-def _other(run_id: str, spec: RunSpec, status: str, finished: bool) -> OtherRun:
-    return OtherRun(run_id, spec, setting_label(spec), status, finished)
 
 
 def _unaudited(
@@ -432,10 +406,7 @@ def _candidates(tracker: Tracker, specs: Iterable[RunSpec], excluded_ids: Collec
 
 
 def _shared(params: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return those parameters of a run that are equal in its whole group.
-
-    The result also states whether the run is adopted.
-    """
+    """Return the parameters that all runs of a group share, and whether the run is adopted."""
     shared = {name: value for name, value in params.items() if name.startswith("cfg/") and name not in FREE}
     return tuple(sorted({**shared, "adopted": str("cfg/weights" in params)}.items()))
 

@@ -22,19 +22,15 @@ DEFAULT = "0"  # id of the experiment Default, which MLflow uses if no experimen
 
 
 def open_tracker(store: str = "", experiment: str = "", create: bool = True, write: bool = False) -> MlflowTracker:
-    """Return the tracker of a store.
+    """Return the tracker of a store; raise StoreError if the store cannot be used.
 
-    If `create` or `write` is True, stale items of killed processes are removed first.
+    If `create` or `write` is True, stale items of killed processes are removed first. If `create` is False, a missing database
+    is an error. If `create` and `write` are False, the store may be read-only.
 
     Args:
         store: MLflow tracking URI. If empty, the default store is used.
         experiment: experiment for new runs. If empty, MLFLOW_EXPERIMENT_NAME or the option `mlflow run --experiment-name`
             determines the experiment. The default is `fa_registry`.
-        create: whether to create a missing database. If False, a missing database is an error.
-        write: whether the command writes to the store. If `create` and `write` are False, the store may be read-only.
-
-    Raises:
-        StoreError: the store cannot be used.
     """
     experiment_id = os.environ["MLFLOW_EXPERIMENT_ID"] if mlflow_run_in_progress() and not experiment else ""
     experiment = experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or EXPERIMENT
@@ -55,41 +51,29 @@ def page_lines(address: str, store: str) -> Iterator[str]:
 def mlflow_page(tracker: Tracker, study: str = "", experiment: str = "", about: Collection[str] = ()) -> str:
     """Write views (charts and a table) of the runs for MLflow's web pages, and return the page's address.
 
-    If the views cannot be written, log a warning and return an empty string.
-
-    Args:
-        study: show only the runs of this study. If empty, all runs of the experiment are shown.
-        experiment: experiment that contains the runs. If empty, it is the experiment of the newest run.
-        about: ids of the runs that were just trained or audited. The settings of these runs are shown first.
+    If the views cannot be written, log a warning and return an empty string. The settings of the runs `about`, which were just
+    trained or audited, are shown first. By default, the page shows all runs in the experiment of the newest run.
     """
     tags = {TAG_KIND: "run"} | ({TAG_STUDY: study} if study else {})
     try:
         runs = tracker.search(tags, experiment)
         visible_runs = [run for run in runs if run.experiment == runs[0].experiment]
-        other_experiments = ", ".join(
-            dict.fromkeys(run.experiment for run in runs if run.experiment != runs[0].experiment)
-        )
+        other_experiments = dict.fromkeys(run.experiment for run in runs if run not in visible_runs)
         if study and other_experiments:
             LOG.warning(
                 "study %s has %d runs. MLflow's page shows only the %d runs in experiment %s. The other runs are in %s. "
                 "To log new runs in one experiment, use --experiment",
-                *(study, len(runs), len(visible_runs), runs[0].experiment, other_experiments),
+                *(study, len(runs), len(visible_runs), runs[0].experiment, ", ".join(other_experiments)),
             )
-        return (
-            tracker.with_experiment(runs[0].experiment).publish_views(views_of(study, visible_runs, about))
-            if runs
-            else ""
-        )
+        views = views_of(study, visible_runs, about)
+        return tracker.with_experiment(runs[0].experiment).publish_views(views) if runs else ""
     except StoreError as error:
         LOG.warning("the view for MLflow's pages could not be written: %s", error)
         return ""
 
 
 def in_browser(uri: str, page: str) -> str:
-    """Return the complete address of an MLflow page.
-
-    If the store has no server, the address is that of the server which `fa-registry ui` starts.
-    """
+    """Return the complete address of an MLflow page; without a server, the address of `fa-registry ui`."""
     return page and f"{uri.rstrip('/') if uri.startswith('http') else UI}/{page}"
 
 
@@ -125,7 +109,7 @@ def trash_launcher_run(command: str) -> None:
 def registry_folder(store: str) -> Path:
     """Return the folder `.fa_registry` for files that are not part of the store, e.g. resume files.
 
-    The folder is next to the database of a sqlite store. For other stores, the folder is in the current folder.
+    The folder is next to the database of a sqlite store; for other stores, it is in the current folder.
     """
     database = sqlite_path(store)
     return (database.parent if database else Path.cwd()) / ".fa_registry"

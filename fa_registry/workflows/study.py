@@ -19,7 +19,7 @@ from fa_registry.protocol.rules import Edition
 from fa_registry.records import SCHEMA, RunSpec
 from fa_registry.reporting.text.filters import markdown_text
 from fa_registry.studies import executors
-from fa_registry.studies.executors.base import ENDS, Capacity, JobEvent, JobResources
+from fa_registry.studies.executors.base import ENDS, JobEvent, JobResources
 from fa_registry.studies.executors.local import stop_on_signal
 from fa_registry.studies.study import Study
 from fa_registry.tasks import task_of
@@ -34,10 +34,11 @@ from fa_registry.training.run_setup import unusable
 from fa_registry.training.spec_plugins import find_plugins
 from fa_registry.training.specs import run_name, setting_label, whole_number
 from fa_registry.workflows.cleanup import close_abandoned
-from fa_registry.workflows.cluster_options import asked_resources, check_reach
 from fa_registry.workflows.conformance import cached_conformance, code_changes, log_code_changes
 from fa_registry.workflows.coordination import (
     StopTagPoller,
+    asked_resources,
+    check_reach,
     ended_among,
     finished_but,
     newest_finished,
@@ -57,8 +58,7 @@ from fa_registry.workflows.training import (
     default_executor,
     kept_text,
     on_gpu,
-    parse_lease,
-    parse_seconds,
+    parse_times,
     training_steps,
     training_text,
 )
@@ -134,17 +134,15 @@ class StudyResult(TableResult):
 
 def run_study(
     selector: RunSelector,
-    location: StoreLocation = StoreLocation(),
-    training: TrainingOptions = TrainingOptions(),
-    execution: ExecutorOptions = ExecutorOptions(),
+    location: StoreLocation,
+    training: TrainingOptions,
+    execution: ExecutorOptions,
     joins: bool = False,
 ) -> StudyResult:
     """Train the specifications of a study that have no finished run and that no other worker is training.
 
-    Args:
-        selector: the study, with overrides.
-        joins: whether this process is one of many workers. A worker begins with a random specification, logs no run for the study
-            itself, and does not wait for the runs of other workers.
+    If `joins` is True, this process is one of many workers. A worker begins with a random specification, logs no run for the
+    study itself, and does not wait for the runs of other workers.
 
     Raises:
         InvalidFields: lists all invalid arguments.
@@ -165,6 +163,7 @@ def run_study(
     if text := kept_text(todo, keep.keep_states):
         LOG.info("study %s: %s", study.name, text)
     tracker.check_place()
+    first = random.randrange(len(todo)) if joins else 0  # workers begin with different specifications
     jobs = [
         TrainingJob(
             spec,
@@ -179,16 +178,10 @@ def run_study(
             known=ended_among(attempts.get(spec.identity, ())),
             yields=not force,
         )
-        for spec in (_rotated_specs(todo) if joins else todo)
+        for spec in (*todo[first:], *todo[:first])
     ]
     _train(jobs, study, result, resources, execution.executor, tracker, launcher_run, joins)
     return _compared(tracker, result)
-
-
-def _rotated_specs(specs: list[RunSpec]) -> list[RunSpec]:
-    """Return the specifications in rotated order, beginning with a random specification."""
-    first = random.randrange(len(specs))
-    return specs[first:] + specs[:first]
 
 
 def _train(
@@ -210,15 +203,15 @@ def _train(
         on_device(jobs[0].device),  # if several jobs share a GPU, the GPU is released only after the last job
     ):
         check_reach(tracker.uri, capacity)
-        resources = replace(requested, at_once=concurrency(requested, capacity, specs))
+        at_once = requested.at_once or capacity.at_once or default_processes(specs)
+        resources = replace(requested, at_once=min(at_once, capacity.at_once or at_once))
         lease = jobs[0].lease
         tags = _study_tags(study) | sign(0, lease)
         parent, interrupted = launcher_run, False
         try:
             if not launcher_run and not joins:
-                with (
-                    deferred_interrupts()
-                ):  # an interrupt before the id is known would leave a run that nothing can end
+                # an interrupt before the id is known would leave a run that nothing can end
+                with deferred_interrupts():
                     parent = tracker.create(f"study {study.name}", tags, {})
             training = [replace(job, study_run=parent, experiment_id=tracker.experiment_id) for job in jobs]
             with LeaseHolder(tracker, parent, lease) if parent else nullcontext():
@@ -335,10 +328,8 @@ def checked_study(
 ) -> tuple[Study, JobResources, MonitoredRules]:
     """Return the study, the resources for training, and the rules to check during training.
 
-    In the returned resources, `at_once` is 0 if the number of simultaneous runs depends on the machine or the cluster.
-
-    Raises:
-        InvalidFields: lists all invalid arguments.
+    In the returned resources, `at_once` is 0 if the number of simultaneous runs depends on the machine or the cluster. The
+    function raises InvalidFields with all invalid arguments.
     """
     edition = training.edition
     problems: list[str] = []
@@ -347,12 +338,11 @@ def checked_study(
         processes = whole_number(execution.jobs, least=0, most=MOST_PROCESSES)
     except ValueError as error:
         problems.append(f"jobs: {error}")
-    silence_seconds = parse_seconds("silence (--hang-timeout)", training.silence, problems)
-    parse_lease(training.lease, problems)
+    silence_seconds = parse_times(training, problems)
     resources = asked_resources(execution.executor, execution.cluster, selector.device, problems)
     try:
         study = selector.as_asked
-        problems += _unusable(study)
+        problems += dict.fromkeys(text for specs in study.settings.values() for text in unusable(specs[0]))
         # an unknown edition must be reported before hours of training
         watch = checked_watch(edition or study.edition, ",".join(training.stop_on), problems)
         study_edition = load_or_name(study.edition, problems) if edition else watch.edition
@@ -366,19 +356,10 @@ def checked_study(
     return study, replace(resources, at_once=processes, silence=silence_seconds), watch
 
 
-def _unusable(study: Study) -> list[str]:
-    first_specs = [specs[0] for specs in study.settings.values()]
-    return list(dict.fromkeys(text for spec in first_specs for text in unusable(spec)))
-
-
 def _train_all(
     jobs: list[TrainingJob], study: Study, result: StudyResult, resources: JobResources, name: str
 ) -> list[TrainingJob]:
-    """Train all jobs with the executor `name` and add their runs to `result`.
-
-    Returns:
-        The jobs that other workers are training.
-    """
+    """Train all jobs with the executor `name`, and return the jobs that other workers are training."""
     other_jobs: list[TrainingJob] = []
     open_jobs = set(range(len(jobs)))
     names = [run_name(job.spec) for job in jobs]
@@ -414,16 +395,6 @@ def _study_tags(study: Study) -> dict[str, str]:
         schema.TAG_PROCESS: process_ownership.process_tag(),
         schema.TAG_NOTE: study_note(study),
     }
-
-
-def concurrency(requested: JobResources, capacity: Capacity, specs: Sequence[RunSpec]) -> int:
-    """Return the number of simultaneous runs.
-
-    The number is the requested number or a default, limited by the capacity of the cluster.
-    """
-    if not capacity.at_once:
-        return requested.at_once or default_processes(specs)
-    return min(requested.at_once or capacity.at_once, capacity.at_once)
 
 
 def default_processes(specs: Sequence[RunSpec]) -> int:
@@ -480,11 +451,8 @@ def _seeds(seeds: list[int]) -> str:
     return f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
 
 
-# The note of a study's own run in MLflow.
-
-
 def study_note(study: Study) -> str:
-    """Return a Markdown note with the study's question and its runs, for the study's own run in MLflow.
+    """Return the note of the study's run in MLflow: its question and its runs, in Markdown.
 
     An audit later writes its findings above this note.
     """

@@ -32,23 +32,15 @@ Job = Callable[[StoredRun, Callable[[], bool], Callable[[Any], None]], Measureme
 
 
 def usable_members() -> dict[str, Diagnostic]:
-    """Return the third-party diagnostics by name.
-
-    If a diagnostic cannot be imported, an error is logged and the diagnostic is omitted.
-    """
+    """Return the third-party diagnostics by name, without diagnostics that cannot be imported."""
     third_party = set(diagnostics.CATALOG.third_party())
     return {name: member for name, member in diagnostics.CATALOG.members().items() if name in third_party}
 
 
 def measured_apart(runs: Sequence[StoredRun], job: Job, processes: int) -> list[Measurements]:
-    """Measure the third-party diagnostics of every run in separate processes.
+    """Measure the third-party diagnostics of every run with `job` in separate processes.
 
-    Args:
-        job: function that measures one run in a worker process.
-        processes: number of worker processes.
-
-    Returns:
-        One result per run. If the process of a run failed, the field `failures` of the result contains the error.
+    If the process of a run failed, the field `failures` of its result contains the error.
     """
     results: dict[int, Measurements] = {}
 
@@ -67,28 +59,19 @@ def measured_apart(runs: Sequence[StoredRun], job: Job, processes: int) -> list[
 
 
 def with_third_party(record: RunRecord, logged: Measurements, extra: Measurements) -> RunRecord:
-    """Add the metrics of third-party diagnostics to the record, and compare them with the logged values.
+    """Add the metrics of third-party diagnostics to the record, and compare them with the `logged` values.
 
-    Args:
-        record: record with built-in metrics.
-        logged: metrics that the run logged.
-        extra: recomputed metrics of third-party diagnostics. Metrics with the name of a built-in metric are ignored.
+    Recomputed metrics (`extra`) with the name of a built-in metric are ignored.
     """
     built_in, extra = record.measurements, third_party_part(extra)
     integrity = _integrity(record.integrity, compare(third_party_part(logged), extra))
     names = set(diagnostics.CATALOG.third_party())
+    failures = {name: reason for name, reason in extra.failures.items() if name in names}
     measurements = Measurements(
         dict(sorted({**extra.sites, **built_in.sites}.items())),
         dict(sorted({**extra.scalars, **built_in.scalars}.items())),
         {**extra.conventions, **built_in.conventions},
-        dict(
-            sorted(
-                {
-                    **{name: reason for name, reason in extra.failures.items() if name in names},
-                    **built_in.failures,
-                }.items()
-            )
-        ),
+        dict(sorted({**failures, **built_in.failures}.items())),
     )
     return dataclasses.replace(record, measurements=measurements, integrity=integrity)
 

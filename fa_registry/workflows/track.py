@@ -138,9 +138,8 @@ class TrackedRun:
             InvalidFields: lists all invalid arguments.
         """
         if self._writer is None:
-            raise UsageError(
-                "track: expected a call of run.epoch() inside `with fa_registry.track(…) as run:`, found a call outside"
-            )
+            expected = "expected a call of run.epoch() inside `with fa_registry.track(…) as run:`"
+            raise UsageError(f"track: {expected}, found a call outside")
         checks = Checks("run.epoch")
         figures = {name: _number(value) for name, value in figures.items()}
         given = {ACCURACY: _number(test_accuracy), TOKEN_LOSS: _number(test_loss)}
@@ -173,9 +172,8 @@ class TrackedRun:
             self._writer.fail(refusal)
             raise
         if isinstance(error, KeyboardInterrupt):
-            self._writer.interrupt(
-                f"interrupted after epoch {self.done}; track(…, resume=True) continues with the next epoch"
-            )
+            text = f"interrupted after epoch {self.done}; track(…, resume=True) continues with the next epoch"
+            self._writer.interrupt(text)
         elif error is not None:
             self._writer.fail(error)
         elif not self.done:
@@ -195,9 +193,8 @@ class TrackedRun:
                 self._writer.log_params(spec)
             elif status == "complete" and self.done != spec.epochs:
                 status = "stopped_early"
-            reported = {
-                name: reading for name, reading in last.scalars.items() if name in (*FIGURES, self.headline.name)
-            }
+            names = last.scalars.keys() & {*FIGURES, self.headline.name}
+            reported = {name: last.scalars[name] for name in names}
             measurements = self._measured(reported, None, MOMENTS)
             final = self._task.with_conventions(measurements, self._source, self._rule.null_draws)
             self._writer.complete(TrainingOutcome(status, self.done, final, stepping="a loop of its author's own"))
@@ -221,9 +218,8 @@ class TrackedRun:
         """Measure the model; at every EVERY-th epoch and at the end, also check the reference gradient."""
         members = diagnostics.CATALOG.members().values()
         selected = [diagnostic for diagnostic in members if diagnostic.card.when in moments]
-        objection = None if epoch is None or epoch % EVERY == 0 else self._objection
         options = {
-            "objection": objection,
+            "objection": None if epoch is None or epoch % EVERY == 0 else self._objection,
             "samples": None if epoch is None else SAMPLES,
             "initial_norms": self._initial_norms,
         }
@@ -311,9 +307,12 @@ def track(
     checks.problems += _misfit(factory, network) if factory and network else []
     checks.finish()
     frozen = _frozen(network, control, batch[0])
-    spec = _spec(_inner(network), "bp" if frozen else method, dataset or _name(batch), seed, epochs, bool(frozen))
+    dataset = dataset or f"{OWN}-{tensors_digest(*batch)[:DIGITS]}"
+    spec = _spec(_inner(network), "bp" if frozen else method, dataset, seed, epochs, bool(frozen))
     story = _story(network, credit, frozen, {"factory": factory, "unwrapped from": ", ".join(wrappers)})
-    setup = UserRunSetup(spec, _inner(network), batch, _classes(batch[1], outputs), _tensors(feedback), story)
+    # for tokens, the classes are the model's vocabulary; otherwise they are counted from the labels, as in older releases
+    classes = outputs if batch[1].dim() == 2 and outputs else int(batch[1].max()) + 1
+    setup = UserRunSetup(spec, _inner(network), batch, classes, _tensors(feedback), story)
     rule = UserCreditRule("track", model, None if frozen else credit, fresh, DRAWS)
     tracker = open_tracker(store, experiment)
     keep = RetentionOptions(checkpoint_every, points=RetentionOptions().points if epochs else 0)
@@ -332,17 +331,8 @@ def _frozen(network: nn.Module, control: bool | Sequence[str], x: Tensor) -> tup
     return blocks_to_freeze(network, () if control is True else control, x=x)
 
 
-def _classes(y: Tensor, outputs: int | None) -> int:
-    # for tokens, the classes are the model's vocabulary; otherwise they are counted from the labels, as in older releases
-    return outputs if y.dim() == 2 and outputs else int(y.max()) + 1
-
-
 def _inner(network: nn.Module) -> nn.Module:
     return network.model if isinstance(network, AdaptedNetwork) else network
-
-
-def _name(batch: tuple[Tensor, Tensor]) -> str:
-    return f"{OWN}-{tensors_digest(*batch)[:DIGITS]}"
 
 
 def _spec(inner: nn.Module, method: str, dataset: str, seed: int, epochs: int, is_frozen: bool) -> RunSpec:
@@ -403,13 +393,8 @@ def _misfit(factory: str, network: nn.Module) -> list[str]:
         built = structure(from_factory(factory))
     except UsageError as error:
         return [str(error)]
-    return (
-        []
-        if built == structure(_inner(network))
-        else [
-            f"factory {factory!r}: expected the weight names and shapes of the trained model, found other names or shapes"
-        ]
-    )
+    expected = "expected the weight names and shapes of the trained model, found other names or shapes"
+    return [] if built == structure(_inner(network)) else [f"factory {factory!r}: {expected}"]
 
 
 def _number(value: Any) -> Any:
@@ -438,24 +423,15 @@ def _story(
 ) -> dict[str, Any]:
     """Return the entry `own_loop` of provenance.json, with those `details` that are not empty."""
     script = Path(getattr(sys.modules.get("__main__"), "__file__", "") or "")
-    script_entry = (
-        {"script": script.name, "sha256": jsonio.file_digest(script)}
-        if script.is_file()
-        else {"script": "no file (interactive session)"}
-    )
+    story: dict[str, Any] = {"script": "no file (interactive session)"}
+    if script.is_file():
+        story = {"script": script.name, "sha256": jsonio.file_digest(script)}
+    story["commit"] = _commit(script.parent if script.is_file() else Path.cwd())
+    if isinstance(network, AdaptedNetwork):
+        story |= {"sites": list(network.sites), "skip": network.skip}
+        story |= {"readout": network.readout, "gradient": network.gradient}
     return {
-        **script_entry,
-        "commit": _commit(script.parent if script.is_file() else Path.cwd()),
-        **(
-            {
-                "sites": list(network.sites),
-                "skip": network.skip,
-                "readout": network.readout,
-                "gradient": network.gradient,
-            }
-            if isinstance(network, AdaptedNetwork)
-            else {}
-        ),
+        **story,
         "credit": "" if credit is None else getattr(credit, "__qualname__", type(credit).__name__),
         "frozen": list(frozen),
         "stated": STATED,

@@ -37,11 +37,12 @@ from fa_registry.training.specs import parse_spec, run_name, whole_number
 from fa_registry.training.trainer import Trainer
 from fa_registry.training.trainer_state import kept_bytes, kept_epochs
 from fa_registry.workflows.cleanup import close_abandoned, resume_folder
-from fa_registry.workflows.cluster_options import asked_resources, check_reach
 from fa_registry.workflows.conformance import cached_conformance, code_changes, log_code_changes
 from fa_registry.workflows.coordination import (
     StopTagPoller,
     StudySnapshot,
+    asked_resources,
+    check_reach,
     ended_among,
     finished_but,
     newest_finished,
@@ -73,8 +74,6 @@ class TrainingJob:
     """One specification to train, with all options.
 
     Attributes:
-        experiment, experiment_id: name or id of the experiment for the run.
-        study: name of the study, for the run's tag.
         study_run: id of the MLflow run of the study itself.
         adopt: id of a run that `mlflow run` has created, to be used for this job.
         keep: which weights, training states and metric points are stored.
@@ -89,7 +88,6 @@ class TrainingJob:
 
     spec: RunSpec
     store: str
-    experiment: str = schema.EXPERIMENT
     experiment_id: str = ""
     study: str = ""
     study_run: str = ""
@@ -103,10 +101,6 @@ class TrainingJob:
     lease: int = LEASE
     known: frozenset[str] = frozenset()
     yields: bool = True
-
-    @property
-    def root(self) -> Path | None:
-        return Path(self.data_root) if self.data_root else None
 
 
 def headline(outcome: TrainingOutcome) -> dict[str, float]:
@@ -142,41 +136,33 @@ def training_steps(
 ) -> Generator[None, None, TrainingResult]:
     """Train a job's specification and log the run; yield while a GPU computes an epoch.
 
-    If `stop` returns True between two epochs, a resume file is written and Interrupted is raised. The same job then
-    resumes from this file.
-
-    Args:
-        stop: function that returns True if training must stop.
-        report: function that is called after every epoch with (epoch, epochs, note, rule → epoch of first fire).
+    If `stop` returns True between two epochs, a resume file is written and Interrupted is raised. The same job then resumes
+    from this file. After every epoch, `report` is called with (epoch, epochs, note, rule → epoch of first fire).
     """
     with on_device(job.device):
-        tracker, snapshot = _opened(job.store, job.experiment, job.experiment_id, job.study)
+        tracker, snapshot = _opened(job.store, job.experiment_id, job.study)
         recorder = _acquire_run(job, tracker, snapshot, report)
         if isinstance(recorder, StoredRun):
             return TrainingResult(recorder.run_id, ELSEWHERE, 0, 0, {})
         try:
             with recorder.writer.claim:
-                return (yield from _train_run(job, recorder, StopTagPoller(tracker, job.study, stop)))
+                return (yield from _train_run(recorder, StopTagPoller(tracker, job.study, stop)))
         except (KeyboardInterrupt, GeneratorExit):
             recorder.writer.interrupt("interrupted")
             raise
 
 
 @lru_cache(maxsize=2)
-def _opened(store: str, experiment: str, experiment_id: str, study: str) -> tuple[MlflowTracker, StudySnapshot]:
+def _opened(store: str, experiment_id: str, study: str) -> tuple[MlflowTracker, StudySnapshot]:
     """Return the tracker and the study snapshot that all jobs of this process share."""
-    tracker = MlflowTracker(store, experiment, experiment_id, waits=True)
+    tracker = MlflowTracker(store, schema.EXPERIMENT, experiment_id, waits=True)
     return tracker, StudySnapshot(tracker, study)
 
 
 def _acquire_run(
     job: TrainingJob, tracker: MlflowTracker, snapshot: StudySnapshot, report: Callable[[Any], None]
 ) -> _RunRecorder | StoredRun:
-    """Create a run and acquire the lease of its specification.
-
-    Returns:
-        The recorder of the run, or the run of another process that trains the specification or has trained it.
-    """
+    """Create a run with the lease of its specification; return its recorder, or another process's run."""
     finished = partial(finished_but(job.known, job.watch), job.spec)
     if job.yields and (other_run := finished(snapshot.attempts(job.spec.identity))):
         return other_run
@@ -186,7 +172,7 @@ def _acquire_run(
     if job.yields and (other_run := finished(attempts.seen) or lease_owner(attempts.seen, attempts.signs)):
         snapshot.record_outcome(free=False)
         return other_run
-    setup = build_setup(job.spec, device_of(job.spec.device_class), job.root)
+    setup = build_setup(job.spec, device_of(job.spec.device_class), Path(job.data_root) if job.data_root else None)
     check_room(setup)
     with refused(FILES):
         writer_options = (job.study, job.study_run, job.adopt, job.keep, None, job.conformance, job.lease)
@@ -224,9 +210,7 @@ class _Attempts:
         return self.seen
 
 
-def _train_run(
-    job: TrainingJob, recorder: _RunRecorder, stop: Callable[[], bool]
-) -> Generator[None, None, TrainingResult]:
+def _train_run(recorder: _RunRecorder, stop: Callable[[], bool]) -> Generator[None, None, TrainingResult]:
     """Train the run from the first epoch or from its resume file, and record the results."""
     trainer, run_id = Trainer(recorder.setup), recorder.writer.run_id
     try:
@@ -245,22 +229,12 @@ def _train_run(
 
 
 class _RunRecorder:
-    """Recorder of one run: logs metrics, checks rules, writes resume files, and records how the run ends.
-
-    Args:
-        kept_state: resume states of the run and of earlier attempts in the store.
-        report: as for `training_steps`.
-    """
+    """Recorder of one run: logs metrics, checks rules, writes resume files, and records how the run ends."""
 
     def __init__(
-        self,
-        job: TrainingJob,
-        setup: RunSetup,
-        writer: RunWriter,
-        kept_state: KeptState,
-        report: Callable[[Any], None],
+        self, job: TrainingJob, setup: RunSetup, writer: RunWriter, kept: KeptState, report: Callable[[Any], None]
     ):
-        self.setup, self.writer, self._kept, self._report = setup, writer, kept_state, report
+        self.setup, self.writer, self._kept, self._report = setup, writer, kept, report  # kept: states of all attempts
         self._watch = job.watch.of(job.spec.control)
         self._resume = ResumeFile(resume_folder(registry_folder(job.store)), _resume_name(job.spec, self._watch))
 
@@ -294,8 +268,7 @@ class _RunRecorder:
     def record_error(self, trainer: Trainer, error: BaseException) -> None:
         """Record that an error ended the training, and save the state from which the run can resume.
 
-        Raises:
-            StoreError: the error came from the store; the message also states where the training can resume.
+        After an error of the store, raise a StoreError whose message also states where the training can resume.
         """
         if isinstance(error, Interrupted):
             try:
@@ -329,10 +302,10 @@ class _RunRecorder:
 
 
 def _resume_name(spec: RunSpec, watch: MonitoredRules) -> str:
-    """Return the name of the resume file.
+    """Return the name of the resume file, which depends on the stop rules and on the code.
 
-    The name depends on the stop rules and on the code, because a run must not be resumed with other stop rules or code. On a CPU,
-    the name also depends on the configuration. Another configuration rounds differently, so an audit could not reproduce the run.
+    A run must not be resumed with other rules or code. On a CPU, the name also depends on the configuration. Another
+    configuration rounds differently, so an audit could not reproduce the run.
     """
     changed = {
         name: entry for name, entry in fingerprint(spec).items() if entry != FIRST and "diagnostics/" not in name
@@ -370,7 +343,6 @@ class TrainResult(Result):
     """Result of `run_train`.
 
     Attributes:
-        run_id, status: id and status of the run.
         ended_by: rule that ended the run early; empty if no rule ended the run.
         result: result of training, or None if the store already had the run.
         other_code: changes in the code since an existing run was trained, one line per plug-in.
@@ -395,16 +367,14 @@ class TrainResult(Result):
 
 def run_train(
     options: SpecOptions,
-    location: StoreLocation = StoreLocation(),
-    training: TrainingOptions = TrainingOptions(),
-    executor: str = "",
+    location: StoreLocation,
+    training: TrainingOptions,
+    executor: str,
 ) -> TrainResult:
     """Train one specification, unless the store has a finished run of this specification.
 
-    If the finished run was trained with other code, the specification is trained again, unless `keep_trained` is set.
-
-    Args:
-        executor: name of an executor in studies.executors.CATALOG. If empty, `default_executor` chooses the executor.
+    If the finished run was trained with other code, the specification is trained again, unless `keep_trained` is set. If
+    `executor` is empty, `default_executor` chooses the executor.
 
     Raises:
         InvalidFields: lists all invalid arguments. Nothing was written.
@@ -462,7 +432,25 @@ def _there(tracker: MlflowTracker, run: StoredRun, changed: tuple[str, ...]) -> 
 
 def _trained_by(executor: str, job: TrainingJob, resources: JobResources, tracker: Tracker) -> TrainingResult:
     """Train the job with an executor; return its result or raise its error."""
-    end = _run_by(executor, job, resources, run_name(job.spec))
+    end_events: list[JobEvent] = []
+    title = f"training {pluralise(job.spec.epochs, 'epoch')} on {job.spec.device_class}"
+    plugin = executors.CATALOG.get(executor)
+    with (
+        plugin.opened(resources) as capacity,
+        on_device(job.device),
+        Progress(title, [run_name(job.spec)], training_text) as progress,
+        stop_on_signal() as stop,
+    ):
+        check_reach(job.store, capacity)
+
+        def receive(event: JobEvent) -> None:
+            if event.kind in ENDS:
+                end_events.append(event)
+            if event.kind not in ("failed", "stopped"):  # the raised error already reports these
+                progress.show(event)
+
+        plugin.run([job], training_steps, resources, stop, receive)
+    end = end_events[0]
     if end.kind == "stopped":
         raise Interrupted(end.value or "stopped before the run began")
     if end.kind == "failed":
@@ -480,8 +468,7 @@ def _checked(
     study, stop_on = options.study, ",".join(training.stop_on)
     problems = [f"study: {name_problem(study)}"] if study and name_problem(study) else []
     resources = asked_resources(executor, ClusterOptions(), options.device, problems)
-    silence_seconds = parse_seconds("silence (--hang-timeout)", training.silence, problems)
-    parse_lease(training.lease, problems)
+    silence_seconds = parse_times(training, problems)
     spec = None
     try:
         spec = parse_spec(options.fields)
@@ -498,28 +485,26 @@ def _checked(
     return spec, watch, replace(resources, device=spec.device_class, threads=options.threads, silence=silence_seconds)
 
 
-def parse_seconds(name: str, typed: str | int, problems: list[str], lower: int = 0, upper: int | None = None) -> int:
-    """Return a number of seconds, or append an error to `problems` and return `lower`."""
-    try:
-        return whole_number(typed, least=lower, **({} if upper is None else {"most": upper}))
-    except ValueError as error:
-        problems.append(f"{name}: {error} (seconds)")
-        return lower
-
-
-def parse_lease(typed: str | int, problems: list[str]) -> int:
-    return parse_seconds("lease (--heartbeat-timeout)", typed, problems, SHORTEST, LONGEST)
+def parse_times(training: TrainingOptions, problems: list[str]) -> int:
+    """Return the seconds of `silence`; append errors in `silence` and `lease` to `problems`."""
+    seconds = {}
+    for name, typed, bounds in (
+        ("silence (--hang-timeout)", training.silence, {"least": 0}),
+        ("lease (--heartbeat-timeout)", training.lease, {"least": SHORTEST, "most": LONGEST}),
+    ):
+        try:
+            seconds[name] = whole_number(typed, **bounds)
+        except ValueError as error:
+            problems.append(f"{name}: {error} (seconds)")
+    return seconds.get("silence (--hang-timeout)", 0)
 
 
 def default_executor(specs: Sequence[RunSpec], several: bool = False) -> str:
     """Return the name of the default executor for these runs.
 
     The executor `local` starts separate processes. It is used for several runs on a CPU, and for runs with third-party code,
-    because this code could end its process. The executor `side_by_side` trains all other runs in this process. There, several runs
-    can share a GPU, and a debugger can step into a single run.
-
-    Args:
-        several: whether several runs train at the same time.
+    because this code could end its process. The executor `side_by_side` trains all other runs in this process. There, several
+    runs can share a GPU, and a debugger can step into a single run.
     """
     if any(map(runs_others_code, specs)):
         return "local"
@@ -538,25 +523,3 @@ def kept_text(specs: Sequence[RunSpec], states: int) -> str:
 
 def on_gpu(specs: Iterable[RunSpec]) -> bool:
     return any(spec.device_class == "cuda" for spec in specs)
-
-
-def _run_by(executor: str, job: TrainingJob, resources: JobResources, name: str) -> JobEvent:
-    end_events: list[JobEvent] = []
-    title = f"training {pluralise(job.spec.epochs, 'epoch')} on {job.spec.device_class}"
-    plugin = executors.CATALOG.get(executor)
-    with (
-        plugin.opened(resources) as capacity,
-        on_device(job.device),
-        Progress(title, [name], training_text) as progress,
-        stop_on_signal() as stop,
-    ):
-        check_reach(job.store, capacity)
-
-        def receive(event: JobEvent) -> None:
-            if event.kind in ENDS:
-                end_events.append(event)
-            if event.kind not in ("failed", "stopped"):  # the raised error already reports these
-                progress.show(event)
-
-        plugin.run([job], training_steps, resources, stop, receive)
-    return end_events[0]

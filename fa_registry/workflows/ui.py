@@ -42,7 +42,7 @@ class PortTaken(RegistryError):
 
 
 @contextmanager
-def served_pages(store: str = "", study: str = "", port: int = 0) -> Iterator[tuple[str, subprocess.Popen | None]]:
+def served_pages(store: str, study: str = "", port: int = 0) -> Iterator[tuple[str, subprocess.Popen | None]]:
     """Context manager: serve MLflow's pages for a store, on this machine only.
 
     Yield the address of the page that compares the runs, and the server's process. If the store is itself a server, no other
@@ -83,11 +83,7 @@ def served_pages(store: str = "", study: str = "", port: int = 0) -> Iterator[tu
 
 
 def wait_for_end(server: subprocess.Popen) -> None:
-    """Wait until the user presses Ctrl-C or the server ends.
-
-    Raises:
-        RegistryError: the server ended by itself.
-    """
+    """Wait until the user presses Ctrl-C; raise RegistryError if the server ends by itself."""
     with stop_on_signal() as stop:
         while not stop():
             if server.poll() is not None:
@@ -108,8 +104,7 @@ def _usable_port(port: int) -> int:
 def _ready_server(tracker: MlflowTracker, port: int, log: BinaryIO) -> tuple[str, subprocess.Popen]:
     """Start a server, wait until it answers, and return its address and process.
 
-    Raises:
-        PortTaken: another program took the port between the check of the port and the start of the server.
+    If another program takes the port between the check of the port and the start of the server, PortTaken is raised.
     """
     address = f"http://{HOST}:{_usable_port(port)}"
     server = _start_server(tracker, address, log)

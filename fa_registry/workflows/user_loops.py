@@ -35,14 +35,7 @@ OF_STATES = {"h_norm", "growth", "growth_init", "growth_max", "growth_init_max",
 
 
 def from_factory(path: str) -> nn.Module:
-    """Return the model that a factory function builds.
-
-    Args:
-        path: `package.module:function`.
-
-    Raises:
-        UsageError: the function cannot be imported, fails, or does not return an nn.Module.
-    """
+    """Return the nn.Module that `package.module:function` builds; raise UsageError if this fails."""
     module, _, name = path.partition(":")
     try:
         model = getattr(importlib.import_module(module), name)()
@@ -65,29 +58,22 @@ def of_own_loop(tracker: Tracker, record: RunRecord, factories: Sequence[str]) -
     """
     story = record.provenance[OWN_LOOP]
     factory = str(story.get("factory", ""))
-    reason = (
-        f"the auditor did not trust the model factory {factory} (--factory)"
-        if factory
-        else "the run names no model factory (option factory of track, and then audit --factory)"
-    )
-    if not factory or factory not in factories:
-        text = (
-            f"trained by a user-supplied loop, {story.get('script', '')}: metrics are not recomputed, because {reason}"
-        )
-        return dataclasses.replace(
-            record, integrity=Integrity("unverifiable", (text,), (Check(MEASURING, "not possible", text),))
-        )
-    threads = int(record.measurements.conventions["threads"])
-    if thread_problem := threads_refused(threads):
-        check = Check(MEASURING, "not possible", thread_problem)
-        return dataclasses.replace(record, integrity=Integrity("unverifiable", (thread_problem,), (check,)))
+    trained, threads = f"trained by a user-supplied loop, {story.get('script', '')}", 0
+    if factory and factory in factories:
+        threads = int(record.measurements.conventions["threads"])
+        reason = threads_refused(threads)
+    else:
+        cause = "the run names no model factory (option factory of track, and then audit --factory)"
+        cause = f"the auditor did not trust the model factory {factory} (--factory)" if factory else cause
+        reason = f"{trained}: metrics are not recomputed, because {cause}"
+    if reason:
+        check = Check(MEASURING, "not possible", reason)
+        return dataclasses.replace(record, integrity=Integrity("unverifiable", (reason,), (check,)))
     with pinned_threads(threads):
         recomputed, objection = _measured_again(tracker, record, story)
     comparable = _without_word(record.measurements, recomputed, objection)
-    text = f"trained by a user-supplied loop, {story.get('script', '')}: {REPORTED}"
-    return dataclasses.replace(
-        record, integrity=with_checks(compare(comparable, recomputed), [Check(MEASURING, "not possible", text)])
-    )
+    check = Check(MEASURING, "not possible", f"{trained}: {REPORTED}")
+    return dataclasses.replace(record, integrity=with_checks(compare(comparable, recomputed), [check]))
 
 
 def _measured_again(tracker: Tracker, record: RunRecord, story: Any) -> tuple[Measurements, str]:

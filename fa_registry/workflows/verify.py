@@ -50,7 +50,6 @@ class Verification(Result):
     Attributes:
         run_id: id of the run, or an empty string if the result is not about a run.
         name: name of the run, or a description of the checked object.
-        integrity: outcome of the check, with details.
         files: name of each checked file → size in bytes.
     """
 
@@ -74,7 +73,7 @@ BUNDLE = ".zip"  # suffix of a bundle; any other file is an audit.json
 
 
 def run_verify(
-    report_file: str, selector: RunSelector, measuring: RemeasureOptions, store: str = "", key: str = ""
+    report_file: str, selector: RunSelector, measuring: RemeasureOptions, store: str, key: str
 ) -> list[Verification]:
     """Verify a report, a bundle or selected runs; see `api.verify`."""
     sources = [*(["REPORT"] if report_file else []), *selector.ways]
@@ -106,10 +105,8 @@ def verify_runs(selector: RunSelector, measuring: RemeasureOptions, store: str =
     audits = judging_audits(tracker, runs)
     checks: dict[str, list[Check]] = {run.run_id: [] for run in runs}
     audit_results = [row for audit_id, judged in audits.items() for row in _audit(tracker, audit_id, judged, checks)]
-    verified = [
-        _verified(tracker, outcome, checks[outcome.run.run_id]) for outcome in remeasure_all(tracker, runs, checked)
-    ]
-    return [*verified, *audit_results]
+    remeasured = remeasure_all(tracker, runs, checked)
+    return [*(_verified(tracker, outcome, checks[outcome.run.run_id]) for outcome in remeasured), *audit_results]
 
 
 def _verified(tracker: Tracker, result: RemeasuredRun, checks: Sequence[Check]) -> Verification:
@@ -134,10 +131,7 @@ def _verified(tracker: Tracker, result: RemeasuredRun, checks: Sequence[Check]) 
 
 
 def judging_audits(tracker: Tracker, runs: Sequence[StoredRun]) -> dict[str, list[StoredRun]]:
-    """Return a mapping from audit id to the runs whose verdict tags this audit wrote.
-
-    If the audit of some runs is unknown, the id of their audit is an empty string.
-    """
+    """Return a mapping: audit id (empty if unknown) → the runs whose verdict tags this audit wrote."""
     # The tag `fa.report` names the audit that judged a run. An audit that could not judge the run replaced the verdict
     # but not this tag. Such an audit is the newest complete audit whose report lists the run as excluded.
     audits: dict[str, list[StoredRun]] = {}
@@ -205,22 +199,18 @@ def _verdicts(tracker: Tracker, report: AuditReport, same_release: bool) -> Inte
 def _left_on(tracker: Tracker, audit: StoredRun, notes: Notes, run: StoredRun, out: Path | None) -> Iterator[Check]:
     """Check the verdict tags of a run, and compare its attached pages with the files in `out`."""
     differences = verdict_tag_differences(notes.sources.report, run)
-    yield Check(
-        TAGS,
-        "differs" if differences else "agrees",
-        "; ".join(differences) or f"the tags agree with audit {audit.run_id}",
-    )
+    text = "; ".join(differences) or f"the tags agree with audit {audit.run_id}"
+    yield Check(TAGS, "differs" if differences else "agrees", text)
     if out is not None:
         integrity = outcome_of(lambda: check_attached(tracker, audit, notes, run, out))
         outcome = {"verified": "agrees", "mismatch": "differs"}.get(integrity.state, "not possible")
         yield Check(PAGES, outcome, "; ".join(integrity.details))
 
 
-def verify_report(path: Path, store: str = "") -> list[Verification]:
+def verify_report(path: Path, store: str) -> list[Verification]:
     """Compare an audit.json with the runs in the store, and judge the records of the audit.json again.
 
-    Returns:
-        One outcome for the report, one for its verdicts, and one per run.
+    The outcomes are one for the report, one for its verdicts, and one per run.
     """
     report = load_report(path)
     tracker = open_tracker(store, create=False)
@@ -232,7 +222,10 @@ def verify_report(path: Path, store: str = "") -> list[Verification]:
         text = f"no audit run of this store recorded a report with digest {digest}"
         recorded = Integrity("mismatch", (text,))
     verdicts = outcome_of(lambda: check_verdicts(report, bool(audit) and is_same_release(audit)))
-    integrity_by_run = {record.run_id: record.integrity for record in _same_weights(tracker, report)}
+    records = [run.record for run in report.runs]
+    pairs = zip(records, compared(tracker, records), strict=True)
+    # runs with the same final weights as another run have a mismatch
+    integrity_by_run = {marked.run_id: marked.integrity for record, marked in pairs if marked is not record}
     return [
         Verification("", f"the report itself, {path.name}", recorded),
         Verification("", f"the verdicts of {path.name}", verdicts),
@@ -240,24 +233,13 @@ def verify_report(path: Path, store: str = "") -> list[Verification]:
     ]
 
 
-def _same_weights(tracker: Tracker, report: AuditReport) -> list[RunRecord]:
-    """Return the records of runs with the same final weights as another run, each with a mismatch."""
-    records = [run.record for run in report.runs]
-    return [
-        marked_record
-        for record, marked_record in zip(records, compared(tracker, records), strict=True)
-        if marked_record is not record
-    ]
-
-
 def _still_stands(record: RunRecord, integrity_by_run: Mapping[str, Integrity], tracker: Tracker) -> Verification:
     """Check that the run in the store has the files, specification and metrics of the report's record."""
     files: dict[str, int] = {}
-    try:
+
+    def compare_run() -> Integrity:
         stored = tracker.get(record.run_id)
-        files = check_seal(tracker, stored, record.digests) | check_files(tracker, record.run_id, record.digests)
-        integrity = integrity_by_run.get(record.run_id) or check_record(tracker, stored, record)
-    except RegistryError as error:
-        state = "mismatch" if isinstance(error, IntegrityError) else "unverifiable"
-        integrity = Integrity(state, (str(error),))
-    return Verification(record.run_id, record.name, integrity, files)
+        files.update(check_seal(tracker, stored, record.digests) | check_files(tracker, record.run_id, record.digests))
+        return integrity_by_run.get(record.run_id) or check_record(tracker, stored, record)
+
+    return Verification(record.run_id, record.name, outcome_of(compare_run), files)

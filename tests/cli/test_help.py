@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from fa_registry import methods
-from fa_registry.cli import GROUPS, main, shell_completion
+from fa_registry.cli import GROUPS, main
 from fa_registry.studies import executors, study
-from fa_registry.workflows.plugin_list import CATALOGS, FAMILIES
+from fa_registry.workflows.plugin_list import CATALOGS
 
 
 def test_every_command_is_in_one_group_on_one_whole_line():
@@ -81,10 +81,6 @@ def test_the_help_of_info_names_every_kind():
     help_of = " ".join(CliRunner().invoke(main, ["info", "--help"]).output.split())
     kinds = [kind.removesuffix("s").replace("dataset", "data set") for kind in CATALOGS]
     assert [kind for kind in kinds if kind not in help_of.partition("Examples:")[0]] == []
-
-
-def test_what_list_takes_is_what_it_offers():
-    assert set(shell_completion.FAMILIES) == set(FAMILIES)
 
 
 def test_a_shell_waits_for_nothing_heavy():

@@ -13,8 +13,8 @@ from click.testing import CliRunner
 from fa_registry.analyses import AnalysisCell, AnalysisColumn
 from fa_registry.cli import NEW_OBJECTS_BETWEEN_COLLECTIONS, main
 from fa_registry.cli.analyse import cell_text
+from fa_registry.cli.audit import diffed
 from fa_registry.cli.compare import compared, estimate_text, finding_text
-from fa_registry.cli.diff import diffed
 from fa_registry.metrics import quantity_of
 from fa_registry.protocol.grouping import groups
 from fa_registry.records import Reading

@@ -16,9 +16,8 @@ from pathlib import Path
 from fa_registry import jsonio
 from fa_registry.analyses import CATALOG
 from fa_registry.cli.analyse import analysed
-from fa_registry.cli.audit import audited
+from fa_registry.cli.audit import audited, diffed
 from fa_registry.cli.compare import compared
-from fa_registry.cli.diff import diffed
 from fa_registry.protocol.grouping import groups
 from fa_registry.protocol.reproduction import reproduction
 from fa_registry.protocol.rules import load_edition

@@ -12,7 +12,7 @@ import pytest
 from fa_registry.errors import UsageError
 from fa_registry.studies import remote_jobs
 from fa_registry.studies.executors.base import ENDS, JobResources
-from fa_registry.studies.remote_jobs import BEGINS, ProcessLost, RemoteProcess, do_batch, run_in_batches
+from fa_registry.studies.remote_jobs import BEGINS, BatchScheduler, ProcessLost, RemoteProcess, do_batch
 from tests.studies.jobs import asked_to_end_once, three_steps
 
 
@@ -58,7 +58,8 @@ class InThisThread(RemoteProcess):
 def placed(jobs, *fates, work=three_steps, stop=lambda: False, **resources):
     """What was reported, and what was done with processes, each by the indices of its jobs."""
     events, record = [], []
-    run_in_batches(jobs, work, JobResources(**resources), stop, events.append, InThisThread(list(fates), record))
+    started = InThisThread(list(fates), record)
+    BatchScheduler(jobs, work, JobResources(**resources), stop, events.append, started).run()
     return events, record
 
 
@@ -140,7 +141,8 @@ def test_who_is_silent_for_too_long_is_ended(monkeypatch):
             return placed
 
     events, record = [], []
-    run_in_batches(["a"], three_steps, JobResources(silence=60), lambda: False, events.append, Begun(["hangs"], record))
+    begun = Begun(["hangs"], record)
+    BatchScheduler(["a"], three_steps, JobResources(silence=60), lambda: False, events.append, begun).run()
     ((kind, why),) = ends(events).values()
     assert kind == "failed" and "sent no heartbeat for" in why and events[-1].lost and record[-1] == "ended"
 

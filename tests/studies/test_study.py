@@ -12,7 +12,7 @@ from fa_registry.errors import InvalidFields, UnknownName
 from fa_registry.records import Option
 from fa_registry.studies import study
 from fa_registry.studies.study import cells, load_study, names
-from fa_registry.studies.study_variants import StudyVariant
+from fa_registry.studies.study_files import StudyVariant
 from fa_registry.training.specs import parse_spec, setting_label
 from tests.studies.tiny import TINY, study_file
 

@@ -13,7 +13,7 @@ import pytest
 from fa_registry.errors import StoreError
 from fa_registry.studies.executors.base import Capacity, ClusterOptions
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.workflows.cluster_options import asked_resources, check_reach
+from fa_registry.workflows.coordination import asked_resources, check_reach
 
 HERE, OTHERS = (
     Capacity(machines=frozenset([platform.node()])),

@@ -10,7 +10,7 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.base import Point
 from fa_registry.tracking.memory import MemoryTracker
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.workflows.run_status import StatusPoller, is_anybody_at_work
+from fa_registry.workflows.inspect_runs import StatusPoller, is_anybody_at_work
 from tests.workflows.conftest import call
 
 

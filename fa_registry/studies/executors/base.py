@@ -164,11 +164,7 @@ class Executor(ABC):
 
 
 def of_a_cluster(package: str, resources: JobResources) -> list[str]:
-    """Return the reasons why a cluster executor cannot run jobs with given resources.
-
-    Args:
-        package: name of the Python package that the executor needs.
-    """
+    """Return the reasons why a cluster executor that needs `package` cannot run jobs with these resources."""
     problems = []
     if not importlib.util.find_spec(package):
         problems.append(f"executor: {package} is not installed; pip install 'fa_registry[{package}]'")
@@ -179,10 +175,14 @@ def of_a_cluster(package: str, resources: JobResources) -> list[str]:
     return problems
 
 
-def ended(index: int, ending: Callable[[], Any]) -> JobEvent:
-    """Call `ending`, which completes a job, and return the job's end event.
+def report_progress(send: EventSink, index: int, value: Any) -> None:
+    send(JobEvent(index, "progress", value))
 
-    The event contains the result of the call or its exception. The kind of the event is done, stopped or failed.
+
+def ended(index: int, ending: Callable[[], Any]) -> JobEvent:
+    """Call `ending`, which completes a job, and return the job's end event: done, stopped or failed.
+
+    The event contains the result of the call or its exception.
     """
     try:
         return JobEvent(index, "done", ending())
@@ -193,11 +193,8 @@ def ended(index: int, ending: Callable[[], Any]) -> JobEvent:
     except Exception:
         return JobEvent(index, "failed", traceback.format_exc())
     except SystemExit as system_exit:  # sys.exit() in a method would otherwise silently end all jobs
-        return JobEvent(
-            index,
-            "failed",
-            f"{traceback.format_exc()}the code of the job called sys.exit({system_exit.code!r}), which would end the process",
-        )
+        text = f"the code of the job called sys.exit({system_exit.code!r}), which would end the process"
+        return JobEvent(index, "failed", f"{traceback.format_exc()}{text}")
 
 
 __getattr__ = aliases(__name__)

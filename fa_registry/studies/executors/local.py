@@ -21,6 +21,7 @@ from fa_registry.studies.executors.base import (
     JobResources,
     StopCheck,
     ended,
+    report_progress,
 )
 from fa_registry.studies.worker_processes import Task, supervise
 from fa_registry.training.devices import pinned_threads
@@ -28,10 +29,7 @@ from fa_registry.training.loop import run_to_completion
 
 
 class Local(Executor):
-    """Executor with `at_once` local processes.
-
-    Each job sets its own number of CPU threads.
-    """
+    """Executor with `at_once` local processes; each job sets its own number of CPU threads."""
 
     def run(
         self, jobs: Sequence[Any], work: JobFunction, resources: JobResources, stop: StopCheck, tell: EventSink
@@ -49,23 +47,14 @@ def run_jobs(jobs: Sequence[Any], task: Task, processes: int, stop: StopCheck, s
     """Call `task(job, stop, report)` for every job, in several processes if possible.
 
     If `processes` is 1, or if there is only one job, the jobs run in this process. Therefore do not use this function for jobs
-    whose code may end the process.
-
-    Args:
-        task: function that runs one job, picklable.
-        processes: maximum number of processes.
-        `send`: function that receives every event in this process.
+    whose code may end the process. The function `task` must be picklable.
     """
     if processes > 1 and len(jobs) > 1:
         supervise(jobs, task, processes, stop, send)
         return
     for index, job in enumerate(jobs):
-        report = partial(_report, send, index)
+        report = partial(report_progress, send, index)
         send(JobEvent(index, "stopped") if stop() else ended(index, partial(task, job, stop, report)))
-
-
-def _report(send: EventSink, index: int, value: Any) -> None:
-    send(JobEvent(index, "progress", value))
 
 
 @contextmanager

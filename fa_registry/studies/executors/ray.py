@@ -33,7 +33,7 @@ from fa_registry.studies.executors.base import (
     StopCheck,
     of_a_cluster,
 )
-from fa_registry.studies.remote_jobs import BEGINS, ProcessLost, RemoteProcess, do_batch, run_in_batches
+from fa_registry.studies.remote_jobs import BEGINS, BatchScheduler, ProcessLost, RemoteProcess, do_batch
 from fa_registry.studies.worker_processes import Message, log_to
 
 ALONE = "local"  # Ray's name for a cluster of this machine only, created for this process
@@ -43,27 +43,18 @@ ANSWERS = 5.0  # seconds that a cluster may take to answer; Ray itself retries f
 SETTINGS = b"\4"  # follows the length in the first answer of an HTTP/2 server, such as gRPC
 HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + SETTINGS + b"\0" * 5  # RFC 9113, section 3.4
 LOOKS = 120.0  # seconds in which the machines of a cluster must report their versions
-STORE_BYTES = (
-    100_000_000  # memory for the small objects of a cluster of this machine; Ray's default is a third of the memory
-)
+# memory for the small objects of a cluster of this machine; Ray's default is a third of the memory
+STORE_BYTES = 100_000_000
 BROKEN = "broken"  # message of a process that could not start any job
-QUIET = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-}  # Ray sends no usage statistics and prints no advice
+# Ray sends no usage statistics and prints no advice
+QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 
 
 class Ray(Executor):
-    """Executor for a Ray cluster, with one process per job or per GPU.
-
-    See docs/many-machines.md.
-    """
+    """Executor for a Ray cluster, with one process per job or per GPU (docs/many-machines.md)."""
 
     def problems(self, resources: JobResources) -> list[str]:
-        """Return the reasons why Ray cannot run the jobs; empty if Ray can run the jobs.
-
-        Possible reasons are a missing package, a wrong address, or no Ray server at the address.
-        """
+        """Return the reasons why Ray cannot run the jobs: no package, a wrong address, or no server there."""
         address = _address(resources)
         problems = of_a_cluster("ray", resources)
         if address in (ALONE, RUNNING):
@@ -72,11 +63,8 @@ class Ray(Executor):
         if not match:
             return [*problems, f"address: expected HOST:PORT of a Ray cluster, {RUNNING} or {ALONE}; found {address!r}"]
         reason = _unanswered(match["host"].strip("[]"), int(match["port"]))
-        return (
-            [*problems, f"address: {reason} at {address}; see `ray status` on the cluster's head node"]
-            if reason
-            else problems
-        )
+        advice = f"address: {reason} at {address}; see `ray status` on the cluster's head node"
+        return [*problems, advice] if reason else problems
 
     @contextmanager
     def opened(self, resources: JobResources) -> Iterator[Capacity]:
@@ -102,7 +90,7 @@ class Ray(Executor):
 
             idle: list[_Process] = []
             try:
-                run_in_batches(jobs, work, resources, stop, tell, partial(_Actor, resources, idle))
+                BatchScheduler(jobs, work, resources, stop, tell, partial(_begin, resources, idle)).run()
             finally:
                 for process in idle:
                     ray.kill(process.handle)
@@ -122,11 +110,8 @@ def _unanswered(host: str, port: int) -> str:
             answer = connection.recv(9)
     except (OSError, OverflowError) as error:
         return f"no server responds ({error})"
-    return (
-        ""
-        if answer[3:4] == SETTINGS
-        else "found a server other than Ray's (Ray's port is 6379, unless `ray start --port` sets another port)"
-    )
+    other_server = "found a server other than Ray's (Ray's port is 6379, unless `ray start --port` sets another port)"
+    return "" if answer[3:4] == SETTINGS else other_server
 
 
 @contextmanager
@@ -188,24 +173,14 @@ def _amounts(amounts: Mapping[str, float]) -> str:
 
 
 def check_versions(nodes: Sequence[Mapping[str, Any]], local_versions: Mapping[str, str]) -> None:
-    """Raise UsageError if a machine of the cluster has versions other than expected.
-
-    The error is also raised if a machine does not report its versions.
-
-    Args:
-        nodes: machines, as returned by `ray.nodes`.
-        local_versions: the expected versions, i.e. those on this machine.
-    """
+    """Raise UsageError if a node of `ray.nodes` has other versions than this machine, or reports none."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     get_versions = ray.remote(num_cpus=0, max_retries=0)(versions)
-    node_of_answer = {
-        get_versions.options(
-            scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-        ).remote(): node
-        for node in nodes
-    }
+    places = [NodeAffinitySchedulingStrategy(node["NodeID"], soft=False) for node in nodes]
+    answers = [get_versions.options(scheduling_strategy=place).remote() for place in places]
+    node_of_answer = dict(zip(answers, nodes, strict=True))
     ray.wait(list(node_of_answer), num_returns=len(node_of_answer), timeout=LOOKS)
     problems = []
     for answer, node in node_of_answer.items():
@@ -228,34 +203,24 @@ def _text(error: BaseException) -> str:
     return " ".join(lines[-2:])[:400]
 
 
-class _Actor(RemoteProcess):
-    def __init__(self, resources: JobResources, idle: list[_Process], message: bytes):
+def _begin(resources: JobResources, idle: list[_Process], message: bytes) -> _Process:
+    """Start a batch in an idle or in a new actor.
+
+    The actor replies with the message BEGINS. `reported` reads this reply before all other messages. Therefore the batch
+    counts as begun, even if one of its jobs ends the process.
+    """
+    process = idle.pop() if idle else _Process(resources, idle)
+    process.answers.insert(0, process.handle.begin.remote(message))
+    return process
+
+
+class _Process(RemoteProcess):
+    """Actor that runs one batch at a time; between two batches, the actor is in the list `idle`."""
+
+    def __init__(self, resources: JobResources, idle: list[_Process]):
+        import ray
+
         self._idle = idle
-        self._process = idle.pop() if idle else _Process(resources)
-        self._process.begin(message)
-
-    def reported(self) -> list[Message]:
-        """Return the messages that the actor has sent since the last call."""
-        return self._process.reported()
-
-    def ask_to_stop(self) -> None:
-        self._process.handle.ask_to_stop.remote()
-
-    def leave(self, more: bool) -> None:
-        if more:
-            self._idle.append(self._process)
-        else:
-            self.end()
-
-    def end(self) -> None:
-        import ray
-
-        ray.kill(self._process.handle)
-
-
-class _Process:
-    def __init__(self, resources: JobResources):
-        import ray
 
         demand = _needs(resources)
         self.handle = (
@@ -269,35 +234,41 @@ class _Process:
             )
             .remote()
         )
-        self._answers = [self.handle.reported.remote()]
-
-    def begin(self, message: bytes) -> None:
-        """Start a batch.
-
-        The actor replies with the message BEGINS. `reported` reads this reply before all other messages. Therefore the batch
-        counts as begun, even if one of its jobs ends the process.
-        """
-        self._answers.insert(0, self.handle.begin.remote(message))
+        self.answers = [self.handle.reported.remote()]
 
     def reported(self) -> list[Message]:
         """Return the messages that the actor has sent since the last call."""
         import ray
 
-        ready = ray.wait(self._answers, num_returns=len(self._answers), timeout=0)[0]
-        answer = next((answer for answer in self._answers if answer in ready), None)
+        ready = ray.wait(self.answers, num_returns=len(self.answers), timeout=0)[0]
+        answer = next((answer for answer in self.answers if answer in ready), None)
         if answer is None:
             return []
         try:
             messages = ray.get(answer)
         except ray.exceptions.RayError as error:
             raise ProcessLost(f"was lost: {_text(error)}") from error
-        self._answers.remove(answer)
+        self.answers.remove(answer)
         if messages != [BEGINS]:
-            self._answers.append(self.handle.reported.remote())
+            self.answers.append(self.handle.reported.remote())
         for _, kind, value, _ in messages:
             if kind == BROKEN:
                 raise ProcessLost(f"could not begin: {pickle.loads(value)}")
         return messages
+
+    def ask_to_stop(self) -> None:
+        self.handle.ask_to_stop.remote()
+
+    def leave(self, more: bool) -> None:
+        if more:
+            self._idle.append(self)
+        else:
+            self.end()
+
+    def end(self) -> None:
+        import ray
+
+        ray.kill(self.handle)
 
 
 class _Worker:

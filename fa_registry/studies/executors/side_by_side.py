@@ -7,7 +7,7 @@ not depend on the other jobs, and two captures of a CUDA graph never overlap.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from fa_registry.studies.executors.base import (
     JobResources,
     StopCheck,
     ended,
+    report_progress,
 )
 from fa_registry.training.devices import pinned_threads
 
@@ -36,13 +37,7 @@ class SideBySide(Executor):
 
 
 def run_side_by_side(jobs: Sequence[Any], work: JobFunction, count: int, stop: StopCheck, send: EventSink) -> None:
-    """Call `work(job, stop, report)` for every job, with `count` jobs in turns.
-
-    Args:
-        work: generator function that runs one job; see Executor.run.
-        count: maximum number of simultaneous jobs.
-        `send`: function that receives every event.
-    """
+    """Call `work(job, stop, report)` for every job, with at most `count` jobs in turns; see Executor.run."""
     waiting = deque(enumerate(jobs))
     at_work: dict[int, Generator[None, None, Any]] = {}
     try:
@@ -52,7 +47,7 @@ def run_side_by_side(jobs: Sequence[Any], work: JobFunction, count: int, stop: S
                 if stop():
                     send(JobEvent(index, "stopped"))
                 else:
-                    at_work[index] = work(job, stop, _reporter(index, send))
+                    at_work[index] = work(job, stop, partial(report_progress, send, index))
             for index in list(at_work):
                 event = ended(index, partial(_step, at_work[index]))
                 if event.value is not AT_WORK:
@@ -61,10 +56,6 @@ def run_side_by_side(jobs: Sequence[Any], work: JobFunction, count: int, stop: S
     finally:
         for unfinished in at_work.values():  # after an immediate interrupt, each job records the interrupt
             unfinished.close()
-
-
-def _reporter(index: int, send: Callable[[JobEvent], None]) -> Callable[[Any], None]:
-    return lambda value: send(JobEvent(index, "progress", value))
 
 
 def _step(steps: Generator[None, None, Any]) -> Any:

@@ -35,7 +35,7 @@ from fa_registry.studies.executors.base import (
     of_a_cluster,
 )
 from fa_registry.studies.executors.local import stop_on_signal
-from fa_registry.studies.remote_jobs import BEGINS, ProcessLost, RemoteProcess, do_batch, run_in_batches
+from fa_registry.studies.remote_jobs import BEGINS, BatchScheduler, ProcessLost, RemoteProcess, do_batch
 from fa_registry.studies.worker_processes import Message, log_to
 
 SLURM, HERE = "slurm", "local"  # submitit's names of clusters
@@ -47,33 +47,24 @@ ENDING = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2")  # causes: scancel, the tim
 
 
 class Submitit(Executor):
-    """Executor for Slurm, or for processes that submitit starts on this machine.
-
-    See docs/many-machines.md.
-    """
+    """Executor for Slurm, or for processes that submitit starts on this machine (docs/many-machines.md)."""
 
     def problems(self, resources: JobResources) -> list[str]:
-        """Return the reasons why submitit cannot run the jobs; empty if submitit can run the jobs.
-
-        Possible reasons are a missing package, or an unknown or unavailable batch system.
-        """
+        """Return the reasons why submitit cannot run the jobs: no package, or no such batch system here."""
         problems = of_a_cluster("submitit", resources)
         if _cluster(resources) not in (SLURM, HERE):
-            problems.append(
-                f"address: expected {SLURM} or {HERE} with the executor submitit; found {resources.address!r}"
-            )
-        elif _cluster(resources) == SLURM and not shutil.which("sbatch"):
-            problems.append(
-                f"address: Slurm is not installed here (no command sbatch); --address {HERE} uses only this machine"
-            )
+            problem = f"address: expected {SLURM} or {HERE} with the executor submitit; found {resources.address!r}"
+            return [*problems, problem]
+        if _cluster(resources) == SLURM and not shutil.which("sbatch"):
+            problem = "address: Slurm is not installed here (no command sbatch)"
+            problems.append(f"{problem}; --address {HERE} uses only this machine")
         return problems
 
     @contextmanager
     def opened(self, resources: JobResources) -> Iterator[Capacity]:
         if _cluster(resources) == HERE:
-            yield Capacity(
-                max(1, int(usable_cores() / resources.cpus)) * resources.in_turns, frozenset([os.uname().nodename])
-            )
+            processes = max(1, int(usable_cores() / resources.cpus))
+            yield Capacity(processes * resources.in_turns, frozenset([os.uname().nodename]))
         else:
             yield Capacity(MOST * resources.in_turns, frozenset(["Slurm's machines"]))
 
@@ -88,7 +79,7 @@ class Submitit(Executor):
         shared.mkdir(exist_ok=True)
         with process_ownership.temp_dir("submitit-", shared) as folder:
             start_process = partial(_Submitted, resources, folder, count())
-            run_in_batches(jobs, work, resources, stop, tell, start_process)
+            BatchScheduler(jobs, work, resources, stop, tell, start_process).run()
 
 
 def _cluster(resources: JobResources) -> str:
@@ -102,17 +93,11 @@ class _Submitted(RemoteProcess):
         self._folder, self._read = folder / str(next(numbers)), 0
         self._folder.mkdir()
         executor = submitit.AutoExecutor(self._folder, cluster=_cluster(resources))
-        executor.update_parameters(
-            name="fa_registry",
-            timeout_min=MINUTES,
-            cpus_per_task=math.ceil(resources.cpus),
-            **({"gpus_per_node": 1} if resources.on_cards else {}),
-            **(
-                {"slurm_mem": f"{math.ceil(resources.memory * resources.in_turns / 2**20)}M"}
-                if resources.memory
-                else {}
-            ),
-        )
+        parameters = {"timeout_min": MINUTES, "cpus_per_task": math.ceil(resources.cpus)}
+        parameters |= {"gpus_per_node": 1} if resources.on_cards else {}
+        if resources.memory:
+            parameters["slurm_mem"] = f"{math.ceil(resources.memory * resources.in_turns / 2**20)}M"
+        executor.update_parameters(name="fa_registry", **parameters)
         try:
             self._job = executor.submit(_work, str(self._folder), message)
         except Exception as error:
@@ -164,24 +149,20 @@ def _work(folder: str, message: bytes) -> None:
 
     log_to(send)
     signal_numbers = [getattr(signal, name) for name in ENDING if hasattr(signal, name)]
+    is_found, next_look = False, 0.0
+
+    def must_stop() -> bool:
+        """Return whether a signal was received, or the stop file exists."""
+        nonlocal is_found, next_look
+        if not is_found and time.monotonic() >= next_look:
+            next_look = time.monotonic() + LOOKS
+            with suppress(OSError):  # the shared disk may not respond
+                is_found = (Path(folder) / "stop").exists()
+        return is_found or stop_requested()
+
     send(BEGINS)
     with message_file, stop_on_signal(signal_numbers) as stop_requested:
-        do_batch(message, _Asked(Path(folder) / "stop", stop_requested), send)
-
-
-class _Asked:
-    """Function that returns whether a batch must stop: a signal was received, or the stop file exists."""
-
-    def __init__(self, file: Path, stop_requested: StopCheck):
-        self._file, self._asked, self._next = file, stop_requested, 0.0
-        self._found = False
-
-    def __call__(self) -> bool:
-        if not self._found and time.monotonic() >= self._next:
-            self._next = time.monotonic() + LOOKS
-            with suppress(OSError):  # the shared disk may not respond
-                self._found = self._file.exists()
-        return self._found or self._asked()
+        do_batch(message, must_stop, send)
 
 
 PLUGIN = Submitit()
