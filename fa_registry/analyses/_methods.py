@@ -76,10 +76,7 @@ def last_site(name: str) -> Pick:
 
 
 def mid_site(name: str) -> Pick:
-    """Return a function that reads a per-site metric at site ⌊L/2⌋ of a run.
-
-    protocol.md requires this site if a metric is reported for only one site.
-    """
+    """Return a function that reads a metric at site ⌊L/2⌋, the one site that protocol.md requires."""
 
     def pick(record: RunRecord) -> Reading:
         row = record.measurements.sites.get(name, ())
@@ -99,11 +96,9 @@ def by_seed(runs: Iterable[RunAudit], quantity: str, pick: Pick) -> dict[int, fl
 
 
 def mean_cell(runs: Sequence[RunAudit], quantity: str, pick: Pick | None = None) -> AnalysisCell:
-    """Return a cell with the mean of a metric over seeds and its 95 % t interval.
+    """Return a cell with the mean of the metric `quantity` over seeds and its 95 % t interval.
 
-    Args:
-        `quantity`: name of the metric; its declaration decides between the arithmetic and the geometric mean.
-        pick: function that reads the metric from a run. By default, the function reads the scalar metric `quantity`.
+    The declaration of the metric decides between the arithmetic and the geometric mean. By default, `pick` reads the scalar metric.
     """
     pick = pick or scalar(quantity)
     readings = [(run, pick(run.record)) for run in runs]
@@ -115,14 +110,10 @@ def mean_cell(runs: Sequence[RunAudit], quantity: str, pick: Pick | None = None)
 
 
 def quantity_column(name: str, quantity: str, unit: str = "", site_text: str = "") -> AnalysisColumn:
-    """Return the column of a metric that is averaged over seeds.
+    """Return the column `name` of a metric that is averaged over seeds.
 
-    The heading is the metric's text in the catalog of metrics. The heading of a geometric mean contains the words `geometric mean`.
-
-    Args:
-        name: key of the column's cells.
-        unit: unit of the numbers; needed only if the catalog contains no unit.
-        site_text: text that is added to the heading, such as `at site 0`.
+    The heading is the metric's text in the catalog of metrics, followed by `site_text`, such as `at site 0`. The heading of a
+    geometric mean contains the words `geometric mean`. The argument `unit` is needed only if the catalog contains no unit.
     """
     metric = quantity_of(quantity)
     text = " ".join(filter(None, (metric.alone or f"{metric.symbol}, {metric.words}", site_text)))
@@ -133,12 +124,9 @@ def quantity_column(name: str, quantity: str, unit: str = "", site_text: str = "
 def estimate(
     mean: float, interval: tuple[float, float] | None, n: int, run_ids: tuple[str, ...], scale: bool = False
 ) -> AnalysisCell:
-    """Return a cell with a mean and its interval.
+    """Return a cell with a mean and its interval (low, high) from the runs `run_ids`.
 
-    Args:
-        interval: low and high end, or None.
-        run_ids: ids of the runs that provided the values.
-        scale: if true, `mean` and `interval` are decimal logarithms, and the cell contains 10^mean and 10^interval.
+    If `scale` is true, `mean` and `interval` are decimal logarithms, and the cell contains 10^mean and 10^interval.
     """
     if scale and abs(mean) > LARGEST_DECADES:
         return AnalysisCell(

@@ -79,10 +79,7 @@ def evidence(run: RunAudit, report: AuditReport, edition: Edition) -> Evidence:
 def not_better_than_guessing(run: RunAudit, card: Mapping[str, Any]) -> bool | None:
     """Return whether the main metric of a run is not better than that of guessing.
 
-    Guessing reaches the accuracy 1/C or the loss ln V. Return None if the metric or the number of classes is unknown.
-
-    Args:
-        card: card of the data set.
+    Guessing reaches the accuracy 1/C or the loss ln V. Return None if the metric or the data set's number of classes is unknown.
     """
     headline = headline_of(run.record.measurements.scalars)
     value, classes = take(headline.name, "scalar", run.record.measurements)[0].value, card.get("classes")
@@ -94,10 +91,7 @@ def not_better_than_guessing(run: RunAudit, card: Mapping[str, Any]) -> bool | N
 def not_positive(run: RunAudit, card: Mapping[str, Any]) -> bool | None:
     """Return whether the mean Γ of a run over sites 1..L and samples is at most 0.
 
-    Return False if the credit is the gradient by construction, and None if Γ is unknown.
-
-    Args:
-        card: card of the method.
+    Return False if, according to the method's card, the credit is the gradient by construction. Return None if Γ is unknown.
     """
     if is_exact(card):
         return False
@@ -216,10 +210,7 @@ def name_of(subset: Sequence[str]) -> str:
 
 
 def _ladder(names: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return sets of instruments, and () for the full protocol.
-
-    The first sets contain one instrument each. The next sets contain the first 2, 3, … instruments. The last element is ().
-    """
+    """Return the sets of one instrument, the sets of the first 2, 3, … instruments, and () for all rules."""
     single_sets = [(name,) for name in names]
     growing_sets = [tuple(names[:count]) for count in range(2, len(names) + 1)]
     return [*single_sets, *growing_sets, ()]

@@ -186,10 +186,9 @@ def _depth(
 
 
 def silence(analysis: Analysis) -> str:
-    """Return the reason why the analysis has no result; empty if there is a result.
+    """Return the reason why the analysis has no result, or "".
 
-    There is a result if some runs train only some of their blocks. There is also a result if a method was run with at least two
-    numbers of blocks.
+    There is a result if some runs train only some of their blocks, or if a method was run with at least two numbers of blocks.
     """
     depths = Counter((row["method"].text, row["setting"].text) for row in analysis.rows)
     has_depths = max(depths.values(), default=0) > 2 or analysis.table("depth").rows

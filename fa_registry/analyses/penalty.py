@@ -132,10 +132,7 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
 
 
 def sweeps(report: AuditReport) -> tuple[tuple[MethodRuns, ...], ...]:
-    """Return groups of methods that differ only in λ, each sorted by λ.
-
-    A method that was run with only one λ forms a group without other methods.
-    """
+    """Return groups of methods that differ only in λ, each sorted by λ; a group may have only one λ."""
     sweeps_by_key: dict[str, list[MethodRuns]] = {}
     for method in trained(report):
         spec = dataclasses.replace(method.runs[0].record.spec, penalty=0.0)

@@ -286,10 +286,7 @@ class JudgedUnit:
         return tuple(sorted({reading.value for reading in self.shown if reading.value is not None}))
 
     def verdicts(self, threshold: float) -> tuple[Verdict, ...]:
-        """Return one verdict per run at another threshold.
-
-        The result is cached, because the search for changed labels and the search for changed outcomes use the same verdicts.
-        """
+        """Return one verdict per run at another threshold, from a cache that both searches for changes use."""
         if threshold not in self._kept:
             self._kept[threshold] = self._judged(threshold)
         return self._kept[threshold]
@@ -331,10 +328,7 @@ def limits(edition: Edition) -> Iterator[RuleLimit]:
 
 
 def units(report: AuditReport, edition: Edition, limit: RuleLimit) -> tuple[JudgedUnit, ...]:
-    """Group the runs of a report into units that the rule of the threshold judges together.
-
-    Controls are not included, because they are not judged.
-    """
+    """Group the runs of a report, without controls, into units that the rule of the limit judges together."""
     records = {run.record.run_id: run.record for run in report.runs}
     judged_units = []
     for method in trained(report):
@@ -348,16 +342,10 @@ def units(report: AuditReport, edition: Edition, limit: RuleLimit) -> tuple[Judg
 
 
 def edge(unit: JudgedUnit, start: float, side: int, label: bool) -> ThresholdEdge | None:
-    """Return the threshold nearest to `start` at which a verdict of the unit changes.
+    """Return the threshold nearest to `start` at which a verdict of the unit changes, or None.
 
-    The result is None if no verdict changes on the searched side.
-
-    Args:
-        unit: runs that the rule of the threshold judges together.
-        start: threshold of the edition.
-        side: −1 to search below `start`, +1 to search above `start`.
-        label: if true, any change of the verdict's label counts, including a change of the flags in the label. If false, only a
-            change of the outcome (pass, warn, fail, incomplete) counts.
+    The side −1 searches below `start`, the threshold of the edition, and +1 above. If `label` is true, any change of the verdict's
+    label counts, including a change of its flags. Otherwise, only a change of the outcome (pass, warn, fail, incomplete) counts.
     """
     if not unit.limit.rule.gating:  # the verdict does not depend on this rule
         return None

@@ -53,9 +53,7 @@ class Bibliography:
 def bibliography(runs: Sequence[RunAudit], findings: Sequence[Finding], report: AuditReport) -> Bibliography:
     """Return the entries that a form about one method in one setting must cite.
 
-    Args:
-        findings: The findings of all editions that judged the runs.
-        report: The report, which contains the plug-in cards and the editions.
+    The findings are those of all editions that judged the runs. The report contains the plug-in cards and the editions.
     """
     spec = runs[0].record.spec
     cited_parts = [
@@ -98,10 +96,7 @@ class _Gathered:
             self.uncited.append(f"the card of {what} has no citation")
 
     def description(self, what: str, source: str, key: str) -> None:
-        """Add the arXiv papers and this software if `source` names them.
-
-        If `source` names no paper and not this software, add the text of `source` as an entry.
-        """
+        """Add the arXiv papers and this software if `source` names them; otherwise add the text of `source`."""
         use = f"{what}: {source}"
         numbers = dict.fromkeys(ARXIV.findall(source))
         for number in numbers:
@@ -123,10 +118,7 @@ class _Gathered:
 
 
 def entries_of(bibtex: str) -> Iterator[tuple[str, str]]:
-    """Yield (key, text) of every entry in a BibTeX text.
-
-    A text without an entry becomes the note of one @misc entry.
-    """
+    """Yield (key, text) of each BibTeX entry; a text without an entry becomes the note of one @misc entry."""
     starts = list(ENTRY.finditer(bibtex))
     if not starts:
         key = re.sub(r"[^a-z0-9]+", "-", bibtex.lower()).strip("-")[:40]
@@ -151,10 +143,7 @@ def _called(name: str, text: str) -> str:
 
 
 def _in_text(key: str, source: str) -> str:
-    """Return a @misc entry whose note is the source.
-
-    BibTeX styles sort entries without an author by the field `key`.
-    """
+    """Return a @misc entry with a note; BibTeX styles sort entries without an author by the field `key`."""
     text = SPECIAL.sub(ESCAPED, UNSAFE.sub("", source))
     return f"@misc{{{key},\n  key={{{key}}},\n  note={{{text}}}\n}}"
 
@@ -167,10 +156,7 @@ def _arxiv(number: str) -> str:
 
 
 def _software(runs: Sequence[RunAudit]) -> str:
-    """Return the @misc entry of this software with the recorded versions.
-
-    Plain BibTeX styles do not support @software.
-    """
+    """Return the @misc entry of this software and its versions; plain BibTeX styles reject @software."""
     origins = [run.record.provenance for run in runs]
     recorded = ((origin.get("versions") or {}).get(SOFTWARE) or origin.get(SOFTWARE) for origin in origins)
     versions = dict.fromkeys(map(str, filter(None, recorded)))

@@ -90,12 +90,6 @@ TOPICS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 def claim(key: str, text: str, touched: Sequence[RunAudit]) -> Claim:
-    """Return one claim about the runs `touched`.
-
-    Args:
-        key: Key of the claim; KEYS[key] is the kind of the claim.
-        text: The sentence without its final full stop.
-        touched: The runs to which the claim applies.
-    """
+    """Return one claim about the runs `touched`; `text` is a sentence without its final full stop."""
     topic = next((topic for topic, keys in TOPICS.items() if key in keys), "")
     return Claim(KEYS[key], f"{text}.", tuple(run.record.run_id for run in touched), key, topic)

@@ -116,11 +116,8 @@ def _with_seeds(one: Claim, judged: Sequence[RunAudit]) -> Claim:
 def gamma_answer(runs: Sequence[RunAudit], cards: Mapping[str, Any]) -> str:
     """Return the kind of the claim about Γ, or an empty string if there is no such claim.
 
-    The kind is `partly` if Γ may be claimed at some sites and may not be claimed at other sites.
-
-    Args:
-        runs: The judged runs of one method in one setting.
-        cards: The cards of the report.
+    The kind is `partly` if Γ may be claimed at some sites and may not be claimed at other sites. The runs are the judged runs of
+    one method in one setting.
     """
     card = cards.get(f"methods/{runs[0].record.spec.method}", {})
     found = claims(runs, card=card)
@@ -186,10 +183,7 @@ def _trained_blocks(runs: Sequence[RunAudit]) -> tuple[str, str]:
 
 
 def _without_gamma(run: RunAudit) -> RunAudit:
-    """Return a copy of the run without its headline Γ.
-
-    The Γ of an exact method is always 1, up to rounding.
-    """
+    """Return a copy of the run without its headline Γ; Γ of an exact method is always 1, up to rounding."""
     measured = run.record.measurements
     if scalar_metric(run.record, HEADLINE_GAMMA).value is None:
         return run
@@ -324,10 +318,7 @@ ELSEWHERE = {  # subject → states that the other modules of claims cover
 
 
 def state_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield a claim for each state of a rule (such as OK) that no other claim covers.
-
-    Each claim is about all runs for which the rule found this state.
-    """
+    """Yield a claim about all runs with the same state of a rule, such as OK, that no other claim covers."""
     groups: dict[tuple, list[tuple[RunAudit, Finding]]] = {}
     for run in runs:
         for finding in run.findings:
@@ -485,10 +476,7 @@ def _low_stability(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tup
 
 
 def _sites_above(runs: Sequence[RunAudit], limit: float | None) -> str:
-    """Return the sites whose cross-batch stability is above the limit.
-
-    Example: `site 0 (seed 42); sites 0, 1 (seeds 123, 456)`.
-    """
+    """Return the sites with a stability above the limit: `site 0 (seed 42); sites 0, 1 (seeds 123, 456)`."""
     seeds_by_sites: dict[tuple[int, ...], list[int]] = {}
     for run in runs if limit is not None else ():
         row = site_row(run.record, "stability")

@@ -72,12 +72,9 @@ def depth_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 
 
 def cleared_text(runs: Sequence[RunAudit]) -> str:
-    """Return a text about a margin over the frozen control that is above its limit.
+    """Return a text about a margin above its limit, such as `; the margin is +33.2 pp, …`, or "".
 
     Only complete runs whose rule estimates the margin over several seeds count.
-
-    Returns:
-        For example `; the margin is +33.2 pp, …`, or an empty string if there is no such run.
     """
     clears = _clear(runs)
     if not clears:
@@ -125,8 +122,8 @@ def _clear(runs: Sequence[RunAudit]) -> list[RunAudit]:
 def is_above_frozen(run: RunAudit) -> bool:
     """Return whether a passed rule requires that the run is better than frozen blocks.
 
-    The lower end of the rule's interval must be above 0. If the rule has no interval, its limit must be above 0. Return False
-    if the edition skips the comparison with the frozen control.
+    The lower end of the rule's interval must be above 0. If the rule has no interval, its limit must be above 0. Return False if
+    the edition skips the comparison with the frozen control.
     """
     passed = [finding for finding in run.findings if finding.quantity in DEPTH and finding.outcome == "pass"]
     return bool(passed) and all(
@@ -136,12 +133,9 @@ def is_above_frozen(run: RunAudit) -> bool:
 
 
 def seeds_needed(finding: Finding) -> int | None:
-    """Return how many new seeds would decide the comparison with power POWER.
+    """Return how many new seeds would decide the comparison with power POWER, or None without an interval.
 
-    The calculation assumes the mean and the spread of this finding.
-
-    Returns:
-        None if the finding has no interval, or if the study would need more than MOST_SEEDS seeds.
+    The calculation assumes the mean and the spread of this finding. Return None too if more than MOST_SEEDS seeds are needed.
     """
     if finding.interval is None or finding.threshold is None or finding.observed.value is None or finding.seeds < 2:
         return None
@@ -175,10 +169,7 @@ def _undercut(finding: Finding, runs: Sequence[RunAudit]) -> str:
 
 
 def _cleared(finding: Finding) -> tuple[str, str]:
-    """Return the tuple (key, text) about a margin above its limit.
-
-    If the limit is below 0, the trained blocks may still be worse than frozen blocks.
-    """
+    """Return (key, text) of a margin above its limit; below a limit of less than 0, blocks may be worse."""
     low, high = finding.interval
     if low > 0:
         return "beats frozen", "The trained blocks beat frozen random blocks"
@@ -328,8 +319,7 @@ class Sampling:
 def sampling(runs: Sequence[RunAudit]) -> Sampling | None:
     """Return the mean accuracy with its intervals over seeds and test samples.
 
-    Returns:
-        None if a run has no accuracy or did not record the size of its test set, or if the sizes differ.
+    Return None if a run has no accuracy or did not record the size of its test set, or if the sizes differ.
     """
     accuracy = over_seeds(
         ((run.record.spec.seed, scalar_metric(run.record, ACCURACY.name)) for run in runs), ACCURACY.name
@@ -343,11 +333,7 @@ def sampling(runs: Sequence[RunAudit]) -> Sampling | None:
 
 
 def sampled(runs: Sequence[RunAudit]) -> str:
-    """Return a sentence about the accuracy and its two intervals.
-
-    Returns:
-        For example `. The accuracy is 93.1 %, …`, or an empty string if the intervals are not known.
-    """
+    """Return the accuracy with its intervals as `. The accuracy is 93.1 %, …`, or "" if they are unknown."""
     estimate = sampling(runs)
     if estimate is None:
         return ""
@@ -360,12 +346,9 @@ def sampled(runs: Sequence[RunAudit]) -> str:
 
 
 def nearest_limit_text(runs: Sequence[RunAudit], finding: Finding) -> str:
-    """Return a warning if the distance from the margin to its limit is less than the sampling error.
+    """Return a warning if the margin is closer to its limit than the sampling error, or "" otherwise.
 
-    The sampling error is half the width of Wilson's interval of the accuracy.
-
-    Returns:
-        An empty string if the distance is at least the sampling error, or if the sampling error is not known.
+    The sampling error is half the width of Wilson's interval of the accuracy; it may be unknown.
     """
     estimate = sampling(runs)
     if (

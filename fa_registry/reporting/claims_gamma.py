@@ -60,9 +60,7 @@ class Sites:
 def gamma_claims(runs: Sequence[RunAudit], has_reference: bool = True) -> Iterator[Claim]:
     """Yield one claim about the runs with Γ, and claims about the runs without Γ.
 
-    Args:
-        runs: All runs of the method.
-        has_reference: Whether the card of the method names a direction with which Γ compares the credit.
+    The argument `has_reference` states whether the card of the method names a direction with which Γ compares the credit.
     """
     for reason, without_gamma in _grouped((run for run in runs if not has_gamma(run)), _absence).items():
         if reason == THE_GRADIENT or not has_reference:
@@ -111,12 +109,7 @@ def _site_claims(runs: Sequence[RunAudit], with_gamma: Sequence[RunAudit]) -> It
 
 
 def _answer(runs: Sequence[RunAudit], with_gamma: Sequence[RunAudit]) -> tuple[str, str] | None:
-    """Return the tuple (key, text) of the claim about Γ; the text must be true for the worst seed.
-
-    Args:
-        runs: All runs of the method.
-        with_gamma: The runs that have a Γ.
-    """
+    """Return (key, text) of the claim about Γ; the text must be true for the worst of all `runs`."""
     complete = [run for run in with_gamma if run.record.status == "complete"]
     reason = _taken_back(runs)
     null_text = _null_text(complete, not reason, all(map(_allows_comparison, runs)))
@@ -153,10 +146,7 @@ def _answer(runs: Sequence[RunAudit], with_gamma: Sequence[RunAudit]) -> tuple[s
 
 
 def _size(runs: Sequence[RunAudit]) -> str:
-    """Return the mean Γ over sites 1..L as text.
-
-    Example: `Γ = .16, 95 % interval .15 to .17 over 3 seeds,`.
-    """
+    """Return the mean Γ over sites 1..L: `Γ = .16, 95 % interval .15 to .17 over 3 seeds,`."""
     gamma = _gamma_over_seeds(runs)
     level = f", {level_text(CONFIDENCE)} interval"
     interval = f"{level} {between(gamma.interval, 'cos')} over {gamma.n} seeds," if gamma.interval else ""
@@ -284,9 +274,8 @@ def _sites(run: RunAudit) -> Sites:
 def _null_text(complete_runs: Sequence[RunAudit], with_failing_sites: bool, is_allowed: bool = False) -> str:
     """Return a sentence about the sites whose Γ exceeds the Γ of fresh draws, or "".
 
-    Args:
-        with_failing_sites: Whether the sentence also lists the other sites.
-        is_allowed: Whether the comparison may be reported although Γ may not be claimed.
+    The sentence lists the other sites only if `with_failing_sites` is true. If `is_allowed` is true, the comparison may be reported
+    although Γ may not be claimed.
     """
     # The groups also depend on the state, because seeds without ranks all have the same (empty) set of sites.
     groups = _grouped(with_state(complete_runs, *JUDGED), lambda run: (bool(with_state([run], SPECIFIC)), _sites(run)))
@@ -364,14 +353,10 @@ def _reached(runs: Sequence[RunAudit], sites: Sites) -> str:
 
 
 def count_draws_reaching(ranks: Sequence[float], draws: object) -> str:
-    """Return a text with the number of fresh draws that reach the observed Γ.
+    """Return how many fresh draws reach the observed Γ, for example `1 of 20 fresh draws reach this Γ`.
 
-    Args:
-        ranks: One or more p-values; for several p-values, the text contains a range of numbers.
-        draws: The recorded number of draws of the null.
-
-    Returns:
-        For example `1 of 20 fresh draws reach this Γ`; the text has no count if `draws` is not an integer.
+    For several p-values, the text contains a range of numbers. The text has no count if `draws`, the recorded number of draws of
+    the null, is not an integer.
     """
     if not isinstance(draws, int) or not ranks:
         return f"the record does not state how many fresh draws reach this {GAMMA}"

@@ -39,18 +39,12 @@ GRADIENT = 1 - 1e-6  # a credit with at least this Γ is the gradient itself (an
 
 
 def has_gamma(run: RunAudit) -> bool:
-    """Return whether Γ of the run can be interpreted as alignment.
-
-    The run must have a value of Γ, and its credit must not be the gradient itself.
-    """
+    """Return whether the run has a Γ that can be interpreted as alignment: the credit is not the gradient."""
     return scalar_metric(run.record, HEADLINE_GAMMA).value is not None and not is_gradient(run)
 
 
 def is_gradient(run: RunAudit) -> bool:
-    """Return whether the measured credit is the gradient at every site.
-
-    Such a run shows no learned alignment.
-    """
+    """Return whether the measured credit is the gradient at every site, which shows no learned alignment."""
     row = site_row(run.record, "gamma")
     return bool(row) and all(reading.value is not None and reading.value >= GRADIENT for reading in row)
 
@@ -75,27 +69,18 @@ def author_stated_runs(runs: Iterable[RunAudit], quantities: Sequence[str]) -> s
 
 
 def observed_text(finding: Finding) -> str:
-    """Return the built-in name of the state that a rule found.
-
-    If the report contains no built-in name, as in reports of older releases, return the name that the edition uses.
-    """
+    """Return the built-in name of the state that a rule found, or the edition's name in an older report."""
     guarded = CALLED.get((finding.guard.quantity, finding.guard.crossed)) if finding.guard else None
     return guarded or CALLED.get((finding.quantity, finding.crossed)) or finding.state
 
 
 def with_state(runs: Iterable[RunAudit], *states: str, quantities: Sequence[str] = ()) -> list[RunAudit]:
-    """Return the runs that have a finding in one of the states.
-
-    If `quantities` is not empty, only findings about these metrics count.
-    """
+    """Return the runs that have a finding in one of the states, about one of the metrics if any are given."""
     return [run for run in runs if finding_with(run, *states, quantities=quantities)]
 
 
 def finding_with(run: RunAudit, *states: str, quantities: Sequence[str] = ()) -> Finding | None:
-    """Return the first finding that has one of the states, or None.
-
-    If `quantities` is not empty, only findings about these metrics count.
-    """
+    """Return the first finding in one of the states, about one of the metrics if any are given, or None."""
     return next(
         (
             finding
@@ -107,14 +92,9 @@ def finding_with(run: RunAudit, *states: str, quantities: Sequence[str] = ()) ->
 
 
 def value_range(runs: Iterable[RunAudit], get_reading: Callable[[RunAudit], Reading], kind: str) -> str:
-    """Return the range of a metric over several runs as text.
+    """Return the range of a metric over several runs, such as `3.0` or `3.0 to 4.2`, or "" without value.
 
-    Args:
-        get_reading: Function that reads the metric from a run.
-        kind: Number format, a key of filters.KINDS.
-
-    Returns:
-        For example `3.0` or `3.0 to 4.2`, or an empty string if no run has a value.
+    The number format `kind` is a key of filters.KINDS.
     """
     values = sorted(reading.value for reading in map(get_reading, runs) if reading.value is not None)
     if not values:
@@ -173,11 +153,7 @@ def scale_text(
     names: Sequence[str] = tuple(STARTS),
     limits: Mapping[str, float] = MappingProxyType({}),
 ) -> str:
-    """Return the known growth values of the stream as text, with their limits.
-
-    Returns:
-        For example `; the largest growth in one block is 1.5`, or an empty string if no growth is known.
-    """
+    """Return the known growth values with their limits: `; the largest growth in one block is 1.5`, or ""."""
     growths = []
     for name in names:
         suffix = " in one block" if name in PER_BLOCK else ""

@@ -205,10 +205,7 @@ class AuditDiff:
 
 
 def audit_diff(a: AuditReport, b: AuditReport) -> AuditDiff:
-    """Return every difference between two audits.
-
-    New run ids of retrained runs and another order of runs are not differences.
-    """
+    """Return every difference between two audits, except new ids of retrained runs and the order of runs."""
     pairs, only_a, only_b = _matched(a.runs, b.runs)
     ids = {before.record.run_id: after.record.run_id for before, after in pairs}
     opinions = _opinions_of_both(a, b)
@@ -274,10 +271,7 @@ def _how(pair: Pair) -> str:
 def _run_change(pair: Pair, ids: Mapping[str, str], opinions: Opinions) -> RunChange | None:
     """Return the changes of one run, or None if nothing changed.
 
-    Args:
-        pair: The run in A and the run in B.
-        ids: Run id in A → id of the matching run in B.
-        opinions: Findings and verdicts of the further editions that both audits used, in addition to the leading editions.
+    The mapping `ids` is: run id in A → id of the matching run in B. The opinions are those of the further editions of both audits.
     """
     a, b = pair
     findings = tuple(_finding_changes(a, b))
@@ -319,19 +313,13 @@ def _paired_findings(a: RunAudit, b: RunAudit) -> dict[str, Findings]:
 
 
 def _comparable(finding: Finding) -> Finding:
-    """Return the finding without run ids and texts.
-
-    A retrained run has a new id, and another release may word the same finding differently.
-    """
+    """Return the finding without run ids, which retraining changes, and texts, which releases may change."""
     observed = _number(finding.observed)
     return dataclasses.replace(finding, observed=observed, **dict.fromkeys((*IDS, *TEXTS), ""))
 
 
 def _number(reading: Reading) -> Reading:
-    """Return the reading without the text of its reason.
-
-    For a missing value, the result shows only whether the value was not finite or was not computed.
-    """
+    """Return the reading, without its reason: a missing value is only either not finite or not computed."""
     return reading if reading.value is not None else NO_NUMBER[reading.not_finite]
 
 
@@ -423,10 +411,7 @@ def _operators(findings: Sequence[Finding]) -> dict[str, str]:
 
 
 def _levels(findings: Sequence[Finding]) -> set[float]:
-    """Return the confidence levels of the intervals.
-
-    A report of an older release contains no level; its intervals have the level 0.95.
-    """
+    """Return the confidence levels of the intervals; reports of older releases lack the level 0.95."""
     return {finding.confidence or CONFIDENCE for finding in findings if finding.interval}
 
 

@@ -125,14 +125,9 @@ class PitfallContext:
         return self.run.record.measurements.conventions.get(name)
 
     def mismatch(self, *families: str) -> str:
-        """Return a text about logged metrics that the audit could not reproduce.
+        """Return a text about logged metrics that the audit could not reproduce, or "" if there are none.
 
-        Args:
-            families: Prefixes of the names of metrics. For example, `gamma` includes gamma_null_p. Without prefixes, all
-                metrics count.
-
-        Returns:
-            An empty string if all these metrics were reproduced.
+        The families are prefixes of the names of metrics: `gamma` includes gamma_null_p. Without prefixes, all metrics count.
         """
         differences = self.run.record.integrity.differences
         return "; ".join(
@@ -231,10 +226,7 @@ def no_underflow(context: PitfallContext) -> Answered:
 
 
 def own_feedback(context: PitfallContext) -> Answered:
-    """Answer item 4 of the checklist: is Γ specific to the feedback used in training?
-
-    The pitfall is a Γ that is not larger than Γ with newly drawn random feedback.
-    """
+    """Answer item 4: is Γ specific to the feedback of the training, so larger than with fresh feedback?"""
     if is_exact(context.card):
         return NOT_APPLICABLE, EXACT
     ranks = list(known_sites(context.row("gamma_null_p")))
@@ -313,10 +305,7 @@ def _exact_at(context: PitfallContext, site: int) -> bool:
 
 
 def saved_feedback(context: PitfallContext) -> Answered:
-    """Answer item 7 of the checklist: was the feedback saved, or is Γ N/A?
-
-    The pitfall is to report 1.0, or the cosine of the credit with itself.
-    """
+    """Answer item 7: was the feedback saved, or is Γ N/A? A Γ of 1.0, or of the credit itself, is wrong."""
     if objection := objection_in(context.run.record.measurements):
         return VIOLATED if objection.startswith(NOT_ITS_GRADIENT) else UNKNOWN, objection
     if context.run.record.feedback.get("sha256"):
@@ -434,10 +423,7 @@ def _differing(run: RunRecord, control: RunRecord) -> list[str]:
 
 
 def same_seeds(context: PitfallContext) -> Answered:
-    """Answer item 11 of the checklist: do all methods of a setting have the same seeds?
-
-    Choosing the seeds after training is a violation too.
-    """
+    """Answer item 11: have all methods of a setting the same seeds, not chosen after the training?"""
     method_seeds = {run.record.spec.seed for run in context.group}
     text = ", ".join(map(str, sorted(method_seeds)))
     seeds_by_label = context.sources.seeds_of_methods.get(context.spec.setting.identity, {})
@@ -536,10 +522,7 @@ def _tried_neighbour(context: PitfallContext) -> tuple[list[str], list[str]]:
 
 
 def _other(other: OtherRun, is_repeat: bool) -> str:
-    """Return a text about a run, its status and whether it was deleted.
-
-    Example: `seed 3 of dfa, complete, deleted in MLflow (run 1a2b3c4d)`.
-    """
+    """Return a text such as `seed 3 of dfa, complete, deleted in MLflow (run 1a2b3c4d)` about a run."""
     trial = f"{'a newer' if other.newer else 'an older'} run of " if is_repeat else ""
     deleted_text = ", deleted in MLflow" if other.deleted else ""
     return f"{trial}seed {other.spec.seed} of {other.spec.label}, {other.status}{deleted_text} (run {other.run_id[:8]})"

@@ -85,16 +85,11 @@ TEMPLATES: Mapping[str, type] = MappingProxyType(
 
 
 def render_report(report: AuditReport, out: Path, templates: Path | None = None) -> list[Path]:
-    """Write the pages, files and figures of an audit.
+    """Write the pages, files and figures of an audit, and return their paths in this order.
 
     The output is index.html, the forms forms/<slug>.html, .md and .tex of every method and setting, audit_table.tex, the files of
-    `report_files()`, and figures/. The texts that the author wrote into the blanks of existing forms are kept.
-
-    Args:
-        templates: A folder with user templates, which replace the built-in templates with the same name and run in a sandbox.
-
-    Returns:
-        The paths of the written files, in the order above.
+    `report_files()`, and figures/. The texts that the author wrote into the blanks of existing forms are kept. User templates in
+    the folder `templates` replace the built-in templates with the same name and run in a sandbox.
 
     Raises:
         UsageError: A template fails, the blanks of a form cannot be kept, or the values cannot be rendered. No page was written.
@@ -145,10 +140,8 @@ def _as_values_allow(report: AuditReport) -> Iterator[None]:
 def renderer(templates: Path | None = None) -> str:
     """Return a text that identifies everything that determines the bytes of the pages.
 
-    The text contains the digest of the source code, the versions of the libraries, and the processor.
-
-    Args:
-        templates: As in `render_report`. If a folder is given, only users who have this folder can render the same pages.
+    The text contains the digest of the source code, the versions of the libraries, and the processor. With user templates, only
+    users who have their folder can render the same pages.
     """
     shipped = {path.name: file_digest(path) for path in sorted(bundled_files.templates().glob(f"*{SUFFIX}"))}
     source = digest_of([source_digest("fa_registry"), shipped])
@@ -179,10 +172,7 @@ def output_conflicts(out: Path) -> list[str]:
 
 
 def _render(report: AuditReport, folder: Path, out: Path, pages: TemplateRenderer) -> list[str]:
-    """Write all files into `folder` and return their names.
-
-    The texts that the author wrote into the forms in `out` are kept.
-    """
+    """Write all files into `folder` and return their names; keep the author's texts in the forms of `out`."""
     judged_report = without_mismatches(report)
     sources = Sources.of(judged_report)
     names = ["index.html"]
@@ -218,10 +208,7 @@ def _write_form(sources: Sources, folder: Path, out: Path, pages: TemplateRender
 
 
 def _index(sources: Sources, pages: TemplateRenderer) -> tuple[str, Mapping[FigureFile, bytes]]:
-    """Return the page index.html and its figures.
-
-    The page is first rendered without figures, to find out how much space is left for figures.
-    """
+    """Return index.html and its figures; the page without figures shows how much space is left for them."""
     without_figures = index_context(sources)
     figures = embed_figures(pages.render("index.html.j2", variables(without_figures)), sources)
     context = replace(without_figures, figures=figures)
@@ -244,16 +231,10 @@ def _write(path: Path, text: str) -> None:
 
 
 def render_comparison(context: CompareContext, out: Path, templates: Path | None = None) -> Path:
-    """Write compare.html into `out`, and add a link to this page to index.html.
+    """Write compare.html into `out`, return its path, and add a link to this page to index.html.
 
-    The link is added if the audit in `out` contains all compared runs; otherwise an existing link is removed.
-
-    Args:
-        context: The template variables of the page.
-        templates: As in `render_report`.
-
-    Returns:
-        The path of compare.html.
+    The link is added if the audit in `out` contains all compared runs; otherwise an existing link is removed. The templates are
+    those of `render_report`.
 
     Raises:
         UsageError: A template fails.
@@ -268,10 +249,7 @@ def render_comparison(context: CompareContext, out: Path, templates: Path | None
 
 
 def _link(context: CompareContext, out: Path, folder: Path) -> None:
-    """Add or remove the link to compare.html in index.html.
-
-    The file is edited as bytes, because its encoding may be unknown.
-    """
+    """Add or remove the link to compare.html in index.html, as bytes because the encoding may be unknown."""
     index, records = out / "index.html", out / audit_json.FILE.name
     if not index.is_file():
         return
@@ -334,10 +312,7 @@ def _included_templates(names: Iterable[str], includes: Mapping[str, set[str]]) 
 
 
 def _no_templates(folder: Path, has_templates: bool) -> Iterator[str]:
-    """Yield a problem for every file whose name is similar to a template's name.
-
-    Yield a problem for the folder if it contains no template and no file with a similar name.
-    """
+    """Yield a problem for every file with a name like a template's, or one if the folder has neither."""
     file_names = sorted(path.name for path in folder.iterdir() if path.is_file() and path.suffix != SUFFIX)
     template_names = overridable()
     suggestions = {name: suggestion for name in file_names if (suggestion := _suggestion(name, template_names))}

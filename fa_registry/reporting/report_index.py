@@ -143,10 +143,7 @@ class Sources:
 
     @cached_property
     def seeds_of_methods(self) -> Mapping[str, Mapping[str, frozenset[int]]]:
-        """Judged seeds of every method in every setting, without controls.
-
-        The keys are the identity of the setting and then the label of the method.
-        """
+        """Judged seeds of every method by setting: identity of the setting → label → seeds, without controls."""
         by_setting: dict[str, dict[str, frozenset[int]]] = {}
         for group in self.groups:
             if not group.control:
@@ -182,12 +179,9 @@ class Sources:
         return tuple(exclusion for key in keys for exclusion in self.exclusions.get(key, ()))
 
     def compared(self, group: Group, href: str) -> ComparedRow:
-        """Return the verdicts of all editions on one group.
+        """Return the verdicts of all editions on one group, whose form has the address `href`.
 
         If the outcomes differ, the result also contains the differences between the editions.
-
-        Args:
-            href: Address of the form of the group.
         """
         ids = [run.record.run_id for run in group.runs]
         judged = [[by_run[run_id] for run_id in ids if run_id in by_run] for by_run in self.judgements]
@@ -199,10 +193,7 @@ class Sources:
         return ComparedRow(group_label(group), group.setting, href, verdicts, edition_differences)
 
     def others(self, group: Group) -> list[tuple[EditionReference, tuple[RunAudit, ...]]]:
-        """Return how the editions, except the first edition, judged the runs of a group.
-
-        Each entry is the tuple (edition, the runs that this edition judged).
-        """
+        """Return (edition, the runs as judged by this edition) for every edition except the first."""
         return [
             (edition, tuple(_as_judged(run, by_run) for run in group.runs if run.record.run_id in by_run))
             for edition, by_run in zip(self.editions[1:], self.judgements[1:], strict=True)
@@ -397,10 +388,7 @@ class EvidenceRow:
 
 
 def evidence(runs: Sequence[RunAudit], excluded: Sequence[Exclusion] = ()) -> tuple[EvidenceRow, ...]:
-    """Return the results of the audit's checks, one row per subject.
-
-    The rows are in the order of the checks and include excluded runs.
-    """
+    """Return the results of the audit's checks, one row per subject in their order, with excluded runs."""
     subjects: dict[str, dict[tuple[str, str], list[str]]] = {}
     for run_id, integrity in _integrities(runs, excluded):
         for check in integrity.checks:
@@ -410,10 +398,7 @@ def evidence(runs: Sequence[RunAudit], excluded: Sequence[Exclusion] = ()) -> tu
 
 
 def integrity_states(runs: Sequence[RunAudit], excluded: Sequence[Exclusion]) -> list[IntegrityRow]:
-    """Return the integrity of judged runs, and of excluded runs that are not intact.
-
-    An excluded run that differs from its recorded files has the state `mismatch`.
-    """
+    """Return the integrity of judged runs, and the state `mismatch` of excluded runs that are not intact."""
     rows = [
         IntegrityRow(
             broken.run_id, broken.name, "mismatch", broken.integrity.details if broken.integrity else (broken.reason,)

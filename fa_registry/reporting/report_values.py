@@ -56,10 +56,7 @@ class Frozen:
         return cls({run.record.run_id: run.record for run in report.runs})
 
     def value(self, run: RunAudit) -> Number:
-        """Return the main metric of the run's frozen control, such as its accuracy.
-
-        If there is no control, return the value that the author stated when the run was adopted.
-        """
+        """Return the main metric of the run's frozen control, or the value that the author of the run stated."""
         headline = headline_of(run.record.measurements.scalars)
         if run.record.spec.control != "none":
             return Number(Reading(None, f"this run is the {run.record.spec.control} control"), headline.kind, ())
@@ -87,10 +84,7 @@ class Frozen:
         return number.reading.value is not None and (number.run_ids == (run.record.run_id,) or bool(run.frozen_doubt))
 
     def margin(self, run: RunAudit) -> Number:
-        """Return the margin over the frozen control.
-
-        The rules of an edition use the same formula, for example accuracy − frozen accuracy in percentage points.
-        """
+        """Return the margin over the frozen control, with the formula of the rules of an edition."""
         headline = headline_of(run.record.measurements.scalars)
         observed, frozen = scalar_metric(run.record, headline.name), self.value(run)
         run_ids = (run.record.run_id, *frozen.run_ids)
@@ -121,9 +115,6 @@ def metric_of_run(run: RunAudit, quantity: Metric, frozen: Frozen, card_metrics:
 
     A metric by site has no number in a table with one number per run. For a metric with the name `NAME_L`, the number is the value
     of the metric `NAME` at the last site. The frozen accuracy and the margin depend on the frozen control of the run.
-
-    Args:
-        card_metrics: The metrics of the report.
     """
     record = run.record
     if quantity.name in COMPARED_WITH_CONTROL:
@@ -144,13 +135,9 @@ def metric_of_run(run: RunAudit, quantity: Metric, frozen: Frozen, card_metrics:
 
 
 def audit_columns(runs: Sequence[RunAudit], names: Sequence[str] = (), card_metrics: Known = NONE) -> Columns:
-    """Return the metrics of a table, in the order of `names`.
+    """Return the metrics of a table in the order of their names, by default of the table `audit`.
 
-    An optional metric is included only if at least one run measured it.
-
-    Args:
-        names: Keys of the metrics; default: the table `audit` for the headlines of the runs.
-        card_metrics: The metrics of the report.
+    An optional metric is included only if at least one run measured it. The metrics of the report are `card_metrics`.
     """
     measured = {name for run in runs for name in (*run.record.measurements.scalars, *run.record.measurements.sites)}
     names = names or table("audit", headlines_of(run.record for run in runs))
@@ -178,11 +165,7 @@ def seed_row(run: RunAudit, frozen: Frozen, columns: Columns, card_metrics: Know
 
 
 def seed_estimate(quantity: Metric, values: Iterable[SeedValue]) -> Estimate:
-    """Return the mean of a metric over seeds with its interval and its run ids.
-
-    Args:
-        values: One number per seed.
-    """
+    """Return the mean of a metric over seeds (one number each) with its interval and its run ids."""
     rows = tuple(values)
     summary = over_seeds(((row.seed, row.number.reading) for row in rows), quantity.name, quantity.mean)
     rows_not_finite = [row for row in rows if row.number.reading.not_finite]
@@ -225,11 +208,7 @@ def _by_author(run: RunAudit) -> str:
 
 
 def control_rows(runs: Iterable[RunAudit], frozen: Frozen) -> tuple[ControlRow, ...]:
-    """Return the state of each run's frozen control.
-
-    Args:
-        runs: The runs of a method. Controls are ignored.
-    """
+    """Return the state of each run's frozen control; runs that are controls are ignored."""
     return tuple(_control_row(run, frozen) for run in runs if run.record.spec.control == "none")
 
 
@@ -254,10 +233,7 @@ def _control_row(run: RunAudit, frozen: Frozen) -> ControlRow:
 
 
 def control_text(rows: Sequence[ControlRow]) -> str:
-    """Return the states of the frozen controls as text.
-
-    Examples: `control verified`, `control stated (seed 2): its metrics are unverifiable`.
-    """
+    """Return the states of frozen controls: `control stated (seed 2): its metrics are unverifiable`."""
     by_state: dict[tuple[str, str], list[int]] = {}
     for row in rows:
         by_state.setdefault((row.state, row.doubt), []).append(row.seed)
@@ -279,14 +255,9 @@ SEVERITY = ("error", "fail", "warn", "not_applicable", "skipped", "waived", "pas
 
 
 def finding_rows(runs: Iterable[RunAudit], method: str, setting: str, card_metrics: Known) -> tuple[FindingRow, ...]:
-    """Return the findings of one method in one setting.
+    """Return the findings of a method in a setting; seeds with the same finding are grouped.
 
-    Seeds with the same finding are grouped. Rules that are skipped for a control are omitted.
-
-    Args:
-        method: Label of the method.
-        setting: Name of the setting.
-        card_metrics: The metrics of the report, which define the formats of numbers.
+    Rules that are skipped for a control are omitted. The metrics of the report define the formats of numbers.
     """
     findings_by_judgement: dict[tuple, list[tuple[int, Finding]]] = {}
     logged: dict[str, str] = {}
@@ -302,12 +273,10 @@ def finding_rows(runs: Iterable[RunAudit], method: str, setting: str, card_metri
 
 
 def rule_sentence(finding: Finding, record: RunRecord, card_metrics: Known) -> str:
-    """Return a sentence with the values that a rule compared, their limits and the state.
+    """Return the values that a rule compared, their limits and state: `growth 156 (limit 50): exploded`.
 
-    The stored `Finding.sentence` stays as it is, because `verify` compares it. The stored sentence is returned for a
-    margin over the frozen control, for a missing value, and if the record does not contain every value that the rule compared.
-
-    Example: `growth 156 (limit 50): exploded`.
+    The stored `Finding.sentence` stays as it is, because `verify` compares it. The stored sentence is returned for a margin over
+    the frozen control, for a missing value, and if the record does not contain every value that the rule compared.
     """
     if finding.rule in TITLES:
         return f"{finding.title}: {finding.observed.reason or finding.sentence}"

@@ -56,10 +56,7 @@ RESULTS = {
 
 
 def depth_summary(report: AuditReport) -> tuple[str, ...]:
-    """Return at most two sentences that compare the methods with their own frozen blocks.
-
-    The sentences are derived from the findings.
-    """
+    """Return at most two sentences, from the findings, that compare methods with their own frozen blocks."""
     methods: dict[str, Counter[str]] = {result: Counter() for result in CLAUSES}
     settings: Counter[str] = Counter()
     for group in groups(report):

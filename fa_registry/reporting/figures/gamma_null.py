@@ -46,10 +46,8 @@ TYPES = {"exact": bool, **dict.fromkeys(("gamma", "low", "high"), float)}
 def gamma_numbers(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
     """Return one row per run and site, for the methods that have a null.
 
-    Columns `low` and `high` are the mean of the null ± DEVIATIONS standard deviations of its draws.
-
-    Args:
-        cards: The report's plug-in cards, which list the sites where the credit is exact by construction.
+    Columns `low` and `high` are the mean of the null ± DEVIATIONS standard deviations of its draws. The plug-in cards list the
+    sites where the credit is exact by construction.
     """
     rows = [
         row
@@ -148,11 +146,7 @@ def _known(value: float, reasons: pd.Series) -> Reading:
 
 
 def draw(numbers: pd.DataFrame, width: float = WIDTH) -> RenderedFigure:
-    """Draw the figure from the rows of `gamma_numbers`.
-
-    Args:
-        width: NARROW draws one large panel per method.
-    """
+    """Draw the figure from the rows of `gamma_numbers`; the width NARROW draws one large panel per method."""
     across, high = (1, 1.2) if width == NARROW else (ACROSS, PANEL)
     methods = list(dict.fromkeys(numbers["method"]))[:MOST]
     canvas = Canvas(width, height_of(len(methods), HEAD, high, across))

@@ -80,10 +80,7 @@ def heat_numbers(panel: Panel, groups: Sequence[Group], cards: Mapping[str, Mapp
     """Return the mean over seeds for each method, site and epoch.
 
     A missing value is NaN, and column `reason` contains the reason. Controls are left out. Methods whose credit is exact at all
-    sites are left out too.
-
-    Args:
-        cards: The report's plug-in cards, which list the sites where Γ is exact by construction.
+    sites are left out too. The plug-in cards list the sites where Γ is exact by construction.
     """
     rows = [row for group in groups if not group.control for row in _rows(panel, group, cards)]
     frame = pd.DataFrame(rows, columns=list(COLUMNS)).astype({"value": float, "exact": bool})
@@ -115,12 +112,9 @@ def reading_at(panel: Panel, run: RunAudit, site: int, epoch: int) -> Reading:
 
 
 def heat_panel(panel: Panel, numbers: pd.DataFrame, groups: Sequence[Group]) -> FigurePanel:
-    """Return the heat map of one metric in one setting, with its table.
+    """Return the heat map of one metric in one setting, with its table; there is at least one value.
 
     The page shows the map of `layer_map` instead of the image.
-
-    Args:
-        numbers: The result of `heat_numbers`, with at least one value.
     """
     rule = limit(panel.judged, groups)
     epochs = sorted(numbers["epoch"].unique().tolist())
@@ -175,11 +169,7 @@ def _table(panel: Panel, numbers: pd.DataFrame, epochs: Sequence[int]) -> Iterat
 
 
 def draw(panel: Panel, numbers: pd.DataFrame, threshold: float | None) -> RenderedFigure:
-    """Draw a heat map from the rows of `heat_numbers`.
-
-    Args:
-        threshold: Threshold of the rule that judges the metric, or None.
-    """
+    """Draw a heat map from the rows of `heat_numbers`; the threshold is that of the rule, or None."""
     methods = list(dict.fromkeys(numbers["method"]))[:MOST]
     visible_rows = numbers[numbers["method"].isin(methods)]
     sites = visible_rows[~_nowhere(visible_rows)]["site"]
@@ -205,10 +195,7 @@ def draw(panel: Panel, numbers: pd.DataFrame, threshold: float | None) -> Render
 
 
 def _cells(canvas: Canvas, box: PanelFrame, rows: pd.DataFrame, scale: Scale) -> None:
-    """Draw one cell per epoch and site.
-
-    A cell extends halfway to the previous and to the next epoch.
-    """
+    """Draw one cell per epoch and site, which extends halfway to the previous and to the next epoch."""
     epochs = np.array(sorted(rows["epoch"].unique()), dtype=float)
     edges = np.concatenate([[box.first], (epochs[1:] + epochs[:-1]) / 2, [box.last]])
     sides = {epoch: (box.x(edges[index]), box.x(edges[index + 1])) for index, epoch in enumerate(epochs)}
@@ -260,10 +247,7 @@ class Scale:
     limit: float | None = None
 
     def colour(self, value: float) -> str:
-        """Return the colour of a finite value.
-
-        A value outside of the scale has the colour of the nearest end.
-        """
+        """Return the colour of a finite value; a value outside of the scale has the colour of the nearest end."""
         if self.logarithmic:
             value = math.log10(value) if value > 0 else self.edges[0]
         inner = self.edges[1:-1]
@@ -276,10 +260,7 @@ def scale_of(panel: Panel, values: Iterable[float], threshold: float | None) -> 
 
 
 def growth(values: Iterable[float], threshold: float | None) -> Scale:
-    """Return the colour scale of the growth: blue below the threshold, orange above.
-
-    A rule fires above the threshold.
-    """
+    """Return the colours of the growth: blue below the threshold, orange above, where a rule fires."""
     logarithms = [math.log10(value) for value in values if value > 0] or [0.0]
     low = min(0.0, math.floor(10 * min(logarithms)) / 10)
     if threshold is None or threshold <= 0:
@@ -293,10 +274,7 @@ def growth(values: Iterable[float], threshold: float | None) -> Scale:
 
 
 def _logarithmic(parts: Sequence[tuple[float, float, str, str, int]], threshold: float | None) -> Scale:
-    """Return a scale that joins several parts.
-
-    Each part is the tuple (first edge, last edge, first colour, last colour, number of colours).
-    """
+    """Return a scale of parts: (first edge, last edge, first colour, last colour, number of colours)."""
     edges = [parts[0][0]]
     colours: list[str] = []
     for low, high, start, end, count in parts:
@@ -370,15 +348,9 @@ def layer_map(
 ) -> tuple[LayerMap | None, tuple[FigurePanel, ...]]:
     """Return the map of one setting and its heat maps for papers.
 
-    If the map is too large with one cell per epoch, adjacent epochs with the same colour share a cell. If the map is still too
-    large, it has only the means over seeds.
-
-    Args:
-        cards: The report's plug-in cards, which list the sites where Γ is exact by construction.
-        room: Maximum size of the map in bytes.
-
-    Returns:
-        The tuple (the map, the heat maps). The map is None if it does not fit or no run was measured by site and epoch.
+    If the map is larger than `room` bytes with one cell per epoch, adjacent epochs with the same colour share a cell. If the map is
+    still too large, it has only the means over seeds. The map is None if it does not fit or no run was measured by site and epoch.
+    The plug-in cards list the sites where Γ is exact by construction.
     """
     frames = {panel: heat_numbers(panel, groups, cards) for panel in BY_SITE}
     frames = {panel: numbers for panel, numbers in frames.items() if numbers["value"].notna().any()}

@@ -44,16 +44,12 @@ PANEL_BYTES, GROUP_BYTES, LINE_BYTES, CELL_BYTES = 700, 110, 45, 24
 def setting_figures(
     groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]] = NO_CARDS, room: int = PAGE
 ) -> Truncated[SettingFigures]:
-    """Return the figures of as many settings as fit on the page.
+    """Return the figures of as many settings as fit on the page, in `room` bytes.
 
-    First, every setting gets its trajectories and its accuracy figure. The first setting gets these figures even if they are
-    too large. After that, figures by site are added while there is space. If a figure does not fit, its table of numbers is
-    removed first, because audit.json contains the same numbers. A method has the same colour in all trajectories.
-
-    Args:
-        groups: The groups, ordered by setting.
-        cards: The report's plug-in cards, which list the sites where Γ is exact.
-        room: Maximum size of all figures in bytes.
+    First, every setting gets its trajectories and its accuracy figure. The first setting gets these figures even if they are too
+    large. After that, figures by site are added while there is space. If a figure does not fit, its table of numbers is removed
+    first, because audit.json contains the same numbers. A method has the same colour in all trajectories. The groups are ordered by
+    setting. The plug-in cards list the sites where Γ is exact.
     """
     shades = colours(groups)
     drawable = [members for members in _settings(groups) if panels(members) or _has_headline(members)]
@@ -75,13 +71,10 @@ def setting_figures(
 def form_figures(
     group: Group, controls: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]
 ) -> tuple[Picture | FigurePanel, ...]:
-    """Return the small figures of a reporting form, without tables.
+    """Return the small figures of a reporting form and its frozen controls, without tables.
 
     The figures are the main metric with the range of the frozen controls, the largest growth with its limit, and Γ by site with its
     null. If the main metric was not measured by epoch, its figure has one dot per seed. A figure without any number is left out.
-
-    Args:
-        controls: The frozen controls of these runs.
     """
     members, headline = [group, *controls], headline_of(group.runs[0].record.measurements.scalars).name
     shades = colours(members)
@@ -98,11 +91,7 @@ def form_figures(
 
 
 def bytes_left(page: int) -> int:
-    """Return the space for figures on a page.
-
-    Args:
-        page: Size of the page without figures, in bytes.
-    """
+    """Return the bytes for figures on a page, whose size without figures is `page` bytes."""
     return max(LEAST_ROOM, PAGE - page)
 
 
@@ -115,8 +104,7 @@ def _with_sites(
 ) -> tuple[SettingFigures, int]:
     """Return the setting with the figures by site that fit, and the remaining bytes.
 
-    Args:
-        settings_left: Number of settings that share the space for maps, including this setting.
+    The settings left share the space for maps; this setting is one of them.
     """
     if room <= 0:
         return replace(part, full=False), 0

@@ -50,12 +50,9 @@ MOST = 308  # decades in the range of a double
 def trajectory_figure(
     panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[str, object]], width: float = WIDTH
 ) -> RenderedFigure:
-    """Draw one metric by epoch for the runs of one setting.
+    """Draw one metric by epoch for the runs of one setting; `curves` returns the numbers of this figure.
 
-    Call this function inside the context `styled`. `curves` returns the numbers of this figure.
-
-    Args:
-        shades: Result of `style.colours`.
+    Call this function inside the context `styled`. The argument `shades` is the result of `style.colours`.
     """
     lines = curves(panel, groups)
     rule = panel_limit(panel, groups)
@@ -92,10 +89,7 @@ def _runs(axes: Axes, runs: Sequence[np.ndarray], colour: str, dash: object) -> 
 
 
 def _scale(axes: Axes, panel: Panel, lines: Sequence[np.ndarray], levels: Sequence[float], width: float) -> None:
-    """Set limits and ticks of both axes.
-
-    If the y axis is logarithmic, its positions are decimal logarithms.
-    """
+    """Set limits and ticks of both axes; positions on a logarithmic y axis are decimal logarithms."""
     last = max((len(values) - 1 for values in lines), default=0)
     margin = 0.02 * max(last, 1)
     tick_epochs = whole_ticks(last, 8)
@@ -267,10 +261,7 @@ def panels(groups: Sequence[Group]) -> tuple[Panel, ...]:
 
 
 def curves(panel: Panel, groups: Sequence[Group]) -> list[tuple[str, np.ndarray]]:
-    """Return the tuple (method, values by epoch) of every run, in the unit of the panel's axis.
-
-    A missing value is NaN.
-    """
+    """Return (method, values by epoch) of every run, in the unit of the panel's axis; NaN if missing."""
     return [
         (group_label(group), _numbers(row))
         for group in groups
@@ -293,11 +284,7 @@ def _numbers(row: Series) -> np.ndarray:
 
 
 def frozen_range(groups: Sequence[Group], headline: str) -> tuple[float, float] | None:
-    """Return the smallest and the largest final main metric of the frozen controls.
-
-    Returns:
-        None if no frozen control has a value.
-    """
+    """Return the smallest and largest final main metric of the frozen controls, or None without a value."""
     values = [
         reading.value
         for group in groups
@@ -329,19 +316,13 @@ def limit(quantity: str, groups: Sequence[Group]) -> tuple[str, float] | None:
 
 
 def panel_limit(panel: Panel, groups: Sequence[Group]) -> tuple[str, float] | None:
-    """Return the tuple (rule, threshold) of the rule that judges the panel's metric.
-
-    The threshold is in the unit of the panel's axis.
-    """
+    """Return (rule, threshold) for the panel's metric, in the unit of the panel's axis, or None."""
     limits = ((limit(quantity, groups), factor) for quantity, factor in panel.judged)
     return next(((rule_limit[0], rule_limit[1] * factor) for rule_limit, factor in limits if rule_limit), None)
 
 
 def table_epochs(last: int) -> tuple[int, ...]:
-    """Return at most SHOWN_EPOCHS evenly distributed epochs from 0 to `last`.
-
-    Both 0 and `last` are included.
-    """
+    """Return at most SHOWN_EPOCHS evenly distributed epochs from 0 to `last`, both included."""
     steps = min(last, SHOWN_EPOCHS - 1)
     return tuple(dict.fromkeys(round(index * last / steps) for index in range(steps + 1))) if steps else (0,)
 

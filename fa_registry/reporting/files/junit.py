@@ -58,10 +58,7 @@ def write_junit(report: AuditReport, path: Path) -> None:
 
 
 def suites(report: AuditReport) -> Iterator[Element]:
-    """Yield one suite per method and setting, and one suite of the runs not judged.
-
-    The order is that of the pages.
-    """
+    """Yield one suite per method and setting, in the order of the pages, and one of the runs not judged."""
     for group in groups(report):
         name = f"{group_label(group)} · {group.setting}"
         yield _suite(name, report, [case for run in group.every_run for case in _cases(run, group)])

@@ -38,7 +38,7 @@ class OfRecords(GenerateJsonSchema):
         return super().field_is_required(field, total) or field.get("name") == "schema"
 
     def dataclass_schema(self, schema: Any) -> dict[str, Any]:
-        """Return the schema of a record, with its docstring and without further fields.
+        """Return the schema of a record without further fields.
 
         The docstring is added here, because some pydantic releases omit it for a nested record.
         """

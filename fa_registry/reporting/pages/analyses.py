@@ -77,12 +77,9 @@ class PageAnalyses:
 
 
 def page_analyses(report: AuditReport, room: int = ROOM) -> PageAnalyses:
-    """Return the analyses that have a result for the runs and fit on the page.
+    """Return the analyses that have a result for the runs and fit on the page, in `room` bytes.
 
     The result also contains the title of every other analysis, with the reason why this analysis is not shown.
-
-    Args:
-        room: Maximum size of all analyses in bytes.
     """
     edition = _edition(report) if any(run.record.spec.control == "none" for run in report.runs) else NOTHING
     pages: list[PageAnalysis] = []
@@ -103,10 +100,7 @@ def page_analyses(report: AuditReport, room: int = ROOM) -> PageAnalyses:
 
 
 def ranked() -> list[Analyser]:
-    """Return the analyses that index.html may show, sorted by their rank.
-
-    These are all analyses that have a rank and a figure.
-    """
+    """Return the analyses that index.html may show, which have a rank and a figure, sorted by their rank."""
     analysers = (CATALOG.get(name.replace("-", "_")) for name in DRAWINGS)
     return sorted((analyser for analyser in analysers if analyser.rank), key=lambda analyser: analyser.rank)
 
@@ -161,10 +155,7 @@ def _text(column: AnalysisColumn) -> str:
 
 
 def _cell(cell: AnalysisCell, column: AnalysisColumn) -> AnswerCell:
-    """Return a cell with the text that the command `fa-registry analyse` prints.
-
-    Examples: `rejects 2 of 3`, `accepts`, `never`, or a number with its interval.
-    """
+    """Return a cell as `fa-registry analyse` prints it: `rejects 2 of 3`, `never`, a number and interval."""
     if cell.reading is None:
         return AnswerCell(cell.text)
     if cell.reading.value is None and cell.text:

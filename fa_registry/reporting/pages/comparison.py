@@ -91,9 +91,9 @@ def compare_context(report: AuditReport, selected_groups: Sequence[Group]) -> Co
 
 
 def settings_shared(selected_groups: Sequence[Group]) -> tuple[list[list[Group]], list[str]]:
-    """Return the columns of each setting, and remarks on omitted columns.
+    """Return the columns of each setting in which all methods have a column, and remarks on the others.
 
-    Only settings in which all methods have a column are kept. If there is no such setting, all columns are in one part.
+    If there is no such setting, all columns are in one part.
     """
     labels = set(map(group_label, selected_groups))
     by_setting: dict[str, list[Group]] = {}
@@ -393,10 +393,8 @@ SITE_COLUMNS = ("panel", "method", "setting", "site", "value", "low", "high", "r
 def compared_sites(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]) -> tuple[ComparedSites, ...]:
     """Return the metrics by site, as means over the seeds of each column.
 
-    The metrics are Γ, ‖h‖, ‖g‖ and metrics that are in no other table.
-
-    Args:
-        cards: Plug-in cards, which describe the metrics and list the sites where the credit is exact.
+    The metrics are Γ, ‖h‖, ‖g‖ and metrics that are in no other table. The plug-in cards describe the metrics and list the sites
+    where the credit is exact.
     """
     card_metrics = metrics_of_cards(cards)
     measured = (name for group in groups for run in group.runs for name in run.record.measurements.sites)
@@ -435,10 +433,7 @@ def _estimate(quantity: Metric, site: int, group: Group) -> Estimate:
 
 
 def layer_numbers(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
-    """Return a data frame with the numbers of the figure of metrics by site.
-
-    There is one row per panel, column and site, with the mean over seeds and its interval.
-    """
+    """Return the mean over seeds and its interval, one row per panel of the figure, column and site."""
     rows = [
         (panel, group_label(group), group.setting, site, *_ends(name, site, group), site in exact)
         for panel, name in PANELS.items()
@@ -456,11 +451,7 @@ def _ends(name: str, site: int, group: Group) -> tuple[float | None, float | Non
 
 
 def layer_figure(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[str, str], ...]:
-    """Return the figure of ‖g_l‖ and Γ_l by site, with its alternative text.
-
-    Returns:
-        The tuple ((data URI, alternative text),), or an empty tuple if no column has a number.
-    """
+    """Return ((data URI, alternative text),) of the figure of ‖g_l‖ and Γ_l by site, or () if it is empty."""
     frame = layer_numbers(groups, cards)
     if frame["value"].isna().all():
         return ()

@@ -84,11 +84,9 @@ EXACT = {
 
 
 def form_context(group: Group, link: Link, sources: Sources, blank_texts: Mapping[str, str]) -> FormContext:
-    """Return the template variables of the reporting form of one group.
+    """Return the template variables of the reporting form of one group: a method in a setting.
 
-    Args:
-        group: The runs of one method in one setting.
-        blank_texts: Mapping from the name of a blank to the text that the author wrote into an earlier form.
+    The mapping `blank_texts` is: name of a blank → text that the author wrote into an earlier form.
     """
     report, label, setting = sources.report, group_label(group), group.setting
     # the form shows metrics with one number per run in a separate table
@@ -164,13 +162,10 @@ def _depth(findings: Sequence[FindingRow], runs: Sequence[RunAudit]) -> Iterator
 
 
 def blanks(blank_texts: Mapping[str, str]) -> tuple[Blank, ...]:
-    """Return the blanks of the form. A blank is a field that only the author can fill.
+    """Return the blanks of the form, which only the author can fill, with the texts of an earlier form.
 
-    Each blank contains the text that the author wrote into an earlier form. Blanks that the present template does not define are
-    kept if they contain a text.
-
-    Args:
-        blank_texts: Mapping from the name of a blank to the text of the author.
+    The mapping is: name of a blank → text of the author. Blanks that the present template does not define are kept if they contain
+    a text.
     """
     standard_blanks = [Blank(key, title, prompt, blank_texts.get(key, "")) for key, (title, prompt) in PROMPTS.items()]
     older = ((key, text) for key, text in blank_texts.items() if key not in PROMPTS and text)
@@ -322,10 +317,7 @@ WHOLE = re.compile(r"<!-- fa:blank ([\w-]+) -->\n?(.*?)\n?<!-- /fa:blank -->", r
 
 
 def read_blanks(form: Path) -> dict[str, str]:
-    """Return the texts that the author wrote into the blanks of an existing form.
-
-    Returns:
-        A mapping from the name of a blank to its text; an empty mapping if the form does not exist.
+    """Return name → text of the blanks of an existing form, or an empty mapping if there is no form.
 
     Raises:
         UsageError: The blanks cannot be read, so rewriting the form would lose the texts.
@@ -342,11 +334,7 @@ def read_blanks(form: Path) -> dict[str, str]:
 
 
 def check_blanks_kept(blank_texts: Mapping[str, str], page: str, form: Path) -> None:
-    """Check that a new page contains every text that the author wrote.
-
-    Args:
-        blank_texts: Mapping from the name of a blank to the text of the author.
-        form: Path of the old form, which the new page replaces.
+    """Check that a new page contains every text (by name of its blank) of the form that the page replaces.
 
     Raises:
         UsageError: The new page lacks a text.
@@ -412,14 +400,11 @@ MOST_COMPLETING = 12  # maximum number of training commands; further runs are on
 def completion_commands(
     runs: Sequence[RunAudit], excluded: Sequence[Exclusion], report: AuditReport
 ) -> tuple[str, ...]:
-    """Return the commands that train the missing runs and repeat the audit.
+    """Return the commands that train the missing runs and repeat the audit, or () if no run is missing.
 
     If the runs belong to a study, the command of the study trains all runs that the store lacks. If a finished run must be trained
     again, the command for this run has the option --force. Training does not help if the metrics of a run cannot be recomputed, for
     example because its data are not available. For such a run, the result contains a comment with the reason.
-
-    Returns:
-        An empty tuple if no run is missing.
     """
     broken = [_comment(run.frozen_doubt) for run in runs if run.frozen_doubt and not run.frozen_run_id]
     broken += [
@@ -446,10 +431,7 @@ def completion_commands(
 
 
 def _whose_file(study: str) -> str:
-    """Return a remark that the path of a user's study.toml is needed, or "".
-
-    The remark is empty if the study is built in.
-    """
+    """Return a remark that the path of a user's study.toml is needed, or "" for a built-in study."""
     shipped = {path.parent.name for path in bundled_files.projects().glob("*/study.toml")}
     return "" if study in shipped else f"{study}: replace this name with the path of the study's study.toml"
 
@@ -537,11 +519,7 @@ def inline_assets(page: str) -> str:
 
 
 def placeholder_form(note: str) -> str:
-    """Return the page for a run that is no longer judged. The page replaces the older form of the run.
-
-    Args:
-        note: Text of the page.
-    """
+    """Return the page with a note on a run that is no longer judged, which replaces the run's older form."""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>NOT JUDGED</title></head>'
         f'<body><main><h1>NOT JUDGED</h1><p style="white-space: pre-wrap">{html.escape(note)}</p></main></body></html>\n'

@@ -46,10 +46,7 @@ PER_RUN = "One number per run"
 
 
 def site_tables(runs: Sequence[RunAudit], report: AuditReport) -> tuple[Table[Row[Cell]], ...]:
-    """Return the tables of metrics by site, without empty tables.
-
-    The tables are: scale and reference, credit and null, perturbation, other metrics.
-    """
+    """Return the tables by site with rows: scale and reference, credit and null, perturbation, others."""
     card_metrics = metrics_of_cards(report.cards)
     measured = (name for run in runs for name in run.record.measurements.sites)
     standard_tables = [(title, [quantity_of(name, card_metrics) for name in names]) for title, names in SITE_TABLES]
@@ -59,10 +56,7 @@ def site_tables(runs: Sequence[RunAudit], report: AuditReport) -> tuple[Table[Ro
 
 
 def scalar_table(runs: Sequence[RunAudit], report: AuditReport) -> Table[Row[Cell]]:
-    """Return the table of metrics with one number per run.
-
-    Examples are the stability at the middle site and the weight drift.
-    """
+    """Return the table of metrics with one number per run, such as stability_mid and the weight drift."""
     card_metrics = metrics_of_cards(report.cards)
     measured = dict.fromkeys(name for run in runs for name in run.record.measurements.scalars)
     quantities = [quantity_of(name, card_metrics) for name in TABLES["run_scalars"] if name in measured]
@@ -77,12 +71,9 @@ def scalar_table(runs: Sequence[RunAudit], report: AuditReport) -> Table[Row[Cel
 
 
 def gamma_table(runs: Sequence[RunAudit], exact: Sequence[int], informative: bool = True) -> Table[Row[Cell]]:
-    """Return the table of Γ, with sites as rows and seeds as columns.
+    """Return the table of Γ of each seed at the informative sites, or at the sites that are exact.
 
-    Args:
-        runs: One run per seed.
-        exact: The sites where Γ is exact by construction.
-        informative: True for the table of all other sites, False for the table of the exact sites.
+    The rows are sites and the columns are seeds. Sites are exact if Γ = 1 by construction.
     """
     columns = _seeds(runs)
     sites = [site for site in range(sites_of(runs)) if (site not in exact) == informative]
@@ -102,10 +93,7 @@ def _seeds(runs: Sequence[RunAudit]) -> tuple[tuple[str, str], ...]:
 
 
 def first_fires(runs: Sequence[RunAudit]) -> tuple[FirstFire, ...]:
-    """Return the epochs at which each rule first fired, one epoch per seed.
-
-    A rule that never fired is omitted.
-    """
+    """Return the epochs at which each rule first fired, one per seed, without rules that never fired."""
     rules = {finding.rule: finding.title for run in runs for finding in run.findings if finding.first_fire is not None}
     return tuple(FirstFire(rule, title, tuple(_epoch(run, rule) for run in runs)) for rule, title in rules.items())
 
@@ -165,9 +153,7 @@ def _number(run: RunAudit, name: str, kind: str, site: int | None) -> Number:
 
 
 def _members(runs: Sequence[RunAudit], card_metrics: Known) -> Iterator[Metric]:
-    """Yield the metrics with the largest values in each family.
-
-    The names of all metrics of a family have the same prefix."""
+    """Yield the metrics with the largest values in each family, whose names have the same prefix."""
     for family in (metric.family for metric in families(card_metrics)):
         largest: dict[str, float] = {}
         for run in runs:
@@ -191,10 +177,7 @@ def _covers(card: Mapping[str, Any], names: Sequence[str]) -> bool:
 
 
 def _measured(names: Sequence[str], runs: Sequence[RunAudit]) -> str:
-    """Return a text that states how these metrics were measured.
-
-    The text contains what the runs recorded. The card of a diagnostic is not used, because it describes only the present code.
-    """
+    """Return how the runs recorded that these metrics were measured; cards describe only the present code."""
     conventions_of_runs = [
         {name: value for name, value in run.record.measurements.conventions.items() if _belongs(name, names)}
         for run in runs
@@ -215,10 +198,7 @@ def _notes(cells: Iterable[tuple[str, Cell]]) -> tuple[str, ...]:
 
 
 def aggregates(runs: Sequence[RunAudit]) -> Iterator[MetricSummary]:
-    """Yield Γ for every aggregation over sites and samples.
-
-    The last metric is the spread of Γ over these aggregations.
-    """
+    """Yield Γ for every aggregation over sites and samples, and the spread of Γ over these aggregations."""
     for name in (*AGGREGATES, SPREAD):
         quantity = quantity_of(name)
         yield MetricSummary(name, quantity.words, scalar_estimate(runs, quantity))
@@ -289,13 +269,7 @@ def _data(records: Sequence[RunRecord], report: AuditReport) -> Iterator[Entry]:
 
 
 def card(report: AuditReport, family: str, name: str) -> Mapping[str, Any]:
-    """Return the card (description) of a plug-in, or an empty mapping without a card.
-
-    Args:
-        report: The report, which contains the cards.
-        family: Plug-in kind, for example `methods`.
-        name: Name of the plug-in.
-    """
+    """Return the card of a plug-in of the kind `family`, such as `methods`, or an empty mapping."""
     return report.cards.get(f"{family}/{name}", {})
 
 
@@ -304,10 +278,7 @@ def entry(term: str, text: str) -> Entry:
 
 
 def each(term: str, records: Sequence[RunRecord], describe: Callable[[RunRecord], str]) -> Entry:
-    """Return an entry with the values of all runs.
-
-    The entry has one value if all runs agree. Otherwise the entry has every distinct value with the ids of its runs.
-    """
+    """Return an entry with one value if all runs agree, else with every value and the ids of its runs."""
     runs_by_text: dict[str, list[str]] = {}
     for record in records:
         runs_by_text.setdefault(describe(record), []).append(record.run_id)
@@ -317,10 +288,7 @@ def each(term: str, records: Sequence[RunRecord], describe: Callable[[RunRecord]
 
 
 def description(value: Any) -> str:
-    """Return a recorded value as text.
-
-    A mapping is written as `key value · key value`. An integer has thousands separators.
-    """
+    """Return a recorded value as text: `key value · key value` for a mapping, 1,000 for an integer."""
     if value is None or value == "" or value == {} or value == ():
         return NOT_RECORDED
     if isinstance(value, Mapping):
@@ -375,9 +343,9 @@ def _commit(record: RunRecord) -> str:
 
 
 def sealed_code(record: RunRecord) -> Mapping[str, Mapping[str, Any]]:
-    """Return a mapping from each plug-in of a run to the recorded facts on its code.
+    """Return the recorded facts on the code of each plug-in of a run, such as package, version and digest.
 
-    Facts are, for example, package, version and digest. The mapping is empty if an older release recorded the run.
+    The mapping is empty if an older release recorded the run.
     """
     code = record.provenance.get("code")
     return (
@@ -386,10 +354,7 @@ def sealed_code(record: RunRecord) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _code(record: RunRecord) -> str:
-    """Return a text about the code that trained the run.
-
-    The text is empty if the code is unknown, as for adopted runs and runs of older releases.
-    """
+    """Return a text on the code that trained the run, or "" for adopted runs and runs of older releases."""
     if record.spec.weights:
         return ""
     reported_code = {

@@ -84,11 +84,7 @@ def embed_figures(page: str, sources: Sources) -> Truncated[SettingFigures]:
 
 
 def index_context(sources: Sources, figures: Truncated[SettingFigures] = NO_FIGURES) -> IndexContext:
-    """Return the template variables of the page that shows the whole audit.
-
-    Args:
-        figures: The result of `embed_figures`.
-    """
+    """Return the template variables of the page that shows the whole audit, by default without figures."""
     report = sources.report
     columns = sources.columns
     details = len(report.runs) <= MOST
@@ -140,10 +136,7 @@ def index_context(sources: Sources, figures: Truncated[SettingFigures] = NO_FIGU
 
 
 def rendered_figures(context: IndexContext) -> dict[FigureFile, bytes]:
-    """Return a mapping from file to image for every figure of the page.
-
-    The name of a file is made from the title of its figure and, if there are several settings, from the setting.
-    """
+    """Return file → image of every figure; the name has the title and, if there are several, the setting."""
     several = len(context.figures.shown) > 1
     figures = [
         (figure.title, part.setting, figure.drawn)
@@ -173,19 +166,13 @@ def _findings(sources: Sources) -> tuple[list[FindingRow], int]:
 
 
 def _unaudited(report: AuditReport) -> Truncated[OtherRun] | None:
-    """Return the runs that this audit left out; finished runs are first.
-
-    The result is None if the report does not list these runs.
-    """
+    """Return the runs that this audit left out, finished runs first, or None if the report lacks them."""
     other_runs = report.choice.unaudited if report.choice else None
     return None if other_runs is None else Truncated.first(MOST, sorted(other_runs, key=lambda run: not run.finished))
 
 
 def _neighbour(sources: Sources) -> Truncated[NearSettingRow] | None:
-    """Return the runs whose setting differs by at most 1 % from a judged setting.
-
-    The result is None if the report does not list these runs.
-    """
+    """Return the runs with a setting within 1 % of a judged setting, or None if the report lacks them."""
     choice = sources.report.choice
     if choice is None or choice.beside is None:
         return None
@@ -210,10 +197,7 @@ def _commands(groups: Iterable[Group]) -> Truncated[str]:
 
 
 def _comparison(sources: Sources) -> EditionComparison | None:
-    """Return the verdicts of all editions on every method.
-
-    Return None if only one edition judged the runs.
-    """
+    """Return the verdicts of all editions on every method, or None if only one edition judged the runs."""
     if len(sources.editions) < 2:
         return None
     rows = [sources.compared(group, link.href) for group, link in sources.forms]
@@ -223,12 +207,9 @@ def _comparison(sources: Sources) -> EditionComparison | None:
 def number_footnotes(
     settings: Iterable[SettingTable], columns: Columns, details: bool
 ) -> tuple[tuple[SettingTable, ...], tuple[Footnote, ...]]:
-    """Assign a footnote to every missing number of the audit table.
+    """Assign a footnote to every missing number of the audit table, one per reason with all its runs.
 
-    There is one footnote per reason, with all affected runs.
-
-    Args:
-        details: Whether the page shows the numbers of each seed. If false, these numbers are removed from the rows.
+    If `details` is false, the page does not show the numbers of each seed, and they are removed from the rows.
 
     Returns:
         The tuple (the parts with footnote numbers, the footnotes).
@@ -312,10 +293,7 @@ def _verdict_counts(links: Sequence[Link]) -> Iterator[Count]:
 
 
 def headline(groups: Iterable[Group]) -> IndexHeadline:
-    """Return a summary of the verdicts, with the gating rules that fire.
-
-    The rule that fires for most methods is first.
-    """
+    """Return a summary of the verdicts, with the gating rules that fire; the most frequent rule is first."""
     judged = [group for group in groups if not group.control]
     outcomes = [group.verdict.outcome for group in judged]
     counts = tuple((outcome, outcomes.count(outcome)) for outcome in WORST_FIRST if outcome in outcomes)
@@ -492,10 +470,7 @@ class AuditTableContext:
 
 
 def short_names(links: Sequence[Link]) -> list[Link]:
-    """Return the links, with a shorter text if the method has only one variant.
-
-    The shorter text is the label of the method without options.
-    """
+    """Return the links; the text is the label without options if the method has only one variant."""
     variants: dict[str, set[str]] = {}
     for link in links:
         variants.setdefault(link.name, set()).add(link.text)
@@ -539,10 +514,7 @@ def _crossed(run: RunAudit, finding: Finding) -> Iterator[str]:
 
 
 def waiver_rows(report: AuditReport, groups: Sequence[Group]) -> tuple[WaiverRow, ...]:
-    """Return every waiver of the report with the findings that it waived.
-
-    Valid waivers are first. An expired waiver waives no finding.
-    """
+    """Return every waiver with the findings that it waived; expired waivers are last and waive none."""
     waived: dict[str, list[tuple[str, RunAudit]]] = {}
     for group in groups:
         for run in group.runs:

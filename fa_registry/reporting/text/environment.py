@@ -157,10 +157,7 @@ class UserEnvironment(ImmutableSandboxedEnvironment):
 
 
 def _result_size(operator: str, left: Any, right: Any) -> tuple[int, int, str]:
-    """Return an upper bound of the size of `left operator right`, the allowed maximum, and the unit.
-
-    The bound is 0 if the result cannot be large.
-    """
+    """Return an upper bound of the size of `left operator right`, or 0 if small, the maximum and the unit."""
     numbers = isinstance(left, int) and isinstance(right, int)
     if numbers and operator == "**":
         return left.bit_length() * max(right, 0), BITS, "bits"
@@ -206,10 +203,7 @@ def bounded_memory() -> Iterator[None]:
 
 
 def touchable(obj: Any) -> tuple[str, ...]:
-    """Return the names of the attributes that a template may use.
-
-    A template may use the fields and properties of a record, and some methods of a text.
-    """
+    """Return the names that a template may use: fields and properties of a record, some methods of a text."""
     if dataclasses.is_dataclass(obj) and not isinstance(obj, type):
         described = [name for name in dir(type(obj)) if isinstance(getattr(type(obj), name), property)]
         return (*(field.name for field in dataclasses.fields(obj)), *described)
@@ -221,12 +215,10 @@ def _kind(obj: Any) -> str:
 
 
 def environment(name: str, user_templates: Path | None = None) -> Environment:
-    """Return the Jinja2 environment for the template `name`.
+    """Return the Jinja2 environment for the template `name`, a file name.
 
-    Args:
-        name: File name of the template.
-        user_templates: A folder whose files replace the built-in templates with the same name. User templates are untrusted, so
-            with this folder all templates run in Jinja2's sandbox.
+    The files of the folder `user_templates` replace the built-in templates with the same name. User templates are untrusted, so
+    with this folder all templates run in Jinja2's sandbox.
     """
     folders = [bundled_files.templates()]
     if user_templates is not None:
@@ -254,10 +246,7 @@ def environment(name: str, user_templates: Path | None = None) -> Environment:
 
 
 def mode(name: str) -> str:
-    """Return the suffix of the language of a template: .md.j2, .tex.j2 or .html.j2.
-
-    A file with another suffix, such as the style sheet, is part of an HTML page, so its mode is that of HTML.
-    """
+    """Return the suffix of a template's language; a style sheet, for example, is part of an HTML page."""
     return next((suffix for suffix in (MARKDOWN, LATEX) if name.endswith(suffix)), HTML)
 
 
@@ -347,10 +336,7 @@ def variables(context: Any) -> dict[str, Any]:
 
 
 def template_failure(page: str, error: Exception) -> UsageError:
-    """Return the error of a failed template as a UsageError.
-
-    The message has the name of the innermost template that failed, or of the page if the error has no such name.
-    """
+    """Return the error of a failed template as a UsageError that names the innermost template or the page."""
     return UsageError(f"template {_place(page, error)}: {type(error).__name__}: {_reason(error)}")
 
 

@@ -178,10 +178,7 @@ def spread(estimate: Estimate) -> str:
 
 
 def counted(estimate: Estimate, deviation: bool = True) -> str:
-    """Return an estimate for running text: `93.4 ± 0.8 %`.
-
-    If a seed has no value, the number of values is added: `1,812 (2 of 3)`.
-    """
+    """Return an estimate as `93.4 ± 0.8 %`, or `1,812 (2 of 3)` if a seed has no value."""
     text = spread(estimate) if deviation else number(estimate.mean)
     return f"{text} ({estimate.n} of {estimate.of})" if 0 < estimate.n < estimate.of else text
 
@@ -218,15 +215,9 @@ def plus_minus(mean: float, deviation: float, kind: str) -> str:
 
 
 def one_power(write: Callable[[float], str], values: Sequence[float]) -> tuple[tuple[str, ...], str]:
-    """Write several numbers with one common power of ten.
+    """Write several numbers with one common power of ten, that of the largest number.
 
-    The power is that of the largest number.
-
-    Args:
-        write: Function that formats one number.
-
-    Returns:
-        The tuple (numbers, power), for example (2.00, 3.00) and ×10⁵. The power is an empty string if no number needs a power.
+    Return the tuple (numbers, power), for example (2.00, 3.00) and ×10⁵. The power is an empty string if no number needs a power.
     """
     texts = [write(value) for value in values]
     powers = [text.partition("×10")[2] for text in texts]
