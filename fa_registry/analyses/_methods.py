@@ -23,12 +23,7 @@ RUNS = AnalysisColumn("runs", "runs of the method", "runs", "count")
 
 @dataclass(frozen=True)
 class MethodRuns:
-    """The runs of one method in one setting.
-
-    Args:
-        label: name of the method, unique within the setting.
-        group: the runs (one run per seed) and their common verdict.
-    """
+    """The runs of one method in one setting, one per seed; `label` is unique within the setting."""
 
     label: str
     group: Group

@@ -64,8 +64,8 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
     """Compare every method on every network with the frozen control of that network.
 
     Returns:
-        Two tables: one row per method and network with the margin over the frozen control, and one row per method with the settings
-            in which it passes and fails.
+        Two tables: one row per method and network with the margin over the frozen control, and one row per method with the
+        settings in which it passes and fails.
     """
     methods = sorted(trained(report), key=lambda one: (one.label, _network(one)))
     frozen = {run.record.run_id: run.record for run in report.runs if run.record.spec.control == "frozen"}

@@ -43,14 +43,9 @@ from fa_registry.statistics.samples import LARGEST
 
 @dataclass(frozen=True)
 class SweepColumn:
-    """A metric that the penalty sweep compares.
+    """A metric (its name in the catalog) that the penalty sweep compares, its column, and its reader.
 
     Values of a metric on a ratio scale are compared by their ratio; other values are compared by their difference.
-
-    Args:
-        name: name of the metric in the catalog of metrics.
-        column: column of the metric in the tables.
-        pick: function that reads the metric from a run.
     """
 
     name: str

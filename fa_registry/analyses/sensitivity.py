@@ -187,17 +187,9 @@ def _observed(name: str, quantity: str, judged_units: Iterable[JudgedUnit]) -> l
     return rows
 
 
-# Runs are judged again with one changed threshold, to find the thresholds at which verdicts change.
-
-
 @dataclass(frozen=True)
 class RuleLimit:
-    """One threshold of an edition.
-
-    Args:
-        name: name by which the user can override the threshold, for example `D1` or `D2.gain`.
-        condition: part of the rule that compares one metric with the threshold.
-    """
+    """One threshold of an edition, which the user overrides by its name, for example `D1` or `D2.gain`."""
 
     name: str
     rule: Rule
@@ -210,12 +202,7 @@ class RuleLimit:
 
 @dataclass(frozen=True)
 class VerdictChange:
-    """A run whose verdict differs between two thresholds.
-
-    Args:
-        before: label of the verdict at the threshold of the edition.
-        after: label of the verdict at the other threshold.
-    """
+    """A run whose verdict label differs between the threshold of the edition and another threshold."""
 
     method: MethodRuns
     run: RunAudit
@@ -225,12 +212,9 @@ class VerdictChange:
 
 @dataclass(frozen=True)
 class ThresholdEdge:
-    """One end of a range of thresholds. No verdict changes within this range.
+    """One end of a range of thresholds within which no verdict changes.
 
-    Args:
-        value: the observed value at this end of the range.
-        included: whether `value` itself is in the range.
-        changes: verdicts that change if the threshold is beyond this end of the range.
+    The observed value at this end may be included in the range. The changes occur beyond this end.
     """
 
     value: float
@@ -240,13 +224,9 @@ class ThresholdEdge:
 
 @dataclass(frozen=True)
 class JudgedUnit:
-    """Runs that a rule judges together.
+    """Runs that a rule judges together: all runs of a method for the mean over seeds, else one run.
 
-    If the rule judges the mean over seeds, a unit is all runs of a method. Otherwise, a unit is one run.
-
-    Args:
-        `control_records`: mapping run id of a control → record of the control. The runs are compared with these controls.
-        limit: the threshold that is changed.
+    The runs are compared with the controls in `control_records`, whose keys are run ids. `limit` is the threshold that is changed.
     """
 
     method: MethodRuns

@@ -303,8 +303,6 @@ def exclusion_claim(excluded: Sequence[Exclusion]) -> Claim:
 
 
 # Claims from states that no other claim covers. Every finding becomes a sentence, also if an edition renames the state.
-
-
 SILENT = ("skipped", "waived", "not_applicable", "error")  # waivers and incompleteness have separate claims
 CLEAR = 10.0  # gradient norm / floor; at a smaller ratio, the gradient of the next seed may be below the floor
 OF_GAMMA = ("reference", "stability")  # subjects whose claims describe the reference gradient of Γ

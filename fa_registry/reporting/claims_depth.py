@@ -285,8 +285,6 @@ def _provisional(finding: Finding) -> str:
 
 
 # The size of the test set limits the precision: with 360 images, the error is ± 2 or 3 pp for any number of seeds.
-
-
 TEST_SAMPLES = "test_samples"  # key of the recorded convention that contains the size of the test set
 
 

@@ -42,12 +42,7 @@ THE_GRADIENT = f"the credit is the gradient itself at every site, so {GAMMA} = 1
 
 @dataclass(frozen=True)
 class Sites:
-    """Sites of a run that have a Γ and a p-value, grouped by whether Γ is above the null.
-
-    Args:
-        above: Sites whose Γ is above the null.
-        reached: The other sites: too many fresh draws of the feedback give a Γ that is at least as large as the measured Γ.
-    """
+    """Sites of a run with a Γ and a p-value: Γ is above the null, or too many fresh draws reach this Γ."""
 
     above: tuple[int, ...]
     reached: tuple[int, ...]

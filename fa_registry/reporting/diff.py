@@ -51,9 +51,6 @@ Opinions = Mapping[str, tuple[Mapping[str, Judgement], ...]]  # further edition 
 Findings = tuple[Finding | None, Finding | None]  # the findings of one rule on one run, in A and in B
 
 
-# The records: what `fa-registry diff --json` prints.
-
-
 @dataclass(frozen=True)
 class DiffSide:
     """One of the two compared audits."""
@@ -265,9 +262,6 @@ def _how(pair: Pair) -> str:
     return BY_ID if before.record.run_id == after.record.run_id else BY_SPECIFICATION
 
 
-# Run by run: verdict, findings, metrics, and every other field of the record.
-
-
 def _run_change(pair: Pair, ids: Mapping[str, str], opinions: Opinions) -> RunChange | None:
     """Return the changes of one run, or None if nothing changed.
 
@@ -367,9 +361,6 @@ def _judgement_changes(pair: Pair, opinions: Opinions) -> Iterator[Change]:
         yield from _changed(f"findings by {edition}", *findings)
 
 
-# Rule by rule: its limits, and the number of runs in both audits per outcome.
-
-
 def _rule_changes(pairs: Sequence[Pair]) -> Iterator[RuleChange]:
     by_rule: dict[str, list[Findings]] = {}
     for pair in pairs:
@@ -417,9 +408,6 @@ def _levels(findings: Sequence[Finding]) -> set[float]:
 
 def _outcome(finding: Finding | None) -> str:
     return finding.outcome if finding else ""
-
-
-# The audits as a whole: selection, editions, waivers and published values.
 
 
 def _report_changes(a: AuditReport, b: AuditReport) -> Iterator[Change]:
@@ -477,9 +465,6 @@ def _row(row: FigureVerdict) -> str:
     value_texts = [f"{name} {reading.value!r}" for name, reading in numbers.items() if reading.value is not None]
     text = [*value_texts, *([f"90 % interval {row.interval_90}"] if row.interval_90 else []), f"margin {row.margin!r}"]
     return f"{row.outcome}: {row.reason} ({', '.join(text)}; {row.setting})"
-
-
-# Conversion of two different values to a Change, whose values are texts.
 
 
 def _changed(label: str, before: Any, after: Any) -> Iterator[Change]:

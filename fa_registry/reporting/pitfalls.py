@@ -82,12 +82,7 @@ class Pitfall:
 
 @dataclass(frozen=True)
 class PitfallContext:
-    """The data that an item of the checklist needs to answer for one run.
-
-    Args:
-        group: The runs of the same method in the same setting.
-        sources: The report and its indexes.
-    """
+    """The data for one run: its group (the same method and setting), and the report with its indexes."""
 
     run: RunAudit
     group: Sequence[RunAudit]

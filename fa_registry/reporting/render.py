@@ -264,11 +264,8 @@ def _link(context: CompareContext, out: Path, folder: Path) -> None:
         os.replace(folder / index.name, index)
 
 
-# Checks of user templates before anything is measured or written. The checks do not render a page.
-
-
 def check_templates(folder: Path | None) -> None:
-    """Check the user's templates in a folder; None skips the check.
+    """Check the user's templates in a folder without rendering a page; None skips the check.
 
     Raises:
         InvalidFields: The message lists all problems of the templates.
@@ -383,9 +380,6 @@ def _unknown_filters(env: Environment, tree: nodes.Template, name: str) -> list[
 def _where(tree: nodes.Template, variable: str, name: str) -> str:
     lines = [node.lineno for node in tree.find_all(nodes.Name) if node.name == variable and node.ctx == "load"]
     return f"template {name}, line {min(lines)}" if lines else f"template {name}"
-
-
-# Pages are written in a hidden folder before they are moved to their final path.
 
 
 @contextmanager

@@ -212,9 +212,6 @@ def _as_judged(run: RunAudit, by_run: Mapping[str, RunAudit | Judgement]) -> Run
     return replace(run, findings=judgement.findings, verdict=judgement.verdict)
 
 
-# The judgements of the editions on the same runs, side by side, with the findings that cause a difference.
-
-
 def changed_editions(editions: Iterable[EditionReference]) -> Iterator[ChangedEdition]:
     """Yield every edition that is modified or not built in, with its changes."""
     for edition in editions:
@@ -301,9 +298,6 @@ def _observed(findings: Sequence[Finding], card_metrics: Known) -> str:
     readings.sort(key=lambda observed: observed.value)
     kind = kind_of(findings[0].quantity, card_metrics)
     return " to ".join(dict.fromkeys(reading(observed, kind) for observed in (readings[0], readings[-1])))
-
-
-# Runs that were not judged, and the comparisons with the files recorded with the runs.
 
 
 def without_mismatches(report: AuditReport) -> AuditReport:

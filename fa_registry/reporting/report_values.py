@@ -248,9 +248,6 @@ def integrity_row(record: RunRecord) -> IntegrityRow:
     return IntegrityRow(record.run_id, record.name, record.integrity.state, record.integrity.details)
 
 
-# From findings to rows of a page: seeds with the same judgement are grouped, most severe first.
-
-
 SEVERITY = ("error", "fail", "warn", "not_applicable", "skipped", "waived", "pass")
 
 

@@ -21,13 +21,9 @@ TEXT, WHOLE, NUMBER, YES_NO = "text", "integer", "number", "boolean"
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table.
+    """A column of a table; its kind is a number format (a filter such as pct), text, integer or boolean.
 
-    Attributes:
-        name: Key of the column.
-        heading: Heading on a page, in a CSV file and in a data frame.
-        kind: Format of the numbers in the column (a filter such as pct), or text, integer or boolean.
-        words: Description of the content.
+    The heading is that of a page, a CSV file and a data frame. The words describe the content.
     """
 
     name: str
@@ -43,12 +39,9 @@ class Column:
 
 @dataclass(frozen=True)
 class ResultsTable(Generic[T]):
-    """A table for any medium.
+    """A table for any medium, with sentences about the table as notes.
 
-    Attributes:
-        rows: One cell per column. A cell is a text, a number, a verdict, a Reading (formatted by the kind of its column) or an
-            Estimate.
-        notes: Sentences about the table.
+    A cell is a text, a number, a verdict, a Reading (formatted by the kind of its column) or an Estimate.
     """
 
     columns: tuple[Column, ...]

@@ -209,8 +209,6 @@ def _shorter(attribute: re.Match[str]) -> str:
     return text
 
 
-# Axes: ranges, ticks and marks.
-
 DECADES = 1.5  # values that range over more decades are drawn on a logarithmic axis
 MOST_LETTERS = 44  # maximum length of the label of a legend entry or a row
 
@@ -344,8 +342,6 @@ def remark(axes: Axes, x: float, y: float, text: str, ha: str = "center", **text
     axes.text(x, y, text, ha=ha, va="center", color=TICK, fontsize=8, **text_options)
 
 
-# Small panels on the sheet of a canvas, one per method.
-
 Edges = tuple[float, float, float, float]  # the values at the left, right, lower and upper edge of a panel
 ACROSS, MOST, LETTERS = 3, 24, 21  # panels per row and per figure; characters of a name
 LEFT, GAP, BOTTOM = 0.42, 0.42, 0.36  # inches around panels
@@ -353,14 +349,7 @@ LEFT, GAP, BOTTOM = 0.42, 0.42, 0.36  # inches around panels
 
 @dataclass(frozen=True)
 class PanelFrame:
-    """Position and size of a panel in inches, and the ranges of its two axes.
-
-    Args:
-        first: Value of x at the left edge.
-        last: Value of x at the right edge.
-        low: Value of y at the lower edge.
-        high: Value of y at the upper edge.
-    """
+    """Position and size of a panel in inches, and the values at its left, right, lower and upper edge."""
 
     left: float
     top: float

@@ -219,8 +219,6 @@ def _cells(canvas: Canvas, box: PanelFrame, rows: pd.DataFrame, scale: Scale) ->
 
 
 # Colours of heat maps, in steps that differ in lightness: readable in print and with any colour blindness.
-
-
 WHITE, BLUE, DARK_BLUE = "#f4f8fb", "#4a97cc", "#00395c"
 ORANGE, DARK_ORANGE, HATCH = "#ee9350", "#571c00", "#a9afb6"
 STEPS, STEPS_BELOW = 6, 10  # colours of a ramp; colours of the ramp below a limit, which contains most cells
@@ -230,14 +228,9 @@ LENGTH, THICK = 2.9, 0.11  # of the colour bar, in inches
 
 @dataclass(frozen=True)
 class Scale:
-    """A colour scale: intervals of values and their colours.
+    """A colour scale: ascending edges of intervals, and one colour per interval.
 
-    Attributes:
-        edges: The ends of the intervals, in ascending order.
-        colours: One colour per interval.
-        ticks: (edge, label) of each tick on the colour bar.
-        logarithmic: Whether the edges are decimal logarithms.
-        limit: The edge above which a rule fires, or None.
+    Each tick is (edge, label). The edges may be decimal logarithms. Above the edge `limit` (or None), a rule fires.
     """
 
     edges: tuple[float, ...]
@@ -329,9 +322,6 @@ def bar(canvas: Canvas, scale: Scale, text: str, left: float, top: float) -> Non
 
 def _even(low: float, high: float, count: int) -> tuple[float, ...]:
     return tuple(np.linspace(low, high, count + 1).tolist())
-
-
-# The map of the page. Every cell is a rectangle of an SVG, and its value is the title that a browser shows at the pointer.
 
 
 TITLE = "Every site at every epoch"

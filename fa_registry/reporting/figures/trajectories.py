@@ -162,9 +162,6 @@ def _ticks(panel: Panel, low: float, high: float) -> list[tuple[float, str]]:
     ]
 
 
-# The numbers of the trajectory figures, also as a table of a page.
-
-
 REFERENCE = "Reference gradient"
 SHOWN_EPOCHS = 6  # epochs in the table of a page; audit.json contains all epochs
 
@@ -175,11 +172,9 @@ class Panel:
 
     Attributes:
         `quantity`: Key of the metric's trajectory in the record of a run.
-        title: Title of the figure.
         axis: Description of the metric.
         label: Axis label, which may contain formulas of matplotlib's parser.
         kind: Number format, a key of filters.KINDS.
-        log: Whether the axis is logarithmic.
         judged: (metric, factor) of each metric whose limit is drawn in this figure; the limit is multiplied by the factor.
     """
 

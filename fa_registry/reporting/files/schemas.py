@@ -72,9 +72,6 @@ def _sentence(text: str) -> str:
     return " ".join(text.split()).rstrip(".;")
 
 
-# docs/audit-json.md: the fields of audit.json, the columns of audit.csv, the outcomes in junit.xml, and the output of diff.
-
-
 START = """\
 # Files of an audit for machines
 
@@ -221,10 +218,6 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
     yield ""
 
 
-# python -m fa_registry.reporting.files.schemas [--out docs] writes audit.schema.json, diff.schema.json and audit-json.md from the
-# records and their docstrings. Run this command after every change of a record; a test compares the files with the records.
-
-
 def published() -> dict[str, str]:
     """Return a mapping file name → content of the schemas and of audit-json.md."""
     return {
@@ -245,7 +238,7 @@ def diff_schema() -> dict[str, Any]:
 
 
 def main(arguments: list[str]) -> None:
-    """Write the schemas and audit-json.md, and print the paths of the files."""
+    """Write the schemas and audit-json.md, and print their paths; run this after every change of a record."""
     parser = argparse.ArgumentParser(
         prog="python -m fa_registry.reporting.files.schemas",
         description="Write the JSON Schemas of the machine-readable files, and the description of these files.",

@@ -196,9 +196,6 @@ def _runs(columns: Iterable[Group]) -> list[RunAudit]:
     return [run for column in columns for run in column.runs]
 
 
-# The records of compare.html.j2: a column is one compared method or run, a part is one setting.
-
-
 @dataclass(frozen=True)
 class Contender:
     """A column of the comparison: all seeds of a method in a setting, or one run.
@@ -349,9 +346,6 @@ class CompareContext:
     commands: Truncated[str] = documented("the command lines that retrain the compared runs", "shell")
 
 
-# The fields in which the specifications of the compared columns differ.
-
-
 NO_FIELD = "—"
 OF_A_METHOD = ("method", "method_options", "penalty", "control", "seed", "weights", "recipe.credit_norm")
 
@@ -381,9 +375,6 @@ def _flat(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, st
             yield from _flat(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", str(value).lower() if isinstance(value, bool) else str(value)
-
-
-# The metrics by site of a comparison, as tables and as one figure with every column in one panel.
 
 
 PANELS = {"g": "g_norm_mean_ce", "gamma": "gamma"}  # panel of the figure by site → metric
@@ -462,9 +453,6 @@ def layer_figure(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]
             ends = (quantity.rows[index][1][column].mean for index in (0, -1))
             text.append(f"{quantity.symbol} of {group_label(group)} from {' to '.join(map(filters.number, ends))}")
     return ((figure_of(by_site.draw, frame).uri, f"By site, first to last: {'; '.join(text)}."),)
-
-
-# Paired differences of two columns over their shared seeds, each with an interval or the reason why there is none.
 
 
 def paired_rows(first: Group, second: Group, frozen: Frozen) -> Iterator[PairedRow]:

@@ -308,9 +308,6 @@ def form_page_context(form: FormContext, group: Group, sources: Sources) -> Form
     return FormPageContext(**vars(form), figures=form_figures(group, sources.controls(group), sources.report.cards))
 
 
-# Texts that only the author can write. They are in marked blanks of the Markdown form, and a new form keeps these texts.
-
-
 OPENING = re.compile(r"<!-- fa:blank ([\w-]+) -->")
 CLOSING = "<!-- /fa:blank -->"
 WHOLE = re.compile(r"<!-- fa:blank ([\w-]+) -->\n?(.*?)\n?<!-- /fa:blank -->", re.DOTALL)
@@ -369,9 +366,6 @@ def _written(text: str, subject: str) -> dict[str, str]:
             "markers; repair the markers or move the file away"
         )
     return {name: body.strip("\n") for name, body in blanks_found}
-
-
-# Commands that reproduce a form: the checkout, one command per run and frozen control, and the audit.
 
 
 def lines(runs: Sequence[RunAudit], report: AuditReport, frozen: Frozen) -> tuple[str, ...]:
@@ -504,9 +498,6 @@ def _remarked(line: str, remarks: Sequence[str]) -> str:
 def _comment(text: str) -> str:
     """Return a shell comment in one line; a second line would be executed."""
     return f"# {' '.join(text.split())}"
-
-
-# The form that is stored with a single run, outside of the audit's folder.
 
 
 # A link into the folder of the audit's pages. Links within the page (#) or to another host are not matched, and remain valid.

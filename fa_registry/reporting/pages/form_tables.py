@@ -204,9 +204,6 @@ def aggregates(runs: Sequence[RunAudit]) -> Iterator[MetricSummary]:
         yield MetricSummary(name, quantity.words, scalar_estimate(runs, quantity))
 
 
-# The identification section of a form. Its sources are the specifications, the cards and the provenance of the runs.
-
-
 NOT_RECORDED = "not recorded"
 UNKNOWN = "unknown"  # prefix of a commit that git could not name
 DECLARED = {  # field of a method's card → the entry's text if the field is true

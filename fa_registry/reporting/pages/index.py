@@ -352,9 +352,6 @@ class IndexHeadline:
     settings: int
 
 
-# The summary at the top of the index: one sentence, the rules behind it, and the methods by short names.
-
-
 WORST_FIRST = ("fail", "incomplete", "warn", "pass")
 
 
@@ -510,9 +507,6 @@ def _crossed(run: RunAudit, finding: Finding) -> Iterator[str]:
             yield limit.quantity
 
 
-# The waivers on the index: who waived which finding, why, until when, and the findings actually waived.
-
-
 def waiver_rows(report: AuditReport, groups: Sequence[Group]) -> tuple[WaiverRow, ...]:
     """Return every waiver with the findings that it waived; expired waivers are last and waive none."""
     waived: dict[str, list[tuple[str, RunAudit]]] = {}
@@ -538,9 +532,6 @@ def _applied(waiver: Waiver, waived: Mapping[str, Sequence[tuple[str, RunAudit]]
         for label, run in waived.get(waiver.rule, ())
         if run.record.run_id.startswith(waiver.run) and waiver.method in ("", run.record.spec.method_label)
     )
-
-
-# The context of audit_table.tex.j2, from an audit report.
 
 
 def audit_table_context(sources: Sources) -> AuditTableContext:

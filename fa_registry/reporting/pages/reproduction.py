@@ -146,9 +146,6 @@ def _remarks(figure: PublishedFigure, tested: bool) -> list[str]:
     return list(filter(None, (figure.remark, factor, assumed, margin)))
 
 
-# The rows of the table: published values of a study, with the measured values.
-
-
 @dataclass(frozen=True)
 class ReproductionRow:
     """A published value and the measured value, as text.

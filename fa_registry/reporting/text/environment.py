@@ -88,12 +88,9 @@ class StrictUndefinedWithHint(StrictUndefined):
 
 
 class UserEnvironment(ImmutableSandboxedEnvironment):
-    """Jinja2's sandbox with a list of allowed names and a time limit.
+    """Jinja2's sandbox with a list of allowed names, a time limit, and the filters of this package.
 
-    Args:
-        finalize: Function that converts every printed value.
-        `builtin_filters`: Mapping from name to filter, for the filters of this package.
-        options: Further options of the Jinja2 environment.
+    The function `finalize` converts every printed value.
     """
 
     intercepted_binops = frozenset({"%", "*", "**", "+"})
@@ -251,11 +248,7 @@ def mode(name: str) -> str:
 
 
 class TemplateRenderer:
-    """Renders pages and compiles each template once.
-
-    Args:
-        user_templates: A folder with user templates, see `environment`.
-    """
+    """Renders pages, with the user templates of a folder if there is one, and compiles each template once."""
 
     def __init__(self, user_templates: Path | None = None):
         self._user_templates = user_templates
@@ -330,9 +323,6 @@ LANGUAGES: Mapping[str, tuple[Callable[[Any], Any], Mapping[str, Callable[..., A
 def variables(context: Any) -> dict[str, Any]:
     """Return the variables of a template: the fields of its context."""
     return {field.name: getattr(context, field.name) for field in fields(context)}
-
-
-# The error of a failed template, with its name, line and reason.
 
 
 def template_failure(page: str, error: Exception) -> UsageError:

@@ -183,8 +183,6 @@ def _accented(letter: str, mark: str) -> str:
 
 
 # The LaTeX command of every character that pdflatex with T1 fonts would reject, misread or join with another.
-
-
 TEXT: Mapping[str, str] = MappingProxyType(
     {
         # special characters of TeX
