@@ -252,24 +252,16 @@ def _state_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     failed = [run for run in runs if run.record.status == "failed"]
     incomplete = [run for run in runs if run.verdict.outcome == "incomplete" and run not in failed]
     if diverged:
-        yield claim(
-            "diverged",
-            "Training diverged. The metrics describe a broken run, so they support no claim about the method",
-            diverged,
-        )
+        text = "Training diverged. The metrics describe a broken run, so they support no claim about the method"
+        yield claim("diverged", text, diverged)
     if failed:
         yield claim("failed", "The run broke off, so no claim about this run is allowed", failed)
     if incomplete:
-        missing_text = "; ".join(dict.fromkeys(finding.sentence for run in incomplete for finding in _missing(run)))
-        yield claim(
-            "incomplete",
-            f"The protocol could not be completed ({missing_text or 'a rule was not judged'})",
-            incomplete,
-        )
-
-
-def _missing(run: RunAudit) -> Iterator[Finding]:
-    return (finding for finding in run.findings if finding.gating and finding.outcome in ("not_applicable", "error"))
+        findings = (finding for run in incomplete for finding in run.findings if finding.gating)
+        missing = (finding.sentence for finding in findings if finding.outcome in ("not_applicable", "error"))
+        missing_text = "; ".join(dict.fromkeys(missing))
+        text = f"The protocol could not be completed ({missing_text or 'a rule was not judged'})"
+        yield claim("incomplete", text, incomplete)
 
 
 def _waiver_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
@@ -281,11 +273,8 @@ def _waiver_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
                 detail = finding.detail + author_stated_runs([run], (finding.quantity,))
                 waived.setdefault((rule_text, detail), []).append(run)
     for (rule_text, detail), touched in waived.items():
-        yield claim(
-            "waived",
-            f"{rule_text} is waived. The finding remains valid, but it does not count in the verdict: {detail}",
-            touched,
-        )
+        text = f"{rule_text} is waived. The finding remains valid, but it does not count in the verdict: {detail}"
+        yield claim("waived", text, touched)
 
 
 def exclusion_claim(excluded: Sequence[Exclusion]) -> Claim:
@@ -293,10 +282,9 @@ def exclusion_claim(excluded: Sequence[Exclusion]) -> Claim:
     seeds = [f"seed {exclusion.spec.seed}" for exclusion in excluded if exclusion.spec]
     unknown = len(excluded) - len(seeds)
     seeds_text = ", ".join([*seeds, *([f"{unknown} without a known seed"] if unknown else [])])
-    is_single = len(excluded) == 1
-    count, them = (
-        ("One selected run was", "this run") if is_single else (f"{len(excluded)} selected runs were", "these runs")
-    )
+    count, them = f"{len(excluded)} selected runs were", "these runs"
+    if len(excluded) == 1:
+        count, them = "One selected run was", "this run"
     text = f"{count} not judged ({seeds_text}). No claim is allowed about {them}"
     ids = tuple(exclusion.run_id for exclusion in excluded if exclusion.run_id)
     return Claim(KEYS["not judged"], f"{text}. All other claims are about the judged seeds only.", ids, "not judged")
@@ -326,9 +314,8 @@ def state_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
                 variant = (subject in OF_GAMMA and _compares(run), subject == "reference" and _is_clear(run, finding))
                 make_text = TEXT.get((subject, observed_text(finding)), _in_general)
                 make_text = make_text if _means(make_text, finding) else _in_general
-                groups.setdefault(
-                    (make_text, observed_text(finding), finding.outcome, finding.rule, variant), []
-                ).append((run, finding))
+                key = (make_text, observed_text(finding), finding.outcome, finding.rule, variant)
+                groups.setdefault(key, []).append((run, finding))
     for (make_text, *_), reported in groups.items():
         touched, findings = [run for run, _ in reported], [reported_finding for _, reported_finding in reported]
         yield claim(*make_text(touched, findings), touched)
@@ -392,31 +379,18 @@ def _has_reference(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tup
     gamma_note = f"; {GAMMA} compares the credit with a gradient that has nearly vanished" if _compares(runs[0]) else ""
     near = bool(times) and min(times) < CLEAR
     height = f"{'only ' * near}{_range(times)} times its floor" if times else "above its floor"
-    share = _gain_text(runs, findings[0], gain, "and" if near else "but")
+    share, limit = f"and its {GAIN} is {gain or 'not known'}", _gain_limit(findings[0])
+    gains = [reading.value for run in runs if (reading := last_site(run.record, "gain")).value]
+    if gains and limit is not None and max(gains) < limit:
+        below = _range([limit / value for value in gains])
+        share = f"{'and' if near else 'but'} its {GAIN} ({gain}) is {below} times below the healthy {compact(limit)}"
     return "reference near its floor", f"The reference gradient is {height}, {share}{gamma_note}"
 
 
-def _gain_text(runs: Sequence[RunAudit], finding: Finding, gain: str, conjunction: str) -> str:
-    """Return a clause about the gain, which compares a gain below its limit with this limit."""
-    limit = _gain_limit(finding)
-    gains = [reading.value for run in runs if (reading := last_site(run.record, "gain")).value]
-    if not gains:
-        return f"and its {GAIN} is {gain or 'not known'}"
-    if limit is None or max(gains) >= limit:
-        return f"and its {GAIN} is {gain}"
-    below = _range([limit / value for value in gains])
-    return f"{conjunction} its {GAIN} ({gain}) is {below} times below the healthy {compact(limit)}"
-
-
 def _is_clear(run: RunAudit, finding: Finding) -> bool:
-    times = _times_floor(finding)
-    return times is not None and times >= CLEAR and _has_gain(run, finding)
-
-
-def _has_gain(run: RunAudit, finding: Finding) -> bool:
-    limit = _gain_limit(finding)
-    gain = last_site(run.record, "gain").value
-    return limit is None or (gain is not None and gain >= limit)
+    times, limit, gain = _times_floor(finding), _gain_limit(finding), last_site(run.record, "gain").value
+    has_gain = limit is None or (gain is not None and gain >= limit)
+    return times is not None and times >= CLEAR and has_gain
 
 
 def _gain_limit(finding: Finding) -> float | None:
@@ -436,12 +410,9 @@ def _range(values: Sequence[float]) -> str:
 
 def _clears(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[str, str]:
     finding = findings[0]
-    is_strict = finding.threshold is not None and finding.threshold > 0
-    text = (
-        f"The trained blocks beat frozen random blocks by the margin that {finding.rule} requires"
-        if is_strict
-        else f"The trained blocks are not worse than frozen random blocks by more than {finding.rule} allows"
-    )
+    text = f"The trained blocks are not worse than frozen random blocks by more than {finding.rule} allows"
+    if finding.threshold is not None and finding.threshold > 0:
+        text = f"The trained blocks beat frozen random blocks by the margin that {finding.rule} requires"
     text = f"{text}. This rule judges each seed separately, uses no interval and supports no claim over seeds"
     return "passes alone", text
 
@@ -450,11 +421,9 @@ def _high_stability(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tu
     value = value_range(runs, lambda run: scalar_metric(run.record, "stability_mid"), "cos")
     cosine_text = f", mean cosine {value}" if value else ""
     observation = f"gradients of disjoint batches have the same direction at the middle site{cosine_text}"
-    if not any(has_gamma(run) for run in runs):
-        return (
-            "stability high",
-            f"The gradients are not evidence that is specific to each batch, because {observation}",
-        )
+    if not any(map(has_gamma, runs)):
+        text = f"The gradients are not evidence that is specific to each batch, because {observation}"
+        return "stability high", text
     return "stability high", (
         f"{GAMMA} must not be interpreted as specific to each batch, because {observation}. It is possible that the credit "
         "is aligned only with this shared direction"
@@ -477,10 +446,8 @@ def _sites_above(runs: Sequence[RunAudit], limit: float | None) -> str:
     """Return the sites with a stability above the limit: `site 0 (seed 42); sites 0, 1 (seeds 123, 456)`."""
     seeds_by_sites: dict[tuple[int, ...], list[int]] = {}
     for run in runs if limit is not None else ():
-        row = site_row(run.record, "stability")
-        if above := tuple(
-            site for site, reading in enumerate(row) if reading.value is not None and reading.value > limit
-        ):
+        values = [reading.value for reading in site_row(run.record, "stability")]
+        if above := tuple(site for site, value in enumerate(values) if value is not None and value > limit):
             seeds_by_sites.setdefault(above, []).append(run.record.spec.seed)
     return "; ".join(f"{listed('site', sites)} ({listed('seed', seeds)})" for sites, seeds in seeds_by_sites.items())
 
@@ -491,15 +458,10 @@ def _in_general(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[
     word = f" ({finding.state})" if finding.state else ""
     if finding.outcome == "pass":
         return "other passes", f"The requirement of {finding.rule} {finding.title} is met{word}: {finding.sentence}"
+    subject = f"may be based on {quantity_of(finding.quantity).label}{word}: {finding.sentence}"
     if finding.outcome == "warn":
-        return (
-            "other warns",
-            f"No conclusion may be based on {quantity_of(finding.quantity).label}{word}: {finding.sentence}",
-        )
-    return (
-        "other fails",
-        f"No claim may be based on {quantity_of(finding.quantity).label}{word}: {finding.sentence}",
-    )
+        return "other warns", f"No conclusion {subject}"
+    return "other fails", f"No claim {subject}"
 
 
 def _collapse_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:

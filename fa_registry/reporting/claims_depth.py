@@ -32,6 +32,7 @@ from fa_registry.reporting.text.filters import KINDS, between, ci, compact, num,
 from fa_registry.reporting.view_models import Claim
 from fa_registry.statistics import CONFIDENCE, level_text, seeds_to_plan, wilson_interval
 from fa_registry.statistics.intervals import MOST_SEEDS, POWER
+from fa_registry.statistics.over_seeds import OverSeeds
 from fa_registry.statistics.samples import quantile
 
 DEPTH = SUBJECTS["depth"]
@@ -80,7 +81,8 @@ def cleared_text(runs: Sequence[RunAudit]) -> str:
     if not clears:
         return ""
     finding = finding_with(clears[0], "CLEARS", quantities=DEPTH)
-    over = [run for run in clears if _reference_id(run) not in ("", run.frozen_run_id)]
+    references = ((run, finding_with(run, "CLEARS", quantities=DEPTH).reference_run_id) for run in clears)
+    over = [run for run, reference_id in references if reference_id not in ("", run.frozen_run_id)]
     reference_text = (
         f"; the trained blocks were compared with the {_headline(clears[0]).symbol} {LAST_BLOCK_WORDS}, because the last block "
         "learns from the exact gradient"
@@ -111,12 +113,10 @@ def _limit(finding: Finding) -> str:
     return f"{compact(finding.threshold)} {_judged(finding).unit}"
 
 
-def _reference_id(run: RunAudit) -> str:
-    return finding_with(run, "CLEARS", quantities=DEPTH).reference_run_id
-
-
 def _clear(runs: Sequence[RunAudit]) -> list[RunAudit]:
-    return [run for run in with_state(runs, "CLEARS", quantities=DEPTH) if _over_seeds(run) and _is_whole(run)]
+    complete = (run for run in runs if run.record.status == "complete")
+    found = ((run, finding_with(run, "CLEARS", quantities=DEPTH)) for run in complete)
+    return [run for run, finding in found if finding and finding.interval is not None]
 
 
 def is_above_frozen(run: RunAudit) -> bool:
@@ -152,13 +152,10 @@ def _undercut(finding: Finding, runs: Sequence[RunAudit]) -> str:
     answer = "Depth helps by less than required" if low > 0 else "Depth is not shown to help"
     if high < 0:
         answer = "Depth does not help"
-    accuracy = over_seeds(
-        ((run.record.spec.seed, scalar_metric(run.record, ACCURACY.name)) for run in runs), ACCURACY.name
-    ).mean.value
+    accuracy = _accuracy(runs).mean.value
     both = ""
-    of_frozen = all(
-        finding_with(run, UNDERCUT, quantities=DEPTH).reference_run_id in ("", run.frozen_run_id) for run in runs
-    )
+    references = ((run, finding_with(run, UNDERCUT, quantities=DEPTH).reference_run_id) for run in runs)
+    of_frozen = all(reference_id in ("", run.frozen_run_id) for run, reference_id in references)
     if accuracy is not None and finding.quantity == ACCURACY.margin and finding.seeds == len(runs) and of_frozen:
         frozen = accuracy - finding.observed.value / 100
         both = f"the {ACCURACY.symbol} is {pct(accuracy)}, that of the frozen control is {pct(frozen)}; "
@@ -168,28 +165,23 @@ def _undercut(finding: Finding, runs: Sequence[RunAudit]) -> str:
     )
 
 
+def _accuracy(runs: Sequence[RunAudit]) -> OverSeeds:
+    readings = ((run.record.spec.seed, scalar_metric(run.record, ACCURACY.name)) for run in runs)
+    return over_seeds(readings, ACCURACY.name)
+
+
 def _cleared(finding: Finding) -> tuple[str, str]:
     """Return (key, text) of a margin above its limit; below a limit of less than 0, blocks may be worse."""
     low, high = finding.interval
     if low > 0:
         return "beats frozen", "The trained blocks beat frozen random blocks"
     if high < 0:
-        return (
-            "within limit",
-            "The trained blocks are worse than frozen random blocks, but by no more than the limit allows",
-        )
+        text = "The trained blocks are worse than frozen random blocks, but by no more than the limit allows"
+        return "within limit", text
     return "within limit", (
         "The trained blocks are not worse than frozen random blocks by more than the limit allows, but it is not shown that the "
         "trained blocks are better"
     )
-
-
-def _is_whole(run: RunAudit) -> bool:
-    return run.record.status == "complete"
-
-
-def _over_seeds(run: RunAudit) -> bool:
-    return finding_with(run, "CLEARS", quantities=DEPTH).interval is not None
 
 
 def _interval(finding: Finding) -> str:
@@ -319,9 +311,7 @@ def sampling(runs: Sequence[RunAudit]) -> Sampling | None:
 
     Return None if a run has no accuracy or did not record the size of its test set, or if the sizes differ.
     """
-    accuracy = over_seeds(
-        ((run.record.spec.seed, scalar_metric(run.record, ACCURACY.name)) for run in runs), ACCURACY.name
-    )
+    accuracy = _accuracy(runs)
     sizes = {run.record.measurements.conventions.get(TEST_SAMPLES) for run in runs}
     size = sizes.pop() if len(sizes) == 1 else None
     if accuracy.n < accuracy.of or not accuracy.n or not isinstance(size, int) or size < 1:
@@ -349,12 +339,7 @@ def nearest_limit_text(runs: Sequence[RunAudit], finding: Finding) -> str:
     The sampling error is half the width of Wilson's interval of the accuracy; it may be unknown.
     """
     estimate = sampling(runs)
-    if (
-        estimate is None
-        or finding.quantity != ACCURACY.margin
-        or finding.threshold is None
-        or finding.observed.value is None
-    ):
+    if estimate is None or finding.quantity != ACCURACY.margin or None in (finding.threshold, finding.observed.value):
         return ""
     distance = abs(finding.observed.value - finding.threshold)
     if distance >= estimate.half:

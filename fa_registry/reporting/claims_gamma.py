@@ -25,6 +25,7 @@ from fa_registry.reporting.claims_reference import (
     value_range,
     with_state,
 )
+from fa_registry.reporting.labels import join_with_and
 from fa_registry.reporting.report_values import scalar_metric, site_row
 from fa_registry.reporting.text.filters import KINDS, between
 from fa_registry.reporting.view_models import Claim
@@ -63,11 +64,9 @@ def gamma_claims(runs: Sequence[RunAudit], has_reference: bool = True) -> Iterat
         else:
             yield claim("no gamma", f"There is no metric of alignment: {reason}", without_gamma)
     with_gamma = [run for run in runs if has_gamma(run)]
-    if not with_gamma:
-        return
-    by_site = tuple(_site_claims(runs, with_gamma))
+    by_site = tuple(_site_claims(runs, with_gamma)) if with_gamma else ()
     yield from by_site
-    if not by_site and (answer := _answer(runs, with_gamma)):
+    if with_gamma and not by_site and (answer := _answer(runs, with_gamma)):
         yield claim(*answer, with_gamma)
 
 
@@ -149,9 +148,8 @@ def _size(runs: Sequence[RunAudit]) -> str:
 
 
 def _gamma_over_seeds(runs: Sequence[RunAudit]) -> OverSeeds:
-    return over_seeds(
-        ((run.record.spec.seed, scalar_metric(run.record, HEADLINE_GAMMA)) for run in runs), HEADLINE_GAMMA
-    )
+    readings = ((run.record.spec.seed, scalar_metric(run.record, HEADLINE_GAMMA)) for run in runs)
+    return over_seeds(readings, HEADLINE_GAMMA)
 
 
 def _too_small(runs: Sequence[RunAudit]) -> str:
@@ -172,11 +170,8 @@ def _least_gamma(finding: Finding) -> float | None:
     """Return the smallest Γ that the rule accepts, or None if the rule does not limit Γ."""
     if finding.quantity == HEADLINE_GAMMA and finding.crossed == "below":
         return finding.threshold
-    is_credit = finding.quantity == "gamma_null_p"
-    return next(
-        (condition.threshold for condition in finding.further if is_credit and condition.quantity == HEADLINE_GAMMA),
-        None,
-    )
+    further = finding.further if finding.quantity == "gamma_null_p" else ()
+    return next((condition.threshold for condition in further if condition.quantity == HEADLINE_GAMMA), None)
 
 
 def _taken_back(runs: Sequence[RunAudit]) -> str:
@@ -185,6 +180,7 @@ def _taken_back(runs: Sequence[RunAudit]) -> str:
     Possible reasons are a failed verdict, an exploded stream, and a reference gradient that is noisy or at its floor.
     """
     exploded = with_state(runs, EXPLODED, quantities=SUBJECTS["scale"])
+    undercut = with_state(runs, UNDERCUT, quantities=SUBJECTS["depth"])
     floor, noisy = (with_state(runs, state, quantities=SUBJECTS["reference"]) for state in (AT_FLOOR, NOISY))
     failed = [run for run in runs if run.verdict.outcome == "fail"]
     if not (failed or exploded or floor or noisy):
@@ -194,23 +190,20 @@ def _taken_back(runs: Sequence[RunAudit]) -> str:
         ("the stream explodes", exploded),
         ("the reference gradient is at its floor", floor),
         ("the reference gradient is numerical noise", noisy),
-        (
-            "the trained blocks do not beat frozen random blocks by the required margin",
-            with_state(runs, UNDERCUT, quantities=SUBJECTS["depth"]),
-        ),
+        ("the trained blocks do not beat frozen random blocks by the required margin", undercut),
     )
     reported = [(text, touched) for text, touched in causes if touched]
     reported = reported or [(f"its verdict is {failed[0].verdict.label}", failed)]
     texts = [f"{description}{_of_seeds(touched, runs)}" for description, touched in reported]
-    return " and ".join(filter(None, (", ".join(texts[:-1]), texts[-1])))
+    return join_with_and(texts)
 
 
 def _of_seeds(touched: Sequence[RunAudit], runs: Sequence[RunAudit]) -> str:
-    return f" ({listed('seed', _seeds(touched))})" if len(touched) < len(runs) else ""
+    return f" ({_seeds(touched)})" if len(touched) < len(runs) else ""
 
 
-def _seeds(runs: Sequence[RunAudit]) -> list[int]:
-    return [run.record.spec.seed for run in runs]
+def _seeds(runs: Sequence[RunAudit]) -> str:
+    return listed("seed", [run.record.spec.seed for run in runs])
 
 
 def _grouped(runs: Iterable[RunAudit], reason: Callable) -> dict:
@@ -278,7 +271,7 @@ def _null_text(complete_runs: Sequence[RunAudit], with_failing_sites: bool, is_a
         return ""
     name_seeds = len(groups) > 1 or len(next(iter(groups.values()))) < len(complete_runs)
     reported = [
-        _where_above(sites, runs, with_failing_sites) + (f" in {listed('seed', _seeds(runs))}" if name_seeds else "")
+        _where_above(sites, runs, with_failing_sites) + (f" in {_seeds(runs)}" if name_seeds else "")
         for (_, sites), runs in groups.items()
     ]
     ranked = [(sites, runs) for (_, sites), runs in groups.items() if sites.count]
@@ -341,10 +334,9 @@ def _draws(run: RunAudit) -> object:
 def _reached(runs: Sequence[RunAudit], sites: Sites) -> str:
     draws = set(map(_draws, runs))
     ranks = [site_row(run.record, "gamma_null_p")[site].value for run in runs for site in sites.reached]
-    observed_values = [finding_with(run, *JUDGED).observed.value for run in runs]
-    return count_draws_reaching(
-        ranks or [value for value in observed_values if value is not None], draws.pop() if len(draws) == 1 else None
-    )
+    observed_values = (finding_with(run, *JUDGED).observed.value for run in runs)
+    ranks = ranks or [value for value in observed_values if value is not None]
+    return count_draws_reaching(ranks, draws.pop() if len(draws) == 1 else None)
 
 
 def count_draws_reaching(ranks: Sequence[float], draws: object) -> str:

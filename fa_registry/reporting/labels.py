@@ -131,9 +131,10 @@ def _parameters(spec: RunSpec) -> dict[str, str]:
 def means_in_text(columns: Iterable[Metric]) -> str:
     """Return the kind of mean in a table: `arithmetic means …, but geometric means over seeds for …`."""
     symbols = list(dict.fromkeys(column.symbol for column in columns if column.mean == GEOMETRIC))
-    joined_symbols = " and ".join(part for part in (", ".join(symbols[:-1]), *symbols[-1:]) if part)
-    return (
-        f"arithmetic means over seeds, but geometric means over seeds for {joined_symbols}"
-        if joined_symbols
-        else "arithmetic means over seeds"
-    )
+    exception = f", but geometric means over seeds for {join_with_and(symbols)}" if symbols else ""
+    return f"arithmetic means over seeds{exception}"
+
+
+def join_with_and(texts: Sequence[str]) -> str:
+    """Return the texts as one text: `a`, `a and b`, or `a, b and c`."""
+    return " and ".join(filter(None, (", ".join(texts[:-1]), *texts[-1:])))

@@ -18,7 +18,6 @@ from fa_registry.records import (
     OtherRun,
     Reading,
     RunAudit,
-    RunRecord,
     RunSpec,
     SelectionSummary,
     objection_in,
@@ -261,7 +260,8 @@ def no_single_site(context: PitfallContext) -> Answered:
     """
     if is_exact(context.card):
         return NOT_APPLICABLE, EXACT
-    all_pairs = [(site, value) for site, value in _gammas(context) if not _exact_at(context, site)]
+    exact = exact_sites(context.card, len(context.row("gamma")))
+    all_pairs = [(site, value) for site, value in _gammas(context) if site not in exact]
     pairs = [(site, value) for site, value in all_pairs if site > 0]
     if len(pairs) < 2:
         count = f"Γ has a value at {len(pairs)} of the sites 1..L that are not exact by construction"
@@ -293,10 +293,6 @@ def _carried(gammas: Sequence[tuple[int, float]]) -> tuple[int, float]:
 
 def _gammas(context: PitfallContext) -> list[tuple[int, float]]:
     return [(site, value) for site, (value,) in known_sites(context.row("gamma"))]
-
-
-def _exact_at(context: PitfallContext, site: int) -> bool:
-    return site in exact_sites(context.card, len(context.row("gamma")))
 
 
 def saved_feedback(context: PitfallContext) -> Answered:
@@ -335,11 +331,8 @@ def per_sample_gradients(context: PitfallContext) -> Answered:
             f"{samples}, as expected for a mean over {samples} samples"
         )
     if wrong_sites:
-        return (
-            VIOLATED,
-            f"at site {wrong_sites[0]} ‖g_l‖ per sample and ‖g_l‖ of the mean loss do not differ by the factor "
-            f"{samples}, which is the number of samples",
-        )
+        norms = f"at site {wrong_sites[0]} ‖g_l‖ per sample and ‖g_l‖ of the mean loss"
+        return VIOLATED, f"{norms} do not differ by the factor {samples}, which is the number of samples"
     return VIOLATED, f"gradients were reduced by {reduction}: the per-sample values depend on the batch"
 
 
@@ -373,10 +366,8 @@ def metric_of_test_set(context: PitfallContext) -> Answered:
         correct_text = f": {num(round(correct))} are correct" if is_accuracy else ""
         return AVOIDED, f"recomputed on all {num(test)} test samples{correct_text}"
     if not is_accuracy:
-        return (
-            UNKNOWN,
-            f"the {headline.symbol} does not show on how many samples it was measured; {context.not_recomputed}",
-        )
+        unknown_size = f"the {headline.symbol} does not show on how many samples it was measured"
+        return UNKNOWN, f"{unknown_size}; {context.not_recomputed}"
     return UNKNOWN, (
         f"{num(metric.value, 4)} corresponds to a whole number of correct samples for the test set ({num(test)} samples) "
         f"and for the eval batch ({batch} samples); {context.not_recomputed}"
@@ -391,7 +382,14 @@ def own_control(context: PitfallContext) -> Answered:
     """
     control = context.sources.frozen.runs.get(context.run.frozen_run_id)
     if control is not None:
-        differing = list(_differing(context.run.record, control))
+        run = context.run.record
+        pairs = {
+            "setting": (run.spec.setting.identity, control.spec.setting.identity),
+            "seed": (run.spec.seed, control.spec.seed),
+            "data digest": tuple(record.provenance.get("dataset_digest") for record in (run, control)),
+            "control": (control.spec.control, "frozen"),
+        }
+        differing = [name for name, (run_value, control_value) in pairs.items() if run_value != control_value]
         if differing:
             return VIOLATED, f"the frozen control {control.run_id[:8]} differs from the run in {', '.join(differing)}"
         if context.run.frozen_doubt:
@@ -407,16 +405,6 @@ def own_control(context: PitfallContext) -> Answered:
     return UNKNOWN, context.run.frozen_doubt or NO_CONTROL
 
 
-def _differing(run: RunRecord, control: RunRecord) -> list[str]:
-    pairs = {
-        "setting": (run.spec.setting.identity, control.spec.setting.identity),
-        "seed": (run.spec.seed, control.spec.seed),
-        "data digest": tuple(record.provenance.get("dataset_digest") for record in (run, control)),
-        "control": (control.spec.control, "frozen"),
-    }
-    return [name for name, (run_value, control_value) in pairs.items() if run_value != control_value]
-
-
 def same_seeds(context: PitfallContext) -> Answered:
     """Answer item 11: have all methods of a setting the same seeds, not chosen after the training?"""
     method_seeds = {run.record.spec.seed for run in context.group}
@@ -425,10 +413,8 @@ def same_seeds(context: PitfallContext) -> Answered:
     differing = [label for label, seeds in seeds_by_label.items() if seeds != method_seeds]
     if differing:
         more_text = f" and {len(differing) - SHOWN} more" if len(differing) > SHOWN else ""
-        return (
-            VIOLATED,
-            f"seeds {text} here, but other seeds for {', '.join(differing[:SHOWN])}{more_text} in the same setting",
-        )
+        others = f"other seeds for {', '.join(differing[:SHOWN])}{more_text} in the same setting"
+        return VIOLATED, f"seeds {text} here, but {others}"
     return _nothing_left_out(context, text)
 
 
@@ -486,8 +472,7 @@ def _in_the_store(context: PitfallContext, other_runs: Sequence[OtherRun]) -> tu
     controls = [
         other for other in other_runs if other.spec.control == "frozen" and other.spec.setting.identity == setting
     ]
-    judged = context.sources.judged_seeds
-    judged_seeds = judged.get(group, frozenset())
+    judged_seeds = context.sources.judged_seeds.get(group, frozenset())
     paired = judged_seeds | {other.spec.seed for other in method_runs}
     control_seeds = context.sources.control_seeds.get(setting, frozenset())
     passed_over, mentioned = [], []
@@ -566,11 +551,9 @@ def pitfalls(group: Group, sources: Sources) -> tuple[Pitfall, ...]:
 def _answers(contexts: Sequence[PitfallContext], question: Question) -> tuple[Answer, ...]:
     run_ids: dict[Answered, list[str]] = {}
     for context in contexts:
-        run_ids.setdefault(_answered(context, question), []).append(context.run.record.run_id)
+        answered = question(context)
+        if answered[0] != VIOLATED and not is_intact(context.run.record):
+            answered = UNKNOWN, NO_EVIDENCE
+        run_ids.setdefault(answered, []).append(context.run.record.run_id)
     answers = [Answer(outcome, evidence, tuple(ids)) for (outcome, evidence), ids in run_ids.items()]
     return tuple(sorted(answers, key=lambda answer: WORST_FIRST.index(answer.outcome)))
-
-
-def _answered(context: PitfallContext, question: Question) -> Answered:
-    answered = question(context)
-    return answered if is_intact(context.run.record) or answered[0] == VIOLATED else (UNKNOWN, NO_EVIDENCE)

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-from jinja2 import Environment, TemplateError, meta, nodes
+from jinja2 import TemplateError, meta, nodes
 
 from fa_registry import bundled_files, parallel, process_ownership, provenance
 from fa_registry.errors import InvalidFields, join_names, unknown_name_text
@@ -189,12 +189,16 @@ def _render(report: AuditReport, folder: Path, out: Path, pages: TemplateRendere
     for file in report_files():
         file.write(report if file.recorded else judged_report, folder / file.name)
         names.append(file.name)
-    return [*names, *_write_figures(figures, folder)]
+    for name, kind, image in ((figure.name, kind, image) for figure, image in figures.items() for kind in VECTORS):
+        path = folder / f"{name}.{kind}"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(image.saved(kind))
+        names.append(f"{name}.{kind}")
+    return names
 
 
 def _files_of(link: Link) -> dict[str, str]:
-    latex = f"{link.markdown.removesuffix('.md')}.tex"
-    return {link.href: "form.html.j2", link.markdown: "form.md.j2", latex: "form.tex.j2"}
+    return {link.href: "form.html.j2", link.markdown: "form.md.j2", link.latex: "form.tex.j2"}
 
 
 def _write_form(sources: Sources, folder: Path, out: Path, pages: TemplateRenderer, form: tuple[Group, Link]) -> None:
@@ -214,15 +218,6 @@ def _index(sources: Sources, pages: TemplateRenderer) -> tuple[str, Mapping[Figu
     context = replace(without_figures, figures=figures)
     figure_images = rendered_figures(context)
     return pages.render("index.html.j2", variables(replace(context, figure_files=tuple(figure_images)))), figure_images
-
-
-def _write_figures(figures: Mapping[FigureFile, bytes], folder: Path) -> Iterator[str]:
-    for figure, image in figures.items():
-        for kind in VECTORS:
-            path = folder / f"{figure.name}.{kind}"
-            path.parent.mkdir(exist_ok=True)
-            path.write_bytes(image.saved(kind))
-            yield f"{figure.name}.{kind}"
 
 
 def _write(path: Path, text: str) -> None:
@@ -294,7 +289,11 @@ def template_problems(folder: Path) -> list[str]:
         problems += _problems(path, folder, includes)
     names = [path.relative_to(folder).as_posix() for path in inside]
     used_names = _included_templates(overridable(), includes)
-    problems += [f"{name}: {_unused_template(name)}" for name in names if name not in used_names]
+    for name in (name for name in names if name not in used_names):
+        reason = f"no page uses it and no template includes it; {unknown_name_text('template', name, overridable())}"
+        if name in NOT_OURS:
+            reason = "this template is used only for notes in the store, so a user cannot replace this template"
+        problems.append(f"{name}: {reason}")
     return problems + list(_no_templates(folder, bool(paths)))
 
 
@@ -311,8 +310,11 @@ def _included_templates(names: Iterable[str], includes: Mapping[str, set[str]]) 
 def _no_templates(folder: Path, has_templates: bool) -> Iterator[str]:
     """Yield a problem for every file with a name like a template's, or one if the folder has neither."""
     file_names = sorted(path.name for path in folder.iterdir() if path.is_file() and path.suffix != SUFFIX)
-    template_names = overridable()
-    suggestions = {name: suggestion for name in file_names if (suggestion := _suggestion(name, template_names))}
+    template_names, suggestions = overridable(), {}
+    for name, lowered in ((name, name.lower()) for name in file_names):  # such as `form.html` or `FORM.HTML.J2`
+        candidates = (f"{lowered}{SUFFIX}", f"{lowered.rpartition('.')[0]}{SUFFIX}", lowered)
+        if template := next((template for template in template_names if template in candidates), ""):
+            suggestions[name] = template
     for name, suggestion in suggestions.items():
         yield (
             f"{name}: its name does not end in {SUFFIX}, so it is not used for any page (did you mean {suggestion!r}?); "
@@ -325,22 +327,9 @@ def _no_templates(folder: Path, has_templates: bool) -> Iterator[str]:
         )
 
 
-def _suggestion(name: str, template_names: Iterable[str]) -> str:
-    """Return the template that a name such as `form.html` or `FORM.HTML.J2` may mean."""
-    lowered = name.lower()
-    candidates = (f"{lowered}{SUFFIX}", f"{lowered.rpartition('.')[0]}{SUFFIX}", lowered)
-    return next((template for template in template_names if template in candidates), "")
-
-
 def overridable() -> list[str]:
     """Return the names of the built-in templates that a user's file may replace."""
     return sorted(path.name for path in bundled_files.templates().glob(f"*{SUFFIX}") if path.name not in NOT_OURS)
-
-
-def _unused_template(name: str) -> str:
-    if name in NOT_OURS:
-        return "this template is used only for notes in the store, so a user cannot replace this template"
-    return f"no page uses it and no template includes it; {unknown_name_text('template', name, overridable())}"
 
 
 def _problems(path: Path, folder: Path, includes: dict[str, set[str]]) -> Iterator[str]:
@@ -350,7 +339,7 @@ def _problems(path: Path, folder: Path, includes: dict[str, set[str]]) -> Iterat
         with bounded_memory():  # Jinja2 evaluates some constants while it compiles
             source = read_file(resolve_user_path(path), LARGEST_TEMPLATE).decode("utf-8")
             tree = env.parse(source, name)
-            unknown = _unknown_filters(env, tree, name)
+            unknown = [node for node in tree.find_all(nodes.Filter) if node.name not in env.filters]
             if not unknown:
                 env.compile(source, name)
     except UnreadableFile as error:
@@ -359,27 +348,17 @@ def _problems(path: Path, folder: Path, includes: dict[str, set[str]]) -> Iterat
     except (TemplateError, UnicodeDecodeError, RecursionError, SyntaxError, ValueError, MemoryError) as error:
         yield str(template_failure(name, error))
         return
-    yield from unknown
+    for node in unknown:
+        yield f"template {name}, line {node.lineno}: {unknown_name_text('filter', node.name, env.filters)}"
     if unknown:
         return  # Jinja2 can check names only if it knows every filter
     includes[name] = {template for template in meta.find_referenced_templates(tree) if template}
     if name in TEMPLATES:
         variable_names = {field.name for field in fields(TEMPLATES[name])}
-        for unknown in sorted(meta.find_undeclared_variables(tree) - variable_names - set(env.globals)):
-            yield f"{_where(tree, unknown, name)}: {unknown_name_text('name', unknown, variable_names)}"
-
-
-def _unknown_filters(env: Environment, tree: nodes.Template, name: str) -> list[str]:
-    return [
-        f"template {name}, line {node.lineno}: {unknown_name_text('filter', node.name, env.filters)}"
-        for node in tree.find_all(nodes.Filter)
-        if node.name not in env.filters
-    ]
-
-
-def _where(tree: nodes.Template, variable: str, name: str) -> str:
-    lines = [node.lineno for node in tree.find_all(nodes.Name) if node.name == variable and node.ctx == "load"]
-    return f"template {name}, line {min(lines)}" if lines else f"template {name}"
+        for variable in sorted(meta.find_undeclared_variables(tree) - variable_names - set(env.globals)):
+            lines = [node.lineno for node in tree.find_all(nodes.Name) if (node.name, node.ctx) == (variable, "load")]
+            place = f"template {name}, line {min(lines)}" if lines else f"template {name}"
+            yield f"{place}: {unknown_name_text('name', variable, variable_names)}"
 
 
 @contextmanager

@@ -63,16 +63,11 @@ class Frozen:
         if run.frozen_doubt and not run.frozen_run_id:
             return Number(Reading(None, run.frozen_doubt), headline.kind, ())
         if not run.frozen_run_id:
-            stated_reading = run.record.measurements.scalars.get(headline.frozen, Reading(None, NO_CONTROL))
-            return Number(
-                stated_reading, headline.kind, (run.record.run_id,) if stated_reading.value is not None else ()
-            )
-        control = self.runs.get(run.frozen_run_id)
-        reading = (
-            scalar_metric(control, headline.name)
-            if control
-            else Reading(None, "the frozen control is not part of this report")
-        )
+            stated = run.record.measurements.scalars.get(headline.frozen, Reading(None, NO_CONTROL))
+            return Number(stated, headline.kind, (run.record.run_id,) if stated.value is not None else ())
+        reading = Reading(None, "the frozen control is not part of this report")
+        if control := self.runs.get(run.frozen_run_id):
+            reading = scalar_metric(control, headline.name)
         return Number(reading, headline.kind, (run.frozen_run_id,))
 
     def stated(self, run: RunAudit) -> bool:
@@ -119,18 +114,15 @@ def metric_of_run(run: RunAudit, quantity: Metric, frozen: Frozen, card_metrics:
     record = run.record
     if quantity.name in COMPARED_WITH_CONTROL:
         headline = headline_of(record.measurements.scalars)
-        if quantity.name not in headline.names:
-            return Number(
-                Reading(None, f"the task of this run has no {quantity.label}"), quantity.kind, (record.run_id,)
-            )
-        return frozen.value(run) if quantity.name == headline.frozen else frozen.margin(run)
-    if quantity.name in record.measurements.sites:
-        by_site = Reading(
-            None, f"{quantity.name} is measured by site: {quantity.name}{LAST_SITE} is the value at the last site"
-        )
-        return Number(by_site, quantity.kind, (record.run_id,))
-    base = "" if quantity.name in record.measurements.scalars else at_last_site(quantity.name, card_metrics)
-    reading = last_site(record, base) if base else scalar_metric(record, quantity.name)
+        if quantity.name in headline.names:
+            return frozen.value(run) if quantity.name == headline.frozen else frozen.margin(run)
+        reading = Reading(None, f"the task of this run has no {quantity.label}")
+    elif quantity.name in record.measurements.sites:
+        last = f"{quantity.name}{LAST_SITE} is the value at the last site"
+        reading = Reading(None, f"{quantity.name} is measured by site: {last}")
+    else:
+        base = "" if quantity.name in record.measurements.scalars else at_last_site(quantity.name, card_metrics)
+        reading = last_site(record, base) if base else scalar_metric(record, quantity.name)
     return Number(reading, quantity.kind, (record.run_id,))
 
 
@@ -170,10 +162,8 @@ def seed_estimate(quantity: Metric, values: Iterable[SeedValue]) -> Estimate:
     summary = over_seeds(((row.seed, row.number.reading) for row in rows), quantity.name, quantity.mean)
     rows_not_finite = [row for row in rows if row.number.reading.not_finite]
     rows_with_value = [row for row in rows if row.number.reading.value is not None]
-    ids = tuple(
-        dict.fromkeys(run_id for row in rows_not_finite or rows_with_value or rows for run_id in row.number.run_ids)
-    )
-    mean = Number(summary.mean, quantity.kind, ids)
+    ids = dict.fromkeys(run_id for row in rows_not_finite or rows_with_value or rows for run_id in row.number.run_ids)
+    mean = Number(summary.mean, quantity.kind, tuple(ids))
     return Estimate(
         quantity.kind, rows, summary.n, mean, summary.std, summary.low, summary.high, average=summary.average
     )
@@ -351,6 +341,7 @@ def _row(
 def _statement(same: Sequence[tuple[int, Finding]], card_metrics: Known, fired: str | None) -> SeedStatement:
     first = same[0][1]
     run_ids = tuple(finding.run_id for _, finding in same)
+    references = dict.fromkeys(finding.reference_run_id for _, finding in same if finding.reference_run_id)
     return SeedStatement(
         seeds=tuple(seed for seed, _ in same),
         run_ids=run_ids,
@@ -359,9 +350,7 @@ def _statement(same: Sequence[tuple[int, Finding]], card_metrics: Known, fired: 
         interval=first.interval,
         site="" if first.site is None else f"site {first.site}",
         epoch="" if fired is None else f"first fires at epoch {fired}",
-        reference_run_ids=tuple(
-            dict.fromkeys(finding.reference_run_id for _, finding in same if finding.reference_run_id)
-        ),
+        reference_run_ids=tuple(references),
         detail=first.detail,
         level=level_text(first.confidence or CONFIDENCE),
         basis=first.basis,

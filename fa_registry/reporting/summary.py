@@ -10,6 +10,7 @@ from fa_registry.records import AuditReport
 from fa_registry.reporting.claims import claims, gamma_answer
 from fa_registry.reporting.claims_depth import DEPTH
 from fa_registry.reporting.claims_reference import GAMMA, UNDERCUT, finding_with
+from fa_registry.reporting.labels import join_with_and
 
 MOST_METHODS = 6  # names in one clause
 # Result → clause about one method, and about several methods. The first result that occurs is the first sentence.
@@ -106,4 +107,4 @@ def _in_settings(label: str, count: int, total: int) -> str:
 def _joined(names: list[str]) -> str:
     if len(names) > MOST_METHODS:
         return join_names(names, MOST_METHODS)
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    return join_with_and(names)

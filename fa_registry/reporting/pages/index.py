@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -105,7 +106,7 @@ def index_context(sources: Sources, figures: Truncated[SettingFigures] = NO_FIGU
         waivers=waiver_rows(report, sources.groups),
         run_count=len(report.runs),
         columns=columns,
-        spread=_spread(columns),
+        spread=" and ".join(column.symbol for column in columns if column.name in WITH_DEVIATION),
         settings=settings,
         means=means_in_text(columns),
         details=details,
@@ -145,10 +146,10 @@ def rendered_figures(context: IndexContext) -> dict[FigureFile, bytes]:
     ]
     figures += [(figure.title, "", figure.drawn) for figure in context.analyses.shown]
     images_by_file: dict[FigureFile, bytes] = {}
-    name_counts: dict[str, int] = {}
+    name_counts: Counter[str] = Counter()
     for title, setting, image in figures:
         name = file_name(f"{title.replace(symbol_of('gamma'), 'gamma')} {setting if several else ''}")
-        name_counts[name] = name_counts.get(name, 0) + 1
+        name_counts[name] += 1
         suffix = f"-{name_counts[name]}" if name_counts[name] > 1 else ""  # for settings with the same label
         images_by_file[FigureFile(title, setting, f"{FIGURES}/{name}{suffix}")] = image
     return images_by_file
@@ -176,12 +177,12 @@ def _neighbour(sources: Sources) -> Truncated[NearSettingRow] | None:
     choice = sources.report.choice
     if choice is None or choice.beside is None:
         return None
-    rows = (
+    rows = [
         NearSettingRow(other, judged.label, describe_difference(differing))
         for other in choice.beside
         for judged, differing in sources.near_settings.near(other.spec)
-    )
-    return Truncated.first(MOST, list(rows))
+    ]
+    return Truncated.first(MOST, rows)
 
 
 def _overrides(editions: Sequence[EditionReference]) -> Iterator[Entry]:
@@ -218,16 +219,14 @@ def number_footnotes(
     marks: dict[str, int] = {}
     numbered = []
     for part in settings:
-        rows = (replace(row, estimates=_marked(row, columns, reasons, marks)) for row in part.rows)
-        numbered.append(replace(part, rows=tuple(rows if details else map(_without_seeds_numbers, rows))))
+        rows = [replace(row, estimates=_marked(row, columns, reasons, marks)) for row in part.rows]
+        if not details:
+            rows = [replace(row, seeds=tuple(replace(seed, numbers={}) for seed in row.seeds)) for row in rows]
+        numbered.append(replace(part, rows=tuple(rows)))
     notes = (
         Footnote(marks[reason], reason, Truncated.first(MOST_NAMES, tuple(ids))) for reason, ids in reasons.items()
     )
     return tuple(numbered), tuple(notes)
-
-
-def _without_seeds_numbers(row: AuditRow) -> AuditRow:
-    return replace(row, seeds=tuple(replace(seed, numbers={}) for seed in row.seeds))
 
 
 def _marked(
@@ -248,10 +247,6 @@ def _marked(
         footnote_marks = dict.fromkeys(marks[reason] for _, reason in missing)
         marked[name] = replace(row.estimates[name], marks=tuple(footnote_marks))
     return marked
-
-
-def _spread(columns: Columns) -> str:
-    return " and ".join(column.symbol for column in columns if column.name in WITH_DEVIATION)
 
 
 def setting_rows(sources: Sources, columns: Columns) -> Iterator[SettingTable]:
@@ -302,16 +297,10 @@ def headline(groups: Iterable[Group]) -> IndexHeadline:
 
 
 def _rules(groups: Iterable[Group]) -> Iterator[tuple[str, str, int]]:
-    counts: dict[tuple[str, str], int] = {}
+    counts: Counter[tuple[str, str]] = Counter()
     for group in groups:
-        fired = {
-            (finding.rule, finding.title): None
-            for run in group.runs
-            for finding in run.findings
-            if finding.gating and finding.outcome == "fail"
-        }
-        for rule in fired:
-            counts[rule] = counts.get(rule, 0) + 1
+        findings = (finding for run in group.runs for finding in run.findings)
+        counts.update({(one.rule, one.title) for one in findings if one.gating and one.outcome == "fail"})
     for (rule, title), count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         yield rule, title, count
 
