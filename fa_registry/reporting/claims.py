@@ -29,7 +29,6 @@ from fa_registry.protocol.last_block import STATE as LAST_BLOCK
 from fa_registry.protocol.rule_evaluation import AT_CHANCE
 from fa_registry.protocol.verdict import is_intact
 from fa_registry.records import Exclusion, Finding, Reading, RunAudit
-from fa_registry.reporting.claim_keys import KEYS, WEIGHT, claim
 from fa_registry.reporting.claims_depth import cleared_text, depth_claims, is_above_frozen, sampled
 from fa_registry.reporting.claims_gamma import THE_GRADIENT, gamma_claims
 from fa_registry.reporting.claims_reference import (
@@ -39,12 +38,15 @@ from fa_registry.reporting.claims_reference import (
     GAMMA,
     GRADIENTS,
     HIGH,
+    KEYS,
     NOISY,
     NOT_SPECIFIC,
     SINCE,
     TOO_SMALL,
     UNDERCUT,
+    WEIGHT,
     author_stated_runs,
+    claim,
     has_gamma,
     listed,
     observed_text,

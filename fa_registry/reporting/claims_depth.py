@@ -25,8 +25,7 @@ from fa_registry.protocol.last_block import STATE as LAST_BLOCK
 from fa_registry.protocol.last_block import TEXT as LAST_BLOCK_WORDS
 from fa_registry.protocol.rule_evaluation import AT_CHANCE
 from fa_registry.records import Finding, RunAudit
-from fa_registry.reporting.claim_keys import claim
-from fa_registry.reporting.claims_reference import UNDERCUT, author_stated_runs, finding_with, with_state
+from fa_registry.reporting.claims_reference import UNDERCUT, author_stated_runs, claim, finding_with, with_state
 from fa_registry.reporting.report_values import scalar_metric
 from fa_registry.reporting.text.filters import KINDS, between, ci, compact, num, pct
 from fa_registry.reporting.view_models import Claim

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from fa_registry.metrics import HEADLINE_GAMMA, SUBJECTS, over_seeds
 from fa_registry.protocol.evidence_rules import TITLES
 from fa_registry.records import Finding, RunAudit
-from fa_registry.reporting.claim_keys import claim
 from fa_registry.reporting.claims_reference import (
     AT_FLOOR,
     EXPLODED,
@@ -17,6 +16,7 @@ from fa_registry.reporting.claims_reference import (
     NOT_SPECIFIC,
     TOO_SMALL,
     UNDERCUT,
+    claim,
     finding_with,
     has_gamma,
     is_gradient,

@@ -1,4 +1,4 @@
-"""Claims about the scale and the reference gradient, and functions that all claims use."""
+"""Keys of all claims, functions that all claims use, and claims about scale and reference gradient."""
 
 from __future__ import annotations
 
@@ -8,11 +8,88 @@ from types import MappingProxyType
 from fa_registry.metrics import HEADLINE_GAMMA, SUBJECTS, headline_of, label_of, symbol_of
 from fa_registry.protocol.edition_schema import REFERENCE_METRICS
 from fa_registry.records import Finding, Reading, RunAudit
-from fa_registry.reporting.claim_keys import claim
 from fa_registry.reporting.report_values import last_site, scalar_metric, site_row
 from fa_registry.reporting.text.filters import KINDS, at_least, compact
 from fa_registry.reporting.view_models import Claim
 
+# Key of every claim → its kind, in the order of a form: claims that invalidate the other claims; the pass; claims about Γ, which
+# readers look for first; claims about depth, scale and reference; other restrictions; and notes on how to read a metric.
+KEYS: Mapping[str, str] = MappingProxyType(
+    {
+        "differs from its seal": "open",
+        "method fails": "not",
+        "other code": "open",
+        "diverged": "not",
+        "failed": "open",
+        "incomplete": "open",
+        "near backpropagation": "not",
+        "answers looked up": "not",
+        "own task": "not",
+        "test in train": "not",
+        "not sealed": "open",
+        "adopted": "open",
+        "superseded": "open",
+        "trained depth": "may",
+        "trained part": "may",
+        "passes without depth": "open",
+        "aligned by feedback": "may",
+        "aligned, null unknown": "may",
+        "specific": "may",
+        "not aligned": "not",
+        "not specific": "not",
+        "too small": "not",
+        "null unknown": "open",
+        "no evidence": "open",
+        "no gamma": "open",
+        "carried by one end": "not",
+        "undercut": "not",
+        "at chance": "not",
+        "stated": "open",
+        "last block": "open",
+        "undecided": "open",
+        "provisional": "open",
+        "beats frozen": "may",
+        "exploded": "not",
+        "at floor": "not",
+        "noisy": "not",
+        "stability high": "not",
+        "other fails": "not",
+        "other warns": "open",
+        "method not measured": "open",
+        "waived": "open",
+        "not judged": "open",
+        "one seed": "open",
+        "within limit": "note",
+        "passes alone": "note",
+        "converged": "note",
+        "explained": "note",
+        "gamma not applicable": "note",
+        "keeps scale": "note",
+        "reference clear": "note",
+        "reference near its floor": "note",
+        "stability low": "note",
+        "other passes": "note",
+    }
+)
+WEIGHT: Mapping[str, int] = MappingProxyType({key: place for place, key in enumerate(KEYS)})
+# Topic → keys of the claims that a form labels with this topic.
+TOPICS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "Depth": (
+            *("trained depth", "trained part", "passes without depth", "undercut", "at chance", "stated", "last block"),
+            *("undecided", "provisional", "beats frozen", "within limit"),
+        ),
+        "Scale": ("exploded", "explained", "keeps scale"),
+        "Reference": (
+            *("at floor", "noisy", "converged", "reference clear", "reference near its floor"),
+            *("stability high", "stability low"),
+        ),
+        symbol_of("gamma"): (
+            *("aligned by feedback", "aligned, null unknown", "specific", "not aligned", "not specific", "too small"),
+            *("null unknown", "no evidence", "no gamma", "gamma not applicable", "carried by one end"),
+        ),
+    }
+)
 EXPLODED, AT_FLOOR, NOISY, UNDERCUT = "EXPLODED", "AT FLOOR", "NOISY", "UNDERCUT"
 NOT_SPECIFIC, TOO_SMALL, HIGH = "NOT SPECIFIC", "TOO SMALL", "HIGH"
 PER_BLOCK, SINCE = ("growth", "growth_max"), ("growth_init", "growth_init_max")
@@ -36,6 +113,12 @@ CALLED: Mapping[tuple[str, str], str] = MappingProxyType(
 # Names of the metrics in sentences, as in the catalogue.
 GAMMA, GAIN, FIDELITY = map(symbol_of, ("gamma", "gain", "fidelity"))
 GRADIENT = 1 - 1e-6  # a credit with at least this Γ is the gradient itself (angle below 0.1°)
+
+
+def claim(key: str, text: str, touched: Sequence[RunAudit]) -> Claim:
+    """Return one claim about the runs `touched`; `text` is a sentence without its final full stop."""
+    topic = next((topic for topic, keys in TOPICS.items() if key in keys), "")
+    return Claim(KEYS[key], f"{text}.", tuple(run.record.run_id for run in touched), key, topic)
 
 
 def has_gamma(run: RunAudit) -> bool:
