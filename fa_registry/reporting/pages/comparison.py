@@ -153,9 +153,7 @@ def _compared(
 
 
 def _rules(columns: Sequence[Group], card_metrics: Known) -> Iterator[ComparedRule]:
-    rows_by_column = [
-        finding_rows(column.runs, group_label(column), column.setting, card_metrics) for column in columns
-    ]
+    rows_by_column = [finding_rows(one.runs, group_label(one), one.setting, card_metrics) for one in columns]
     fires = [{fire.rule: ", ".join(fire.epochs) for fire in first_fires(column.runs)} for column in columns]
     titles = {row.rule: row.title for rows in rows_by_column for row in rows}
     for rule, title in titles.items():
@@ -172,11 +170,8 @@ def _unpaired(columns: Sequence[Group]) -> Iterator[str]:
 
 def _figures(columns: Sequence[Group], report: AuditReport, room: int) -> SettingFigures:
     settings = list(dict.fromkeys(_setting(column).identity for column in columns))
-    controls = [
-        column
-        for column in groups(report)
-        if column.runs[0].record.spec.control == "frozen" and _setting(column).identity in settings
-    ]
+    frozen = (group for group in groups(report) if group.runs[0].record.spec.control == "frozen")
+    controls = [group for group in frozen if _setting(group).identity in settings]
     column_run_ids = {run.record.run_id for run in _runs(columns)}
     background = [group for group in controls if group.runs[0].record.run_id not in column_run_ids]
     ordered = sorted([*columns, *background], key=lambda group: settings.index(_setting(group).identity))
@@ -389,17 +384,12 @@ def compared_sites(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any
     """
     card_metrics = metrics_of_cards(cards)
     measured = (name for group in groups for run in group.runs for name in run.record.measurements.sites)
-    return tuple(
-        ComparedSites(
-            quantity.name,
-            quantity.symbol,
-            quantity.words,
-            rows,
-            tuple(_exact(quantity.name, len(rows), column, cards) for column in groups),
-        )
-        for quantity in (*map(quantity_of, TABLES["comparison_sites"]), *other_metrics(measured, card_metrics))
-        if (rows := tuple(_rows(quantity, groups)))
-    )
+    compared = []
+    for quantity in (*map(quantity_of, TABLES["comparison_sites"]), *other_metrics(measured, card_metrics)):
+        if rows := tuple(_rows(quantity, groups)):
+            exact = tuple(_exact(quantity.name, len(rows), column, cards) for column in groups)
+            compared.append(ComparedSites(quantity.name, quantity.symbol, quantity.words, rows, exact))
+    return tuple(compared)
 
 
 def _exact(name: str, count: int, group: Group, cards: Mapping[str, Mapping[str, Any]]) -> tuple[int, ...]:
@@ -469,10 +459,10 @@ def seeds_of(group: Group) -> set[int]:
 
 
 def _readings(group: Group, quantity: Metric, frozen: Frozen) -> dict[tuple[int, str], Reading]:
-    readings = {
-        (run.record.spec.seed, run.record.run_id): metric_of_run(run, quantity, frozen).reading for run in group.runs
+    return {
+        (run.record.spec.seed, run.record.run_id): _subtracted(metric_of_run(run, quantity, frozen).reading, quantity)
+        for run in group.runs
     }
-    return {key: _subtracted(reading, quantity) for key, reading in readings.items()}
 
 
 def _subtracted(reading: Reading, quantity: Metric) -> Reading:
@@ -483,11 +473,9 @@ def _subtracted(reading: Reading, quantity: Metric) -> Reading:
         return reading
     if quantity.mean != GEOMETRIC:
         return Reading(reading.value * (100.0 if quantity.kind == "pct" else 1.0))
-    return (
-        Reading(math.log10(reading.value))
-        if reading.value > 0
-        else Reading(None, "the value is not positive, so it has no logarithm")
-    )
+    if reading.value <= 0:
+        return Reading(None, "the value is not positive, so it has no logarithm")
+    return Reading(math.log10(reading.value))
 
 
 def _difference(quantity: Metric) -> tuple[str, str]:
@@ -515,26 +503,20 @@ def _row(
     difference = paired_difference(*({seed: side[seed] for seed in shared} for side in values_by_seed))
     missing = sorted({key[0] for key in (*a, *b)} - shared)
     remarks = [difference.remark.removeprefix("provisional: ")] if difference.remark else []
-    remarks += (
-        [f"without seed {', '.join(map(str, missing))}, for which one of the columns has no value"] if missing else []
-    )
+    if missing:
+        remarks.append(f"without seed {', '.join(map(str, missing))}, for which one of the columns has no value")
     ids = tuple(run_id for seed, run_id in (*a, *b) if seed in shared)
+    low = high = Reading(None, "only one shared seed, so there is no interval")
+    if difference.interval:
+        low, high = Reading(difference.interval.low), Reading(difference.interval.high)
     return PairedRow(
         *subject,
         difference=Number(Reading(difference.mean), kind, ids),
-        low=_end(difference, "low"),
-        high=_end(difference, "high"),
+        low=low,
+        high=high,
         seeds=difference.seeds,
         answer=_answer(difference),
         remark="; ".join(remarks),
-    )
-
-
-def _end(difference: PairedDifference, end: str) -> Reading:
-    return (
-        Reading(getattr(difference.interval, end))
-        if difference.interval
-        else Reading(None, "only one shared seed, so there is no interval")
     )
 
 

@@ -354,12 +354,8 @@ def _written(text: str, subject: str) -> dict[str, str]:
     """
     opened, closed = OPENING.findall(text), text.count(CLOSING)
     blanks_found = WHOLE.findall(text)
-    once = len(set(opened)) == len(opened) == closed
-    if (
-        not once
-        or [name for name, _ in blanks_found] != opened
-        or any(OPENING.search(body) for _, body in blanks_found)
-    ):
+    once = len(set(opened)) == len(opened) == closed and [name for name, _ in blanks_found] == opened
+    if not once or any(OPENING.search(body) for _, body in blanks_found):
         raise UsageError(
             f"{subject}: the texts in its blanks cannot be kept: expected every '<!-- fa:blank NAME -->' exactly once, "
             f"followed by one '{CLOSING}', found the opening markers of {', '.join(opened) or 'none'} and {closed} closing "
@@ -379,11 +375,12 @@ def lines(runs: Sequence[RunAudit], report: AuditReport, frozen: Frozen) -> tupl
     for record in records:
         by_checkout.setdefault(_checkout(record), []).append(record)
     packages = dict.fromkeys(line for record in records for line in _packages(record))
-    trained = [
-        line
-        for checkout, checkout_records in by_checkout.items()
-        for line in (checkout, *map(_training, checkout_records))
-    ]
+    trained = []
+    for checkout, checkout_records in by_checkout.items():
+        trained.append(checkout)
+        for record in checkout_records:
+            note = "  # the frozen control" if record.spec.control == "frozen" else ""
+            trained.append(f"{command(record.spec)}{note}")
     absent = [f"# frozen control {run_id}: not part of this report" for run_id in controls if run_id not in frozen.runs]
     return (*packages, *trained, *absent, _audit(report))
 
@@ -401,11 +398,7 @@ def completion_commands(
     example because its data are not available. For such a run, the result contains a comment with the reason.
     """
     broken = [_comment(run.frozen_doubt) for run in runs if run.frozen_doubt and not run.frozen_run_id]
-    broken += [
-        _comment(f"no command repairs {exclusion.name}: {exclusion.reason}")
-        for exclusion in excluded
-        if exclusion.kind == "broken"
-    ]
+    broken += [_comment(f"no command repairs {one.name}: {one.reason}") for one in excluded if one.kind == "broken"]
     excluded = [exclusion for exclusion in excluded if exclusion.kind != "broken"]
     gaps = [run for run in runs if run.verdict.outcome == "incomplete"]
     absent = [exclusion.spec for exclusion in excluded if exclusion.spec and exclusion.kind != "integrity"]
@@ -460,21 +453,13 @@ def _packages(record: RunRecord) -> Iterator[str]:
             yield member if OWN_LOOP in record.provenance else f"pip install {shlex.quote(release)}  {member}"
 
 
-def _training(record: RunRecord) -> str:
-    line = command(record.spec)
-    return f"{line}  # the frozen control" if record.spec.control == "frozen" else line
-
-
 def _audit(report: AuditReport) -> str:
     editions = [report.edition.name, *(opinion.edition.name for opinion in report.opinions)]
-    study_options, remarks = _chosen(report), []
-    options = ["--study", *study_options] if study_options else []
-    if not options:
-        options, remarks = ["--run RUN"], ["RUN: the id of each run that the lines above created"]
+    options, remarks = ["--run RUN"], ["RUN: the id of each run that the lines above created"]
+    if study_options := _chosen(report):
+        options, remarks = ["--study", *study_options], [_whose_file(report.choice.study)]
     options.append(f"--{'editions' if len(editions) > 1 else 'edition'} {shlex.quote(','.join(editions))}")
     options += [f"--threshold {shlex.quote(f'{name}={value}')}" for name, value in report.edition.overrides.items()]
-    if report.choice and study_options:
-        remarks.append(_whose_file(report.choice.study))
     if report.waivers:
         options.append("--waivers waivers.toml")
         remarks.append("with the waivers.toml that contains this report's waivers")

@@ -50,7 +50,7 @@ def site_tables(runs: Sequence[RunAudit], report: AuditReport) -> tuple[Table[Ro
     card_metrics = metrics_of_cards(report.cards)
     measured = (name for run in runs for name in run.record.measurements.sites)
     standard_tables = [(title, [quantity_of(name, card_metrics) for name in names]) for title, names in SITE_TABLES]
-    tables = (*standard_tables, (FURTHER, list(other_metrics(measured, card_metrics))))
+    tables = (*standard_tables, (FURTHER, other_metrics(measured, card_metrics)))
     built_tables = (_site_table(title, quantities, runs, report) for title, quantities in tables)
     return tuple(table for table in built_tables if table.rows)
 
@@ -135,12 +135,9 @@ def _cell(run: RunAudit, name: str, kind: str, site: int | None = None) -> Cell:
     about = (one for one in run.findings if one.quantity == name and one.site == site and one.state)
     finding = next(about, None)
     deviation = None if site is None or name not in DEVIATIONS else _number(run, DEVIATIONS[name], kind, site)
-    return Cell(
-        _number(run, name, kind, site),
-        finding.state if finding else "",
-        finding.outcome if finding else "",
-        deviation if deviation and deviation.reading.value is not None else None,
-    )
+    deviation = deviation if deviation and deviation.reading.value is not None else None
+    judged = (finding.state, finding.outcome) if finding else ("", "")
+    return Cell(_number(run, name, kind, site), *judged, deviation)
 
 
 def _number(run: RunAudit, name: str, kind: str, site: int | None) -> Number:
@@ -178,23 +175,18 @@ def _covers(card: Mapping[str, Any], names: Sequence[str]) -> bool:
 
 def _measured(names: Sequence[str], runs: Sequence[RunAudit]) -> str:
     """Return how the runs recorded that these metrics were measured; cards describe only the present code."""
-    conventions_of_runs = [
-        {name: value for name, value in run.record.measurements.conventions.items() if _belongs(name, names)}
-        for run in runs
-    ]
-    return "; ".join(dict.fromkeys(description(conventions) for conventions in conventions_of_runs if conventions))
-
-
-def _belongs(convention: str, names: Sequence[str]) -> bool:
-    prefix = convention.rpartition("_")[0]
-    return bool(prefix) and any(f"{name}_".startswith(f"{prefix}_") for name in names)
+    texts = {}
+    for run in runs:
+        named = ((name, name.rpartition("_")[0]) for name in run.record.measurements.conventions)
+        about = [name for name, prefix in named if prefix and any(f"{one}_".startswith(f"{prefix}_") for one in names)]
+        conventions = {name: run.record.measurements.conventions[name] for name in about}
+        texts |= {description(conventions): None} if conventions else {}
+    return "; ".join(texts)
 
 
 def _notes(cells: Iterable[tuple[str, Cell]]) -> tuple[str, ...]:
-    reasons: Iterator[str] = (
-        f"{name}: {cell.number.reading.reason}" for name, cell in cells if cell.number.reading.reason
-    )
-    return tuple(dict.fromkeys(reasons))
+    reasons = ((name, cell.number.reading.reason) for name, cell in cells)
+    return tuple(dict.fromkeys(f"{name}: {reason}" for name, reason in reasons if reason))
 
 
 def aggregates(runs: Sequence[RunAudit]) -> Iterator[MetricSummary]:
@@ -323,13 +315,9 @@ def _recipe(spec: RunSpec, credit_scale: str) -> str:
 
 
 def _versions(record: RunRecord) -> str:
-    versions = record.provenance.get("versions") or {}
-    all_versions = {
-        "fa_registry": record.provenance.get("fa_registry"),
-        "python": record.provenance.get("python"),
-        **versions,
-    }
-    return description({name: value for name, value in all_versions.items() if value})
+    versions = {name: record.provenance.get(name) for name in ("fa_registry", "python")}
+    versions |= record.provenance.get("versions") or {}
+    return description({name: value for name, value in versions.items() if value})
 
 
 def _commit(record: RunRecord) -> str:
@@ -345,28 +333,21 @@ def sealed_code(record: RunRecord) -> Mapping[str, Mapping[str, Any]]:
     The mapping is empty if an older release recorded the run.
     """
     code = record.provenance.get("code")
-    return (
-        {name: entry for name, entry in code.items() if isinstance(entry, Mapping)} if isinstance(code, Mapping) else {}
-    )
+    entries = code.items() if isinstance(code, Mapping) else ()
+    return {name: entry for name, entry in entries if isinstance(entry, Mapping)}
 
 
 def _code(record: RunRecord) -> str:
     """Return a text on the code that trained the run, or "" for adopted runs and runs of older releases."""
-    if record.spec.weights:
-        return ""
-    reported_code = {
-        name: entry
-        for name, entry in sealed_code(record).items()
-        if "digest" in entry or not name.startswith("diagnostics/")
-    }
-    return " · ".join(f"{name.partition('/')[2]} {_entry(entry)}" for name, entry in reported_code.items())
-
-
-def _entry(entry: Mapping[str, Any]) -> str:
-    if "digest" not in entry:
-        return f"version {entry.get('version')}"
-    release = " ".join(f"{entry.get('package')} {entry.get('version')}".split())
-    return f"of package {release}, source sha256 {entry['digest']}"
+    texts = []
+    for name, entry in sealed_code(record).items() if not record.spec.weights else ():
+        plugin, text = name.partition("/")[2], f"version {entry.get('version')}"
+        if "digest" in entry:
+            release = " ".join(f"{entry.get('package')} {entry.get('version')}".split())
+            text = f"of package {release}, source sha256 {entry['digest']}"
+        if "digest" in entry or not name.startswith("diagnostics/"):
+            texts.append(f"{plugin} {text}")
+    return " · ".join(texts)
 
 
 def _conformance(record: RunRecord) -> str:

@@ -57,6 +57,9 @@ def counts(rows: Sequence[FigureVerdict]) -> tuple[tuple[str, int], ...]:
 
 def _row(row: FigureVerdict) -> ReproductionRow:
     figure = row.figure
+    factor = "" if figure.factor == 1 else f"measured values are multiplied by {figure.factor:g}"
+    assumed = figure.setting.assumed if figure.setting else ""
+    margin = f"the margin: {figure.margin.why}" if row.outcome in TESTED else ""
     return ReproductionRow(
         outcome=row.outcome,
         look=LOOKS[row.outcome],
@@ -68,7 +71,7 @@ def _row(row: FigureVerdict) -> ReproductionRow:
         each=tuple(EntryValue(f"seed {run.seed}: {_of_run(figure, run)}", (run.run_id,)) for run in row.measured),
         reason=row.reason,
         source=figure.source,
-        remarks=tuple(_remarks(figure, row.outcome in TESTED)),
+        remarks=tuple(filter(None, (figure.remark, factor, assumed, margin))),
     )
 
 
@@ -137,13 +140,6 @@ def _shown(figure: PublishedFigure, value: Reading) -> str:
     if figure.rule and value.value is not None:
         return f"{value.value:.0f}"
     return reading(value, "pct" if kind_of(figure.quantity) == "pct" else "num")
-
-
-def _remarks(figure: PublishedFigure, tested: bool) -> list[str]:
-    margin = f"the margin: {figure.margin.why}" if tested else ""
-    assumed = figure.setting.assumed if figure.setting else ""
-    factor = "" if figure.factor == 1 else f"measured values are multiplied by {figure.factor:g}"
-    return list(filter(None, (figure.remark, factor, assumed, margin)))
 
 
 @dataclass(frozen=True)
