@@ -114,11 +114,11 @@ class Canvas:
         """Draw lines on the sheet."""
         self.sheet.add_collection(LineCollection([*pieces], colors=colour, **look), autolim=False)
 
-    def dots(self, points: Iterable[tuple[float, float]], colour: str, size: float = 3.6, **look: object) -> None:
+    def dots(self, points: Iterable[tuple[float, float]], colour: str, **look: object) -> None:
         """Draw round dots on the sheet as one path, because circles would make the file five times as long."""
         ends = [(x + shift, y) for x, y in points for shift in (0, 1e-4)]
         path = Path(ends, [Path.MOVETO, Path.LINETO] * (len(ends) // 2)) if ends else Path(np.empty((0, 2)))
-        self.sheet.add_patch(PathPatch(path, fill=False, edgecolor=colour, linewidth=size, capstyle="round", **look))
+        self.sheet.add_patch(PathPatch(path, fill=False, edgecolor=colour, linewidth=3.6, capstyle="round", **look))
 
     def place(self, left: float, right: float, bottom: float, top: float, **options: float) -> None:
         """Set the margins around all axes; all margins are in inches."""
@@ -178,9 +178,8 @@ def compact_svg(svg: str) -> str:
 
 def _steps(line: re.Match[str], tolerance: int) -> str:
     """Return the points of a line as steps of 0.1 pt."""
-    points = thinned(
-        [tuple(round(10 * float(part)) for part in point.split()) for point in line[1].split("L")], tolerance
-    )
+    rounded = [tuple(round(10 * float(part)) for part in point.split()) for point in line[1].split("L")]
+    points = thinned(rounded, tolerance)
     steps = [(x - before[0], y - before[1]) for before, (x, y) in zip(points, points[1:], strict=False)]
     return "m" + " ".join(f"{x / 10:g} {y / 10:g}" for x, y in [*points[:1], *steps])
 

@@ -45,11 +45,8 @@ def entry(row: Mapping[str, AnalysisCell], name: str, *keys: str) -> dict[str, o
     cell = row[name]
     low, high = cell.interval or (None, None)
     values = {"words": cell.text, "value": cell.reading.value, "low": low, "high": high, "reason": cell.reading.reason}
-    return {
-        "panel": name,
-        **{key: plain(row[key]) if key in row else None for key in ("method", "setting", *keys)},
-        **values,
-    }
+    copied = {key: plain(row[key]) if key in row else None for key in ("method", "setting", *keys)}
+    return {"panel": name, **copied, **values}
 
 
 def plain(cell: AnalysisCell) -> str | float | None:
@@ -68,9 +65,8 @@ def named(numbers: pd.DataFrame) -> pd.DataFrame:
     }
     rows: dict[tuple[str, str], str] = {}
     for method, setting in dict.fromkeys(zip(numbers["method"], numbers["setting"], strict=True)):
-        text = escape_control(
-            f"{method} · {distinct_parts[setting]}" if len(settings) > 1 and distinct_parts[setting] else method
-        )
+        suffix = f" · {distinct_parts[setting]}" if len(settings) > 1 and distinct_parts[setting] else ""
+        text = escape_control(f"{method}{suffix}")
         short_text = shortened(text)
         twice = short_text in rows.values()  # rows with the same shortened text would be drawn over each other
         rows[method, setting] = f"{shortened(text, MOST_LETTERS - 5)} #{len(rows) + 1}" if twice else short_text

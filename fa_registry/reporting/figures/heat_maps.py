@@ -156,15 +156,14 @@ def _in_text(panel: Panel, numbers: pd.DataFrame) -> Iterator[str]:
 
 def _table(panel: Panel, numbers: pd.DataFrame, epochs: Sequence[int]) -> Iterator[Row[Number]]:
     visible_rows = numbers[~_nowhere(numbers) & numbers["epoch"].isin(epochs)]
+    missing = Reading(None, "no value was measured at this epoch")
     for method, rows in visible_rows.groupby("method", sort=False):
         ids = tuple(dict.fromkeys(rows["run_ids"].iloc[0].split()))
         lines = []
         for site, of_site in rows.groupby("site"):
-            values = dict(zip(of_site["epoch"], zip(of_site["value"], of_site["reason"], strict=True), strict=True))
-            readings = [
-                from_frame(*values.get(epoch, (math.nan, "no value was measured at this epoch"))) for epoch in epochs
-            ]
-            lines.append(Row(f"site {site}", tuple(Number(reading, panel.kind, ids) for reading in readings)))
+            readings = dict(zip(of_site["epoch"], map(from_frame, of_site["value"], of_site["reason"]), strict=True))
+            numbers = (Number(readings.get(epoch, missing), panel.kind, ids) for epoch in epochs)
+            lines.append(Row(f"site {site}", tuple(numbers)))
         yield Row(str(method), rows=tuple(lines), run_ids=ids)
 
 
@@ -180,13 +179,10 @@ def draw(panel: Panel, numbers: pd.DataFrame, threshold: float | None) -> Render
     last = visible_rows.groupby("method")["epoch"].max()
     edges = {method: (0, max(last[method], 1), sites.min() - 0.5, sites.max() + 0.5) for method in methods}
     for method, box, first in small_multiples(canvas, edges, HEAD, PANEL, ("epoch", "site l")):
-        _cells(
-            canvas, box, visible_rows[(visible_rows["method"] == method) & visible_rows["site"].isin(set(sites))], scale
-        )
-        for epoch, side in (
-            (0, "left"),
-            (int(box.last), "right"),
-        ):  # aligned inwards, so that the labels of adjacent panels do not overlap
+        of_method = visible_rows[visible_rows["method"] == method]
+        _cells(canvas, box, of_method[of_method["site"].isin(set(sites))], scale)
+        # aligned inwards, so that the labels of adjacent panels do not overlap
+        for epoch, side in ((0, "left"), (int(box.last), "right")):
             canvas.text(box.x(epoch), box.bottom + 0.09, str(epoch), ha=side, color=TICK)
         for tick in whole_ticks(int(sites.max())):
             if first and tick >= sites.min():
@@ -201,9 +197,7 @@ def _cells(canvas: Canvas, box: PanelFrame, rows: pd.DataFrame, scale: Scale) ->
     sides = {epoch: (box.x(edges[index]), box.x(edges[index + 1])) for index, epoch in enumerate(epochs)}
     fields, colours = [], []
     informative_rows = rows[~rows["exact"]]  # at the other sites, Γ = 1 by construction
-    for site, epoch, value in zip(
-        informative_rows["site"], informative_rows["epoch"], informative_rows["value"], strict=True
-    ):
+    for site, epoch, value in zip(*(informative_rows[name] for name in ("site", "epoch", "value")), strict=True):
         (left, right), top, bottom = sides[epoch], box.y(site + 0.5), box.y(site - 0.5)
         corners = [(left, top), (right, top), (right, bottom), (left, bottom)]
         if value == value:
@@ -257,8 +251,7 @@ def growth(values: Iterable[float], threshold: float | None) -> Scale:
     logarithms = [math.log10(value) for value in values if value > 0] or [0.0]
     low = min(0.0, math.floor(10 * min(logarithms)) / 10)
     if threshold is None or threshold <= 0:
-        parts = [(low, max(*logarithms, low + 0.3), WHITE, DARK_BLUE, 2 * STEPS)]
-        return _logarithmic(parts, None)
+        return _logarithmic([(low, max(*logarithms, low + 0.3), WHITE, DARK_BLUE, 2 * STEPS)], None)
     log_threshold = math.log10(threshold)
     parts = [(min(low, log_threshold - 0.3), log_threshold, WHITE, BLUE, STEPS_BELOW)]
     if max(logarithms) > log_threshold:
@@ -275,7 +268,8 @@ def _logarithmic(parts: Sequence[tuple[float, float, str, str, int]], threshold:
         colours += ramp(start, end, count)
     limit = None if threshold is None else math.log10(threshold)
     ends = [parts[0][0], *(part[1] for part in parts)]
-    ticks = [(edge, compact(threshold) if edge == limit else _power(edge)) for edge in ends]
+    powers = ((edge, 10.0 ** min(edge, 308)) for edge in ends)
+    ticks = [(edge, compact(threshold if edge == limit else float(f"{power:.2g}"))) for edge, power in powers]
     return Scale(tuple(edges), tuple(colours), tuple(ticks), logarithmic=True, limit=limit)
 
 
@@ -295,10 +289,6 @@ def ramp(start: str, end: str, count: int) -> tuple[str, ...]:
     return tuple(map(to_hex, np.linspace(to_rgb(start), to_rgb(end), count)))
 
 
-def _power(power: float) -> str:
-    return compact(float(f"{10.0 ** min(power, 308):.2g}"))
-
-
 def bar(canvas: Canvas, scale: Scale, text: str, left: float, top: float) -> None:
     """Draw the colour bar with labelled ticks and a line at the limit of the rule."""
     first, last = scale.edges[0], scale.edges[-1]
@@ -309,8 +299,7 @@ def bar(canvas: Canvas, scale: Scale, text: str, left: float, top: float) -> Non
     for start, end, colour in zip(scale.edges, scale.edges[1:], scale.colours, strict=False):
         width = at(end) - at(start)
         canvas.sheet.add_patch(Rectangle((at(start), top), width, THICK, color=colour, linewidth=0, antialiased=False))
-    outline = Rectangle((left, top), LENGTH, THICK, fill=False, edgecolor=FRAME, linewidth=0.6)
-    canvas.sheet.add_patch(outline)
+    canvas.sheet.add_patch(Rectangle((left, top), LENGTH, THICK, fill=False, edgecolor=FRAME, linewidth=0.6))
     for edge, label in scale.ticks:
         is_limit = edge == scale.limit
         label = f"limit {label}" if is_limit else label
@@ -372,9 +361,8 @@ def map_bytes(found: LayerMap) -> int:
 
 
 def _caption(frames: Mapping[Panel, pd.DataFrame], groups: Sequence[Group], joined: bool) -> str:
-    text = (
-        "Choose a method and a seed; the pointer over a cell shows its value. All methods and seeds share the colours."
-    )
+    text = "Choose a method and a seed; the pointer over a cell shows its value."
+    text += " All methods and seeds share the colours."
     text += " Adjacent epochs with the same colour share a cell." if joined else ""
     for panel in frames:
         rule = limit(panel.judged, groups)
@@ -463,12 +451,8 @@ def _colour_bar(scale: Scale) -> tuple[tuple[tuple[int, int, str], ...], tuple[t
 
 
 def _of_means(numbers: pd.DataFrame, sites: Sequence[int], epochs: Sequence[int]) -> Rows:
-    values = {
-        (site, epoch): from_frame(value, reason)
-        for site, epoch, value, reason in zip(
-            numbers["site"], numbers["epoch"], numbers["value"], numbers["reason"], strict=True
-        )
-    }
+    readings = map(from_frame, numbers["value"], numbers["reason"])
+    values = dict(zip(zip(numbers["site"], numbers["epoch"], strict=True), readings, strict=True))
     missing = Reading(None, "no run was measured at this site and epoch")
     return [[values.get((site, epoch), missing) for epoch in epochs] for site in sites]
 

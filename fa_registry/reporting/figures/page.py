@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from types import MappingProxyType
@@ -52,7 +52,9 @@ def setting_figures(
     setting. The plug-in cards list the sites where Γ is exact.
     """
     shades = colours(groups)
-    drawable = [members for members in _settings(groups) if panels(members) or _has_headline(members)]
+    by_setting = groupby(groups, lambda group: group.runs[0].record.spec.setting.identity)
+    settings = [list(members) for _, members in by_setting]
+    drawable = [members for members in settings if panels(members) or _has_headline(members)]
     parts: list[SettingFigures] = []
     with styled():
         for members in drawable:
@@ -80,11 +82,8 @@ def form_figures(
     shades = colours(members)
     by_epoch = {panel.quantity: panel for panel in panels(members)}
     with styled():
-        trajectories = {
-            name: _picture(by_epoch[name], members, shades, NARROW)
-            for name in (headline, "growth_max")
-            if name in by_epoch
-        }
+        names = (name for name in (headline, "growth_max") if name in by_epoch)
+        trajectories = {name: _picture(by_epoch[name], members, shades, NARROW) for name in names}
         first = trajectories.pop(headline, None) or accuracy_panel(members, NARROW)
         figures = [first, *trajectories.values(), gamma_panel(members, cards, NARROW)]
     return tuple(map(_bare, filter(None, figures)))
@@ -148,22 +147,14 @@ def _has_headline(groups: Sequence[Group]) -> bool:
     return any(HEADLINES.keys() & run.record.measurements.scalars for group in groups for run in group.runs)
 
 
-def _settings(groups: Sequence[Group]) -> Iterator[list[Group]]:
-    """Yield the groups of each setting; `groups` must be ordered by setting."""
-    return (list(members) for _, members in groupby(groups, lambda group: group.runs[0].record.spec.setting.identity))
-
-
 def _picture(
     panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[str, object]], width: float = WIDTH
 ) -> Picture:
     lines = curves(panel, groups)
     epochs = table_epochs(max(len(values) for _, values in lines) - 1)
-    caption = (
-        f"{panel.axis} by epoch. One colour per method, one line per seed" if width == WIDTH else "One line per seed"
-    )
-    caption += (
-        ", logarithmic axis" if panel.log else "; the band is the range of the frozen controls at their last epoch"
-    )
+    band = "; the band is the range of the frozen controls at their last epoch"
+    caption = f"{panel.axis} by epoch. One colour per method, one" if width == WIDTH else "One"
+    caption += f" line per seed{', logarithmic axis' if panel.log else band}"
     rule = panel_limit(panel, groups)
     caption += f"; the dashed line is the limit of {rule[0]}, {filters.compact(rule[1])}." if rule else "."
     if any(np.isnan(heights(panel, values[-1])) for _, values in lines):
@@ -183,10 +174,8 @@ def _picture(
 
 def _alternative(panel: Panel, groups: Sequence[Group]) -> str:
     runs = []
-    for group in groups:
-        for run in group.runs:
-            row = run.record.trajectory.get(panel.quantity, ())
-            if row:
-                first, last = (filters.reading(reading, panel.kind) for reading in (row[0], row[-1]))
-                runs.append(f"{group_label(group)} seed {run.record.spec.seed} from {first} to {last}")
+    for label, record in ((group_label(group), run.record) for group in groups for run in group.runs):
+        if row := record.trajectory.get(panel.quantity, ()):
+            first, last = (filters.reading(reading, panel.kind) for reading in (row[0], row[-1]))
+            runs.append(f"{label} seed {record.spec.seed} from {first} to {last}")
     return f"{panel.title}, {panel.axis}, by epoch: {'; '.join(runs)}."

@@ -23,7 +23,7 @@ from fa_registry.metrics import (
 )
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.paired_runs import common_chance
-from fa_registry.records import Reading, RunAudit, Series
+from fa_registry.records import Reading, RunAudit
 from fa_registry.reporting.figures.canvas import (
     NARROW,
     WIDTH,
@@ -38,6 +38,7 @@ from fa_registry.reporting.figures.canvas import (
 )
 from fa_registry.reporting.figures.style import CHANCE_LOOK, CONTROL, LIMIT_LOOK
 from fa_registry.reporting.labels import group_label, short_names
+from fa_registry.reporting.report_values import scalar_metric
 from fa_registry.reporting.text.filters import compact
 from fa_registry.reporting.view_models import Number
 
@@ -258,7 +259,7 @@ def panels(groups: Sequence[Group]) -> tuple[Panel, ...]:
 def curves(panel: Panel, groups: Sequence[Group]) -> list[tuple[str, np.ndarray]]:
     """Return (method, values by epoch) of every run, in the unit of the panel's axis; NaN if missing."""
     return [
-        (group_label(group), _numbers(row))
+        (group_label(group), np.array([entry if isinstance(entry, float) else np.nan for entry in row.__json__()]))
         for group in groups
         for run in group.runs
         if (row := run.record.trajectory.get(panel.quantity))
@@ -274,20 +275,10 @@ def heights(panel: Panel, values: np.ndarray | float) -> np.ndarray:
     return np.log10(np.where(numbers > 0, numbers, np.nan)) if panel.log else numbers
 
 
-def _numbers(row: Series) -> np.ndarray:
-    return np.array([entry if isinstance(entry, float) else np.nan for entry in row.__json__()])
-
-
 def frozen_range(groups: Sequence[Group], headline: str) -> tuple[float, float] | None:
     """Return the smallest and largest final main metric of the frozen controls, or None without a value."""
-    values = [
-        reading.value
-        for group in groups
-        for run in group.runs
-        if run.record.spec.control == "frozen"
-        and (reading := run.record.measurements.scalars.get(headline)) is not None
-        and reading.value is not None
-    ]
+    frozen = (run.record for group in groups for run in group.runs if run.record.spec.control == "frozen")
+    values = [value for record in frozen if (value := scalar_metric(record, headline).value) is not None]
     return (min(values), max(values)) if values else None
 
 
@@ -297,14 +288,12 @@ def limit(quantity: str, groups: Sequence[Group]) -> tuple[str, float] | None:
     First, search for a finding whose main metric is this metric. If there is no such finding, search for a rule of scale stability
     that judges this metric as its second metric. Growth since initialisation, for example, is a second metric.
     """
-    findings = (finding for group in groups for run in group.runs for finding in run.findings if quantity)
+    findings = [finding for group in groups for run in group.runs for finding in run.findings if quantity]
     judging = (finding for finding in findings if finding.quantity == quantity and finding.threshold is not None)
+    second = ((finding, condition) for finding in findings for condition in finding.further)
     further = (
         (finding.rule, condition.threshold)
-        for group in groups
-        for run in group.runs
-        for finding in run.findings
-        for condition in finding.further
+        for finding, condition in second
         if condition.quantity == quantity and finding.quantity in SUBJECTS["scale"]
     )
     return next(((finding.rule, finding.threshold) for finding in judging), None) or next(further, None)
