@@ -56,10 +56,11 @@ def trained(report: AuditReport) -> tuple[MethodRuns, ...]:
     trained_groups = [group for group in groups(report) if not group.control]
     labels_and_settings = [(group.runs[0].record.spec.label, group.setting) for group in trained_groups]
     counts = Counter(labels_and_settings)
-    return tuple(
-        MethodRuns(label if counts[label, setting] == 1 else f"{label} [{_digits(group)}]", group)
-        for (label, setting), group in zip(labels_and_settings, trained_groups, strict=True)
-    )
+    methods = []
+    for (label, setting), group in zip(labels_and_settings, trained_groups, strict=True):
+        digits = "" if counts[label, setting] == 1 else f" [{seeds_key(group.runs[0].record.spec)[:6]}]"
+        methods.append(MethodRuns(f"{label}{digits}", group))
+    return tuple(methods)
 
 
 def scalar(name: str) -> Pick:
@@ -124,15 +125,10 @@ def estimate(
     If `scale` is true, `mean` and `interval` are decimal logarithms, and the cell contains 10^mean and 10^interval.
     """
     if scale and abs(mean) > LARGEST_DECADES:
-        return AnalysisCell(
-            Reading(None, f"outside the range of float64: 10 to the power of {mean:.0f}"), run_ids=run_ids, n=n
-        )
+        reading = Reading(None, f"outside the range of float64: 10 to the power of {mean:.0f}")
+        return AnalysisCell(reading, run_ids=run_ids, n=n)
     if scale:
         is_bounded = interval is not None and max(map(abs, interval)) < LARGEST_DECADES
         interval = tuple(10.0**end for end in interval) if is_bounded else None
         mean = 10.0**mean
     return AnalysisCell(Reading.of(mean), run_ids=run_ids, interval=interval, n=n)
-
-
-def _digits(group: Group) -> str:
-    return seeds_key(group.runs[0].record.spec)[:6]

@@ -111,10 +111,8 @@ def _tightest(judged_units: Iterable[JudgedUnit], threshold: float, side: int, l
     """Return the nearest threshold on one side at which the verdict of a run or of a group changes."""
     edges: dict[int, ThresholdEdge] = {}  # index of a unit → its edge
     nearest_value = math.inf
-    for start, index, unit in sorted(
-        ((_start(unit, threshold, side), position, unit) for position, unit in enumerate(judged_units)),
-        key=lambda one: one[:2],
-    ):
+    starts = ((_start(unit, threshold, side), position, unit) for position, unit in enumerate(judged_units))
+    for start, index, unit in sorted(starts, key=lambda one: one[:2]):
         if start > nearest_value:  # every edge of this unit is farther than a known edge
             break
         candidate = edge(unit, threshold, side, label)
@@ -166,9 +164,8 @@ def _changed(threshold_edge: ThresholdEdge) -> list[str]:
 def _end(threshold_edge: ThresholdEdge | None, absent: str, name: str) -> AnalysisCell:
     if threshold_edge is None:
         return AnalysisCell(Reading(None, absent.format("lower" if name == "low" else "upper")))
-    return AnalysisCell(
-        Reading(threshold_edge.value), run_ids=tuple(change.run.record.run_id for change in threshold_edge.changes)
-    )
+    ids = tuple(change.run.record.run_id for change in threshold_edge.changes)
+    return AnalysisCell(Reading(threshold_edge.value), run_ids=ids)
 
 
 def _observed(name: str, quantity: str, judged_units: Iterable[JudgedUnit]) -> list[dict[str, AnalysisCell]]:
@@ -250,9 +247,8 @@ class JudgedUnit:
         reading = take(condition.quantity, condition.take, first.record.measurements)[0]
         if not rule.reference or condition.quantity != rule.quantity:
             return (reading,)
-        last_block = last_block_controls(self.control_records.values()).get(
-            (first.record.spec.setting.identity, first.record.spec.seed)
-        )
+        key = (first.record.spec.setting.identity, first.record.spec.seed)
+        last_block = last_block_controls(self.control_records.values()).get(key)
         case = RunWithControl(first.record, self.control_records.get(first.frozen_run_id), last_block=last_block)
         reference = case.reference(rule.reference).reading
         for operand in (reading, reference):
@@ -267,23 +263,17 @@ class JudgedUnit:
 
     def verdicts(self, threshold: float) -> tuple[Verdict, ...]:
         """Return one verdict per run at another threshold, from a cache that both searches for changes use."""
-        if threshold not in self._kept:
-            self._kept[threshold] = self._judged(threshold)
-        return self._kept[threshold]
-
-    def _judged(self, threshold: float) -> tuple[Verdict, ...]:
-        """Return one verdict per run at another threshold. The findings of all other rules stay unchanged."""
-        rule = self.limit.rule
-        single_rule_edition = dataclasses.replace(self.edition, rules=(rule,), fail_if=(), strict=False)
+        if threshold in self._kept:
+            return self._kept[threshold]
+        single_rule_edition = dataclasses.replace(self.edition, rules=(self.limit.rule,), fail_if=(), strict=False)
         edition = overridden(single_rule_edition, {self.limit.name: threshold})
-        records = [
-            dataclasses.replace(run.record, trajectory={}) for run in self.runs
-        ]  # the verdict does not depend on values by epoch
+        # the verdict does not depend on values by epoch, and the findings of all other rules stay unchanged
+        records = [dataclasses.replace(run.record, trajectory={}) for run in self.runs]
         interim_analyses = {seeds_key(run.record.spec): self._finding(run).look for run in self.runs}
-        audits = judge_all((*records, *self.control_records.values()), edition, interim_analyses=interim_analyses)[
-            : len(records)
-        ]
-        return tuple(self._verdict(run, audit.findings[0]) for run, audit in zip(self.runs, audits, strict=True))
+        audits = judge_all((*records, *self.control_records.values()), edition, interim_analyses=interim_analyses)
+        judged = zip(self.runs, audits, strict=False)  # the audits of the controls are last
+        self._kept[threshold] = tuple(self._verdict(run, audit.findings[0]) for run, audit in judged)
+        return self._kept[threshold]
 
     def _finding(self, run: RunAudit) -> Finding:
         return next(finding for finding in run.findings if finding.rule == self.limit.rule.code)
@@ -297,14 +287,10 @@ class JudgedUnit:
 def limits(edition: Edition) -> Iterator[RuleLimit]:
     """Yield every threshold of the edition that can be overridden, rule by rule."""
     for rule in edition.rules:
-        first_condition, *further_conditions = rule.conditions
-        other_conditions = {
-            condition.quantity: condition for condition in further_conditions if condition.quantity != rule.quantity
-        }
-        yield RuleLimit(f"{rule.code}.{rule.quantity}" if further_conditions else rule.code, rule, first_condition)
-        yield from (
-            RuleLimit(f"{rule.code}.{quantity}", rule, condition) for quantity, condition in other_conditions.items()
-        )
+        first, *further = rule.conditions
+        others = {condition.quantity: condition for condition in further if condition.quantity != rule.quantity}
+        yield RuleLimit(f"{rule.code}.{rule.quantity}" if further else rule.code, rule, first)
+        yield from (RuleLimit(f"{rule.code}.{quantity}", rule, condition) for quantity, condition in others.items())
 
 
 def units(report: AuditReport, edition: Edition, limit: RuleLimit) -> tuple[JudgedUnit, ...]:
