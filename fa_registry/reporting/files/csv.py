@@ -127,9 +127,8 @@ def _written(cell: Any) -> str:
 def _excluded(exclusion: Exclusion, report: AuditReport, columns: Sequence[Column]) -> list[str]:
     cells = {"run_id": exclusion.run_id, "name": exclusion.name, "selection": report.selection, "status": EXCLUDED}
     cells |= {"integrity": "mismatch"} if exclusion.kind == "integrity" else {}
-    return [guarded(escape_control(cells.get(column.heading, ""))) for column in columns] + [
-        _reasons({EXCLUDED: exclusion.reason})
-    ]
+    texts = [guarded(escape_control(cells.get(column.heading, ""))) for column in columns]
+    return [*texts, _reasons({EXCLUDED: exclusion.reason})]
 
 
 def _reasons(reasons: dict[str, str]) -> str:
@@ -153,10 +152,8 @@ def audit_table(report: AuditReport) -> ResultsTable:
     further = [item for item in named.values() if not item.name.startswith("gamma_")]
     unmeasured = [item for item in shown if item.name not in (*NUMBERS, *gammas) and item not in further]
     before, after = [quantity_of(name) for name in (*NUMBERS, *gammas)], [*further, *unmeasured]
-    columns = (
-        *columns_of(editions, rules, gammas, further),
-        *(Column(item.name, kind=item.kind) for item in unmeasured),
-    )
+    columns = columns_of(editions, rules, gammas, further)
+    columns += tuple(Column(item.name, kind=item.kind) for item in unmeasured)
     opinions = [{item.run_id: item.verdict for item in opinion.judgements} for opinion in report.opinions]
 
     def cells(run: RunAudit) -> Iterator[Any]:

@@ -82,9 +82,8 @@ def _cases(run: RunAudit, group: Group) -> Iterator[Element]:
     class_name = f"{group_label(group)} · {group.setting}"
     run_label = f"seed {run.record.spec.seed} · run {run.record.run_id}"
     for finding in run.findings:
-        yield _finding(
-            _element("testcase", classname=class_name, name=f"{finding.rule} {finding.title} · {run_label}"), finding
-        )
+        name = f"{finding.rule} {finding.title} · {run_label}"
+        yield _finding(_element("testcase", classname=class_name, name=name), finding)
     integrity = run.record.integrity
     case = _element("testcase", classname=class_name, name=f"integrity · {run_label}")
     if integrity.state in STATES:

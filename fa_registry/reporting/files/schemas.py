@@ -194,21 +194,15 @@ def _columns() -> Iterator[tuple[str, ...]]:
     for column in columns_of(("EDITION",), ("RULE",), ("gamma_…",), (OTHER,)):
         if column.heading:
             yield f"`{column.heading}`", column.type, column.words
-    yield (
-        f"`{REASONS}`",
-        TEXT,
-        "JSON: name of an empty column → reason why it is empty; `excluded` → reason why the run was not judged",
-    )
+    text = "JSON: name of an empty column → reason why it is empty; `excluded` → reason why the run was not judged"
+    yield f"`{REASONS}`", TEXT, text
 
 
 def _outcomes() -> Iterator[tuple[str, str]]:
+    passed = "passed; `<system-out>` contains the sentence of the finding"
     for outcome in OUTCOMES:
-        tag = junit.ELEMENTS.get(outcome)
-        yield f"`{outcome}`", f"`<{tag}>`" if tag else "passed; `<system-out>` contains the sentence of the finding"
-    yield (
-        "`fail` of a rule that does not count for the verdict",
-        "passed; `<system-out>` contains the sentence of the finding",
-    )
+        yield f"`{outcome}`", f"`<{junit.ELEMENTS[outcome]}>`" if outcome in junit.ELEMENTS else passed
+    yield "`fail` of a rule that does not count for the verdict", passed
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:

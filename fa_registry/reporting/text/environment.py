@@ -165,11 +165,8 @@ def _result_size(operator: str, left: Any, right: Any) -> tuple[int, int, str]:
         return sum(lengths), LARGEST, "characters or entries"
     times = [value for value in (left, right) if isinstance(value, int)]
     known_lengths = [length for length in lengths if length is not None]
-    return (
-        (known_lengths[0] * max(times[0], 0) if operator == "*" and times and known_lengths else 0),
-        LARGEST,
-        "characters or entries",
-    )
+    size = known_lengths[0] * max(times[0], 0) if operator == "*" and times and known_lengths else 0
+    return size, LARGEST, "characters or entries"
 
 
 ONE_PAGE = threading.Lock()  # only one page at a time may change the memory limit of the process
@@ -299,23 +296,20 @@ def _printable(write_text: Callable[[str], str], value: Any) -> Any:
     )
 
 
+LATEX_FILTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        "block": latex.latex_block,
+        "formulas": latex.latex_formulas,
+        "comment": latex.latex_comment,
+        "parts": latex.parts,
+    }
+)
 # Language of a template → the function that converts printed text, and the filters that only this language has.
 LANGUAGES: Mapping[str, tuple[Callable[[Any], Any], Mapping[str, Callable[..., Any]]]] = MappingProxyType(
     {
         HTML: (partial(_printable, escape_control), {}),
-        MARKDOWN: (
-            partial(_printable, filters.markdown_text),
-            {"fence": filters.fence, "verbatim": filters.verbatim},
-        ),
-        LATEX: (
-            partial(_printable, latex.latex_text),
-            {
-                "block": latex.latex_block,
-                "formulas": latex.latex_formulas,
-                "comment": latex.latex_comment,
-                "parts": latex.parts,
-            },
-        ),
+        MARKDOWN: (partial(_printable, filters.markdown_text), {"fence": filters.fence, "verbatim": filters.verbatim}),
+        LATEX: (partial(_printable, latex.latex_text), LATEX_FILTERS),
     }
 )
 

@@ -186,16 +186,7 @@ def _accented(letter: str, mark: str) -> str:
 TEXT: Mapping[str, str] = MappingProxyType(
     {
         # special characters of TeX
-        **{
-            "\\": r"\textbackslash{}",
-            "{": r"\{",
-            "}": r"\}",
-            "$": r"\$",
-            "&": r"\&",
-            "#": r"\#",
-            "%": r"\%",
-            "_": r"\_",
-        },
+        **{"\\": r"\textbackslash{}", **{char: f"\\{char}" for char in "{}$&#%_"}},
         **{"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}"},
         **{"|": r"\textbar{}", '"': r"\textquotedbl{}", "'": r"\textquotesingle{}", "`": r"\textasciigrave{}"},
         # punctuation
