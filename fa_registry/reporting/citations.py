@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fa_registry.protocol.builtin_editions import describe_edition
-from fa_registry.records import AuditReport, EditionReference, Finding, RunAudit
+from fa_registry.records import AuditReport, Finding, RunAudit
 
 SOFTWARE = "fa_registry"
 OURS = re.compile(r"\b(this project|fa_registry)\b")
@@ -66,7 +66,8 @@ def bibliography(runs: Sequence[RunAudit], findings: Sequence[Finding], report: 
     for part, key in cited_parts:
         gathered.card(part, report.cards.get(key))
     for edition in (report.edition, *(opinion.edition for opinion in report.opinions)):
-        gathered.description(f"edition {describe_edition(edition)}", edition.source, _key(edition))
+        key = "edition-" + re.sub(r"[^a-z0-9]+", "-", edition.name.lower()).strip("-")
+        gathered.description(f"edition {describe_edition(edition)}", edition.source, key)
     gathered.entry(SOFTWARE, gathered.software, "this registry and its reports")
     return Bibliography(gathered.citations(), tuple(gathered.uncited))
 
@@ -166,7 +167,3 @@ def _software(runs: Sequence[RunAudit]) -> str:
         f"@misc{{{SOFTWARE},\n  title={{{title}}},\n  author={{{{The fa\\_registry maintainers}}}},\n"
         f"  howpublished={{Software{SPECIAL.sub(ESCAPED, UNSAFE.sub('', version))}}}\n}}"
     )
-
-
-def _key(edition: EditionReference) -> str:
-    return "edition-" + re.sub(r"[^a-z0-9]+", "-", edition.name.lower()).strip("-")

@@ -259,7 +259,7 @@ def _sites(run: RunAudit) -> Sites:
     return Sites(tuple(above), tuple(site for site in p_by_site if site not in above))
 
 
-def _null_text(complete_runs: Sequence[RunAudit], with_failing_sites: bool, is_allowed: bool = False) -> str:
+def _null_text(complete_runs: Sequence[RunAudit], with_failing_sites: bool, is_allowed: bool) -> str:
     """Return a sentence about the sites whose Γ exceeds the Γ of fresh draws, or "".
 
     The sentence lists the other sites only if `with_failing_sites` is true. If `is_allowed` is true, the comparison may be reported

@@ -134,9 +134,8 @@ def is_gradient(run: RunAudit) -> bool:
 
 def passes(run: RunAudit) -> bool:
     """Return whether the run passes every gating rule without a waiver."""
-    return run.verdict.outcome == "pass" and not any(
-        finding.gating and finding.outcome == "waived" for finding in run.findings
-    )
+    is_waived = any(finding.gating and finding.outcome == "waived" for finding in run.findings)
+    return run.verdict.outcome == "pass" and not is_waived
 
 
 def author_stated_runs(runs: Iterable[RunAudit], quantities: Sequence[str]) -> str:
@@ -164,14 +163,8 @@ def with_state(runs: Iterable[RunAudit], *states: str, quantities: Sequence[str]
 
 def finding_with(run: RunAudit, *states: str, quantities: Sequence[str] = ()) -> Finding | None:
     """Return the first finding in one of the states, about one of the metrics if any are given, or None."""
-    return next(
-        (
-            finding
-            for finding in run.findings
-            if observed_text(finding) in states and (not quantities or finding.quantity in quantities)
-        ),
-        None,
-    )
+    about = (finding for finding in run.findings if not quantities or finding.quantity in quantities)
+    return next((finding for finding in about if observed_text(finding) in states), None)
 
 
 def value_range(runs: Iterable[RunAudit], get_reading: Callable[[RunAudit], Reading], kind: str) -> str:
@@ -203,11 +196,10 @@ def reference_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     scale = with_state(runs, EXPLODED, quantities=SUBJECTS["scale"])
     floor = with_state(runs, AT_FLOOR, quantities=SUBJECTS["reference"])
     exploded_at_floor = [run for run in scale if run in floor]
-    yield from _floor_claims(runs, exploded_at_floor, "the stream explodes and the reference gradient is at its floor")
-    yield from _floor_claims(
-        runs, [run for run in floor if run not in exploded_at_floor], "the reference gradient is at its floor"
-    )
-    yield from _explanations(runs, [run for run in floor if _has_grown(run) and _is_exact([run])])
+    at_floor_only = [run for run in floor if run not in exploded_at_floor]
+    yield from _floor_claims(exploded_at_floor, "the stream explodes and the reference gradient is at its floor")
+    yield from _floor_claims(at_floor_only, "the reference gradient is at its floor")
+    yield from _explanations([run for run in floor if _has_grown(run) and _is_exact([run])])
     exploded_only = [run for run in scale if run not in exploded_at_floor]
     if exploded_only:
         yield claim("exploded", _exploded_text(exploded_only), exploded_only)
@@ -246,17 +238,15 @@ def scale_text(
     return f"; {' and '.join(growths)}" if growths else ""
 
 
-def _floor_claims(runs: Sequence[RunAudit], touched: Sequence[RunAudit], reason: str) -> Iterator[Claim]:
+def _floor_claims(touched: Sequence[RunAudit], reason: str) -> Iterator[Claim]:
     if touched:
-        tiny = (
-            f"; the gradient is tiny but exact, with {FIDELITY} of at least {at_least(_fidelity(touched))}"
-            if _is_exact(touched)
-            else ""
-        )
-        yield claim("at floor", f"No credit may be judged with this reference gradient: {reason}{tiny}", touched)
+        text = f"No credit may be judged with this reference gradient: {reason}"
+        if _is_exact(touched):
+            text += f"; the gradient is tiny but exact, with {FIDELITY} of at least {at_least(_fidelity(touched))}"
+        yield claim("at floor", text, touched)
 
 
-def _explanations(runs: Sequence[RunAudit], touched: Sequence[RunAudit]) -> Iterator[Claim]:
+def _explanations(touched: Sequence[RunAudit]) -> Iterator[Claim]:
     """Explain to newcomers why a reference gradient can be tiny but exact."""
     if not touched:
         return
@@ -304,12 +294,8 @@ def _noisy(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     if touched:
         fidelity = value_range(touched, lambda run: last_site(run.record, "fidelity"), "exact")
         cosine_text = f" (cosine {fidelity})" if fidelity else ""
-        yield claim(
-            "noisy",
-            "The reference gradient is numerical noise: single and double precision compute different directions"
-            f"{cosine_text}, and a cosine with noise does not show alignment",
-            touched,
-        )
+        text = "The reference gradient is numerical noise: single and double precision compute different directions"
+        yield claim("noisy", f"{text}{cosine_text}, and a cosine with noise does not show alignment", touched)
 
 
 def _is_exact(runs: Sequence[RunAudit]) -> bool:

@@ -88,7 +88,7 @@ def command(spec: RunSpec) -> str:
     return f"fa-registry adopt WEIGHTS {_options(values)}  # WEIGHTS: the file with SHA-256 {spec.weights}"
 
 
-def train_line(spec: RunSpec, study: str = "", force: bool = False) -> str:
+def train_line(spec: RunSpec, study: str, force: bool = False) -> str:
     """Return the `fa-registry` command that trains a run again.
 
     For an adopted run and a run of a user-supplied loop, the result is that of `command`. The study is empty if the run belongs to

@@ -137,11 +137,6 @@ def _nowhere(numbers: pd.DataFrame) -> pd.Series:
     return numbers["value"].isna().groupby([numbers["method"], numbers["site"]]).transform("all")
 
 
-def visible_sites(numbers: pd.DataFrame) -> list[int]:
-    """Return the sites with a value at any epoch of any method."""
-    return sorted(set(numbers.loc[numbers["value"].notna(), "site"].tolist()))
-
-
 def _in_text(panel: Panel, numbers: pd.DataFrame) -> Iterator[str]:
     """Yield a sentence per method with the range of values in its last epoch."""
     for method, rows in numbers[~numbers["exact"]].groupby("method", sort=False):
@@ -386,7 +381,8 @@ def _panel(
     alt: str,
     cards: Mapping[str, Mapping[str, Any]],
 ) -> LayerPanel:
-    epochs, sites = sorted(numbers["epoch"].unique().tolist()), visible_sites(numbers)
+    epochs = sorted(numbers["epoch"].unique().tolist())
+    sites = sorted(set(numbers.loc[numbers["value"].notna(), "site"].tolist()))  # with a value at any epoch
     means = dict(iter(numbers.groupby("method")))
     exact = {label: set(rows.loc[rows["exact"], "site"]) for label, rows in means.items()}
     readings: dict[tuple[str, int | None], Rows] = {

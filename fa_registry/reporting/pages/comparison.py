@@ -491,16 +491,16 @@ def _row(
     a: Mapping[tuple[int, str], Reading],
     b: Mapping[tuple[int, str], Reading],
 ) -> PairedRow:
-    values_by_seed = [
-        {key[0]: reading.value for key, reading in side.items() if reading.value is not None} for side in (a, b)
-    ]
-    shared = values_by_seed[0].keys() & values_by_seed[1].keys()
+    values_a, values_b = (
+        {seed: one.value for (seed, _), one in side.items() if one.value is not None} for side in (a, b)
+    )
+    shared = values_a.keys() & values_b.keys()
     unit, kind = _difference(quantity)
     subject = group_label(first), group_label(second), quantity.label, unit
     if not shared:
         none = Reading(None, "no seed has a value in both columns")
         return PairedRow(*subject, Number(none, kind, ()), none, none, (), "none", none.reason)
-    difference = paired_difference(*({seed: side[seed] for seed in shared} for side in values_by_seed))
+    difference = paired_difference(*({seed: side[seed] for seed in shared} for side in (values_a, values_b)))
     missing = sorted({key[0] for key in (*a, *b)} - shared)
     remarks = [difference.remark.removeprefix("provisional: ")] if difference.remark else []
     if missing:
